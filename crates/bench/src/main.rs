@@ -1,0 +1,2 @@
+//! The holdfast-bench program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Examples of the embedded library: see the files beside this folder.
