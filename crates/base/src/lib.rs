@@ -1,1 +1,26 @@
-//! Placeholder.
+//! The outside world of Holdfast behind traits, and the small ground everything stands on.
+//!
+//! [`Files`], [`Clock`] and [`Random`] are the only ways by which the crates above reach the operating system. The real
+//! ones are [`OsFiles`] and [`OsClock`]; [`memory::Disk`] and [`ManualClock`] belong to tests and to the simulator: a
+//! disk that loses what was not synced, tears writes, runs full, and fails on demand.
+//!
+//! May use: the operating system, checksum libraries. Must not know: journals, engines, protocols.
+
+mod checksum;
+mod clock;
+mod files;
+mod histogram;
+mod limits;
+pub mod memory;
+mod os;
+mod random;
+mod thread;
+
+pub use checksum::{Crc32c, crc32c, hash64, hash128};
+pub use clock::{Clock, ManualClock, OsClock, Time};
+pub use files::{DirLock, File, Files, read_exact_at, read_whole, write_new_file};
+pub use histogram::{Histogram, Quantiles};
+pub use limits::Limits;
+pub use os::OsFiles;
+pub use random::{Random, entropy};
+pub use thread::{Signal, Worker, processors};

@@ -1,0 +1,91 @@
+//! Every limit of the store in one place.
+//!
+//! Each queue, batch, key, value and buffer has a maximum here. Tests run with [`Limits::tiny`], so that edges are
+//! reached in milliseconds.
+//!
+//! May use: nothing. Must not know: who asks.
+
+/// The limits of one store. Exceeding one is an error of kind `Limit` that names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest bucket name, in bytes. Bucket and key are copied into the ledger, so they are not values.
+    pub bucket_bytes_max: usize,
+    /// Longest key, in bytes.
+    pub key_bytes_max: usize,
+    /// Longest value, in bytes. At most 512 MiB, which is also what RESP can carry.
+    pub value_bytes_max: usize,
+    /// All user metadata of one object together, in bytes.
+    pub metadata_bytes_max: usize,
+    /// Most changes in one batch.
+    pub batch_changes_max: usize,
+    /// All commands of one batch together, in bytes. Must fit a record's 32-bit length.
+    pub batch_bytes_max: usize,
+    /// Bytes of the open group beyond which a writer writes it out before adding more: bounds memory.
+    pub group_bytes_max: usize,
+    /// Position space of one journal segment; a batch larger than that gets a segment of its own size.
+    pub segment_bytes: u64,
+    /// How far ahead of the writer the open segment is filled with zeros, so that a sync touches no metadata.
+    pub zero_ahead_bytes: u64,
+    /// Ledger memory of one partition at which it is written out.
+    pub ledger_memory_bytes: u64,
+    /// Ledger memory of one partition at which writers wait for it to be written out.
+    pub ledger_memory_bytes_max: u64,
+    /// Journal bytes that a partition's ledger may lag behind before it is written out: bounds the replay at open.
+    pub replay_bytes_max: u64,
+    /// Values up to this many bytes are kept in the ledger, larger ones are read from the journal.
+    pub inline_bytes_max: usize,
+    /// Cache of ledger blocks of the whole store, in bytes.
+    pub ledger_cache_bytes: u64,
+    /// Most entries in one answer of a listing.
+    pub page_entries_max: usize,
+    /// Expired objects removed by one background step.
+    pub expiry_batch_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bucket_bytes_max: 1 << 10,
+            key_bytes_max: 60 << 10,
+            value_bytes_max: 64 << 20,
+            metadata_bytes_max: 64 << 10,
+            batch_changes_max: 1 << 20,
+            batch_bytes_max: 1 << 30,
+            group_bytes_max: 4 << 20,
+            segment_bytes: 64 << 20,
+            zero_ahead_bytes: 1 << 20,
+            ledger_memory_bytes: 4 << 20,
+            ledger_memory_bytes_max: 16 << 20,
+            replay_bytes_max: 512 << 20,
+            inline_bytes_max: 128,
+            ledger_cache_bytes: 32 << 20,
+            page_entries_max: 100_000,
+            expiry_batch_max: 1_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Limits so small that a handful of operations crosses each of them.
+    #[must_use]
+    pub fn tiny() -> Self {
+        Self {
+            bucket_bytes_max: 16,
+            key_bytes_max: 64,
+            value_bytes_max: 8 << 10,
+            metadata_bytes_max: 64,
+            batch_changes_max: 64,
+            batch_bytes_max: 32 << 10,
+            group_bytes_max: 2 << 10,
+            segment_bytes: 8 << 10,
+            zero_ahead_bytes: 1 << 10,
+            ledger_memory_bytes: 2 << 10,
+            ledger_memory_bytes_max: 64 << 10,
+            replay_bytes_max: 16 << 10,
+            inline_bytes_max: 16,
+            ledger_cache_bytes: 64 << 10,
+            page_entries_max: 100,
+            expiry_batch_max: 3,
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! A disk in memory that behaves as badly as real ones may.
+//!
+//! What a real disk promises is only what was synced: on a power cut each unsynced 512-byte sector survives or vanishes
+//! by coin, an unsynced length too, and of the unsynced directory changes a random prefix survives. A failed sync
+//! drops what it should have written from the list of what the next sync will write, as Linux does (LWN 752063,
+//! "PostgreSQL's fsync() surprise"). Faults are planned by the number of the operation at which they strike, so that a
+//! test can strike at every one.
+//!
+//! May use: nothing. Must not know: what is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::files::{DirLock, File, Files};
+use crate::random::Random;
+
+const SECTOR: usize = 512;
+
+/// What goes wrong at a planned operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The power is cut before the operation: it and all later ones fail until [`Disk::power_on`].
+    PowerCut,
+    /// The operation fails with an input/output error; a failed sync forgets what it was to write.
+    Error,
+    /// The operation fails because the disk is full. Operations that need no space go through.
+    Full,
+}
+
+/// The disk. Clones are the same disk.
+#[derive(Clone)]
+pub struct Disk(Arc<Mutex<State>>);
+
+#[derive(Default, Clone)]
+struct Inode {
+    current: Vec<u8>,
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Create(PathBuf, usize),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    unsynced: Vec<Change>,
+    locked: BTreeSet<PathBuf>,
+    random: Random,
+    boot: u128,
+    powered: bool,
+    operations: u64,
+    plan: BTreeMap<u64, Fault>,
+    capacity_bytes: u64,
+    short_reads: bool,
+}
+
+impl Disk {
+    /// An empty disk without limit whose coins follow `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            inodes: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            unsynced: Vec::new(),
+            locked: BTreeSet::new(),
+            random: Random::new(seed),
+            boot: 1,
+            powered: true,
+            operations: 0,
+            plan: BTreeMap::new(),
+            capacity_bytes: u64::MAX,
+            short_reads: false,
+        })))
+    }
+
+    /// Lets `fault` strike at the `after`-th changing operation from now (0 is the next). Operations that change
+    /// something count: create, rename, remove, write, set length, allocate, sync, directory sync.
+    pub fn plan(&self, after: u64, fault: Fault) {
+        let mut state = self.state();
+        let at = state.operations + after;
+        state.plan.insert(at, fault);
+    }
+
+    /// Removes every planned fault that has not struck.
+    pub fn clear_plan(&self) {
+        self.state().plan.clear();
+    }
+
+    /// How many changing operations there were so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// Limits the sum of all file lengths; more is `StorageFull`.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity_bytes = bytes;
+    }
+
+    /// Makes reads return fewer bytes than asked by coin.
+    pub fn set_short_reads(&self, short: bool) {
+        self.state().short_reads = short;
+    }
+
+    /// Cuts the power: what was not synced survives or vanishes by coin, and every operation fails until
+    /// [`Disk::power_on`].
+    pub fn power_cut(&self) {
+        self.state().power_cut();
+    }
+
+    /// Whether the power is on.
+    #[must_use]
+    pub fn is_powered(&self) -> bool {
+        self.state().powered
+    }
+
+    /// Powers on after a cut, with a new boot id.
+    pub fn power_on(&self) {
+        let mut state = self.state();
+        state.powered = true;
+        state.locked.clear();
+        state.boot += 1;
+    }
+
+    /// Ends the process that holds the locks, as a kill would: written data stays, locks go.
+    pub fn kill_process(&self) {
+        self.state().locked.clear();
+    }
+
+    /// Changes one stored byte, also on stable storage.
+    ///
+    /// # Panics
+    /// When the file or the byte does not exist: a test that flips nothing proves nothing.
+    pub fn flip(&self, path: &Path, offset: u64, mask: u8) {
+        let mut state = self.state();
+        let id = *state.names.get(path).expect("the file to damage exists");
+        let at = usize::try_from(offset).expect("offsets of a memory disk fit memory");
+        let inode = state.inodes.get_mut(id).expect("names point at inodes");
+        *inode.current.get_mut(at).expect("the byte to damage exists") ^= mask;
+        if let Some(byte) = inode.durable.get_mut(at) {
+            *byte ^= mask;
+        }
+    }
+
+    /// Paths and lengths of all files.
+    #[must_use]
+    pub fn inventory(&self) -> Vec<(PathBuf, u64)> {
+        let state = self.state();
+        let length = |id: &usize| state.inodes.get(*id).map_or(0, |inode| inode.current.len() as u64);
+        state.names.iter().map(|(path, id)| (path.clone(), length(id))).collect()
+    }
+
+    /// An independent copy of the disk as it is now, with no plan and no locks: to try several damages on one state.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        let state = self.state();
+        Self(Arc::new(Mutex::new(State {
+            inodes: state.inodes.clone(),
+            names: state.names.clone(),
+            durable_names: state.durable_names.clone(),
+            unsynced: state.unsynced.clone(),
+            locked: BTreeSet::new(),
+            random: Random::new(seed),
+            plan: BTreeMap::new(),
+            ..*state
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn power_cut(&mut self) {
+        self.powered = false;
+        let keep = usize::try_from(self.random.below(self.unsynced.len() as u64 + 1)).expect("a count fits");
+        let changes: Vec<Change> = self.unsynced.drain(..).take(keep).collect();
+        for change in changes {
+            apply(&mut self.durable_names, &change);
+        }
+        self.names = self.durable_names.clone();
+        for inode in &mut self.inodes {
+            inode.tear(&mut self.random);
+        }
+    }
+
+    /// Counts a changing operation and strikes it with what was planned for it.
+    fn change(&mut self) -> io::Result<()> {
+        let number = self.operations;
+        self.operations += 1;
+        match self.plan.remove(&number) {
+            Some(Fault::PowerCut) => self.power_cut(),
+            Some(Fault::Error) => return Err(io::Error::other("simulated input/output error")),
+            Some(Fault::Full) => return Err(io::Error::from(io::ErrorKind::StorageFull)),
+            None => {}
+        }
+        self.on()
+    }
+
+    fn on(&self) -> io::Result<()> {
+        if self.powered { Ok(()) } else { Err(io::Error::other("simulated power cut")) }
+    }
+
+    fn find(&self, path: &Path) -> io::Result<usize> {
+        self.names.get(path).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn inode(&mut self, id: usize) -> &mut Inode {
+        self.inodes.get_mut(id).expect("handles point at inodes")
+    }
+
+    fn grow(&mut self, id: usize, len: usize) -> io::Result<()> {
+        let used: u64 = self.names.values().filter_map(|id| self.inodes.get(*id)).map(|i| i.current.len() as u64).sum();
+        let have = self.inode(id).current.len();
+        if len > have && used + (len - have) as u64 > self.capacity_bytes {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        if len > have {
+            self.inode(id).resize(len);
+        }
+        Ok(())
+    }
+}
+
+impl Inode {
+    fn resize(&mut self, len: usize) {
+        let (from, to) = (self.current.len().min(len), self.current.len().max(len));
+        self.current.resize(len, 0);
+        self.dirty.extend(from / SECTOR..to.div_ceil(SECTOR));
+    }
+
+    /// What a sync does: dirty sectors and the length reach stable storage.
+    fn persist(&mut self) {
+        self.durable.resize(self.current.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            let range = sector * SECTOR..((sector + 1) * SECTOR).min(self.current.len());
+            if let (Some(to), Some(from)) = (self.durable.get_mut(range.clone()), self.current.get(range)) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    fn tear(&mut self, random: &mut Random) {
+        let dirty = std::mem::take(&mut self.dirty);
+        let len = if self.current.len() == self.durable.len() || random.chance(1, 2) {
+            self.current.len()
+        } else {
+            self.durable.len()
+        };
+        let mut left = self.durable.clone();
+        left.resize(len, 0);
+        for sector in dirty {
+            if random.chance(1, 2) {
+                let range = sector * SECTOR..((sector + 1) * SECTOR).min(len).min(self.current.len());
+                if let (Some(to), Some(from)) = (left.get_mut(range.clone()), self.current.get(range)) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        self.current.clone_from(&left);
+        self.durable = left;
+    }
+}
+
+fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &Change) {
+    match change {
+        Change::Create(path, id) => {
+            names.insert(path.clone(), *id);
+        }
+        Change::Rename(from, to) => {
+            if let Some(id) = names.remove(from) {
+                names.insert(to.clone(), id);
+            }
+        }
+        Change::Remove(path) => {
+            names.remove(path);
+        }
+    }
+}
+
+fn parent(change: &Change) -> Option<&Path> {
+    match change {
+        Change::Create(path, _) | Change::Remove(path) | Change::Rename(_, path) => path.parent(),
+    }
+}
+
+impl Files for Disk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let state = self.state();
+        state.on()?;
+        Ok(Arc::new(Handle { disk: self.clone(), inode: state.find(path)? }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut state = self.state();
+        state.change()?;
+        if state.names.contains_key(path) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        let id = state.inodes.len();
+        state.inodes.push(Inode::default());
+        state.names.insert(path.to_owned(), id);
+        state.unsynced.push(Change::Create(path.to_owned(), id));
+        Ok(Arc::new(Handle { disk: self.clone(), inode: id }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        state.find(from)?;
+        let change = Change::Rename(from.to_owned(), to.to_owned());
+        apply(&mut state.names, &change);
+        state.unsynced.push(change);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.find(path)?;
+        state.change()?;
+        let change = Change::Remove(path.to_owned());
+        apply(&mut state.names, &change);
+        state.unsynced.push(change);
+        Ok(())
+    }
+
+    fn create_dir(&self, _path: &Path) -> io::Result<()> {
+        self.state().on()
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        state.on()?;
+        let here = state.names.keys().filter(|path| path.parent() == Some(dir));
+        Ok(here.filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        let (synced, rest) = state.unsynced.drain(..).partition(|change| parent(change) == Some(dir));
+        state.unsynced = rest;
+        let synced: Vec<Change> = synced;
+        for change in &synced {
+            apply(&mut state.durable_names, change);
+        }
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
+        let mut state = self.state();
+        state.on()?;
+        if !state.locked.insert(path.to_owned()) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        Ok(Box::new(Held { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn boot_id(&self) -> u128 {
+        self.state().boot
+    }
+}
+
+struct Held {
+    disk: Disk,
+    path: PathBuf,
+}
+
+impl DirLock for Held {}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.disk.state().locked.remove(&self.path);
+    }
+}
+
+struct Handle {
+    disk: Disk,
+    inode: usize,
+}
+
+impl File for Handle {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        state.on()?;
+        let mut want = buffer.len();
+        if state.short_reads && want > 1 {
+            want = 1 + usize::try_from(state.random.below(want as u64)).expect("below a usize");
+        }
+        let from = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = state.inode(self.inode).current.get(from..).unwrap_or_default();
+        let n = want.min(bytes.len());
+        for (to, from) in buffer.iter_mut().zip(bytes.iter().take(n)) {
+            *to = *from;
+        }
+        Ok(n)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        let from = usize::try_from(offset).map_err(io::Error::other)?;
+        let to = from + bytes.len();
+        state.grow(self.inode, to)?;
+        let inode = state.inode(self.inode);
+        inode.current.get_mut(from..to).expect("the file was grown to hold the write").copy_from_slice(bytes);
+        inode.dirty.extend(from / SECTOR..to.div_ceil(SECTOR));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let outcome = state.change();
+        let inode = state.inode(self.inode);
+        match outcome {
+            Ok(()) => {
+                inode.persist();
+                Ok(())
+            }
+            Err(error) => {
+                // The kernel marks the pages clean all the same: a later sync will not write them.
+                inode.dirty.clear();
+                Err(error)
+            }
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let mut state = self.disk.state();
+        state.on()?;
+        Ok(state.inode(self.inode).current.len() as u64)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        state.grow(self.inode, len)?;
+        state.inode(self.inode).resize(len);
+        Ok(())
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.change()?;
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        state.grow(self.inode, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathBuf {
+        PathBuf::from("/d").join(name)
+    }
+
+    #[test]
+    fn synced_bytes_survive_a_power_cut_and_unsynced_ones_only_by_luck() {
+        let mut outcomes = BTreeSet::new();
+        for seed in 0..64 {
+            let disk = Disk::new(seed);
+            let file = disk.create(&path("a")).unwrap();
+            file.write_at(&[1; SECTOR], 0).unwrap();
+            file.sync().unwrap();
+            disk.sync_dir(Path::new("/d")).unwrap();
+            file.write_at(&[2; SECTOR], SECTOR as u64).unwrap();
+            disk.power_cut();
+            assert!(file.read_at(&mut [0], 0).is_err(), "a disk without power answers nothing");
+            disk.power_on();
+            let file = disk.open(&path("a")).unwrap();
+            let mut read = [0; SECTOR];
+            read_exact(&*file, &mut read);
+            assert_eq!(read, [1; SECTOR]);
+            let len = file.len().unwrap();
+            let mut second = vec![9; SECTOR];
+            let n = file.read_at(&mut second, SECTOR as u64).unwrap();
+            outcomes.insert((len, second.first().copied().filter(|_| n > 0)));
+        }
+        let whole = 2 * SECTOR as u64;
+        assert_eq!(outcomes, BTreeSet::from([(SECTOR as u64, None), (whole, Some(0)), (whole, Some(2))]));
+    }
+
+    fn read_exact(file: &dyn File, buffer: &mut [u8]) {
+        crate::files::read_exact_at(file, buffer, 0).unwrap();
+    }
+
+    #[test]
+    fn a_file_without_directory_sync_may_vanish() {
+        let there = |seed| {
+            let disk = Disk::new(seed);
+            disk.create(&path("a")).unwrap().sync().unwrap();
+            disk.power_cut();
+            disk.power_on();
+            disk.open(&path("a")).is_ok()
+        };
+        let outcomes: BTreeSet<bool> = (0..64).map(there).collect();
+        assert_eq!(outcomes.len(), 2);
+    }
+
+    #[test]
+    fn a_failed_sync_loses_what_it_should_have_written() {
+        let disk = Disk::new(1);
+        let file = disk.create(&path("a")).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_at(b"lost", 0).unwrap();
+        disk.plan(0, Fault::Error);
+        assert!(file.sync().is_err());
+        file.sync().unwrap();
+        let mut read = [0; 4];
+        read_exact(&*file, &mut read);
+        assert_eq!(&read, b"lost", "the process still sees it");
+        disk.power_cut();
+        disk.power_on();
+        let mut read = [1; 4];
+        read_exact(&*disk.open(&path("a")).unwrap(), &mut read);
+        assert_eq!(read, [0; 4]);
+    }
+
+    #[test]
+    fn a_full_disk_refuses_growth_and_keeps_the_rest() {
+        let disk = Disk::new(1);
+        disk.set_capacity(10);
+        let file = disk.create(&path("a")).unwrap();
+        file.write_at(b"12345678", 0).unwrap();
+        assert_eq!(file.write_at(b"123", 8).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(file.allocate(11).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        file.write_at(b"87654321", 0).unwrap();
+    }
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let disk = Disk::new(1);
+        let held = disk.lock(&path("lock")).unwrap();
+        assert_eq!(disk.lock(&path("lock")).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        assert!(disk.lock(&path("lock")).is_ok());
+    }
+}

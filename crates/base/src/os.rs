@@ -1,0 +1,113 @@
+//! The operating system's files.
+//!
+//! May use: `std::fs`, `rustix` for what `std` lacks. Must not know: what is stored.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::files::{DirLock, File, Files};
+
+/// The real file system.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct OsFiles;
+
+struct OsFile(fs::File);
+struct OsLock {
+    _held: fs::File,
+}
+
+impl DirLock for OsLock {}
+
+impl Files for OsFiles {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.create_dir(parent)?;
+        fs::create_dir(path)?;
+        self.sync_dir(parent)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
+        let held = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match held.try_lock() {
+            Ok(()) => Ok(Box::new(OsLock { _held: held })),
+            Err(fs::TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn boot_id(&self) -> u128 {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        u128::from_str_radix(&hex, 16).unwrap_or(0)
+    }
+}
+
+impl File for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Ok(()) => Ok(()),
+            // File systems without fallocate (some network and union ones): extend, and let writes meet a full disk.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) if len > self.len()? => self.set_len(len),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

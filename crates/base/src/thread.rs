@@ -1,0 +1,81 @@
+//! Threads for the few parts that may have them: a named worker, and a signal to sleep on.
+//!
+//! May use: the operating system's threads. Must not know: what the workers do.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How many processors this process may use; at least one.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A wake-up call that is remembered until somebody waits for it.
+#[derive(Debug, Default)]
+pub struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// A signal that nobody raised yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wakes the waiter, or the next to wait.
+    pub fn raise(&self) {
+        let mut raised = self.lock();
+        if !*raised {
+            *raised = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Blocks until raised, at most `timeout` if there is one, and lowers the signal. True if it was raised.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        let raised = self.lock();
+        let mut raised = match timeout {
+            None => self.changed.wait_while(raised, |raised| !*raised).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                self.changed
+                    .wait_timeout_while(raised, timeout, |raised| !*raised)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        std::mem::take(&mut *raised)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // A flag cannot be half written: a panic elsewhere does not spoil it.
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A named thread, joined when dropped. Whoever owns it must have told it to end by then.
+#[derive(Debug)]
+pub struct Worker(Option<std::thread::JoinHandle<()>>);
+
+impl Worker {
+    /// Starts `body` on a thread called `name`.
+    ///
+    /// # Errors
+    /// When the operating system has no thread to give.
+    pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(body).map(|handle| Self(Some(handle)))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take()
+            && handle.thread().id() != std::thread::current().id()
+        {
+            // A worker that panicked has said so on standard error already.
+            let _ = handle.join();
+        }
+    }
+}
