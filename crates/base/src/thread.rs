@@ -2,7 +2,8 @@
 //!
 //! May use: the operating system's threads. Must not know: what the workers do.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How many processors this process may use; at least one.
@@ -52,6 +53,34 @@ impl Signal {
     fn lock(&self) -> MutexGuard<'_, bool> {
         // A flag cannot be half written: a panic elsewhere does not spoil it.
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's place in a queue of waiters: it sleeps until somebody wakes just this one.
+#[derive(Debug)]
+pub struct Parked {
+    thread: std::thread::Thread,
+    woken: AtomicBool,
+}
+
+impl Parked {
+    /// A place for the calling thread, which alone may call [`Parked::wait`].
+    #[must_use]
+    pub fn here() -> Arc<Self> {
+        Arc::new(Self { thread: std::thread::current(), woken: AtomicBool::new(false) })
+    }
+
+    /// Sleeps until [`Parked::wake`] was called, at any time since the place was made.
+    pub fn wait(&self) {
+        while !self.woken.load(Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+
+    /// Wakes the thread.
+    pub fn wake(&self) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 

@@ -1,1 +1,41 @@
-//! Placeholder.
+//! The one ordered durable log of Holdfast.
+//!
+//! A [`Journal`] is a directory of append-only segments. A [`Batch`] is the unit of atomicity; it gets a [`Position`]
+//! when it is appended and is durable once a watermark has passed that position. Writers share syncs: whoever finds no
+//! sync running leads the next one for all that wait.
+//!
+//! What others need of a log is the [`Log`] trait; what a log needs of its readers is [`StateMachine`]. The local
+//! segments are the first `Log`; a replicated log service can be another.
+//!
+//! May use: `base`. Must not know: engines, stores, protocols.
+
+mod batch;
+mod bytes;
+mod chain;
+mod commit;
+mod error;
+mod footer;
+mod header;
+mod journal;
+mod log;
+mod position;
+mod read;
+mod record;
+mod recovery;
+mod scan;
+mod segment;
+mod stats;
+mod tail;
+mod upkeep;
+
+pub use batch::{Appended, Batch};
+pub use chain::PartitionState;
+pub use error::{Error, Result};
+pub use journal::{Journal, Options};
+pub use log::{Level, Log, Record, RecordSection, StateMachine, Visit, Watermarks, Window};
+pub use position::{PartitionId, Position};
+pub use recovery::{Damage, DamageKind, Recovery};
+pub use stats::{SegmentStats, Stats};
+
+#[cfg(test)]
+mod tests;

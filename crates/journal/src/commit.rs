@@ -1,0 +1,270 @@
+//! Group commit: how batches reach the file and the disk, with as few calls as there can be.
+//!
+//! There is no writer thread. Whoever needs a batch written takes the lock of the file and writes everything that has
+//! gathered; whoever needs it synced and finds no sync running leads one for all that wait, and the others sleep until
+//! it ends. So one idle-time writer pays one write and one sync and no change of thread, and N writers share both:
+//! while a sync runs, the next group fills. (Leader and followers as in Gawlick and Kinkade, "Varieties of Concurrency
+//! Control in IMS/VS Fast Path", 1985, without their timer.)
+//!
+//! A failed write or sync poisons the journal: what the system kept of it is unknown (see `File::sync`), so nothing more
+//! may be promised until recovery has looked at the file.
+//!
+//! May use: `tail.rs`, `segment.rs`. Must not know: engines, recovery.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{Crc32c, Parked, Time};
+
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::log::{Level, Window};
+use crate::position::Position;
+use crate::segment::Segment;
+use crate::tail::shrink;
+
+/// How closely the age of unsynced batches is known.
+const AGE_GRAIN: Duration = Duration::from_millis(1);
+/// Most entries of the age list: beyond, the grain grows.
+const AGES_MAX: usize = 4096;
+
+/// What belongs to the thread that writes.
+#[derive(Default)]
+pub(crate) struct Writing {
+    spare: Vec<u8>,
+    /// Checksum of what was written to the current segment, and of segments left behind.
+    sum: Crc32c,
+    sums: Vec<(Position, u32)>,
+    current: Option<Position>,
+    unsynced: Vec<Arc<Segment>>,
+}
+
+impl Writing {
+    /// The checksum of a segment that was left; each is asked for once.
+    pub(crate) fn take_sum(&mut self, base: Position) -> Option<u32> {
+        let at = self.sums.iter().position(|(of, _)| *of == base)?;
+        Some(self.sums.swap_remove(at).1)
+    }
+
+    /// Ends the checksum of the current segment, which gets nothing more.
+    pub(crate) fn finish_sum(&mut self) {
+        let sum = std::mem::take(&mut self.sum).finish();
+        if let Some(left) = self.current.take() {
+            self.sums.push((left, sum));
+        }
+    }
+}
+
+/// Who syncs and who waits for it.
+#[derive(Default)]
+pub(crate) struct Syncing {
+    running: bool,
+    waiters: Vec<(Position, Arc<Parked>)>,
+}
+
+/// A sync that nobody waits for.
+#[derive(Default)]
+pub(crate) struct Due {
+    pub(crate) at: Option<Time>,
+    pub(crate) min: Duration,
+    pub(crate) last_start: Option<Time>,
+}
+
+/// When which part of the unsynced tail was written.
+#[derive(Default)]
+pub(crate) struct Ages(VecDeque<(Position, Time)>);
+
+impl Ages {
+    fn written(&mut self, end: Position, since: Time) {
+        let full = self.0.len() >= AGES_MAX;
+        match self.0.back_mut() {
+            Some((last, time)) if full || since.since(*time) < AGE_GRAIN => *last = end,
+            _ => self.0.push_back((end, since)),
+        }
+    }
+
+    fn synced(&mut self, to: Position) {
+        while self.0.front().is_some_and(|(end, _)| *end <= to) {
+            self.0.pop_front();
+        }
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        self.0.front().map(|(_, since)| *since)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that may panic runs under the journal's locks but asserts about its own state, and after one of those
+    // the process must not go on writing; the poisoned flag of the standard library is not what stops it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn load(mark: &AtomicU64) -> Position {
+    Position::new(mark.load(Ordering::Acquire))
+}
+
+impl Journal {
+    /// Blocks until `position` is as durable as `level` says. See [`crate::Log::wait`].
+    pub(crate) fn wait_for(&self, position: Position, level: Level) -> Result<()> {
+        match level {
+            Level::Written => self.write_past(position),
+            Level::Window(window) => {
+                self.write_past(position)?;
+                if load(&self.synced) <= position {
+                    self.sync_within(window);
+                }
+                Ok(())
+            }
+            Level::Synced => self.sync_past(position),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(first) => Err(Error::Poisoned { first: Arc::clone(first) }),
+        }
+    }
+
+    /// Stops all writing because of `error`, and returns what to tell.
+    pub(crate) fn poisoned(&self, error: Error) -> Error {
+        let first = Arc::clone(self.poison.get_or_init(|| Arc::new(error)));
+        Error::Poisoned { first }
+    }
+
+    fn write_past(&self, position: Position) -> Result<()> {
+        if load(&self.written) > position { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes everything that was appended so far.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut writing = lock(&self.writing);
+        self.check()?;
+        let spare = std::mem::take(&mut writing.spare);
+        let (groups, end) = {
+            let mut tail = lock(&self.tail);
+            let mut groups = std::mem::take(&mut tail.waiting);
+            groups.extend(tail.take_open(spare));
+            (groups, tail.end())
+        };
+        for group in groups {
+            if writing.current != Some(group.segment.base) {
+                writing.finish_sum();
+                writing.current = Some(group.segment.base);
+            }
+            writing.sum.update(&group.bytes);
+            if writing.unsynced.last().is_none_or(|last| last.base != group.segment.base) {
+                writing.unsynced.push(Arc::clone(&group.segment));
+            }
+            group.segment.write(&group.bytes, group.offset).map_err(|error| self.poisoned(error))?;
+            let written = group.segment.base.plus(group.offset + group.bytes.len() as u64);
+            if group.batches > 0 {
+                lock(&self.ages).written(written, group.since);
+            }
+            self.counters.written_batches.fetch_add(group.batches, Ordering::AcqRel);
+            writing.spare = shrink(group.bytes, self.options.group_bytes_max);
+        }
+        self.written.store(end.get(), Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_past(&self, position: Position) -> Result<()> {
+        loop {
+            if load(&self.synced) > position {
+                return Ok(());
+            }
+            self.check()?;
+            let mut syncing = lock(&self.syncing);
+            if load(&self.synced) > position {
+                return Ok(());
+            }
+            if syncing.running {
+                let place = Parked::here();
+                syncing.waiters.push((position, Arc::clone(&place)));
+                drop(syncing);
+                place.wait();
+            } else {
+                syncing.running = true;
+                drop(syncing);
+                self.lead();
+            }
+        }
+    }
+
+    /// Syncs everything that was appended so far, and returns the position reached.
+    pub(crate) fn sync_all(&self) -> Result<Position> {
+        let end = lock(&self.tail).end();
+        match end.get().checked_sub(1) {
+            Some(last) => self.sync_past(Position::new(last)).map(|()| end),
+            None => Ok(end),
+        }
+    }
+
+    /// Runs one sync for all that wait, and wakes them. The caller has set `running`.
+    fn lead(&self) {
+        let started = self.clock.now();
+        {
+            let mut due = lock(&self.due);
+            due.at = None;
+            due.last_start = Some(started);
+        }
+        if let Ok(reached) = self.sync_written() {
+            lock(&self.ages).synced(reached);
+            self.counters.sync_nanos.add(u64::try_from(self.clock.now().since(started).as_nanos()).unwrap_or(u64::MAX));
+        }
+        let mut woken = {
+            let mut syncing = lock(&self.syncing);
+            syncing.running = false;
+            let reached = load(&self.synced);
+            let failed = self.poison.get().is_some();
+            let waiters = std::mem::take(&mut syncing.waiters);
+            let (woken, rest): (Vec<_>, Vec<_>) =
+                waiters.into_iter().partition(|(position, _)| failed || *position < reached);
+            syncing.waiters = rest;
+            // The next leader first, so that the disk is not idle while the others are woken one by one.
+            let next = syncing.waiters.pop();
+            next.into_iter().chain(woken)
+        };
+        woken.by_ref().for_each(|(_, place)| place.wake());
+    }
+
+    fn sync_written(&self) -> Result<Position> {
+        self.flush()?;
+        let (segments, target, batches) = {
+            let mut writing = lock(&self.writing);
+            let segments = std::mem::take(&mut writing.unsynced);
+            (segments, load(&self.written), self.counters.written_batches.load(Ordering::Acquire))
+        };
+        for segment in segments {
+            // Oldest first: what is synced stays a prefix.
+            segment.sync().map_err(|error| self.poisoned(error))?;
+        }
+        let before = self.synced.fetch_max(target.get(), Ordering::AcqRel);
+        let group = batches - self.counters.synced_batches.swap(batches, Ordering::AcqRel);
+        self.counters.group_batches.add(group);
+        self.note_group(target.get().saturating_sub(before));
+        Ok(target)
+    }
+
+    /// Sees to it that a sync starts within the window.
+    fn sync_within(&self, window: Window) {
+        let at = self.clock.now().after(window.max);
+        let mut due = lock(&self.due);
+        if due.at.is_none_or(|earlier| at < earlier) {
+            due.at = Some(at);
+            due.min = window.min;
+            drop(due);
+            self.options.wake.raise();
+        }
+    }
+
+    /// When the next sync that nobody waits for has to start.
+    pub(crate) fn sync_due(&self) -> Option<Time> {
+        let due = lock(&self.due);
+        let earliest = due.last_start.map_or(Time::default(), |start| start.after(due.min));
+        due.at.map(|at| at.max(earliest))
+    }
+}

@@ -1,0 +1,369 @@
+//! The journal: its directory, its state, and the `Log` it is.
+//!
+//! Locks, always taken in this order: `next`, `writing`, `tail`, then the small ones (`syncing`, `due`, `ages`) alone.
+//!
+//! May use: all of this crate. Must not know: engines, stores, protocols.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use base::{Clock, DirLock, Files, Limits, Signal};
+
+use crate::batch::{Appended, Batch};
+use crate::commit::{Ages, Due, Syncing, Writing, load, lock};
+use crate::error::{Error, Result};
+use crate::header::header_bytes;
+use crate::log::{Level, Log, Visit, Watermarks};
+use crate::position::Position;
+use crate::record::RECORD_BYTES_MIN;
+use crate::recovery::{Recovery, recover};
+use crate::segment::Segment;
+use crate::stats::{Counters, SegmentStats, Stats};
+use crate::tail::{Tail, capacity_for};
+
+/// Disk space taken at a time for the open segment.
+const RESERVE_BYTES: u64 = 8 << 20;
+const LOCK_FILE: &str = "lock";
+
+/// How to open a journal.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Identity of the store; segments of another are refused.
+    pub store: u128,
+    /// Number of partitions, fixed for the life of the store. At least 1.
+    pub partitions: u16,
+    /// Raised when [`Journal::step`] has something to do before the time it named.
+    pub wake: Arc<Signal>,
+    /// See [`Limits::segment_bytes`].
+    pub segment_bytes: u64,
+    /// See [`Limits::zero_ahead_bytes`].
+    pub zero_ahead_bytes: u64,
+    /// See [`Limits::group_bytes_max`].
+    pub group_bytes_max: usize,
+    /// See [`Limits::batch_bytes_max`].
+    pub batch_bytes_max: usize,
+    /// Disk space taken at a time for the open segment, in bytes.
+    pub reserve_bytes: u64,
+}
+
+impl Options {
+    /// Options of a store with these limits.
+    #[must_use]
+    pub fn new(store: u128, partitions: u16, limits: &Limits) -> Self {
+        Self {
+            store,
+            partitions,
+            wake: Arc::new(Signal::new()),
+            segment_bytes: limits.segment_bytes,
+            zero_ahead_bytes: limits.zero_ahead_bytes,
+            group_bytes_max: limits.group_bytes_max,
+            batch_bytes_max: limits.batch_bytes_max,
+            reserve_bytes: RESERVE_BYTES.min(limits.segment_bytes),
+        }
+    }
+}
+
+/// An open journal. One process may open a directory at a time.
+///
+/// Dropping it without [`Journal::close`] is what a killed process does: nothing acknowledged is lost, and the next
+/// opening scans the last segment.
+pub struct Journal {
+    pub(crate) options: Options,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dir: PathBuf,
+    pub(crate) segments: RwLock<BTreeMap<Position, Arc<Segment>>>,
+    /// The segment that comes after the current one, when it is prepared.
+    pub(crate) next: Mutex<Option<Arc<Segment>>>,
+    pub(crate) writing: Mutex<Writing>,
+    pub(crate) tail: Mutex<Tail>,
+    pub(crate) syncing: Mutex<Syncing>,
+    pub(crate) due: Mutex<Due>,
+    pub(crate) ages: Mutex<Ages>,
+    appended: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) synced: AtomicU64,
+    /// Average bytes of the last syncs.
+    pub(crate) group_bytes: AtomicU64,
+    pub(crate) poison: OnceLock<Arc<Error>>,
+    pub(crate) counters: Counters,
+    pub(crate) damage: Mutex<Recovery>,
+    closed: AtomicBool,
+    _lock: Box<dyn DirLock>,
+}
+
+impl Journal {
+    /// Opens or creates the journal in `dir`.
+    ///
+    /// Reads what is not sealed, usually one segment. Returns what recovery found; damage is not an error.
+    ///
+    /// # Errors
+    /// `InUse` when another process has it; `Foreign` when the directory belongs to something else; `DiskFull`; `Io`.
+    pub fn open(files: Arc<dyn Files>, clock: Arc<dyn Clock>, dir: &Path, options: Options) -> Result<(Self, Recovery)> {
+        assert!(options.partitions > 0, "a journal has at least one partition");
+        files.create_dir(dir).map_err(|error| Error::io("creating", dir, error))?;
+        let held = files.lock(&dir.join(LOCK_FILE)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::InUse { path: dir.to_owned() },
+            _ => Error::io("locking", dir, error),
+        })?;
+        let recovered = recover(&*files, dir, &options)?;
+        let first = header_bytes(usize::from(options.partitions));
+        let capacity = capacity_for(RECORD_BYTES_MIN, first, options.segment_bytes);
+        let reserve = options.reserve_bytes.min(capacity);
+        let current = Arc::new(Segment::create(&*files, dir, recovered.next_base, capacity, reserve)?);
+        let previous = (recovered.previous_base, recovered.previous_end);
+        let tail = Tail::new(Arc::clone(&current), recovered.states, previous, options.store, files.boot_id());
+        let mut segments = recovered.segments;
+        segments.insert(current.base, current);
+        let start = tail.end().get();
+        let journal = Self {
+            segments: RwLock::new(segments),
+            next: Mutex::new(None),
+            writing: Mutex::default(),
+            tail: Mutex::new(tail),
+            syncing: Mutex::default(),
+            due: Mutex::default(),
+            ages: Mutex::default(),
+            appended: AtomicU64::new(start),
+            written: AtomicU64::new(start),
+            synced: AtomicU64::new(start - 1),
+            group_bytes: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            counters: Counters::default(),
+            damage: Mutex::new(recovered.report.clone()),
+            closed: AtomicBool::new(false),
+            dir: dir.to_owned(),
+            options,
+            files,
+            clock,
+            _lock: held,
+        };
+        // The header of the new segment: from here on there is no doubt that it exists.
+        journal.sync_all()?;
+        journal.remove_unused(&recovered.unused)?;
+        Ok((journal, recovered.report))
+    }
+
+    /// Writes, syncs and seals everything. Later appends fail with `Closed`.
+    ///
+    /// # Errors
+    /// The failure of a write or sync; acknowledged data is as safe as it was.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.check()?;
+        self.sync_all()?;
+        let full = {
+            let mut tail = lock(&self.tail);
+            let last = tail.take_full();
+            let mut full = std::mem::take(&mut tail.full);
+            full.push(last);
+            full
+        };
+        lock(&self.writing).finish_sum();
+        for full in full {
+            self.seal(full).map_err(|error| self.poisoned(error))?;
+        }
+        if let Some(next) = lock(&self.next).take() {
+            self.remove_unused(&[next.path.clone()])?;
+        }
+        Ok(())
+    }
+
+    /// What recovery and reading found damaged since open.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        lock(&self.damage).clone()
+    }
+
+    /// Live numbers.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let watermarks = self.watermarks();
+        let counters = &self.counters;
+        let batches = counters.appended_batches.load(Ordering::Acquire);
+        let synced = counters.synced_batches.load(Ordering::Acquire);
+        let damage = self.recovery().damage;
+        let segments = self.segment_stats();
+        let unsynced_batches = batches.saturating_sub(synced);
+        let age = lock(&self.ages).oldest().map(|since| self.clock.now().since(since));
+        Stats {
+            watermarks,
+            // Positions jump between segments; what is unsynced almost always lies in one.
+            unsynced_bytes: if unsynced_batches == 0 {
+                0
+            } else {
+                watermarks.appended.get().saturating_sub(watermarks.synced.get())
+            },
+            unsynced_batches,
+            unsynced_age: age.filter(|_| unsynced_batches > 0).unwrap_or_default(),
+            batches,
+            bytes: counters.appended_bytes.load(Ordering::Acquire),
+            group_batches: counters.group_batches.quantiles(),
+            sync_nanos: counters.sync_nanos.quantiles(),
+            segments: segments.len() as u64,
+            segment_bytes: segments.iter().map(|segment| segment.bytes).sum(),
+            damaged_ranges: damage.len() as u64,
+            damaged_bytes: damage.iter().map(|damage| damage.bytes).sum(),
+            poisoned: self.poison.get().is_some(),
+        }
+    }
+
+    /// Each segment, in order.
+    #[must_use]
+    pub fn segment_stats(&self) -> Vec<SegmentStats> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let one = |segment: &Arc<Segment>| SegmentStats {
+            base: segment.base,
+            bytes: segment.reserved(),
+            sealed: segment.trailer().is_some(),
+            damaged_bytes: segment.trailer().map_or(0, |trailer| trailer.damaged_bytes),
+        };
+        segments.values().map(one).collect()
+    }
+
+    pub(crate) fn create_segment(&self, base: Position) -> Result<Arc<Segment>> {
+        let capacity = self.options.segment_bytes;
+        let reserve = self.options.reserve_bytes.min(capacity);
+        Segment::create(&*self.files, &self.dir, base, capacity, reserve).map(Arc::new)
+    }
+
+    /// Makes room for a record of `bytes` by going on in the next segment. `next` was locked before the tail.
+    fn roll(&self, next: &mut Option<Arc<Segment>>, tail: &mut Tail, bytes: u64) -> Result<()> {
+        let segment = match next.take() {
+            Some(prepared) => prepared,
+            None => self.create_segment(tail.segment.end())?,
+        };
+        debug_assert_eq!(segment.base, tail.segment.end());
+        let header = header_bytes(usize::from(self.options.partitions));
+        segment.set_capacity(capacity_for(bytes, header, self.options.segment_bytes));
+        if let Err(error) = segment.reserve(header + bytes, 0) {
+            *next = Some(segment);
+            return Err(error);
+        }
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).insert(segment.base, Arc::clone(&segment));
+        tail.roll(segment);
+        self.options.wake.raise();
+        Ok(())
+    }
+
+    fn push(&self, batch: &Batch, sum: u32) -> Result<Option<Appended>> {
+        let bytes = batch.record_len();
+        let mut tail = lock(&self.tail);
+        if tail.must_roll(bytes) || tail.buffered() > self.options.group_bytes_max {
+            return Ok(None);
+        }
+        self.push_locked(&mut tail, batch, sum, bytes).map(Some)
+    }
+
+    fn push_locked(&self, tail: &mut Tail, batch: &Batch, sum: u32, bytes: u64) -> Result<Appended> {
+        let now = if tail.open_batches == 0 { self.clock.now() } else { tail.open_since };
+        let synced = load(&self.synced);
+        let appended = tail.push(batch, sum, synced, now, self.options.reserve_bytes)?;
+        self.counters.appended_batches.fetch_add(1, Ordering::AcqRel);
+        self.counters.appended_bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.appended.store(tail.end().get(), Ordering::Release);
+        Ok(appended)
+    }
+
+    fn push_rolling(&self, batch: &Batch, sum: u32) -> Result<Appended> {
+        let bytes = batch.record_len();
+        let mut next = lock(&self.next);
+        let mut tail = lock(&self.tail);
+        if tail.must_roll(bytes) {
+            self.roll(&mut next, &mut tail, bytes)?;
+        }
+        self.push_locked(&mut tail, batch, sum, bytes)
+    }
+
+    pub(crate) fn segment_at(&self, at: u64) -> Result<Arc<Segment>> {
+        let position = Position::new(at);
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let found = segments.range(..=position).next_back().map(|(_, segment)| segment);
+        found.filter(|segment| position < segment.end()).cloned().ok_or(Error::Missing { position })
+    }
+
+    /// Removes files that were prepared and never used, and segments that came to hold nothing.
+    fn remove_unused(&self, paths: &[PathBuf]) -> Result<()> {
+        let header = header_bytes(usize::from(self.options.partitions));
+        let current = lock(&self.tail).segment.base;
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        let empty = |s: &Segment| s.base != current && s.trailer().is_some_and(|trailer| trailer.data_end == header);
+        let empties: Vec<PathBuf> = segments.values().filter(|s| empty(s)).map(|s| s.path.clone()).collect();
+        segments.retain(|_, segment| !empty(segment));
+        drop(segments);
+        let all: Vec<&PathBuf> = paths.iter().chain(&empties).collect();
+        for path in &all {
+            self.files.remove(path).map_err(|error| Error::io("removing", path, error))?;
+        }
+        if !all.is_empty() {
+            self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Log for Journal {
+    fn append(&self, batch: &Batch) -> Result<Appended> {
+        if batch.is_empty() || batch.len() > self.options.batch_bytes_max {
+            return Err(Error::BatchSize { bytes: batch.len(), bytes_max: self.options.batch_bytes_max });
+        }
+        let known = |section: &crate::batch::Draft| section.partition.get() < self.options.partitions;
+        assert!(batch.sections.iter().all(known), "a section's partition exists");
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.check()?;
+        let sum = batch.sum();
+        if let Some(appended) = self.push(batch, sum)? {
+            return Ok(appended);
+        }
+        // The group is large: write it before more is added, so that memory stays bounded.
+        self.flush()?;
+        self.push_rolling(batch, sum)
+    }
+
+    fn wait(&self, position: Position, level: Level) -> Result<()> {
+        self.wait_for(position, level)
+    }
+
+    fn watermarks(&self) -> Watermarks {
+        // In this order each is at most the one read after it.
+        let synced = load(&self.synced);
+        let written = load(&self.written);
+        Watermarks { appended: load(&self.appended), written, synced }
+    }
+
+    fn read_from(&self, from: Position, visit: &mut dyn FnMut(Visit<'_>) -> Result<()>) -> Result<()> {
+        crate::read::read_from(self, from, visit)
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<()> {
+        let segment = self.segment_at(at)?;
+        if at + buffer.len() as u64 > load(&self.written).get() {
+            self.flush()?;
+        }
+        segment.read(buffer, at - segment.base.get())
+    }
+
+    fn trim(&self, lowest: Position) -> Result<()> {
+        let removed: Vec<Arc<Segment>> = {
+            let current = lock(&self.tail).segment.base;
+            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+            let goes = |s: &Segment| s.base < current && s.end() <= lowest && s.trailer().is_some();
+            let gone = segments.values().filter(|segment| goes(segment)).cloned().collect();
+            segments.retain(|_, segment| !goes(segment));
+            gone
+        };
+        for segment in &removed {
+            self.files.remove(&segment.path).map_err(|error| Error::io("removing", &segment.path, error))?;
+        }
+        if !removed.is_empty() {
+            self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
+        }
+        Ok(())
+    }
+}

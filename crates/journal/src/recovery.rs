@@ -1,0 +1,432 @@
+//! Opening a journal: which segments there are, where the log ends, and what is damaged.
+//!
+//! Sealed segments are trusted by their trailer and not read: opening costs what is unsealed, usually one segment.
+//! An unsealed segment is scanned. Damage there has two causes that must be told apart:
+//!
+//! * A power cut lost unsynced bytes. Then the log is cut at the first hole, so that what is left is a prefix of what
+//!   was acknowledged; what lies behind is void.
+//! * Bytes rotted that were already synced, or written in this very run of the machine, which a process kill cannot
+//!   harm. Then exactly the damaged range is set aside and all the rest is kept.
+//!
+//! A hole is of the second kind when a record or segment behind it says that the log was synced beyond it, or when the
+//! segment's boot id is the machine's. Either way nothing goes unreported, and every byte stays in the file.
+//!
+//! May use: `base`, `scan.rs`, `segment.rs`. Must not know: engines.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{Files, crc32c};
+
+use crate::bytes::index;
+use crate::chain::PartitionState;
+use crate::error::{Error, Result};
+use crate::footer::{Extent, ExtentKind, Footer};
+use crate::header::{SegmentHeader, header_bytes};
+use crate::journal::Options;
+use crate::position::{PartitionId, Position};
+use crate::scan::{Item, Scan};
+use crate::segment::{Segment, Start, base_of};
+
+/// Why bytes of the journal cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// A segment's header. Costs nothing: the records speak for themselves.
+    Header,
+    /// One or more records: what was in them is lost.
+    Record,
+    /// A segment's footer. Costs nothing: the segment is scanned instead.
+    Footer,
+    /// Unfinished or damaged bytes at the end of the log.
+    Torn,
+    /// Unsynced batches behind a hole that a power cut made.
+    Discarded,
+    /// A whole segment is missing.
+    Missing,
+    /// A section does not continue its partition's hash chain.
+    Chain,
+}
+
+/// A range of bytes of a file that is not what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Why.
+    pub kind: DamageKind,
+    /// The file.
+    pub path: PathBuf,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// The position of its first byte.
+    pub position: Position,
+    /// How it was noticed.
+    pub reason: &'static str,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, path, offset, bytes, position, reason } = self;
+        let path = path.display();
+        write!(f, "{kind:?} damage in {path}: {bytes} bytes at offset {offset} (position {position}): {reason}")
+    }
+}
+
+/// What opening a journal found.
+#[derive(Debug, Clone, Default)]
+pub struct Recovery {
+    /// Every damaged range, those of earlier openings included.
+    pub damage: Vec<Damage>,
+    /// Bytes of unsealed segments that were scanned.
+    pub scanned_bytes: u64,
+    /// Where the log ended.
+    pub end: Position,
+}
+
+/// The journal's state, ready to go on.
+pub(crate) struct Recovered {
+    pub(crate) segments: BTreeMap<Position, Arc<Segment>>,
+    pub(crate) states: Vec<PartitionState>,
+    pub(crate) previous_base: Position,
+    pub(crate) previous_end: Position,
+    pub(crate) next_base: Position,
+    /// Files that were prepared and hold nothing; to be removed once a new segment stands behind them.
+    pub(crate) unused: Vec<PathBuf>,
+    pub(crate) report: Recovery,
+}
+
+struct Found {
+    segment: Arc<Segment>,
+    header: Option<SegmentHeader>,
+    /// The next intact header says that the log does not go through this segment.
+    void: bool,
+    /// Where the next intact header says that the log left this segment.
+    known_end: Option<Position>,
+    scanned: Option<Scanned>,
+}
+
+struct Scanned {
+    stretches: Vec<Stretch>,
+    data_end: u64,
+    sum: u32,
+    start: u64,
+}
+
+struct Stretch {
+    offset: u64,
+    extent: Extent,
+    sections: Vec<(PartitionId, PartitionState)>,
+    reason: &'static str,
+}
+
+/// Opens all segments in `dir`, finds the end of the log and seals what is not sealed.
+pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Result<Recovered> {
+    let mut report = Recovery::default();
+    let mut unused = Vec::new();
+    let mut next_base = Position::ZERO;
+    let mut found = find(files, dir, options, &mut report, &mut unused, &mut next_base)?;
+    link(&mut found, &mut report);
+    let promised = scan_unsealed(&mut found, options, &mut report)?;
+    let mut walk = Walk { boot: files.boot_id(), promised, cut: false, report: &mut report };
+    let mut states = vec![PartitionState::START; usize::from(options.partitions)];
+    let mut end = (Position::ZERO, Position::ZERO);
+    for i in 0..found.len() {
+        let later = found.iter().skip(i + 1).any(Found::has_records);
+        let Some(this) = found.get(i) else { break };
+        walk.segment(this, later, &mut states, &mut end)?;
+    }
+    report.end = end.1;
+    let segments = found.into_iter().map(|found| (found.segment.base, found.segment)).collect();
+    Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report })
+}
+
+/// Opens the files, in order, and reads their headers and trailers.
+fn find(
+    files: &dyn Files,
+    dir: &Path,
+    options: &Options,
+    report: &mut Recovery,
+    unused: &mut Vec<PathBuf>,
+    next_base: &mut Position,
+) -> Result<Vec<Found>> {
+    let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
+    let mut all = Vec::new();
+    for base in names.iter().filter_map(|name| base_of(name)) {
+        let segment = Segment::open(files, dir, base)?;
+        let start = segment.read_start()?;
+        let capacity = match &start {
+            Start::Header(header) => header.capacity,
+            Start::Blank | Start::Damaged => options.segment_bytes.max(segment.capacity()),
+        };
+        segment.set_capacity(capacity);
+        *next_base = segment.end().max(*next_base);
+        let damage = |kind, bytes, reason| damage_at(&segment, kind, 0, bytes, reason);
+        let header = match start {
+            Start::Header(header) => {
+                check_header(&segment, &header, options)?;
+                Some(header)
+            }
+            Start::Damaged => {
+                report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header checksum mismatch"));
+                None
+            }
+            Start::Blank => {
+                // The header goes out with the first group, so nothing in here was ever synced.
+                let bytes = segment.read_all(None)?.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
+                if bytes > 0 {
+                    report.damage.push(damage(DamageKind::Discarded, bytes, "segment never synced"));
+                }
+                unused.push(segment.path.clone());
+                continue;
+            }
+        };
+        segment.read_trailer()?;
+        all.push(Found { segment: Arc::new(segment), header, void: false, known_end: None, scanned: None });
+    }
+    Ok(all)
+}
+
+fn check_header(segment: &Segment, header: &SegmentHeader, options: &Options) -> Result<()> {
+    if header.store != options.store {
+        return Err(Error::foreign(&segment.path, "it belongs to another store"));
+    }
+    if header.states.len() != usize::from(options.partitions) {
+        let reason = format!("it has {} partitions, the store {}", header.states.len(), options.partitions);
+        return Err(Error::foreign(&segment.path, reason));
+    }
+    Ok(())
+}
+
+/// Lets each intact header speak about the segments before it.
+fn link(found: &mut [Found], report: &mut Recovery) {
+    let mut next: Option<(Position, Position, Position)> = None;
+    for this in found.iter_mut().rev() {
+        let base = this.segment.base;
+        if let Some((next_base, previous_base, previous_end)) = next {
+            this.void = base > previous_base;
+            if base == previous_base {
+                this.known_end = Some(previous_end);
+            }
+            if base < previous_base {
+                let lost = Damage {
+                    kind: DamageKind::Missing,
+                    path: this.segment.path.with_file_name(crate::segment::file_name(previous_base)),
+                    offset: 0,
+                    bytes: previous_end.get().saturating_sub(previous_base.get()),
+                    position: previous_base,
+                    reason: "a segment is missing",
+                };
+                debug_assert!(next_base > previous_base);
+                report.damage.push(lost);
+                next = None;
+            }
+        }
+        if let Some(header) = this.header.as_ref().filter(|_| !this.void) {
+            next = Some((base, header.previous_base, header.previous_end));
+        }
+    }
+}
+
+/// Scans what is not sealed; returns the highest position that anything on disk says was synced.
+fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) -> Result<Position> {
+    let mut promised = Position::ZERO;
+    let last = found.len().saturating_sub(1);
+    for (i, this) in found.iter_mut().enumerate() {
+        if let Some(trailer) = this.segment.trailer() {
+            promised = promised.max(trailer.log_end);
+            // The last segment's footer tells where each partition stands; without it the records must.
+            if i != last || this.segment.read_footer()?.is_some() {
+                continue;
+            }
+        }
+        let start = header_bytes(usize::from(options.partitions));
+        let bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
+        report.scanned_bytes += bytes.len() as u64;
+        let mut scanned = Scanned { stretches: Vec::new(), data_end: start, sum: 0, start };
+        for item in Scan::new(&bytes, this.segment.base, start) {
+            scanned.data_end = item.end();
+            let (sections, reason) = match &item {
+                Item::Record { header, .. } => {
+                    promised = promised.max(header.synced);
+                    (header.sections.iter().map(|s| (s.partition, s.state)).collect(), "")
+                }
+                Item::Damaged { reason, .. } => (Vec::new(), *reason),
+                Item::Tail { .. } => (Vec::new(), "unfinished or damaged bytes at the end"),
+            };
+            scanned.stretches.push(Stretch { offset: item.offset(), extent: item.extent(), sections, reason });
+        }
+        let data = bytes.get(..index(scanned.data_end)).unwrap_or(&bytes);
+        scanned.sum = crc32c(data);
+        this.scanned = Some(scanned);
+    }
+    Ok(promised)
+}
+
+impl Found {
+    fn has_records(&self) -> bool {
+        let scanned = |s: &Scanned| s.stretches.iter().any(|stretch| stretch.extent.kind == ExtentKind::Record);
+        !self.void && self.scanned.as_ref().map_or(self.segment.trailer().is_some(), scanned)
+    }
+}
+
+fn damage_at(segment: &Segment, kind: DamageKind, offset: u64, bytes: u64, reason: &'static str) -> Damage {
+    Damage { kind, path: segment.path.clone(), offset, bytes, position: segment.base.plus(offset), reason }
+}
+
+struct Walk<'a> {
+    boot: u128,
+    promised: Position,
+    cut: bool,
+    report: &'a mut Recovery,
+}
+
+impl Walk<'_> {
+    /// Takes one segment into the log, or not. `end` is base and end of the log so far.
+    fn segment(
+        &mut self,
+        this: &Found,
+        later: bool,
+        states: &mut Vec<PartitionState>,
+        end: &mut (Position, Position),
+    ) -> Result<()> {
+        let base = this.segment.base;
+        let Some(scanned) = &this.scanned else {
+            self.sealed(this, states)?;
+            let start = base.plus(header_bytes(states.len()));
+            if let Some(trailer) = this.segment.trailer().filter(|trailer| !this.void && trailer.log_end > start) {
+                *end = (base, trailer.log_end);
+            }
+            return Ok(());
+        };
+        if let Some(header) = &this.header {
+            states.clone_from(&header.states);
+        }
+        let mut extents = Vec::with_capacity(scanned.stretches.len());
+        let mut log_end = base.plus(scanned.start);
+        let mut at = scanned.start;
+        for (i, stretch) in scanned.stretches.iter().enumerate() {
+            let rest = scanned.stretches.get(i + 1..).unwrap_or_default();
+            let more = later || rest.iter().any(|stretch| stretch.extent.kind == ExtentKind::Record);
+            let kind = self.judge(this, stretch, more);
+            at = stretch.offset + stretch.extent.bytes;
+            extents.push(Extent { bytes: stretch.extent.bytes, kind });
+            match kind {
+                ExtentKind::Record => {
+                    self.follow(&this.segment, stretch, states);
+                    log_end = base.plus(at);
+                }
+                ExtentKind::Damaged => log_end = base.plus(at),
+                ExtentKind::Void => {}
+            }
+        }
+        if let Some(known) = this.known_end.filter(|known| *known > base.plus(at) && !self.cut && !this.void) {
+            // The log is known to have gone on here, and there is nothing: as bad as damage.
+            let extent = Extent { bytes: known.get() - base.plus(at).get(), kind: ExtentKind::Damaged };
+            let hole = Stretch { offset: at, extent, sections: Vec::new(), reason: "records are missing" };
+            let kind = self.judge(this, &hole, later);
+            extents.push(Extent { bytes: extent.bytes, kind });
+            at += extent.bytes;
+            if kind == ExtentKind::Damaged {
+                log_end = known;
+            }
+        }
+        let sum = if at == scanned.data_end { scanned.sum } else { crc32c(&padded(&this.segment, at)?) };
+        let footer = Footer { extents, states: states.clone() };
+        this.segment.seal(&footer, at, log_end, sum)?;
+        if log_end > base.plus(scanned.start) {
+            *end = (base, log_end);
+        }
+        Ok(())
+    }
+
+    /// Decides what a stretch of an unsealed segment is to the log, and reports it.
+    fn judge(&mut self, this: &Found, stretch: &Stretch, more: bool) -> ExtentKind {
+        let position = this.segment.base.plus(stretch.offset);
+        let bytes = stretch.extent.bytes;
+        let record = stretch.extent.kind == ExtentKind::Record;
+        let beyond = this.known_end.is_some_and(|end| position >= end);
+        let (kind, damage) = if this.void || beyond {
+            // Records behind the log's known end were void already; other bytes there were a footer.
+            (ExtentKind::Void, (!record).then_some((DamageKind::Footer, "segment footer damaged")))
+        } else if self.cut {
+            (ExtentKind::Void, Some((DamageKind::Discarded, "never synced, behind a hole left by a power cut")))
+        } else if record {
+            (ExtentKind::Record, None)
+        } else if !more {
+            (ExtentKind::Void, Some((DamageKind::Torn, stretch.reason)))
+        } else if self.survived(this) || self.promised >= position.plus(bytes) {
+            (ExtentKind::Damaged, Some((DamageKind::Record, stretch.reason)))
+        } else {
+            self.cut = true;
+            (ExtentKind::Void, Some((DamageKind::Discarded, "never synced, lost by a power cut")))
+        };
+        if let Some((kind, reason)) = damage {
+            self.report.damage.push(damage_at(&this.segment, kind, stretch.offset, bytes, reason));
+        }
+        kind
+    }
+
+    /// Whether everything written to the segment is still with the operating system. A damaged header cannot say, and
+    /// then keeping is the safer guess.
+    fn survived(&self, this: &Found) -> bool {
+        this.header.as_ref().is_none_or(|header| header.boot == self.boot && self.boot != 0)
+    }
+
+    /// Checks that a record continues its partitions' chains, and moves them on.
+    fn follow(&mut self, segment: &Segment, stretch: &Stretch, states: &mut [PartitionState]) {
+        for (partition, state) in &stretch.sections {
+            let Some(before) = states.get_mut(partition.index()) else { continue };
+            let gap = state.index != before.index + 1;
+            *before = *state;
+            if gap && self.report.damage.iter().all(|damage| damage.kind == DamageKind::Header) {
+                let reason = "a partition's sections are not contiguous";
+                let bytes = stretch.extent.bytes;
+                self.report.damage.push(damage_at(segment, DamageKind::Chain, stretch.offset, bytes, reason));
+            }
+        }
+    }
+
+    /// A sealed segment needs no decision; what its footer sets aside is reported again.
+    fn sealed(&mut self, this: &Found, states: &mut Vec<PartitionState>) -> Result<()> {
+        let Some(trailer) = this.segment.trailer() else { return Ok(()) };
+        if trailer.damaged_bytes == 0 && !self.needs_states(this) {
+            return Ok(());
+        }
+        let Some(footer) = this.segment.read_footer()? else {
+            let bytes = trailer.body_bytes();
+            let reason = "segment footer checksum mismatch";
+            self.report.damage.push(damage_at(&this.segment, DamageKind::Footer, trailer.data_end, bytes, reason));
+            return Ok(());
+        };
+        let mut offset = header_bytes(footer.states.len());
+        for extent in &footer.extents {
+            let (kind, reason) = match extent.kind {
+                ExtentKind::Record => (None, ""),
+                ExtentKind::Damaged => (Some(DamageKind::Record), "set aside by an earlier recovery"),
+                ExtentKind::Void => (Some(DamageKind::Discarded), "void since an earlier recovery"),
+            };
+            if let Some(kind) = kind {
+                self.report.damage.push(damage_at(&this.segment, kind, offset, extent.bytes, reason));
+            }
+            offset += extent.bytes;
+        }
+        if !this.void {
+            *states = footer.states;
+        }
+        Ok(())
+    }
+
+    /// The footer's states matter when no later header repeats them.
+    fn needs_states(&self, this: &Found) -> bool {
+        this.known_end.is_none()
+    }
+}
+
+/// The first `len` bytes of the file, with zeros where it ends before.
+fn padded(segment: &Segment, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = segment.read_all(Some(len))?;
+    bytes.resize(index(len), 0);
+    Ok(bytes)
+}

@@ -1,0 +1,246 @@
+//! One file of the journal: a header, records, and a footer once it is sealed.
+//!
+//! Format: docs/formats/journal.md
+//!
+//! A segment is *open* (one writer, preallocated, zeros behind the last record) or *sealed* (length fixed, footer
+//! present). A torn tail is normal in an open segment and damage in a sealed one. The file's name is its base position
+//! in 16 hexadecimal digits and `.seg`.
+//!
+//! May use: `base`, header and footer. Must not know: records, `Log`, retention.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use base::{File, Files, read_exact_at};
+
+use crate::bytes::index;
+use crate::error::{Error, Result};
+use crate::footer::{Footer, TRAILER_BYTES, Trailer};
+use crate::header::{HEADER_BYTES_MAX, SegmentHeader, header_bytes};
+use crate::position::Position;
+
+/// An open or sealed segment's file.
+pub(crate) struct Segment {
+    pub(crate) base: Position,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    /// Positions [base, base + capacity) are this segment's.
+    capacity: AtomicU64,
+    /// Disk space is reserved up to this offset.
+    reserved: AtomicU64,
+    /// Zeros or data were written up to this offset: writing below changes no metadata. Held while zeros are written.
+    zeroed: Mutex<u64>,
+    zeroed_hint: AtomicU64,
+    sealed: OnceLock<Trailer>,
+}
+
+/// What stands at the start of a segment's file.
+pub(crate) enum Start {
+    Header(SegmentHeader),
+    /// Prepared and never used.
+    Blank,
+    Damaged,
+}
+
+pub(crate) fn file_name(base: Position) -> String {
+    format!("{:016x}.seg", base.get())
+}
+
+pub(crate) fn base_of(name: &str) -> Option<Position> {
+    let digits = name.strip_suffix(".seg")?;
+    let canonical = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if canonical { u64::from_str_radix(digits, 16).ok().map(Position::new) } else { None }
+}
+
+impl Segment {
+    /// Creates the file, durably, with `reserve` bytes of disk space.
+    pub(crate) fn create(files: &dyn Files, dir: &Path, base: Position, capacity: u64, reserve: u64) -> Result<Self> {
+        let path = dir.join(file_name(base));
+        let create = || {
+            let file = files.create(&path)?;
+            let made = file.allocate(reserve).and_then(|()| file.sync()).and_then(|()| files.sync_dir(dir));
+            if made.is_err() {
+                // A full disk must not keep the little that was taken.
+                let _ = files.remove(&path);
+            }
+            made.map(|()| file)
+        };
+        let file = create().map_err(|error| Error::io("creating", &path, error))?;
+        Ok(Self::new(base, path, file, capacity, reserve, 0))
+    }
+
+    /// Opens an existing file, which is of any state.
+    pub(crate) fn open(files: &dyn Files, dir: &Path, base: Position) -> Result<Self> {
+        let path = dir.join(file_name(base));
+        let opened = files.open(&path).and_then(|file| file.len().map(|len| (file, len)));
+        let (file, len) = opened.map_err(|error| Error::io("opening", &path, error))?;
+        Ok(Self::new(base, path, file, len, len, len))
+    }
+
+    fn new(base: Position, path: PathBuf, file: Arc<dyn File>, capacity: u64, reserved: u64, zeroed: u64) -> Self {
+        Self {
+            base,
+            path,
+            file,
+            capacity: AtomicU64::new(capacity),
+            reserved: AtomicU64::new(reserved),
+            zeroed: Mutex::new(zeroed),
+            zeroed_hint: AtomicU64::new(zeroed),
+            sealed: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.capacity.store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self) -> Position {
+        self.base.plus(self.capacity())
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that writes below `offset` find disk space; takes `ahead` more while at it, if that is to be had.
+    pub(crate) fn reserve(&self, offset: u64, ahead: u64) -> Result<()> {
+        if offset <= self.reserved() {
+            return Ok(());
+        }
+        let more = (offset + ahead).min(self.capacity()).max(offset);
+        let to = match self.file.allocate(more) {
+            Ok(()) => more,
+            Err(_) if more > offset => {
+                self.file.allocate(offset).map_err(|error| Error::io("growing", &self.path, error))?;
+                offset
+            }
+            Err(error) => return Err(Error::io("growing", &self.path, error)),
+        };
+        self.reserved.fetch_max(to, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`. Called by one thread at a time.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        if end > self.zeroed_hint.load(Ordering::Acquire) {
+            let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
+            *zeroed = end.max(*zeroed);
+            self.zeroed_hint.store(*zeroed, Ordering::Release);
+        }
+        self.file.write_at(bytes, offset).map_err(|error| Error::io("writing", &self.path, error))
+    }
+
+    /// Whether bytes below `offset` were neither written nor filled with zeros.
+    pub(crate) fn needs_zeros(&self, offset: u64) -> bool {
+        offset > self.zeroed_hint.load(Ordering::Acquire)
+    }
+
+    /// Fills with zeros up to `to`, at most `bytes_max` at once, inside the reserved space. True if it wrote.
+    pub(crate) fn zero_ahead(&self, to: u64, bytes_max: u64) -> Result<bool> {
+        let to = to.min(self.reserved());
+        if to <= self.zeroed_hint.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = to.min(*zeroed + bytes_max);
+        if to <= *zeroed {
+            return Ok(false);
+        }
+        let zeros = vec![0; index(to - *zeroed)];
+        let written = self.file.write_at(&zeros, *zeroed).and_then(|()| self.file.sync());
+        written.map_err(|error| Error::io("preparing", &self.path, error))?;
+        *zeroed = to;
+        self.zeroed_hint.store(to, Ordering::Release);
+        Ok(true)
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(|error| Error::io("syncing", &self.path, error))
+    }
+
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        read_exact_at(&*self.file, buffer, offset).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                self.damaged(offset, buffer.len() as u64, "the file ends before")
+            } else {
+                Error::io("reading", &self.path, error)
+            }
+        })
+    }
+
+    /// All bytes of the file, or the first `to` of them.
+    pub(crate) fn read_all(&self, to: Option<u64>) -> Result<Vec<u8>> {
+        let len = self.file.len().map_err(|error| Error::io("reading", &self.path, error))?;
+        let mut bytes = vec![0; index(to.map_or(len, |to| to.min(len)))];
+        self.read(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn read_start(&self) -> Result<Start> {
+        let len = self.file.len().map_err(|error| Error::io("reading", &self.path, error))?;
+        let mut bytes = vec![0; index(len.min(header_bytes(0)))];
+        self.read(&mut bytes, 0)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Start::Blank);
+        }
+        // The second number of the header is its length; a header that does not fit the first block is read whole.
+        let stated = bytes.get(8..12).and_then(|b| b.try_into().ok()).map_or(0, |b| u64::from(u32::from_le_bytes(b)));
+        if stated > bytes.len() as u64 && stated <= HEADER_BYTES_MAX.min(len) {
+            bytes = self.read_all(Some(stated))?;
+        }
+        Ok(match SegmentHeader::decode(&bytes) {
+            Some(header) if header.base == self.base => Start::Header(header),
+            _ => Start::Damaged,
+        })
+    }
+
+    /// Finds out whether the segment is sealed.
+    pub(crate) fn read_trailer(&self) -> Result<Option<Trailer>> {
+        let len = self.file.len().map_err(|error| Error::io("reading", &self.path, error))?;
+        let Some(at) = len.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
+        let mut bytes = [0; TRAILER_BYTES];
+        self.read(&mut bytes, at)?;
+        let trailer = Trailer::decode(&bytes, len).filter(|trailer| trailer.base == self.base);
+        if let Some(trailer) = trailer {
+            let _ = self.sealed.set(trailer);
+        }
+        Ok(trailer)
+    }
+
+    pub(crate) fn trailer(&self) -> Option<&Trailer> {
+        self.sealed.get()
+    }
+
+    /// The footer of a sealed segment; `None` if it is damaged or the segment open.
+    pub(crate) fn read_footer(&self) -> Result<Option<Footer>> {
+        let Some(trailer) = self.trailer() else { return Ok(None) };
+        let mut bytes = vec![0; index(trailer.body_bytes())];
+        self.read(&mut bytes, trailer.data_end)?;
+        Ok(Footer::decode(&bytes, trailer))
+    }
+
+    /// Writes the footer behind `data_end` and cuts the file there, durably. Everything before must be synced.
+    pub(crate) fn seal(&self, footer: &Footer, data_end: u64, log_end: Position, segment_sum: u32) -> Result<()> {
+        let bytes = footer.encode(self.base, data_end, log_end, segment_sum);
+        let end = data_end + bytes.len() as u64;
+        let seal = || {
+            self.file.write_at(&bytes, data_end)?;
+            self.file.set_len(end)?;
+            self.file.sync()
+        };
+        seal().map_err(|error| Error::io("sealing", &self.path, error))?;
+        self.reserved.store(end, Ordering::Release);
+        self.read_trailer()?;
+        Ok(())
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, bytes: u64, reason: &'static str) -> Error {
+        Error::Damaged { path: self.path.clone(), offset, bytes, reason }
+    }
+}
