@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Tools of the end-to-end tests: the real `holdfast` program on a folder of its own, real clients, real faults.
+//!
+//! Everything here has an end: a server that does not start, answer or stop within its time fails the test, and dropping a
+//! [`Server`] kills its process.
+//!
+//! May use: std, `rustix` for signals, `tempfile`. Must not know: the crates of the product; only its program and protocols.
+
+mod disk;
+mod folders;
+mod output;
+mod programs;
+mod random;
+mod resp;
+mod server;
+mod wait;
+
+pub use disk::SmallDisk;
+pub use folders::{Kept, Snapshot, files_of, flip};
+pub use output::Output;
+pub use programs::{Finished, budget, holdfast, python, run};
+pub use random::Random;
+pub use resp::{Client, Value};
+pub use server::{Launch, Refusal, Server};
+pub use wait::until;

@@ -1,0 +1,178 @@
+"""Strings and numbers, as redis-py knows them."""
+
+import os
+
+import redis
+from check import connect, equal, main, plain, raises, true
+
+ERROR = redis.exceptions.ResponseError
+
+
+def set_and_get(r):
+    equal("set", r.set("a", "1"), True)
+    equal("get", r.get("a"), b"1")
+    equal("get nothing", r.get("nothing"), None)
+    equal("overwrite", r.set("a", b"2"), True)
+    equal("overwritten", r.get("a"), b"2")
+    equal("empty value", r.set("empty", ""), True)
+    equal("get empty", r.get("empty"), b"")
+    equal("strlen empty", r.strlen("empty"), 0)
+    equal("empty key", r.set("", "of the empty key"), True)
+    equal("get empty key", r.get(""), b"of the empty key")
+    equal("float", r.set("f", 1.5), True)
+    equal("get float", r.get("f"), b"1.5")
+    text = connect(decode_responses=True)
+    equal("text", text.set("t", "grüße ☃"), True)
+    equal("get text", text.get("t"), "grüße ☃")
+    equal("bytes of text", r.get("t"), "grüße ☃".encode())
+    raises("get without key", ERROR, "wrong number of arguments for 'get' command", lambda: r.execute_command("GET"))
+    raises("set without value", ERROR, "wrong number of arguments for 'set' command", lambda: r.execute_command("SET", "a"))
+    raises("unknown command", ERROR, "unknown command", lambda: r.execute_command("NOSUCH", "a"))
+    raises("set with nonsense", ERROR, "syntax error", lambda: r.execute_command("SET", "a", "1", "PERHAPS"))
+
+
+def options_of_set(r):
+    equal("nx on nothing", r.set("n", "1", nx=True), True)
+    equal("nx on something", r.set("n", "2", nx=True), None)
+    equal("nx kept", r.get("n"), b"1")
+    equal("xx on something", r.set("n", "3", xx=True), True)
+    equal("xx on nothing", r.set("none", "3", xx=True), None)
+    equal("xx made nothing", r.exists("none"), 0)
+    equal("get old", r.set("n", "4", get=True), b"3")
+    equal("get old of nothing", r.set("fresh", "1", get=True), None)
+    equal("fresh is there", r.get("fresh"), b"1")
+    equal("xx get on nothing", r.set("none", "1", xx=True, get=True), None)
+    equal("nx get", plain(r, "SET", "n", "5", "NX", "GET"), b"4")
+    equal("nx get kept", r.get("n"), b"4")
+    equal("ex", r.set("e", "1", ex=100), True)
+    true("ex ttl", 98 <= r.ttl("e") <= 100)
+    equal("px", r.set("e", "1", px=5000), True)
+    true("px pttl", 3000 <= r.pttl("e") <= 5000)
+    equal("keepttl", r.set("e", "2", keepttl=True), True)
+    true("keepttl kept", 0 < r.pttl("e") <= 5000)
+    equal("set drops the expiry", r.set("e", "3"), True)
+    equal("no expiry", r.ttl("e"), -1)
+    equal("exat", r.set("e", "1", exat=4102444800), True)
+    equal("exat expiretime", r.expiretime("e"), 4102444800)
+    equal("pxat", r.set("e", "1", pxat=4102444800123), True)
+    equal("pxat pexpiretime", r.pexpiretime("e"), 4102444800123)
+    equal("exat past", r.set("e", "1", exat=1), True)
+    equal("exat past is gone", r.get("e"), None)
+    raises("ex 0", ERROR, "invalid expire time in 'set' command", lambda: r.set("e", "1", ex=0))
+    raises("ex -1", ERROR, "invalid expire time in 'set' command", lambda: r.set("e", "1", ex=-1))
+    raises("ex text", ERROR, "not an integer or out of range", lambda: r.execute_command("SET", "e", "1", "EX", "soon"))
+    raises("ex and px", ERROR, "syntax error", lambda: r.execute_command("SET", "e", "1", "EX", "1", "PX", "1"))
+    raises("nx and xx", ERROR, "syntax error", lambda: r.execute_command("SET", "e", "1", "NX", "XX"))
+    equal("setnx", r.setnx("s", "1"), True)
+    equal("setnx again", r.setnx("s", "2"), False)
+    equal("setex", r.setex("s", 50, "2"), True)
+    true("setex ttl", 48 <= r.ttl("s") <= 50)
+    equal("psetex", r.psetex("s", 50000, "3"), True)
+    true("psetex ttl", 48 <= r.ttl("s") <= 50)
+    raises("setex 0", ERROR, "invalid expire time in 'setex' command", lambda: r.setex("s", 0, "x"))
+    equal("getset", r.getset("s", "4"), b"3")
+    equal("getset drops the expiry", r.ttl("s"), -1)
+    equal("getdel", r.getdel("s"), b"4")
+    equal("getdel nothing", r.getdel("s"), None)
+    r.set("g", "1")
+    equal("getex", r.getex("g"), b"1")
+    equal("getex ex", r.getex("g", ex=70), b"1")
+    true("getex ex ttl", 68 <= r.ttl("g") <= 70)
+    equal("getex persist", r.getex("g", persist=True), b"1")
+    equal("getex persisted", r.ttl("g"), -1)
+    equal("getex exat", r.getex("g", exat=4102444800), b"1")
+    equal("getex exat expiretime", r.expiretime("g"), 4102444800)
+    equal("getex nothing", r.getex("none", ex=10), None)
+
+
+def many(r):
+    equal("mset", r.mset({f"m{i}": i for i in range(50)}), True)
+    equal("mget", r.mget([f"m{i}" for i in range(50)]), [str(i).encode() for i in range(50)])
+    equal("mget with holes", r.mget("m1", "none", "m2", "m1"), [b"1", None, b"2", b"1"])
+    equal("msetnx with one there", r.msetnx({"x": 1, "m1": 2}), False)
+    equal("msetnx made nothing", r.exists("x"), 0)
+    equal("msetnx", r.msetnx({"x": 1, "y": 2}), True)
+    equal("msetnx made both", r.mget("x", "y"), [b"1", b"2"])
+    equal("mset same key twice", r.execute_command("MSET", "d", "1", "d", "2"), True)
+    equal("the last wins", r.get("d"), b"2")
+    raises("mset odd", ERROR, "wrong number of arguments", lambda: r.execute_command("MSET", "a", "1", "b"))
+
+
+def parts(r):
+    equal("append to nothing", r.append("p", "hello"), 5)
+    equal("append", r.append("p", " world"), 11)
+    equal("strlen", r.strlen("p"), 11)
+    equal("strlen nothing", r.strlen("none"), 0)
+    for begin, end, wanted in [(0, 4, b"hello"), (-5, -1, b"world"), (0, -1, b"hello world"), (3, 2, b""), (5, 100, b" world"), (-100, 2, b"hel"), (50, 60, b"")]:
+        equal(f"getrange {begin} {end}", r.getrange("p", begin, end), wanted)
+    equal("getrange nothing", r.getrange("none", 0, -1), b"")
+    equal("getrange of one byte", r.execute_command("GETRANGE", "p", 0, 0), b"h")
+    equal("setrange", r.setrange("p", 6, "WORLD"), 11)
+    equal("after setrange", r.get("p"), b"hello WORLD")
+    equal("setrange beyond", r.setrange("z", 3, "x"), 4)
+    equal("zeros before", r.get("z"), b"\0\0\0x")
+    equal("setrange nothing", r.setrange("none", 10, ""), 0)
+    equal("setrange nothing made nothing", r.exists("none"), 0)
+    raises("setrange negative", ERROR, "offset is out of range", lambda: r.setrange("p", -1, "x"))
+    raises("setrange far", ERROR, "string exceeds maximum allowed size", lambda: r.setrange("p", 1 << 40, "x"))
+    r.set("e", "abc", ex=100)
+    r.append("e", "d")
+    r.setrange("e", 0, "A")
+    true("append and setrange keep the expiry", 98 <= r.ttl("e") <= 100)
+
+
+def numbers(r):
+    equal("incr nothing", r.incr("n"), 1)
+    equal("incr", r.incr("n"), 2)
+    equal("incrby", r.incrby("n", 40), 42)
+    equal("decr", r.decr("n"), 41)
+    equal("decrby", r.decrby("n", 50), -9)
+    equal("as text", r.get("n"), b"-9")
+    equal("incr by negative", r.incr("n", -1), -10)
+    equal("largest", r.set("n", str(2**63 - 1)), True)
+    raises("overflow", ERROR, "increment or decrement would overflow", lambda: r.incr("n"))
+    equal("largest kept", r.get("n"), str(2**63 - 1).encode())
+    r.set("n", str(-(2**63)))
+    raises("underflow", ERROR, "increment or decrement would overflow", lambda: r.decr("n"))
+    for text in ["", "x", "1.5", " 1", "1 ", "0x10", "9223372036854775808", "+1", "01"]:
+        r.set("t", text)
+        raises(f"incr {text!r}", ERROR, "value is not an integer or out of range", lambda: r.incr("t"))
+    raises("incrby text", ERROR, "value is not an integer or out of range", lambda: r.execute_command("INCRBY", "q", "x"))
+    raises("decrby smallest", ERROR, "decrement would overflow", lambda: r.execute_command("DECRBY", "q", str(-(2**63))))
+    r.set("e", "5", ex=100)
+    r.incr("e")
+    true("incr keeps the expiry", 98 <= r.ttl("e") <= 100)
+    r.set("f", "10.50")
+    equal("incrbyfloat", r.incrbyfloat("f", "0.1"), 10.6)
+    equal("incrbyfloat as text", r.get("f"), b"10.6")
+    equal("incrbyfloat back", r.incrbyfloat("f", "-5"), 5.6)
+    equal("incrbyfloat nothing", r.incrbyfloat("f2", "3.0e3"), 3000.0)
+    equal("incrbyfloat whole as text", r.get("f2"), b"3000")
+    equal("incr after whole float", r.incr("f2"), 3001)
+    r.set("f", "x")
+    raises("incrbyfloat of text", ERROR, "value is not a valid float", lambda: r.incrbyfloat("f", "1"))
+    raises("incrbyfloat by text", ERROR, "value is not a valid float", lambda: r.execute_command("INCRBYFLOAT", "f2", "x"))
+    raises("incrbyfloat infinite", ERROR, "NaN or Infinity", lambda: r.execute_command("INCRBYFLOAT", "f2", "inf"))
+
+
+def binary_and_large(r):
+    every = bytes(range(256))
+    equal("binary", r.set(every, every), True)
+    equal("get binary", r.get(every), every)
+    equal("exists binary", r.exists(every), 1)
+    for value in [b"\r\n", b"$5\r\nhello\r\n", b"\0", b"*1\r\n", b"-ERR\r\n", b"+OK\r\n", b"\xff" * 3]:
+        r.set(b"b" + value, value)
+        equal(f"binary {value!r}", r.get(b"b" + value), value)
+    for size in [1, 63, 64, 65, 1023, 4095, 4096, 4097, 65535, 65536, 1 << 20, (4 << 20) + 1, 20 << 20]:
+        value = os.urandom(min(size, 4096)) * (size // min(size, 4096) + 1)
+        value = value[:size]
+        equal(f"set {size}", r.set(f"l{size}", value), True)
+        true(f"get {size}", r.get(f"l{size}") == value)
+        equal(f"strlen {size}", r.strlen(f"l{size}"), size)
+        equal(f"end of {size}", r.getrange(f"l{size}", size - 1, size), value[-1:])
+    long_key = b"k" * 1000
+    equal("long key", r.set(long_key, "v"), True)
+    equal("get long key", r.get(long_key), b"v")
+
+
+main(set_and_get, options_of_set, many, parts, numbers, binary_and_large)

@@ -1,0 +1,184 @@
+//! One changed byte, anywhere in any file of a store: it costs at most the batch it hit, and what it costs is reported.
+//!
+//! Every position of a tiny file, a sample of every other: `HOLDFAST_FLIP_SECONDS` says how long, `HOLDFAST_SEED` which.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use holdfast_tests::{Launch, Random, Server, Snapshot, Value, budget, flip, holdfast, run};
+use tempfile::TempDir;
+
+/// Files up to this size are tried at every position.
+const TINY: usize = 256;
+/// Positions of a larger file, at most; fewer when the time is over.
+const SAMPLE: usize = 150;
+/// Words of which one is in every report of damage.
+const REPORTS: &[&str] = &["damage", "corrupt", "quarantin", "checksum"];
+
+/// What a key held, oldest first; the last is what it must hold.
+type History = Vec<Option<Vec<u8>>>;
+
+/// Fills a store with values that are kept inline and beside, some overwritten, some deleted, two in one transaction.
+fn fill(server: &Server) -> BTreeMap<String, History> {
+    let mut client = server.client();
+    let mut random = Random::new(11);
+    let mut keys: BTreeMap<String, History> = BTreeMap::new();
+    for number in 0..40 {
+        let key = format!("key-{number:02}");
+        let lengths: &[usize] = match number % 5 {
+            0 => &[10],
+            1 => &[300],
+            2 => &[5_000],
+            3 => &[12, 40_000],
+            _ => &[800, 0],
+        };
+        let history = keys.entry(key.clone()).or_insert_with(|| vec![None]);
+        for length in lengths {
+            if *length == 0 {
+                assert_eq!(client.say(&format!("DEL {key}")), Value::Integer(1));
+                history.push(None);
+            } else {
+                let value = random.bytes(*length);
+                assert_eq!(client.set(&key, &value), Value::Simple("OK".into()));
+                history.push(Some(value));
+            }
+        }
+    }
+    for words in ["MULTI", "SET pair-a both", "SET pair-b both", "EXEC"] {
+        client.say(words);
+    }
+    for key in ["pair-a", "pair-b"] {
+        keys.insert(key.to_owned(), vec![None, Some(b"both".to_vec())]);
+    }
+    keys
+}
+
+struct Trial<'a> {
+    keys: &'a BTreeMap<String, History>,
+    launch: Launch,
+    folder: &'a std::path::Path,
+}
+
+impl Trial<'_> {
+    /// Starts on the damaged store and looks at every key.
+    fn check(&self) -> Result<(), String> {
+        let server = self
+            .launch
+            .try_start()
+            .map_err(|refusal| format!("no start, exit {:?}: {}", refusal.code, refusal.text))?;
+        let mut client = server.client();
+        let mut lost = Vec::new();
+        for (key, history) in self.keys {
+            let answer = client
+                .call(&["GET", key])
+                .map_err(|error| format!("GET {key}: {error}; {}", server.output().text()))?;
+            let wanted = history.last().cloned().flatten().map_or(Value::Nil, Value::Bytes);
+            if answer == wanted {
+                continue;
+            }
+            match answer {
+                Value::Error(_) | Value::Nil => {}
+                Value::Bytes(value) if history.contains(&Some(value.clone())) => {}
+                other => return Err(format!("GET {key} answers what was never written: {other:?}")),
+            }
+            lost.push(key.as_str());
+        }
+        let info = client.call(&["INFO"]).map_err(|error| error.to_string())?;
+        let info = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
+        let works = client.call(&["SET", "after", "1"]).map_err(|error| error.to_string())?;
+        if works != Value::Simple("OK".into()) {
+            return Err(format!("no writes any more: {works:?}"));
+        }
+        let one_batch = lost.len() <= 1 || lost == ["pair-a", "pair-b"];
+        if !one_batch {
+            return Err(format!("one byte cost {lost:?}"));
+        }
+        let printed = server.output().text();
+        server.kill();
+        if !lost.is_empty() && !self.is_reported(&format!("{printed}\n{info}")) {
+            return Err(format!("{lost:?} lost, and nothing says so; the server printed:\n{printed}\nINFO:\n{info}"));
+        }
+        Ok(())
+    }
+
+    /// By the server, or by `holdfast inspect` on the folder.
+    fn is_reported(&self, said: &str) -> bool {
+        let inspected = run(Command::new(holdfast()).arg("inspect").arg(self.folder), b"", Duration::from_secs(60));
+        let said = format!("{said}\n{}", inspected.text).to_lowercase();
+        REPORTS.iter().any(|word| said.contains(word))
+    }
+}
+
+#[test]
+fn one_changed_byte_costs_at_most_the_batch_it_hit_and_is_reported() {
+    let seed = Random::seed();
+    println!("flip: HOLDFAST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let budget = budget("HOLDFAST_FLIP_SECONDS", 60);
+    for (how, clean) in [("stopped", true), ("killed", false)] {
+        let work = TempDir::new().expect("a temporary folder");
+        let folder = work.path().join("data");
+        let launch = Launch::new(&folder);
+        let server = launch.start();
+        let keys = fill(&server);
+        if clean {
+            let (status, text) = server.terminate();
+            assert_eq!(status.code(), Some(0), "{text}");
+        } else {
+            server.kill();
+        }
+        let snapshot = Snapshot::of(&folder);
+        let trial = Trial { keys: &keys, launch, folder: &folder };
+        trial.check().unwrap_or_else(|what| panic!("{how}, without any damage: {what}"));
+        let targets = targets(&snapshot, &mut random);
+        let deadline = Instant::now() + budget / 2;
+        let mut tried: BTreeMap<&std::path::Path, usize> = BTreeMap::new();
+        for (file, position) in &targets {
+            if Instant::now() >= deadline {
+                break;
+            }
+            let path = snapshot.files()[*file].path.as_path();
+            snapshot.restore(&folder);
+            let bits = 1 << random.below(8);
+            flip(&folder.join(path), *position, bits);
+            if let Err(what) = trial.check() {
+                panic!("seed {seed}, {how}, {} at {position}, bits {bits:#04x}: {what}", path.display());
+            }
+            *tried.entry(path).or_default() += 1;
+        }
+        for (path, count) in &tried {
+            println!("flip, {how}: {} at {count} positions", path.display());
+        }
+        let count: usize = tried.values().sum();
+        println!("flip, {how}: {count} of {} chosen positions", targets.len());
+        assert!(count > 0, "nothing was tried");
+    }
+}
+
+/// (file, position), in an order that reaches every file early.
+fn targets(snapshot: &Snapshot, random: &mut Random) -> Vec<(usize, usize)> {
+    let mut chosen = Vec::new();
+    for (index, file) in snapshot.files().iter().enumerate() {
+        let mut positions: Vec<usize> = if file.length <= TINY {
+            (0..file.length).collect()
+        } else {
+            let written = file.written();
+            let last = written.last().copied().unwrap_or(0);
+            let mut some: Vec<usize> =
+                (0..SAMPLE.min(written.len())).map(|_| written[random.below(written.len())]).collect();
+            // The header, the end of what was written, and the zeros behind it.
+            some.extend(0..16);
+            some.extend((last..file.length).take(16));
+            some.push(random.below(file.length));
+            some
+        };
+        for turn in 0..positions.len() {
+            let other = turn + random.below(positions.len() - turn);
+            positions.swap(turn, other);
+        }
+        chosen.extend(positions.into_iter().enumerate().map(|(turn, position)| (turn, index, position)));
+    }
+    chosen.sort();
+    chosen.into_iter().map(|(_, index, position)| (index, position)).collect()
+}

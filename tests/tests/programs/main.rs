@@ -1,0 +1,16 @@
+//! The real `holdfast` program, met by real clients and real faults.
+//!
+//! `HOLDFAST_BIN` names the program, `HOLDFAST_PYTHON` a Python that has redis-py; `cargo xtask test` sets both.
+#![expect(clippy::print_stdout, reason = "seeds, counts and what could not run are part of the result")]
+
+mod bench_tests;
+mod cli_tests;
+mod crash_tests;
+mod flip_tests;
+mod full_disk_tests;
+mod hostile_tests;
+mod ledger_tests;
+mod life_tests;
+mod load;
+mod oracle;
+mod python_tests;
