@@ -25,6 +25,10 @@ pub(crate) fn ci(root: &Path) -> ExitCode {
     let mut documentation = at(&["doc", "--workspace", "--no-deps"]);
     step("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"), &mut tally);
     step("tidy", &mut at(&["xtask", "tidy"]), &mut tally);
+    let mut fuzz = at(&["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]);
+    // Checking links nothing, so the fuzzer itself, which takes a C++ compiler, need not be built.
+    fuzz.env("CUSTOM_LIBFUZZER_PATH", "/nowhere/libfuzzer.a").env("CUSTOM_LIBFUZZER_STD_CXX", "none");
+    step("fuzz targets", &mut fuzz, &mut tally);
     dependencies(root, &mut tally);
     test::test_into(root, &mut tally);
     test::finish(&tally)

@@ -1,0 +1,34 @@
+//! Decodes foreign bytes as ledger keys, entries and metadata: nothing panics, and what decodes encodes to the same bytes.
+//!
+//! These decoders are private to their crate and use little of it, so this compiles their files.
+//!
+//! Run: `cargo +nightly fuzz run kv_ledger`. May use: the files of the decoders.
+#![no_main]
+#![allow(dead_code, reason = "the engine uses more of these files than this target")]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/kv/src/bytes.rs"]
+mod bytes;
+#[path = "../../crates/kv/src/entry.rs"]
+mod entry;
+#[path = "../../crates/kv/src/key.rs"]
+mod key;
+#[path = "../../crates/kv/src/metadata.rs"]
+mod metadata;
+
+fuzz_target!(|input: &[u8]| {
+    if let Some(entry) = entry::Entry::decode(input) {
+        assert_eq!(entry.encode(), input, "an entry has one encoding");
+        // Metadata is read as far as it is whole.
+        let head = entry.head();
+        assert!(head.metadata.iter().count() <= input.len(), "each pair takes bytes");
+    }
+    if let Some((bucket, name)) = key::split_object(input) {
+        assert_eq!(key::object(&bucket, name), input, "a ledger key has one encoding");
+    }
+    if let Some((bucket, name)) = key::split_expiry(input) {
+        let expires = input.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        assert_eq!(expires.map(|expires| key::expiry(expires, &bucket, name)).as_deref(), Some(input));
+    }
+});
