@@ -1,1 +1,49 @@
-//! Placeholder.
+//! Holdfast: data that is held once it is acknowledged, fast. This is the library that users embed.
+//!
+//! A [`Store`] is one directory: one journal, and the engines that the journal feeds. Today that is the key-value
+//! engine, [`Kv`]; the others join the same commit path.
+//!
+//! ```
+//! # fn main() -> holdfast::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let store = holdfast::Store::open(dir.path(), holdfast::Options::default())?;
+//! store.kv().put(b"users", b"ada", b"countess", &holdfast::PutOptions::default())?;
+//! let ada = store.kv().get(b"users", b"ada")?.expect("it was just put");
+//! assert_eq!(&*ada.value, b"countess");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One [`Durability`] dial says for every answer what survives: see there.
+//!
+//! May use: `base`, `journal`, the engines. Must not know: sockets, async, protocols.
+
+mod background;
+mod durability;
+mod error;
+mod exclusive;
+mod identity;
+mod kv;
+mod listing;
+mod options;
+mod partition;
+mod replay;
+mod snapshot;
+mod staged;
+mod stats;
+mod store;
+mod transaction;
+
+pub use ::kv::{Head, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Value};
+pub use base::{Limits, Quantiles};
+pub use durability::Durability;
+pub use error::{Error, ErrorKind, Result};
+pub use exclusive::{Committed, Exclusive, Scope};
+pub use journal::{Damage, DamageKind, Position, Watermarks, Window};
+pub use kv::{Condition, Kv, PutOptions, Shown};
+pub use listing::ScanCursor;
+pub use options::{Options, Progress, World};
+pub use snapshot::Snapshot;
+pub use stats::{SegmentLive, Stats};
+pub use store::Store;
+pub use transaction::Transaction;

@@ -60,6 +60,17 @@ impl Batch {
         crc32c(&self.body)
     }
 
+    /// Each section's partition, offset from [`Appended::body_at`], and commands.
+    pub fn sections(&self) -> impl Iterator<Item = (PartitionId, u64, &[u8])> {
+        let mut offset = 0;
+        self.sections.iter().map(move |section| {
+            let from = offset;
+            offset += section.len;
+            let commands = self.body.get(from..offset).expect("sections lie one after another in the body");
+            (section.partition, from as u64, commands)
+        })
+    }
+
     /// Bytes of all commands.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -179,6 +179,12 @@ impl Journal {
         lock(&self.damage).clone()
     }
 
+    /// Base position of the segment that holds the address `at`; `at` itself when none does.
+    #[must_use]
+    pub fn segment_base(&self, at: u64) -> Position {
+        self.segment_at(at).map_or(Position::new(at), |segment| segment.base)
+    }
+
     /// Live numbers.
     #[must_use]
     pub fn stats(&self) -> Stats {

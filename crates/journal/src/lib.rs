@@ -34,7 +34,7 @@ pub use error::{Error, Result};
 pub use journal::{Journal, Options};
 pub use log::{Level, Log, Record, RecordSection, StateMachine, Visit, Watermarks, Window};
 pub use position::{PartitionId, Position};
-pub use recovery::{Damage, DamageKind, Recovery};
+pub use recovery::{Damage, DamageKind, Recovery, identify};
 pub use stats::{SegmentStats, Stats};
 
 #[cfg(test)]

@@ -142,6 +142,22 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Resul
     Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report })
 }
 
+/// Identity of the store and number of partitions, from the first segment in `dir` that can tell; `None` when there
+/// is none.
+///
+/// # Errors
+/// What listing and reading meet.
+pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
+    let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
+    for base in names.iter().filter_map(|name| base_of(name)) {
+        if let Start::Header(header) = Segment::open(files, dir, base)?.read_start()? {
+            let partitions = u16::try_from(header.states.len()).unwrap_or(u16::MAX);
+            return Ok(Some((header.store, partitions)));
+        }
+    }
+    Ok(None)
+}
+
 /// Opens the files, in order, and reads their headers and trailers.
 fn find(
     files: &dyn Files,

@@ -1,0 +1,144 @@
+//! The store's background work, one step at a time, and the threads that run the steps.
+//!
+//! Two loops: the journal's (syncs that are due, segments), which must be prompt, and the ledgers' (writing out,
+//! expiry), which may take long. Without threads the same steps are called through [`Store::step`].
+//!
+//! May use: partitions, `journal`. Must not know: protocols.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::{Signal, Worker};
+use journal::{Level, Log, Position};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exclusive::{Exclusive, Scope};
+use crate::partition::Partition;
+use crate::store::{Inner, Store};
+
+/// How often expiry is looked at when nothing else wakes the loop.
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Starts the loops. They end when `inner.stopping` is set and both signals are raised.
+pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
+    let failed = |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("no thread to be had: {error}"));
+    let journal = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.journal_wake);
+        Worker::start("holdfast-journal", move || run(&inner, &wake, None, journal_step)).map_err(failed)?
+    };
+    let ledger = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.ledger_wake);
+        Worker::start("holdfast-ledger", move || run(&inner, &wake, Some(EXPIRY_INTERVAL), ledger_step))
+            .map_err(failed)?
+    };
+    Ok(vec![journal, ledger])
+}
+
+fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
+    while !inner.stopping.load(Ordering::Acquire) {
+        let again = step(inner);
+        let timeout = [again, at_least].into_iter().flatten().min();
+        if timeout != Some(Duration::ZERO) {
+            wake.wait(timeout);
+        }
+    }
+}
+
+/// Runs what the journal has to do; returns when to come back.
+fn journal_step(inner: &Inner) -> Option<Duration> {
+    let now = inner.clock.now();
+    // A failure has poisoned the journal, and every writer is told; there is nothing more to do here.
+    let next = inner.journal.step(now).ok().flatten()?;
+    Some(next.since(inner.clock.now()))
+}
+
+/// Writes out the ledgers that are due and removes what has expired; returns when to come back.
+fn ledger_step(inner: &Inner) -> Option<Duration> {
+    for partition in &inner.partitions {
+        if inner.is_due(partition) {
+            // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
+            let _ = inner.write_out(partition);
+        }
+    }
+    let removed = inner.remove_expired().unwrap_or(0);
+    (removed >= inner.options.limits.expiry_batch_max).then_some(Duration::ZERO)
+}
+
+impl Inner {
+    /// Whether a partition's ledger holds so much, or lags so far behind, that it is to be written out.
+    fn is_due(&self, partition: &Partition) -> bool {
+        let limits = &self.options.limits;
+        let memory = partition.reader.memory_bytes();
+        let persisted = partition.reader.persisted().unwrap_or_default();
+        let lag = self.journal.watermarks().appended.get().saturating_sub(persisted.get());
+        memory >= limits.ledger_memory_bytes || lag >= limits.replay_bytes_max / 2
+    }
+
+    /// Writes out a partition's ledger, after the journal is on stable storage up to there.
+    pub(crate) fn write_out(&self, partition: &Partition) -> Result<()> {
+        let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        partition.check()?;
+        let next = {
+            let mut engine = partition.lock();
+            // Under the partition's lock nothing of it is on its way, so everything to come is at or behind this.
+            let next = self.journal.watermarks().appended;
+            engine.rotate(next);
+            next
+        };
+        self.journal.wait(Position::new(next.get().saturating_sub(1)), Level::Synced)?;
+        partition.reader.write_out(self.keep(next)).map_err(|error| {
+            self.give_up(partition);
+            error.into()
+        })
+    }
+
+    /// Called by writers: when a partition's ledger has far too much in memory, the writer writes it out itself.
+    pub(crate) fn relieve(&self, partition: &Partition) -> Result<()> {
+        if partition.reader.memory_bytes() < self.options.limits.ledger_memory_bytes_max {
+            return Ok(());
+        }
+        self.write_out(partition)
+    }
+
+    /// Removes objects that have expired, as ordinary batches; returns how many were looked at.
+    pub(crate) fn remove_expired(&self) -> Result<usize> {
+        let now_ms = self.clock.wall_ms();
+        let max = self.options.limits.expiry_batch_max;
+        let mut looked_at = 0;
+        for partition in &self.partitions {
+            partition.check()?;
+            let expired = partition.reader.expired(now_ms, max)?;
+            for (bucket, key) in &expired {
+                let mut exclusive = Exclusive::open(self, &Scope::Keys(&[(bucket, key)]))?;
+                if exclusive.delete_expired(bucket, key, now_ms)? {
+                    exclusive.commit()?;
+                    self.expired.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            looked_at += expired.len();
+        }
+        Ok(looked_at)
+    }
+}
+
+impl Store {
+    /// Does the background work that is due: for stores that were opened without threads.
+    ///
+    /// # Errors
+    /// The failure of a write or sync.
+    pub fn step(&self) -> Result<()> {
+        let inner = self.inner();
+        inner.journal.step(inner.clock.now())?;
+        for partition in &inner.partitions {
+            if inner.is_due(partition) {
+                inner.write_out(partition)?;
+            }
+        }
+        inner.remove_expired()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The error of the library: a kind that says what to do next, and a sentence for people.
+//!
+//! May use: the errors of the layers below. Must not know: protocols.
+
+use std::fmt;
+
+/// Result of library calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What the caller does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A condition did not hold, or somebody else changed what was read: read again and decide anew.
+    Conflict,
+    /// The request makes no sense: change it.
+    Invalid,
+    /// A limit is exceeded: ask for less, or raise the limit.
+    Limit,
+    /// It took longer than was allowed: whether it happened is known by reading.
+    Timeout,
+    /// It cannot be done now: free space, or reopen the store, as the message says.
+    Unavailable,
+    /// Stored data is damaged: what the message names is lost, all else is served.
+    Corrupt,
+    /// The store was closed: open it again.
+    Closed,
+    /// A fault of Holdfast: please report it.
+    Internal,
+}
+
+/// An error of the store. Its text is safe to show to users: it holds no values and no secrets.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    /// An error of this kind with this text.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// What the caller does next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn limit(what: &str, is: usize, max: usize) -> Self {
+        Self::new(ErrorKind::Limit, format!("{what} of {is} bytes; the limit is {max}"))
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl From<journal::Error> for Error {
+    fn from(error: journal::Error) -> Self {
+        use journal::Error as E;
+        let kind = match &error {
+            E::Io { .. } | E::DiskFull { .. } | E::Poisoned { .. } | E::InUse { .. } => ErrorKind::Unavailable,
+            E::Damaged { .. } | E::Missing { .. } => ErrorKind::Corrupt,
+            E::Foreign { .. } => ErrorKind::Invalid,
+            E::BatchSize { .. } => ErrorKind::Limit,
+            E::Closed => ErrorKind::Closed,
+            _ => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<kv::Error> for Error {
+    fn from(error: kv::Error) -> Self {
+        match error {
+            kv::Error::Journal(error) => error.into(),
+            error => Self::new(ErrorKind::Corrupt, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Exclusive access to some partitions: the one way in which anything is changed.
+//!
+//! Evaluate under the locks, commit as one journal batch: effects are staged, then encoded, appended (which gives the
+//! position), applied to the engines, and the locks are released. Waiting for durability comes after, without locks.
+//!
+//! May use: `kv`, `journal`. Must not know: protocols.
+
+use std::sync::MutexGuard;
+
+use journal::{Batch, Log, PartitionId, Position, StateMachine};
+use kv::{Command, Engine, Head, Metadata, Object, Put, Value};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::{Condition, PutOptions};
+use crate::partition::Partition;
+use crate::staged::{Change, Changes};
+use crate::store::Inner;
+
+/// What an [`Exclusive`] may touch.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// These objects, by bucket and key.
+    Keys(&'a [(&'a [u8], &'a [u8])]),
+    /// Everything.
+    All,
+}
+
+/// A committed batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// The batch's position, which is the version of everything it changed. If nothing was changed, the newest version
+    /// that was read. Wait for it before telling anybody.
+    pub position: Position,
+}
+
+/// Exclusive access to a part of the store. Reads see the staged changes; nothing happens before [`Exclusive::commit`];
+/// dropping it changes nothing.
+///
+/// It holds locks: be quick, and do not open a second one in the same thread.
+pub struct Exclusive<'a> {
+    pub(crate) inner: &'a Inner,
+    guards: Vec<(&'a Partition, MutexGuard<'a, Engine>)>,
+    pub(crate) changes: Changes,
+    pub(crate) seen: Position,
+    pub(crate) now_ms: u64,
+    pub(crate) all: bool,
+}
+
+impl<'a> Exclusive<'a> {
+    pub(crate) fn open(inner: &'a Inner, scope: &Scope<'_>) -> Result<Self> {
+        inner.check_open()?;
+        let guards = match scope {
+            Scope::All => inner.partitions.iter().map(|partition| (partition, partition.lock())).collect(),
+            Scope::Keys([(bucket, key)]) => {
+                let partition = inner.partition(bucket, key);
+                inner.relieve(partition)?;
+                vec![(partition, partition.lock())]
+            }
+            Scope::Keys(keys) => {
+                let mut ids: Vec<PartitionId> = keys.iter().map(|(b, k)| inner.partition(b, k).id).collect();
+                // Always in the same order, so that two writers never wait for each other.
+                ids.sort_unstable();
+                ids.dedup();
+                let partition = |id: &PartitionId| inner.partitions.get(id.index());
+                let partitions: Vec<&Partition> = ids.iter().filter_map(partition).collect();
+                partitions.iter().try_for_each(|partition| inner.relieve(partition))?;
+                partitions.into_iter().map(|partition| (partition, partition.lock())).collect()
+            }
+        };
+        let all = matches!(scope, Scope::All);
+        let now_ms = inner.clock.wall_ms();
+        let this = Self { inner, guards, changes: Changes::default(), seen: Position::ZERO, now_ms, all };
+        this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
+        Ok(this)
+    }
+
+    /// The time this access takes for now, in milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    pub(crate) fn holds(&self, bucket: &[u8], key: &[u8]) -> Result<&'a Partition> {
+        let wanted = self.inner.partition(bucket, key);
+        if self.guards.iter().any(|(held, _)| held.id == wanted.id) {
+            return Ok(wanted);
+        }
+        Err(Error::new(ErrorKind::Internal, "a key outside the declared scope was used"))
+    }
+
+    pub(crate) fn engines(&self) -> impl Iterator<Item = (&'a Partition, &Engine)> {
+        self.guards.iter().map(|(partition, engine)| (*partition, &**engine))
+    }
+
+    /// The object, with staged changes.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged.
+    pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        if let Some(Change::Put { value, .. }) = self.changes.get(bucket, key) {
+            let value = Value::from_vec(value.clone());
+            let head = self.head(bucket, key)?;
+            return Ok(head.map(|head| Object { head, value }));
+        }
+        let Some(head) = self.head(bucket, key)? else { return Ok(None) };
+        let partition = self.holds(bucket, key)?;
+        let found = partition.reader.get(bucket, key, Position::MAX, self.now_ms)?;
+        Ok(found.value.map(|object| Object { head, value: object.value }))
+    }
+
+    /// What is known of the object, with staged changes. The version of a staged object is [`Position::MAX`].
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        let partition = self.holds(bucket, key)?;
+        let base = if self.changes.is_cleared(bucket) {
+            None
+        } else {
+            let shown = partition.shown(partition.reader.head(bucket, key, Position::MAX, self.now_ms)?);
+            self.seen = self.seen.max(shown.position);
+            shown.value
+        };
+        let version = Position::MAX;
+        let expiry = |expires_ms: u64| (expires_ms != 0).then_some(expires_ms);
+        let head = match self.changes.get(bucket, key) {
+            None => base,
+            Some(Change::Delete) => None,
+            Some(Change::Expire { expires_ms }) => {
+                base.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head })
+            }
+            Some(Change::Put { value, metadata, expires_ms }) => Some(Head {
+                version,
+                value_bytes: value.len() as u64,
+                checksum: base::crc32c(value),
+                expires_ms: expiry(*expires_ms),
+                modified_ms: self.now_ms,
+                metadata: metadata.clone(),
+            }),
+        };
+        Ok(head.filter(|head| head.expires_ms.is_none_or(|at| at > self.now_ms)))
+    }
+
+    /// Stages a put.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold; `Limit` when bucket, key, value, metadata or batch is too large.
+    pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
+        self.holds(bucket, key)?;
+        self.inner.check_key(bucket, key)?;
+        let limits = &self.inner.options.limits;
+        if value.len() > limits.value_bytes_max {
+            return Err(Error::limit("value", value.len(), limits.value_bytes_max));
+        }
+        if options.metadata.len() > limits.metadata_bytes_max {
+            return Err(Error::limit("metadata", options.metadata.len(), limits.metadata_bytes_max));
+        }
+        let mut expires_ms = options.expires_ms.unwrap_or(0);
+        if options.condition != Condition::None || options.keep_expiry {
+            let head = self.head(bucket, key)?;
+            options.condition.check(head.as_ref())?;
+            if options.keep_expiry {
+                expires_ms = head.and_then(|head| head.expires_ms).unwrap_or(0);
+            }
+        }
+        let change = Change::Put { value: value.to_vec(), metadata: options.metadata.clone(), expires_ms };
+        self.stage(bucket, key, change)
+    }
+
+    /// Stages a new expiry, `None` for never. False if there is no such object.
+    ///
+    /// # Errors
+    /// `Limit` when the batch is too large.
+    pub fn expire(&mut self, bucket: &[u8], key: &[u8], expires_ms: Option<u64>) -> Result<bool> {
+        if self.head(bucket, key)?.is_none() {
+            return Ok(false);
+        }
+        let at = expires_ms.unwrap_or(0);
+        let change = match self.changes.get(bucket, key) {
+            Some(Change::Put { value, metadata, .. }) => {
+                Change::Put { value: value.clone(), metadata: metadata.clone(), expires_ms: at }
+            }
+            _ => Change::Expire { expires_ms: at },
+        };
+        self.stage(bucket, key, change)?;
+        Ok(true)
+    }
+
+    /// Stages a delete. False if there is no such object.
+    ///
+    /// # Errors
+    /// `Limit` when the batch is too large.
+    pub fn delete(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool> {
+        if self.head(bucket, key)?.is_none() {
+            return Ok(false);
+        }
+        self.stage(bucket, key, Change::Delete)?;
+        Ok(true)
+    }
+
+    /// Stages the removal of an object that expired by `now_ms`. False if it did not, or is gone.
+    pub(crate) fn delete_expired(&mut self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<bool> {
+        let partition = self.holds(bucket, key)?;
+        let stored = partition.reader.head(bucket, key, Position::MAX, 0)?.value;
+        let expired = stored.is_some_and(|head| head.expires_ms.is_some_and(|at| at <= now_ms));
+        if expired {
+            self.stage(bucket, key, Change::Delete)?;
+        }
+        Ok(expired)
+    }
+
+    /// Stages the removal of every object of a bucket. Needs [`Scope::All`].
+    ///
+    /// # Errors
+    /// `Internal` when the scope is smaller.
+    pub fn clear(&mut self, bucket: &[u8]) -> Result<()> {
+        self.need_all()?;
+        self.inner.check_key(bucket, &[])?;
+        self.changes.clear(bucket);
+        Ok(())
+    }
+
+    pub(crate) fn need_all(&self) -> Result<()> {
+        if self.all { Ok(()) } else { Err(Error::new(ErrorKind::Internal, "this needs the scope of all keys")) }
+    }
+
+    pub(crate) fn stage(&mut self, bucket: &[u8], key: &[u8], change: Change) -> Result<()> {
+        let max = self.inner.options.limits.batch_changes_max;
+        if self.changes.len() >= max {
+            return Err(Error::new(ErrorKind::Limit, format!("a batch holds at most {max} changes")));
+        }
+        self.changes.set(bucket, key, change);
+        Ok(())
+    }
+
+    /// Makes the staged changes happen, all or none, as one batch. Does not wait for durability: see
+    /// [`crate::Store::wait`].
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk is full or an earlier write failed; `Limit` when the batch is too large. Nothing
+    /// has happened then.
+    pub fn commit(mut self) -> Result<Committed> {
+        if self.changes.is_empty() {
+            return Ok(Committed { position: self.seen });
+        }
+        let batch = self.encode();
+        let appended = self.inner.journal.append(&batch)?;
+        let position = appended.position;
+        let several = self.changes.len() > 1 || self.changes.cleared().next().is_some();
+        let removes = several || self.changes.iter().any(|staged| staged.change == Change::Delete);
+        let touched: Vec<(PartitionId, u64, &[u8])> = batch.sections().collect();
+        let guards = &mut self.guards;
+        let mut each = |act: &mut dyn FnMut(&Partition, &mut Engine, u64, &[u8])| {
+            for (id, offset, commands) in &touched {
+                if let Some((partition, engine)) = guards.iter_mut().find(|(partition, _)| partition.id == *id) {
+                    act(partition, engine, *offset, commands);
+                }
+            }
+        };
+        each(&mut |partition, _, _, _| {
+            if several {
+                partition.begin_changes();
+            }
+            if removes {
+                partition.will_remove(position);
+            }
+        });
+        let mut failed = None;
+        each(&mut |partition, engine, offset, commands| {
+            if let Err(error) = engine.apply(position, appended.body_at + offset, commands) {
+                self.inner.give_up(partition);
+                failed = Some(error);
+            }
+        });
+        each(&mut |partition, engine, _, _| {
+            if several {
+                partition.end_changes();
+            }
+            self.inner.note_memory(engine);
+        });
+        match failed {
+            None => Ok(Committed { position }),
+            Some(error) => Err(error.into()),
+        }
+    }
+
+    /// The changes as commands, a section for each partition.
+    fn encode(&self) -> Batch {
+        let mut batch = Batch::new();
+        for (partition, _) in &self.guards {
+            batch.section(partition.id, |to| {
+                for bucket in self.changes.cleared() {
+                    Command::Clear { bucket }.encode(to);
+                }
+                let mine = |bucket: &[u8], key: &[u8]| {
+                    self.guards.len() == 1 || self.inner.partition(bucket, key).id == partition.id
+                };
+                for staged in self.changes.iter().filter(|staged| mine(&staged.bucket, &staged.key)) {
+                    command(&staged.bucket, &staged.key, &staged.change, self.now_ms).encode(to);
+                }
+            });
+        }
+        batch
+    }
+}
+
+fn command<'c>(bucket: &'c [u8], key: &'c [u8], change: &'c Change, modified_ms: u64) -> Command<'c> {
+    match change {
+        Change::Put { value, metadata, expires_ms } => Command::Put(Put {
+            metadata: Metadata::encoded(metadata),
+            modified_ms,
+            expires_ms: *expires_ms,
+            ..Put::new(bucket, key, value)
+        }),
+        Change::Delete => Command::Delete { bucket, key },
+        Change::Expire { expires_ms } => Command::Expire { bucket, key, modified_ms, expires_ms: *expires_ms },
+    }
+}

@@ -1,0 +1,85 @@
+//! Which store a directory is: the file `store`. This comment is the format's specification.
+//!
+//! Format: docs/formats/store.md
+//!
+//! Layout, sizes in bytes, integers little-endian:
+//!   magic        8   "HOLDSTO\x01"; the last byte is the version
+//!   store       16   identity, made once
+//!   partitions   4
+//!   checksum     4   CRC32C of all the above
+//!
+//! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged.
+//!
+//! May use: `base`, `journal`. Must not know: engines.
+
+use std::path::Path;
+
+use base::{Files, Random, crc32c, read_whole, write_new_file};
+
+use crate::error::{Error, ErrorKind, Result};
+
+const MAGIC: [u8; 8] = *b"HOLDSTO\x01";
+const FILE: &str = "store";
+const BYTES: usize = 32;
+/// Most partitions a store may have.
+pub(crate) const PARTITIONS_MAX: u16 = 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) store: u128,
+    pub(crate) partitions: u16,
+}
+
+impl Identity {
+    fn encode(self) -> Vec<u8> {
+        let mut to = MAGIC.to_vec();
+        to.extend_from_slice(&self.store.to_le_bytes());
+        to.extend_from_slice(&u32::from(self.partitions).to_le_bytes());
+        let sum = crc32c(&to);
+        to.extend_from_slice(&sum.to_le_bytes());
+        to
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let (body, sum) = bytes.split_last_chunk::<4>()?;
+        let (body, partitions) = body.split_last_chunk::<4>()?;
+        let (magic, store) = body.split_last_chunk::<16>()?;
+        let intact = magic == MAGIC && crc32c(bytes.get(..BYTES - 4)?) == u32::from_le_bytes(*sum);
+        let partitions = u16::try_from(u32::from_le_bytes(*partitions)).ok()?;
+        intact.then_some(Self { store: u128::from_le_bytes(*store), partitions })
+    }
+}
+
+/// Reads the identity of the store in `dir`, or gives it one.
+pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u64) -> Result<Identity> {
+    let path = dir.join(FILE);
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
+    };
+    let found = match read_whole(files, &path, BYTES as u64) {
+        Ok(bytes) => Identity::decode(&bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => None,
+        Err(error) => return Err(failed(error)),
+    };
+    if let Some(identity) = found {
+        return Ok(identity);
+    }
+    let journal = dir.join("journal");
+    files.create_dir(&journal).map_err(failed)?;
+    let identity = match journal::identify(files, &journal)? {
+        Some((store, partitions)) => Identity { store, partitions },
+        None => {
+            if !(1..=PARTITIONS_MAX).contains(&partitions) {
+                let text = format!("{partitions} partitions; a store has 1 to {PARTITIONS_MAX}");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            let mut random = Random::new(entropy);
+            let store = u128::from(random.next()) << 64 | u128::from(random.next());
+            Identity { store, partitions }
+        }
+    };
+    write_new_file(files, &path, &identity.encode()).map_err(failed)?;
+    Ok(identity)
+}

@@ -1,0 +1,174 @@
+//! The key-value engine as users see it.
+//!
+//! May use: the `kv` engine, the commit path. Must not know: protocols.
+
+use journal::Position;
+use kv::{Head, Metadata, Object};
+
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exclusive::{Committed, Scope};
+use crate::store::Store;
+
+/// The store's objects by bucket and key.
+///
+/// Reads take no lock. Methods that wait use the store's durability unless they are given one.
+#[derive(Clone, Copy)]
+pub struct Kv<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// An answer, and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown<T> {
+    /// The answer.
+    pub value: T,
+    /// The newest journal position that the answer depends on: wait for it before showing the answer to anybody who
+    /// must not see it vanish.
+    pub position: Position,
+}
+
+/// Whether a change may happen, judged in the same instant in which it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Condition {
+    /// Always.
+    #[default]
+    None,
+    /// Only if there is no such object.
+    Absent,
+    /// Only if there is such an object.
+    Present,
+    /// Only if there is such an object, of just this version.
+    Version(Position),
+}
+
+/// How to put an object.
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    /// When it expires, in milliseconds since 1970; `None` is never.
+    pub expires_ms: Option<u64>,
+    /// Keep the expiry of the object that is replaced, instead.
+    pub keep_expiry: bool,
+    /// What to note on it.
+    pub metadata: Metadata,
+    /// Whether it may happen.
+    pub condition: Condition,
+}
+
+impl Condition {
+    pub(crate) fn check(self, head: Option<&Head>) -> Result<()> {
+        let holds = match self {
+            Self::None => true,
+            Self::Absent => head.is_none(),
+            Self::Present => head.is_some(),
+            Self::Version(version) => head.is_some_and(|head| head.version == version),
+        };
+        if holds {
+            return Ok(());
+        }
+        let is = head.map_or("absent".to_owned(), |head| format!("at version {}", head.version));
+        let wanted = match self {
+            Self::None => String::new(),
+            Self::Absent => "absent".into(),
+            Self::Present => "present".into(),
+            Self::Version(version) => format!("at version {version}"),
+        };
+        Err(Error::new(ErrorKind::Conflict, format!("the object is {is}, not {wanted}")))
+    }
+}
+
+impl Kv<'_> {
+    /// The object, as durable as the store's durability wants what is shown to be.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged; `Unavailable` when it cannot be made durable any more.
+    pub fn get(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        self.store.settle(self.peek(bucket, key)?)
+    }
+
+    /// What is known of the object, without touching its value.
+    ///
+    /// # Errors
+    /// As [`Kv::get`].
+    pub fn head(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        self.store.settle(self.peek_head(bucket, key)?)
+    }
+
+    /// As [`Kv::get`], but does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged.
+    pub fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Object>>> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let now_ms = inner.clock.wall_ms();
+        let partition = inner.partition(bucket, key);
+        partition.check()?;
+        inner.watch(partition, partition.read(|reader| reader.get(bucket, key, Position::MAX, now_ms)))
+    }
+
+    /// As [`Kv::head`], but does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn peek_head(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Head>>> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let now_ms = inner.clock.wall_ms();
+        let partition = inner.partition(bucket, key);
+        partition.check()?;
+        inner.watch(partition, partition.read(|reader| reader.head(bucket, key, Position::MAX, now_ms)))
+    }
+
+    /// Puts an object and waits for the store's durability.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold; `Limit`; `Unavailable`.
+    pub fn put(&self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<Committed> {
+        self.put_at(bucket, key, value, options, self.store.durability())
+    }
+
+    /// Puts an object and waits for `durability`.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_at(
+        &self,
+        bucket: &[u8],
+        key: &[u8],
+        value: &[u8],
+        options: &PutOptions,
+        durability: Durability,
+    ) -> Result<Committed> {
+        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+        exclusive.put(bucket, key, value, options)?;
+        let committed = exclusive.commit()?;
+        self.store.wait(committed.position, durability)?;
+        Ok(committed)
+    }
+
+    /// Removes an object if the condition holds, and waits for the store's durability. `None` if there was none.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold; `Unavailable`.
+    pub fn delete(&self, bucket: &[u8], key: &[u8], condition: Condition) -> Result<Option<Committed>> {
+        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+        condition.check(exclusive.head(bucket, key)?.as_ref())?;
+        let there = exclusive.delete(bucket, key)?;
+        let committed = exclusive.commit()?;
+        self.store.wait(committed.position, self.store.durability())?;
+        Ok(there.then_some(committed))
+    }
+
+    /// Changes when an object expires, `None` for never, and waits for the store's durability. False if there is none.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn expire(&self, bucket: &[u8], key: &[u8], expires_ms: Option<u64>) -> Result<bool> {
+        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+        let there = exclusive.expire(bucket, key, expires_ms)?;
+        let committed = exclusive.commit()?;
+        self.store.wait(committed.position, self.store.durability())?;
+        Ok(there)
+    }
+}

@@ -1,0 +1,292 @@
+//! Listings over all partitions: pages in key order, scans in any order, buckets, counts.
+//!
+//! May use: `kv`, partitions. Must not know: protocols.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use base::Random;
+use journal::{PartitionId, Position};
+use kv::{Head, Page, PageOut, Reader, Value};
+
+use crate::error::Result;
+use crate::exclusive::Exclusive;
+use crate::kv::{Kv, Shown};
+use crate::partition::Partition;
+use crate::staged::Change;
+use crate::store::Inner;
+
+/// Where a scan goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanCursor {
+    partition: PartitionId,
+    after: Vec<u8>,
+}
+
+type Keys = (Vec<Vec<u8>>, Option<ScanCursor>);
+
+/// Merges the partitions' objects of a bucket into one page in key order.
+pub(crate) fn page<'r>(
+    readers: impl Iterator<Item = &'r Reader>,
+    page: &Page<'_>,
+    at: Position,
+    now_ms: u64,
+) -> kv::Result<PageOut> {
+    let mut sources = Vec::new();
+    for reader in readers {
+        let mut objects = reader.objects(page, at, now_ms);
+        if let Some(first) = objects.next().transpose()? {
+            sources.push((first, objects));
+        }
+    }
+    let mut out = PageOut::default();
+    while let Some(least) = (0..sources.len()).min_by(|a, b| {
+        let key = |i: &usize| sources.get(*i).map(|((key, _, _), _)| key);
+        key(a).cmp(&key(b))
+    }) {
+        if out.entries.len() >= page.limit {
+            out.more = true;
+            break;
+        }
+        let Some((first, objects)) = sources.get_mut(least) else { break };
+        match objects.next().transpose()? {
+            Some(next) => out.entries.push(std::mem::replace(first, next)),
+            None => out.entries.push(sources.swap_remove(least).0),
+        }
+    }
+    Ok(out)
+}
+
+/// Up to `limit` keys of a bucket, partition by partition.
+fn scan(inner: &Inner, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize, now_ms: u64) -> Result<Keys> {
+    let mut keys = Vec::new();
+    let first = cursor.map_or(0, |cursor| cursor.partition.index());
+    let mut start = cursor.map_or(Bound::Unbounded, |cursor| Bound::Excluded(cursor.after.as_slice()));
+    for partition in inner.partitions.iter().skip(first) {
+        let page = Page { bucket, start, end: Bound::Unbounded, limit, values: false };
+        for object in partition.reader.objects(&page, Position::MAX, now_ms) {
+            let (key, ..) = object?;
+            keys.push(key);
+            if keys.len() >= limit {
+                let after = keys.last().cloned().unwrap_or_default();
+                return Ok((keys, Some(ScanCursor { partition: partition.id, after })));
+            }
+        }
+        start = Bound::Unbounded;
+    }
+    Ok((keys, None))
+}
+
+/// Some key of a bucket. Not evenly spread: keys after a gap are likelier.
+fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<Option<Vec<u8>>> {
+    let mut random = Random::new(random);
+    let count = inner.partitions.len();
+    let first = usize::try_from(random.below(count as u64)).unwrap_or(0);
+    for partition in inner.partitions.iter().cycle().skip(first).take(count) {
+        let all = Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1, values: false };
+        let Some(lowest) = partition.reader.objects(&all, Position::MAX, now_ms).next().transpose()? else { continue };
+        // A random place near the keys there are: the lowest key's shape with other bytes from some place on.
+        let mut place = lowest.0.clone();
+        let from = usize::try_from(random.below(place.len() as u64 + 1)).unwrap_or(0);
+        for byte in place.iter_mut().skip(from) {
+            *byte = byte.saturating_add(u8::try_from(random.below(10)).unwrap_or(0));
+        }
+        let page = Page { start: Bound::Included(&place), ..all };
+        let found = partition.reader.objects(&page, Position::MAX, now_ms).next().transpose()?;
+        return Ok(Some(found.map_or(lowest.0, |(key, ..)| key)));
+    }
+    Ok(None)
+}
+
+/// Every bucket that holds something, in order.
+fn buckets(partitions: &[Partition]) -> Result<Vec<Vec<u8>>> {
+    let mut all = std::collections::BTreeSet::new();
+    for partition in partitions {
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(bucket) = partition.reader.next_bucket(last.as_deref(), Position::MAX)? {
+            all.insert(bucket.clone());
+            last = Some(bucket);
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
+impl Kv<'_> {
+    /// A listing rests on everything that was appended before it.
+    fn listing<T>(&self, list: impl FnOnce(&Inner, u64) -> Result<T>) -> Result<Shown<T>> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        inner.partitions.iter().try_for_each(Partition::check)?;
+        let value = list(inner, inner.clock.wall_ms())?;
+        Ok(Shown { value, position: inner.newest() })
+    }
+
+    /// A part of one bucket in key order, as of one instant. Does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when something stored is damaged.
+    pub fn page(&self, wanted: &Page<'_>) -> Result<Shown<PageOut>> {
+        let snapshot = self.store.snapshot()?;
+        let limit = wanted.limit.min(self.store.limits().page_entries_max);
+        let value = snapshot.page(&Page { limit, ..*wanted })?;
+        Ok(Shown { value, position: snapshot.position() })
+    }
+
+    /// Some keys of a bucket in no particular order, and where to go on. Keys that are there from the first call to the
+    /// last are returned; others may be. Does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn scan(&self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Shown<Keys>> {
+        self.listing(|inner, now_ms| scan(inner, bucket, cursor, limit, now_ms))
+    }
+
+    /// Some key of a bucket, chosen by `random`. Does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn random_key(&self, bucket: &[u8], random: u64) -> Result<Shown<Option<Vec<u8>>>> {
+        self.listing(|inner, now_ms| random_key(inner, bucket, random, now_ms))
+    }
+
+    /// The buckets that hold something, in order; the cost is per bucket and partition, not per key. Does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn buckets(&self) -> Result<Shown<Vec<Vec<u8>>>> {
+        self.listing(|inner, _| buckets(&inner.partitions))
+    }
+
+    /// How many objects a bucket holds; one that has expired counts until it is removed. Does not wait.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn count(&self, bucket: &[u8]) -> Result<Shown<u64>> {
+        self.listing(|inner, _| Ok(inner.partitions.iter().map(|partition| partition.lock().count(bucket)).sum()))
+    }
+}
+
+impl Exclusive<'_> {
+    fn begin_listing(&mut self) -> Result<()> {
+        self.need_all()?;
+        self.seen = self.seen.max(self.inner.newest());
+        Ok(())
+    }
+
+    /// Staged puts of a bucket, and staged removals as `None`.
+    fn staged(&self, bucket: &[u8]) -> BTreeMap<Vec<u8>, Option<(Head, Value)>> {
+        let mut staged = BTreeMap::new();
+        for change in self.changes.iter().filter(|change| change.bucket == bucket) {
+            let put = match &change.change {
+                Change::Put { value, metadata, expires_ms } => {
+                    let head = Head {
+                        version: Position::MAX,
+                        value_bytes: value.len() as u64,
+                        checksum: base::crc32c(value),
+                        expires_ms: (*expires_ms != 0).then_some(*expires_ms),
+                        modified_ms: self.now_ms,
+                        metadata: metadata.clone(),
+                    };
+                    Some((head, Value::from_vec(value.clone())))
+                }
+                Change::Delete => None,
+                Change::Expire { .. } => continue,
+            };
+            staged.insert(change.key.clone(), put);
+        }
+        staged
+    }
+
+    /// As [`Kv::page`], with staged changes. Needs `Scope::All`.
+    ///
+    /// # Errors
+    /// `Corrupt` when something stored is damaged.
+    pub fn page(&mut self, wanted: &Page<'_>) -> Result<PageOut> {
+        self.begin_listing()?;
+        let staged = self.staged(wanted.bucket);
+        let limit = wanted.limit.min(self.inner.options.limits.page_entries_max);
+        let mut out = PageOut::default();
+        if !self.changes.is_cleared(wanted.bucket) {
+            let more = Page { limit: limit + staged.len(), ..*wanted };
+            let readers = self.inner.partitions.iter().map(|partition| &partition.reader);
+            out = page(readers, &more, Position::MAX, self.now_ms)?;
+            out.entries.retain(|(key, ..)| !staged.contains_key(key));
+        }
+        let inside = (wanted.start.map(<[u8]>::to_vec), wanted.end.map(<[u8]>::to_vec));
+        let last = out.entries.last().map(|(key, ..)| key.clone()).filter(|_| out.more);
+        for (key, put) in staged {
+            let Some((head, value)) = put else { continue };
+            if std::ops::RangeBounds::contains(&inside, &key) && last.as_ref().is_none_or(|last| key <= *last) {
+                out.entries.push((key, head, wanted.values.then_some(value)));
+            }
+        }
+        out.entries.sort_by(|a, b| a.0.cmp(&b.0));
+        out.more |= out.entries.len() > limit;
+        out.entries.truncate(limit);
+        Ok(out)
+    }
+
+    /// As [`Kv::scan`], with staged changes. Needs `Scope::All`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn scan(&mut self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Keys> {
+        self.begin_listing()?;
+        let staged = self.staged(bucket);
+        let (mut keys, next) = if self.changes.is_cleared(bucket) {
+            (Vec::new(), None)
+        } else {
+            scan(self.inner, bucket, cursor, limit, self.now_ms)?
+        };
+        keys.retain(|key| !staged.contains_key(key));
+        if cursor.is_none() {
+            keys.extend(staged.into_iter().filter(|(_, put)| put.is_some()).map(|(key, _)| key));
+        }
+        Ok((keys, next))
+    }
+
+    /// As [`Kv::random_key`], with staged changes. Needs `Scope::All`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn random_key(&mut self, bucket: &[u8], random: u64) -> Result<Option<Vec<u8>>> {
+        self.begin_listing()?;
+        let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+        if self.changes.is_empty() {
+            return random_key(self.inner, bucket, random, self.now_ms);
+        }
+        let out = self.page(&Page { bucket, start, end, limit: 1, values: false })?;
+        Ok(out.entries.into_iter().next().map(|(key, ..)| key))
+    }
+
+    /// As [`Kv::buckets`]; buckets that exist only in staged changes are left out. Needs `Scope::All`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn buckets(&mut self) -> Result<Vec<Vec<u8>>> {
+        self.begin_listing()?;
+        let mut all = buckets(&self.inner.partitions)?;
+        all.retain(|bucket| !self.changes.is_cleared(bucket));
+        Ok(all)
+    }
+
+    /// As [`Kv::count`], with staged changes. Needs `Scope::All`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn count(&mut self, bucket: &[u8]) -> Result<u64> {
+        self.begin_listing()?;
+        let cleared = self.changes.is_cleared(bucket);
+        let mut count: u64 = if cleared { 0 } else { self.engines().map(|(_, engine)| engine.count(bucket)).sum() };
+        for (key, put) in self.staged(bucket) {
+            let partition = self.inner.partition(bucket, &key);
+            let stored = !cleared && partition.reader.head(bucket, &key, Position::MAX, 0)?.version.is_some();
+            match put {
+                Some(_) if !stored => count += 1,
+                None if stored => count -= 1,
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
+}

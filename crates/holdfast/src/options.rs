@@ -1,0 +1,80 @@
+//! How to open a store, and the world it lives in.
+//!
+//! May use: `base`, `kv`. Must not know: how options are read from files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::{Clock, Files, Limits, OsClock, OsFiles};
+use kv::{Ledgers, LsmLedgers};
+
+use crate::durability::Durability;
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Durability of requests that do not name one. Default: `Synced`.
+    pub durability: Durability,
+    /// Into how many partitions a new store is cut, 1 to 1024; an existing store keeps its number. Default: 16.
+    pub partitions: u16,
+    /// Every limit. Default: see [`Limits`].
+    pub limits: Limits,
+    /// Told now and then how far a replay is. Default: nobody.
+    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+}
+
+/// How far the replay of the journal is while a store opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of journal replayed.
+    pub done_bytes: u64,
+    /// Bytes of journal to replay in all.
+    pub total_bytes: u64,
+    /// Batches replayed.
+    pub batches: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { durability: Durability::Synced, partitions: 16, limits: Limits::default(), progress: None }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("durability", &self.durability)
+            .field("partitions", &self.partitions)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The outside world of a store: the real one, or a simulated one.
+#[derive(Clone)]
+pub struct World {
+    /// Files of the journal.
+    pub files: Arc<dyn Files>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ledgers.
+    pub ledgers: Arc<dyn Ledgers>,
+    /// Whether the store may start threads. Without them somebody has to call [`crate::Store::step`].
+    pub threads: bool,
+    /// Makes the identity of a new store.
+    pub entropy: u64,
+}
+
+impl World {
+    /// The operating system, for a store in `dir`.
+    #[must_use]
+    pub fn real(dir: &Path, limits: &Limits) -> Self {
+        Self {
+            files: Arc::new(OsFiles),
+            clock: Arc::new(OsClock::new()),
+            ledgers: Arc::new(LsmLedgers::new(&dir.join("ledger"), limits.ledger_cache_bytes)),
+            threads: true,
+            entropy: base::entropy(),
+        }
+    }
+}

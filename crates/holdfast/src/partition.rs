@@ -1,0 +1,105 @@
+//! One partition: its engines behind one lock, and a way to read that does not take it.
+//!
+//! A batch that changes more than one object must be seen whole or not at all. Its writer holds the locks of all its
+//! partitions and marks them as *changing*, by an odd count, from before the first change until after the last. A
+//! reader looks at the count before and after; when it changed or is odd the reader takes the lock and so waits for the
+//! whole batch. Single changes need no mark: the ledger replaces one entry at once.
+//!
+//! May use: `kv`, `journal`. Must not know: who commits.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use journal::{PartitionId, Position};
+use kv::{Engine, Found, Reader};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
+
+pub(crate) struct Partition {
+    pub(crate) id: PartitionId,
+    engine: Mutex<Engine>,
+    pub(crate) reader: Reader,
+    changing: AtomicU64,
+    /// Newest position at which something became absent, set before it does.
+    removed: AtomicU64,
+    /// A change could not be applied: what the engine has is not what the journal says.
+    broken: AtomicBool,
+    /// Held while the ledger is written out.
+    pub(crate) writing_out: Mutex<()>,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, engine: Engine) -> Self {
+        Self {
+            id,
+            reader: engine.reader(),
+            // What was removed before open is as durable as everything before open.
+            removed: AtomicU64::new(0),
+            engine: Mutex::new(engine),
+            changing: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            writing_out: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.broken.load(Ordering::Acquire) {
+            let text = "the ledger is damaged; reopen the store to rebuild it from the journal";
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
+        // Applying is all asserts and no foreign code; a panic there has marked nothing, so stop trusting the engine.
+        self.engine.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+            self.set_broken();
+            poisoned.into_inner()
+        })
+    }
+
+    /// Marks a batch of several changes as begun; the lock is held.
+    pub(crate) fn begin_changes(&self) {
+        self.changing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Marks it as done, in this partition and all others.
+    pub(crate) fn end_changes(&self) {
+        self.changing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that the batch at `position` makes something absent; called before it does.
+    pub(crate) fn will_remove(&self, position: Position) {
+        self.removed.fetch_max(position.get(), Ordering::AcqRel);
+    }
+
+    /// Newest position at which something became absent.
+    pub(crate) fn removed(&self) -> Position {
+        Position::new(self.removed.load(Ordering::Acquire))
+    }
+
+    /// Reads one object, never the half of a batch, usually without the lock. The caller has checked the partition.
+    pub(crate) fn read<T>(&self, read: impl Fn(&Reader) -> kv::Result<Found<T>>) -> kv::Result<Shown<Option<T>>> {
+        let before = self.changing.load(Ordering::Acquire);
+        if before.is_multiple_of(2) {
+            let found = read(&self.reader)?;
+            fence(Ordering::Acquire);
+            if self.changing.load(Ordering::Acquire) == before {
+                return Ok(self.shown(found));
+            }
+        }
+        let _engine = self.lock();
+        Ok(self.shown(read(&self.reader)?))
+    }
+
+    /// What an answer rests on: the object's version, or when nothing is stored the newest removal.
+    pub(crate) fn shown<T>(&self, found: Found<T>) -> Shown<Option<T>> {
+        let position = found.version.unwrap_or_else(|| self.removed());
+        Shown { value: found.value, position }
+    }
+}

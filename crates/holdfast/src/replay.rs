@@ -1,0 +1,138 @@
+//! Bringing the engines up to the journal's end when a store opens.
+//!
+//! May use: `journal`, `kv`. Must not know: threads, protocols.
+
+use std::sync::Arc;
+
+use journal::{Journal, Log, PartitionId, Position, Record, StateMachine, Visit};
+use kv::{Engine, Ledgers, Places};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Options, Progress};
+
+/// How often progress is told, in bytes of journal.
+const PROGRESS_BYTES: u64 = 4 << 20;
+/// How often a ledger that cannot be used is discarded and replayed before the store gives up.
+const ATTEMPTS_MAX: usize = 3;
+
+/// Segments by address, for the engines' count of live bytes.
+struct JournalPlaces(Arc<Journal>);
+
+impl Places for JournalPlaces {
+    fn segment_of(&self, at: u64) -> Position {
+        self.0.segment_base(at)
+    }
+}
+
+/// Opens every partition's engine and replays what its ledger does not have. A ledger that turns out damaged is
+/// discarded and replayed whole.
+pub(crate) fn engines(
+    journal: &Arc<Journal>,
+    ledgers: &dyn Ledgers,
+    partitions: u16,
+    options: &Options,
+) -> Result<Vec<Engine>> {
+    let mut last = None;
+    for _ in 0..ATTEMPTS_MAX {
+        match attempt(journal, ledgers, partitions, options) {
+            Ok(engines) => return Ok(engines),
+            Err((partition, error @ kv::Error::Ledger { .. })) => {
+                ledgers.condemn(partition)?;
+                last = Some(error);
+            }
+            Err((_, error)) => return Err(error.into()),
+        }
+    }
+    let reason = last.map_or(String::new(), |error| error.to_string());
+    Err(Error::new(ErrorKind::Corrupt, format!("the ledger cannot be rebuilt: {reason}")))
+}
+
+type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
+
+fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, options: &Options) -> Attempt<Vec<Engine>> {
+    let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max };
+    let places = Arc::new(JournalPlaces(Arc::clone(journal)));
+    let mut engines = Vec::new();
+    for number in 0..partitions {
+        let id = PartitionId::new(number);
+        let log: Arc<dyn Log> = Arc::clone(journal) as _;
+        let engine = ledgers.open(id).and_then(|ledger| Engine::open(ledger, log, places.clone() as _, engine_options));
+        engines.push(engine.map_err(|error| (id, error))?);
+    }
+    let from = engines.iter().map(Engine::applied).min().unwrap_or_default();
+    let mut replay = Replay::new(journal, options, &mut engines, from);
+    let read = journal.read_from(from, &mut |visit| match visit {
+        Visit::Record(record) => replay.record(&record),
+        // Reported by the journal; what was in it is lost, and all else goes on.
+        Visit::Damaged(_) => Ok(()),
+    });
+    let failed = replay.finish();
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    read.map_err(|error| (PartitionId::default(), error.into()))?;
+    Ok(engines)
+}
+
+struct Replay<'a> {
+    engines: &'a mut [Engine],
+    options: &'a Options,
+    start: u64,
+    end: u64,
+    told: u64,
+    batches: u64,
+    failed: Option<(PartitionId, kv::Error)>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(journal: &Journal, options: &'a Options, engines: &'a mut [Engine], from: Position) -> Self {
+        let (start, end) = (from.get(), journal.watermarks().appended.get());
+        Self { engines, options, start, end, told: start, batches: 0, failed: None }
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> journal::Result<()> {
+        self.batches += 1;
+        for section in &record.sections {
+            let Some(engine) = self.engines.get_mut(section.partition.index()) else { continue };
+            if record.position <= engine.applied() {
+                continue;
+            }
+            let applied = engine
+                .apply(record.position, section.at, section.commands)
+                .and_then(|()| write_out_if_large(engine, record.position, self.options));
+            if let Err(error) = applied {
+                self.failed = Some((section.partition, error));
+                return Err(journal::Error::Closed);
+            }
+        }
+        if record.position.get() >= self.told + PROGRESS_BYTES {
+            self.tell(record.position.get());
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, at: u64) {
+        self.told = at;
+        if let Some(progress) = &self.options.progress {
+            let (done_bytes, total_bytes) = (at - self.start, self.end.saturating_sub(self.start));
+            progress(Progress { done_bytes, total_bytes, batches: self.batches });
+        }
+    }
+
+    fn finish(mut self) -> Option<(PartitionId, kv::Error)> {
+        if self.told > self.start {
+            self.tell(self.end);
+        }
+        self.failed
+    }
+}
+
+/// Keeps memory bounded in a long replay. What is replayed is synced: recovery has sealed it.
+fn write_out_if_large(engine: &mut Engine, position: Position, options: &Options) -> kv::Result<()> {
+    if engine.ledger().memory_bytes() < options.limits.ledger_memory_bytes {
+        return Ok(());
+    }
+    let next = Position::new(position.get() + 1);
+    engine.rotate(next);
+    engine.ledger().write_out(next)
+}

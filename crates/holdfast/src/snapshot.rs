@@ -1,0 +1,78 @@
+//! A consistent view of the store at one instant.
+//!
+//! May use: partitions, `kv`. Must not know: protocols.
+
+use journal::Position;
+use kv::{Head, Object, Page, PageOut};
+
+use crate::error::Result;
+use crate::listing;
+use crate::partition::Partition;
+use crate::store::{Inner, Store};
+
+/// The store as it was at one position and time, for as long as it is held. Holding it keeps old versions on disk and
+/// what was in the ledger's memory at that time, never a copy of the ledger.
+pub struct Snapshot {
+    store: Store,
+    position: Position,
+    now_ms: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn take(store: &Store) -> Result<Self> {
+        let inner = store.inner();
+        inner.check_open()?;
+        let (position, now_ms) = {
+            // With every lock held no batch is half applied.
+            let _held: Vec<_> = inner.partitions.iter().map(Partition::lock).collect();
+            let position = inner.newest();
+            inner.hold_snapshot(position);
+            (position, inner.clock.wall_ms())
+        };
+        inner.partitions.iter().try_for_each(Partition::check).inspect_err(|_| inner.drop_snapshot(position))?;
+        Ok(Self { store: store.clone(), position, now_ms })
+    }
+
+    fn inner(&self) -> &Inner {
+        self.store.inner()
+    }
+
+    /// Everything at or before this position is seen, and nothing after. Wait for it before showing what was read.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The object as it was.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged.
+    pub fn get(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        let partition = self.inner().partition(bucket, key);
+        Ok(partition.reader.get(bucket, key, self.position, self.now_ms)?.value)
+    }
+
+    /// What was known of the object.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn head(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        let partition = self.inner().partition(bucket, key);
+        Ok(partition.reader.head(bucket, key, self.position, self.now_ms)?.value)
+    }
+
+    /// A part of one bucket in key order.
+    ///
+    /// # Errors
+    /// `Corrupt` when something stored is damaged.
+    pub fn page(&self, page: &Page<'_>) -> Result<PageOut> {
+        let readers = self.inner().partitions.iter().map(|partition| &partition.reader);
+        Ok(listing::page(readers, page, self.position, self.now_ms)?)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.inner().drop_snapshot(self.position);
+    }
+}

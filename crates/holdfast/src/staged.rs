@@ -1,0 +1,123 @@
+//! Changes that wait to be committed together: what a transaction would make of the objects it touched.
+//!
+//! At most one change per object: a later one replaces an earlier one, so that a batch never holds two of the same key.
+//!
+//! May use: `kv`. Must not know: locks, the journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kv::Metadata;
+
+/// What becomes of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put { value: Vec<u8>, metadata: Metadata, expires_ms: u64 },
+    Delete,
+    Expire { expires_ms: u64 },
+}
+
+/// One object's change.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) bucket: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) change: Change,
+}
+
+/// All changes of one batch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    list: Vec<Staged>,
+    /// Where each object's change is, once there are many.
+    index: BTreeMap<(Vec<u8>, Vec<u8>), usize>,
+    /// Buckets that are emptied before the changes.
+    cleared: BTreeSet<Vec<u8>>,
+}
+
+/// Up to this many changes are searched one by one.
+const SCAN_MAX: usize = 8;
+
+impl Changes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.cleared.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len() + self.cleared.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Staged> {
+        self.list.iter()
+    }
+
+    pub(crate) fn cleared(&self) -> impl Iterator<Item = &[u8]> {
+        self.cleared.iter().map(Vec::as_slice)
+    }
+
+    pub(crate) fn is_cleared(&self, bucket: &[u8]) -> bool {
+        !self.cleared.is_empty() && self.cleared.contains(bucket)
+    }
+
+    fn position(&self, bucket: &[u8], key: &[u8]) -> Option<usize> {
+        if self.index.is_empty() {
+            return self.list.iter().position(|staged| staged.key == key && staged.bucket == bucket);
+        }
+        self.index.get(&(bucket.to_vec(), key.to_vec())).copied()
+    }
+
+    pub(crate) fn get(&self, bucket: &[u8], key: &[u8]) -> Option<&Change> {
+        let at = self.position(bucket, key)?;
+        self.list.get(at).map(|staged| &staged.change)
+    }
+
+    pub(crate) fn set(&mut self, bucket: &[u8], key: &[u8], change: Change) {
+        if let Some(at) = self.position(bucket, key) {
+            if let Some(staged) = self.list.get_mut(at) {
+                staged.change = change;
+            }
+            return;
+        }
+        self.list.push(Staged { bucket: bucket.to_vec(), key: key.to_vec(), change });
+        if self.list.len() > SCAN_MAX {
+            self.reindex();
+        }
+    }
+
+    /// Empties a bucket: earlier changes in it no longer matter.
+    pub(crate) fn clear(&mut self, bucket: &[u8]) {
+        self.list.retain(|staged| staged.bucket != bucket);
+        self.index.clear();
+        if self.list.len() > SCAN_MAX {
+            self.reindex();
+        }
+        self.cleared.insert(bucket.to_vec());
+    }
+
+    fn reindex(&mut self) {
+        for (at, staged) in self.list.iter().enumerate().skip(self.index.len()) {
+            self.index.insert((staged.bucket.clone(), staged.key.clone()), at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_change_of_each_object_counts_however_many_there_are() {
+        let mut changes = Changes::default();
+        for round in 0..3u64 {
+            for key in 0..20u8 {
+                changes.set(b"b", &[key], Change::Expire { expires_ms: round });
+            }
+        }
+        assert_eq!(changes.len(), 20);
+        assert!((0..20u8).all(|key| changes.get(b"b", &[key]) == Some(&Change::Expire { expires_ms: 2 })));
+        changes.set(b"other", b"k", Change::Delete);
+        changes.clear(b"b");
+        changes.set(b"b", b"new", Change::Delete);
+        assert_eq!((changes.get(b"b", &[1]), changes.iter().count()), (None, 2));
+        assert!(changes.is_cleared(b"b") && !changes.is_cleared(b"other"));
+    }
+}

@@ -1,0 +1,60 @@
+//! Live numbers of a store.
+//!
+//! May use: `journal`. Must not know: how numbers are shown.
+
+use std::time::Duration;
+
+use base::Quantiles;
+use journal::{Damage, Position, Watermarks};
+
+/// What a store looks like now.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// How far the journal got.
+    pub watermarks: Watermarks,
+    /// The loss window in bytes: acknowledged or about to be, and not yet on stable storage.
+    pub unsynced_bytes: u64,
+    /// The loss window in batches.
+    pub unsynced_batches: u64,
+    /// The loss window in time: age of the oldest unsynced batch.
+    pub unsynced_age: Duration,
+    /// Batches committed since open.
+    pub batches: u64,
+    /// Bytes appended to the journal since open.
+    pub journal_appended_bytes: u64,
+    /// Batches per sync.
+    pub group_batches: Quantiles,
+    /// Duration of a sync in nanoseconds.
+    pub sync_nanos: Quantiles,
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of disk space in segment files.
+    pub journal_bytes: u64,
+    /// Bytes of objects that are still needed, over all segments.
+    pub live_bytes: u64,
+    /// Segments with the bytes in them that are still needed.
+    pub segment_live: Vec<SegmentLive>,
+    /// Bytes of ledger in memory, not yet written out.
+    pub ledger_memory_bytes: u64,
+    /// Damaged ranges known, each with file and offset.
+    pub damage: Vec<Damage>,
+    /// Objects that expired and were removed since open.
+    pub expired: u64,
+    /// Partitions.
+    pub partitions: u16,
+    /// Why the store refuses writes, when it does.
+    pub refuses_writes: bool,
+}
+
+/// One journal segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentLive {
+    /// Its first position.
+    pub base: Position,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Bytes in it of objects that are still needed.
+    pub live_bytes: u64,
+    /// Whether it is sealed.
+    pub sealed: bool,
+}

@@ -1,0 +1,371 @@
+//! A store: one directory, its journal, its partitions, and how they are opened and closed.
+//!
+//! May use: everything in this crate. Must not know: protocols.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
+use journal::{Journal, Log, PartitionId, Position, Watermarks};
+use kv::{Engine, Ledgers, LiveBytes};
+
+use crate::background;
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exclusive::{Exclusive, Scope};
+use crate::identity;
+use crate::kv::{Kv, Shown};
+use crate::options::{Options, World};
+use crate::partition::Partition;
+use crate::replay;
+use crate::snapshot::Snapshot;
+use crate::stats::{SegmentLive, Stats};
+use crate::transaction::Transaction;
+
+/// One open Holdfast directory: a journal and the engines it feeds.
+///
+/// Cheap to clone; clones share everything. Dropping the last clone stops the background threads and closes, as
+/// [`Store::close`] does. One process may open a directory at a time.
+///
+/// # Errors
+/// Every method returns [`Error`]; match on [`Error::kind`]. After a failed write or sync, writes keep failing with
+/// [`ErrorKind::Unavailable`] until the store is reopened; reads of durable data go on.
+#[derive(Clone)]
+pub struct Store(Arc<Owner>);
+
+/// Ends the threads when the last store is dropped; they hold `Inner` only.
+struct Owner {
+    inner: Arc<Inner>,
+    workers: Mutex<Vec<Worker>>,
+}
+
+/// What all clones, threads and open transactions share.
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal_wake: Arc<Signal>,
+    pub(crate) ledger_wake: Arc<Signal>,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) expired: AtomicU64,
+    ledgers: Arc<dyn Ledgers>,
+    snapshots: Mutex<BTreeMap<Position, usize>>,
+    closed: AtomicBool,
+    dir: PathBuf,
+    _lock: Box<dyn DirLock>,
+}
+
+impl Store {
+    /// Opens or creates the store in `dir`.
+    ///
+    /// Replays what the ledgers had not written out; a missing or damaged ledger is rebuilt from the journal. Blocks
+    /// for as long as that takes: see [`Options::progress`].
+    ///
+    /// # Errors
+    /// `Unavailable` when another process has the directory open, or the disk refuses; `Invalid` when the directory
+    /// holds something else. Damage is no error: see [`Stats::damage`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let world = World::real(dir.as_ref(), &options.limits);
+        Self::open_in(&world, dir.as_ref(), options)
+    }
+
+    /// Opens or creates the store in `dir` of another world: for simulations.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_in(world: &World, dir: &Path, mut options: Options) -> Result<Self> {
+        let io = |error: std::io::Error| {
+            let text = match error.kind() {
+                std::io::ErrorKind::WouldBlock => format!("{} is in use by another process", dir.display()),
+                _ => format!("{} cannot be used: {error}", dir.display()),
+            };
+            Error::new(ErrorKind::Unavailable, text)
+        };
+        world.files.create_dir(dir).map_err(io)?;
+        let held = world.files.lock(&dir.join("lock")).map_err(io)?;
+        let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
+        options.partitions = identity.partitions;
+        let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
+        let journal_wake = Arc::clone(&journal_options.wake);
+        let files = Arc::clone(&world.files);
+        let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
+        let journal = Arc::new(journal);
+        let engines = replay::engines(&journal, &*world.ledgers, identity.partitions, &options)?;
+        let ids = (0..identity.partitions).map(PartitionId::new);
+        let inner = Arc::new(Inner {
+            partitions: ids.zip(engines).map(|(id, engine)| Partition::new(id, engine)).collect(),
+            clock: Arc::clone(&world.clock),
+            journal_wake,
+            ledger_wake: Arc::new(Signal::new()),
+            stopping: AtomicBool::new(false),
+            expired: AtomicU64::new(0),
+            ledgers: Arc::clone(&world.ledgers),
+            snapshots: Mutex::default(),
+            closed: AtomicBool::new(false),
+            dir: dir.to_owned(),
+            _lock: held,
+            options,
+            journal,
+        });
+        let workers = if world.threads { background::start(&inner)? } else { Vec::new() };
+        Ok(Self(Arc::new(Owner { inner, workers: Mutex::new(workers) })))
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0.inner
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.inner().dir
+    }
+
+    /// The key-value engine.
+    #[must_use]
+    pub fn kv(&self) -> Kv<'_> {
+        Kv { store: self }
+    }
+
+    /// Durability of requests that do not name one.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.inner().options.durability
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.inner().options.limits
+    }
+
+    /// The store's wall clock, in milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.inner().clock.wall_ms()
+    }
+
+    /// Begins a transaction: operations that happen together or not at all.
+    #[must_use]
+    pub fn begin(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+
+    /// Takes exclusive access to some keys or everything; blocks while others have it.
+    ///
+    /// # Errors
+    /// `Closed`; `Corrupt` when a partition's ledger is damaged.
+    pub fn exclusive(&self, scope: &Scope<'_>) -> Result<Exclusive<'_>> {
+        Exclusive::open(self.inner(), scope)
+    }
+
+    /// Takes a consistent view of everything.
+    ///
+    /// # Errors
+    /// `Closed`; `Corrupt` when a partition's ledger is damaged.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::take(self)
+    }
+
+    /// Blocks until the batch at `position` is as durable as asked.
+    ///
+    /// # Errors
+    /// `Unavailable` when a write or sync failed: the batch may be lost, and the store refuses writes until reopened.
+    pub fn wait(&self, position: Position, durability: Durability) -> Result<()> {
+        Ok(self.inner().journal.wait(position, durability.level())?)
+    }
+
+    /// How far the journal got.
+    #[must_use]
+    pub fn watermarks(&self) -> Watermarks {
+        self.inner().journal.watermarks()
+    }
+
+    /// Waits until an answer may be shown, and returns it.
+    pub(crate) fn settle<T>(&self, shown: Shown<T>) -> Result<T> {
+        self.inner().journal.wait(shown.position, self.durability().read_level())?;
+        Ok(shown.value)
+    }
+
+    /// Live numbers. Takes each partition's lock for a moment.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner().stats()
+    }
+
+    /// A hash over the state of every engine: the same journal prefix gives the same digest, live or replayed.
+    ///
+    /// # Errors
+    /// `Corrupt` when something stored is damaged.
+    pub fn digest(&self) -> Result<u128> {
+        self.inner().digest()
+    }
+
+    /// Stops the background threads, writes everything out, syncs and seals. Later calls fail with `Closed`.
+    ///
+    /// # Errors
+    /// `Unavailable` when a write or sync fails; acknowledged data is as safe as it was.
+    pub fn close(&self) -> Result<()> {
+        self.0.stop();
+        self.inner().close()
+    }
+}
+
+impl Owner {
+    fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.journal_wake.raise();
+        self.inner.ledger_wake.raise();
+        lock(&self.workers).clear();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+        // Nobody is left to be told; acknowledged data is safe either way.
+        let _ = self.inner.close();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        Ok(())
+    }
+
+    /// Checks bucket and key against their limits.
+    pub(crate) fn check_key(&self, bucket: &[u8], key: &[u8]) -> Result<()> {
+        let limits = &self.options.limits;
+        if bucket.len() > limits.bucket_bytes_max {
+            return Err(Error::limit("bucket name", bucket.len(), limits.bucket_bytes_max));
+        }
+        if key.len() > limits.key_bytes_max {
+            return Err(Error::limit("key", key.len(), limits.key_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// The partition of an object: fixed for the life of the store.
+    pub(crate) fn partition(&self, bucket: &[u8], key: &[u8]) -> &Partition {
+        let hash = hash64(key).wrapping_add(hash64(bucket).rotate_left(32));
+        let spread = u128::from(hash) * self.partitions.len() as u128 >> 64;
+        let at = usize::try_from(spread).expect("below the number of partitions");
+        self.partitions.get(at).expect("the product's high half is below the number of partitions")
+    }
+
+    /// The newest position given out.
+    pub(crate) fn newest(&self) -> Position {
+        Position::new(self.journal.watermarks().appended.get().saturating_sub(1))
+    }
+
+    /// Gives up a partition when a read finds that its ledger is damaged. A damaged value costs only itself.
+    pub(crate) fn watch<T>(&self, partition: &Partition, outcome: kv::Result<T>) -> Result<T> {
+        outcome.map_err(|error| {
+            if matches!(error, kv::Error::Ledger { .. }) {
+                self.give_up(partition);
+            }
+            error.into()
+        })
+    }
+
+    /// Stops using a partition whose ledger is not what the journal says, until it is rebuilt.
+    pub(crate) fn give_up(&self, partition: &Partition) {
+        partition.set_broken();
+        // If even this cannot be noted, opening finds the damage itself.
+        let _ = self.ledgers.condemn(partition.id);
+    }
+
+    pub(crate) fn note_memory(&self, engine: &Engine) {
+        if engine.ledger().memory_bytes() >= self.options.limits.ledger_memory_bytes {
+            self.ledger_wake.raise();
+        }
+    }
+
+    pub(crate) fn hold_snapshot(&self, position: Position) {
+        *lock(&self.snapshots).entry(position).or_default() += 1;
+    }
+
+    pub(crate) fn drop_snapshot(&self, position: Position) {
+        let mut snapshots = lock(&self.snapshots);
+        if let Some(holders) = snapshots.get_mut(&position) {
+            *holders -= 1;
+            if *holders == 0 {
+                snapshots.remove(&position);
+            }
+        }
+    }
+
+    /// Versions that only readers below this position can see may go.
+    pub(crate) fn keep(&self, next: Position) -> Position {
+        let oldest = lock(&self.snapshots).keys().next().copied();
+        oldest.map_or(next, |oldest| Position::new(oldest.get() + 1).min(next))
+    }
+
+    fn stats(&self) -> Stats {
+        let journal = self.journal.stats();
+        let mut live = LiveBytes::default();
+        let mut ledger_memory_bytes = 0;
+        for partition in &self.partitions {
+            let engine = partition.lock();
+            live.merge(engine.live());
+            ledger_memory_bytes += engine.ledger().memory_bytes();
+        }
+        let live: BTreeMap<Position, u64> = live.iter().collect();
+        let segment_live = |s: journal::SegmentStats| SegmentLive {
+            base: s.base,
+            bytes: s.bytes,
+            live_bytes: live.get(&s.base).copied().unwrap_or_default(),
+            sealed: s.sealed,
+        };
+        Stats {
+            watermarks: journal.watermarks,
+            unsynced_bytes: journal.unsynced_bytes,
+            unsynced_batches: journal.unsynced_batches,
+            unsynced_age: journal.unsynced_age,
+            batches: journal.batches,
+            journal_appended_bytes: journal.bytes,
+            group_batches: journal.group_batches,
+            sync_nanos: journal.sync_nanos,
+            segments: journal.segments,
+            journal_bytes: journal.segment_bytes,
+            live_bytes: live.values().sum(),
+            segment_live: self.journal.segment_stats().into_iter().map(segment_live).collect(),
+            ledger_memory_bytes,
+            damage: self.journal.recovery().damage,
+            expired: self.expired.load(Ordering::Relaxed),
+            partitions: self.options.partitions,
+            refuses_writes: journal.poisoned,
+        }
+    }
+
+    fn digest(&self) -> Result<u128> {
+        use journal::StateMachine;
+        let mut input = Vec::new();
+        for partition in &self.partitions {
+            input.extend_from_slice(&partition.lock().digest()?.to_le_bytes());
+        }
+        Ok(base::hash128(&input))
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for partition in &self.partitions {
+            if partition.reader.memory_bytes() > 0 {
+                self.write_out(partition)?;
+            }
+        }
+        Ok(self.journal.close()?)
+    }
+}

@@ -1,0 +1,199 @@
+//! Transactions without locks held between their operations: optimistic, serializable at commit.
+//!
+//! Reads note the version they saw; commit takes the locks of everything read or changed, checks that each version is
+//! still the newest, and makes the changes, in one batch (Kung and Robinson, "On Optimistic Methods for Concurrency
+//! Control", 1981, with serial validation). A transaction that changed nothing is validated as well, so what it read was
+//! true in one instant.
+//!
+//! May use: exclusive access. Must not know: protocols.
+
+use std::collections::BTreeMap;
+
+use journal::Position;
+use kv::{Head, Object, Page, PageOut, Value};
+
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::exclusive::{Committed, Exclusive, Scope};
+use crate::kv::PutOptions;
+use crate::staged::{Change, Changes};
+use crate::store::Store;
+
+/// Operations that happen together or not at all. Begun by [`Store::begin`]; dropping it changes nothing.
+pub struct Transaction {
+    store: Store,
+    reads: BTreeMap<(Vec<u8>, Vec<u8>), Option<Position>>,
+    /// Set by a listing: nothing at all may have changed since.
+    listed: Option<Position>,
+    changes: Changes,
+}
+
+impl Transaction {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, reads: BTreeMap::new(), listed: None, changes: Changes::default() }
+    }
+
+    fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {
+        let first = *self.reads.entry((bucket.to_vec(), key.to_vec())).or_insert(version);
+        if first == version { Ok(()) } else { Err(conflict()) }
+    }
+
+    /// What is known of the object, with this transaction's changes. A changed object has version [`Position::MAX`].
+    ///
+    /// # Errors
+    /// `Conflict` when somebody changed it since this transaction read it first.
+    pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        let stored = self.store.kv().peek_head(bucket, key)?.value;
+        self.note(bucket, key, stored.as_ref().map(|head| head.version))?;
+        let version = Position::MAX;
+        let expiry = |at: u64| (at != 0).then_some(at);
+        Ok(match self.changes.get(bucket, key) {
+            None => stored,
+            Some(Change::Delete) => None,
+            Some(Change::Expire { expires_ms }) => {
+                stored.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head })
+            }
+            Some(Change::Put { value, metadata, expires_ms }) => Some(Head {
+                version,
+                value_bytes: value.len() as u64,
+                checksum: base::crc32c(value),
+                expires_ms: expiry(*expires_ms),
+                modified_ms: self.store.now_ms(),
+                metadata: metadata.clone(),
+            }),
+        })
+    }
+
+    /// The object, with this transaction's changes.
+    ///
+    /// # Errors
+    /// `Conflict` when somebody changed it since this transaction read it first.
+    pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        let Some(head) = self.head(bucket, key)? else { return Ok(None) };
+        if let Some(Change::Put { value, .. }) = self.changes.get(bucket, key) {
+            return Ok(Some(Object { head, value: Value::from_vec(value.clone()) }));
+        }
+        let stored = self.store.kv().peek(bucket, key)?.value;
+        self.note(bucket, key, stored.as_ref().map(|object| object.head.version))?;
+        Ok(stored.map(|object| Object { head, value: object.value }))
+    }
+
+    /// A part of a bucket in key order, without this transaction's changes. Commits only if nothing in the whole store
+    /// was changed by others since.
+    ///
+    /// # Errors
+    /// `Corrupt` when something stored is damaged.
+    pub fn page(&mut self, page: &Page<'_>) -> Result<PageOut> {
+        let shown = self.store.kv().page(page)?;
+        if *self.listed.get_or_insert(shown.position) != shown.position {
+            return Err(conflict());
+        }
+        Ok(shown.value)
+    }
+
+    /// Puts an object.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold. Limits are checked at commit.
+    pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
+        let mut expires_ms = options.expires_ms.unwrap_or(0);
+        if options.condition != crate::Condition::None || options.keep_expiry {
+            let head = self.head(bucket, key)?;
+            options.condition.check(head.as_ref())?;
+            if options.keep_expiry {
+                expires_ms = head.and_then(|head| head.expires_ms).unwrap_or(0);
+            }
+        }
+        let change = Change::Put { value: value.to_vec(), metadata: options.metadata.clone(), expires_ms };
+        self.changes.set(bucket, key, change);
+        Ok(())
+    }
+
+    /// Removes an object. False if there is none.
+    ///
+    /// # Errors
+    /// `Conflict` when somebody changed it since this transaction read it first.
+    pub fn delete(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool> {
+        let there = self.head(bucket, key)?.is_some();
+        if there {
+            self.changes.set(bucket, key, Change::Delete);
+        }
+        Ok(there)
+    }
+
+    /// Changes when an object expires, `None` for never. False if there is none.
+    ///
+    /// # Errors
+    /// `Conflict` when somebody changed it since this transaction read it first.
+    pub fn expire(&mut self, bucket: &[u8], key: &[u8], expires_ms: Option<u64>) -> Result<bool> {
+        let there = self.head(bucket, key)?.is_some();
+        if there {
+            let at = expires_ms.unwrap_or(0);
+            let change = match self.changes.get(bucket, key) {
+                Some(Change::Put { value, metadata, .. }) => {
+                    Change::Put { value: value.clone(), metadata: metadata.clone(), expires_ms: at }
+                }
+                _ => Change::Expire { expires_ms: at },
+            };
+            self.changes.set(bucket, key, change);
+        }
+        Ok(there)
+    }
+
+    /// Makes everything happen in one batch, and waits for `durability`.
+    ///
+    /// # Errors
+    /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
+    /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
+    pub fn commit(self, durability: Durability) -> Result<Committed> {
+        let committed = self.apply()?;
+        self.store.wait(committed.position, durability)?;
+        Ok(committed)
+    }
+
+    fn apply(&self) -> Result<Committed> {
+        let keys: Vec<(&[u8], &[u8])> = self
+            .reads
+            .keys()
+            .map(|(bucket, key)| (bucket.as_slice(), key.as_slice()))
+            .chain(self.changes.iter().map(|staged| (staged.bucket.as_slice(), staged.key.as_slice())))
+            .collect();
+        let scope = if self.listed.is_some() { Scope::All } else { Scope::Keys(&keys) };
+        let mut exclusive = self.store.exclusive(&scope)?;
+        self.validate(&mut exclusive)?;
+        for staged in self.changes.iter() {
+            hand(&mut exclusive, &staged.bucket, &staged.key, &staged.change)?;
+        }
+        exclusive.commit()
+    }
+
+    fn validate(&self, exclusive: &mut Exclusive<'_>) -> Result<()> {
+        if let Some(listed) = self.listed {
+            if exclusive.inner.newest() != listed {
+                return Err(conflict());
+            }
+            exclusive.seen = exclusive.seen.max(listed);
+        }
+        for ((bucket, key), version) in &self.reads {
+            if exclusive.head(bucket, key)?.map(|head| head.version) != *version {
+                return Err(conflict());
+            }
+        }
+        Ok(())
+    }
+}
+
+    fn hand(exclusive: &mut Exclusive<'_>, bucket: &[u8], key: &[u8], change: &Change) -> Result<()> {
+        match change {
+            Change::Put { value, metadata, expires_ms } => {
+                let expires_ms = (*expires_ms != 0).then_some(*expires_ms);
+                let options = PutOptions { expires_ms, metadata: metadata.clone(), ..PutOptions::default() };
+                exclusive.put(bucket, key, value, &options)
+            }
+            change => exclusive.stage(bucket, key, change.clone()),
+        }
+    }
+
+fn conflict() -> Error {
+    Error::new(ErrorKind::Conflict, "somebody else changed what this transaction read; begin again")
+}

@@ -1,0 +1,124 @@
+//! What the ledger says of an object. This comment is the format's specification.
+//!
+//! Format: docs/formats/kv.md
+//!
+//! Layout, sizes in bytes, integers little-endian:
+//!   kind           1   1 the value follows, 2 the value is in the journal
+//!   version        8   position of the batch that last changed the object
+//!   modified       8   milliseconds since 1970
+//!   expires        8   milliseconds since 1970; 0 is never
+//!   at             8   journal address of the put command
+//!   command bytes  4   length of the put command
+//!   value bytes    4
+//!   checksum       4   CRC32C of the value
+//!   metadata           behind its 32-bit length
+//!   value              the rest, if kind is 1
+//!
+//! May use: nothing. Must not know: where ledgers lie.
+
+use journal::Position;
+
+use crate::bytes::{Fields, put_string};
+use crate::metadata::Metadata;
+
+const INLINE: u8 = 1;
+const IN_JOURNAL: u8 = 2;
+/// Bytes before the metadata.
+const FIXED_BYTES: usize = 1 + 8 * 4 + 4 * 3;
+
+/// What is known of an object without reading its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Position of the batch that last changed the object.
+    pub version: Position,
+    /// Length of the value.
+    pub value_bytes: u64,
+    /// CRC32C of the value.
+    pub checksum: u32,
+    /// When the object expires, in milliseconds since 1970; `None` is never.
+    pub expires_ms: Option<u64>,
+    /// When the object was last changed, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// What the user noted on it.
+    pub metadata: Metadata,
+}
+
+/// A ledger entry, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    pub(crate) version: Position,
+    pub(crate) modified_ms: u64,
+    pub(crate) expires_ms: u64,
+    pub(crate) at: u64,
+    pub(crate) command_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) checksum: u32,
+    pub(crate) metadata: &'a [u8],
+    /// The value, if it is kept here.
+    pub(crate) inline: Option<&'a [u8]>,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let inline = self.inline.unwrap_or_default();
+        let mut to = Vec::with_capacity(FIXED_BYTES + 4 + self.metadata.len() + inline.len());
+        to.push(if self.inline.is_some() { INLINE } else { IN_JOURNAL });
+        to.extend_from_slice(&self.version.get().to_le_bytes());
+        to.extend_from_slice(&self.modified_ms.to_le_bytes());
+        to.extend_from_slice(&self.expires_ms.to_le_bytes());
+        to.extend_from_slice(&self.at.to_le_bytes());
+        to.extend_from_slice(&self.command_bytes.to_le_bytes());
+        to.extend_from_slice(&self.value_bytes.to_le_bytes());
+        to.extend_from_slice(&self.checksum.to_le_bytes());
+        put_string(&mut to, self.metadata);
+        to.extend_from_slice(inline);
+        to
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut from = Fields(bytes);
+        let kind = from.u8()?;
+        let version = Position::new(from.u64()?);
+        let (modified_ms, expires_ms, at) = (from.u64()?, from.u64()?, from.u64()?);
+        let (command_bytes, value_bytes, checksum) = (from.u32()?, from.u32()?, from.u32()?);
+        let metadata = from.string()?;
+        let inline = match kind {
+            INLINE if from.0.len() == usize::try_from(value_bytes).ok()? => Some(from.0),
+            IN_JOURNAL if from.0.is_empty() => None,
+            _ => return None,
+        };
+        Some(Self { version, modified_ms, expires_ms, at, command_bytes, value_bytes, checksum, metadata, inline })
+    }
+
+    pub(crate) fn expired(&self, now_ms: u64) -> bool {
+        self.expires_ms != 0 && self.expires_ms <= now_ms
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        Head {
+            version: self.version,
+            value_bytes: u64::from(self.value_bytes),
+            checksum: self.checksum,
+            expires_ms: (self.expires_ms != 0).then_some(self.expires_ms),
+            modified_ms: self.modified_ms,
+            metadata: Metadata::from_encoded(self.metadata),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn garbage_decodes_to_nothing_or_to_itself(mut bytes in proptest::collection::vec(0u8..=255, 0..80), kind in 0u8..4) {
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if let Some(entry) = Entry::decode(&bytes) {
+                assert_eq!(entry.encode(), bytes);
+            }
+        }
+    }
+}

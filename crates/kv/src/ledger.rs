@@ -1,0 +1,72 @@
+//! The ledger as the engine sees it: a sorted map with versions by position, whose unwritten part may be lost.
+//!
+//! The real one is an LSM tree without a log ([`LsmLedgers`]); simulations use [`MemoryLedgers`].
+//!
+//! May use: `lsm-tree`. Must not know: what keys and values mean.
+
+mod lsm;
+mod memory;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use journal::{PartitionId, Position};
+
+pub use lsm::LsmLedgers;
+pub use lsm_tree::Slice;
+pub use memory::MemoryLedgers;
+
+use crate::error::Result;
+
+/// Keys and values of a range, ascending.
+pub type Entries = Box<dyn Iterator<Item = Result<(Slice, Slice)>> + Send>;
+
+/// One partition's ledger. Readers may run beside the one writer.
+pub trait Ledger: Send + Sync {
+    /// The value of `key` as of `at`, later changes left out; [`Position::MAX`] is the newest.
+    ///
+    /// # Errors
+    /// `Ledger` when stored bytes do not read back.
+    fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>>;
+
+    /// Entries in a range as of `at`. What the iterator shows does not change while it lives.
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries;
+
+    /// Sets `key`. Positions never go down.
+    fn insert(&self, key: &[u8], value: &[u8], position: Position);
+
+    /// Removes `key`.
+    fn remove(&self, key: &[u8], position: Position);
+
+    /// Bytes in memory that were not written out.
+    fn memory_bytes(&self) -> u64;
+
+    /// Everything at or below was written out; `None` when nothing ever was.
+    fn persisted(&self) -> Option<Position>;
+
+    /// Ends the part in memory, so that [`Ledger::write_out`] writes just what was there before. Short. `next` is the
+    /// lowest position that may come.
+    fn rotate(&self, next: Position);
+
+    /// Writes out what was rotated. The journal must have synced it. Versions that only readers below `keep` could see
+    /// may go.
+    ///
+    /// # Errors
+    /// `Ledger` when writing fails; nothing is lost that the journal does not have.
+    fn write_out(&self, keep: Position) -> Result<()>;
+}
+
+/// Where ledgers lie.
+pub trait Ledgers: Send + Sync {
+    /// Opens or creates a partition's ledger. A damaged one is discarded and comes back empty.
+    ///
+    /// # Errors
+    /// When the folder cannot be used at all.
+    fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>>;
+
+    /// Makes sure that the ledger is discarded when it is opened next.
+    ///
+    /// # Errors
+    /// When that cannot be noted.
+    fn condemn(&self, partition: PartitionId) -> Result<()>;
+}

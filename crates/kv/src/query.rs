@@ -1,0 +1,295 @@
+//! Reading one partition's objects, by any thread, beside the engine that changes them.
+//!
+//! Every query names the position it looks at and the time it takes for now; an object whose expiry is at or before
+//! now is absent.
+//!
+//! May use: the ledger, the journal's `Log`. Must not know: locks, who waits for what.
+
+use std::ops::{Bound, Deref};
+use std::sync::Arc;
+
+use base::crc32c;
+use journal::{Log, Position};
+
+use crate::command::Command;
+use crate::entry::{Entry, Head};
+use crate::error::{Error, Result};
+use crate::key;
+use crate::ledger::{Entries, Ledger, Slice};
+
+/// Reads objects. Clones read the same partition.
+#[derive(Clone)]
+pub struct Reader {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) log: Arc<dyn Log>,
+}
+
+/// An object's value. Dereferences to its bytes.
+#[derive(Clone)]
+pub struct Value {
+    buffer: Buffer,
+    from: usize,
+}
+
+#[derive(Clone)]
+enum Buffer {
+    Ledger(Slice),
+    Journal(Vec<u8>),
+}
+
+/// An object: what is known of it, and its value.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// What is known of it.
+    pub head: Head,
+    /// Its value.
+    pub value: Value,
+}
+
+/// What a look-up found, and the version that says so.
+#[derive(Debug, Clone)]
+pub struct Found<T> {
+    /// What was asked for; `None` when absent or expired.
+    pub value: Option<T>,
+    /// Version of the stored object, also of an expired one; `None` when nothing is stored.
+    pub version: Option<Position>,
+}
+
+/// A part of a bucket in key order.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    /// Bucket.
+    pub bucket: &'a [u8],
+    /// First key.
+    pub start: Bound<&'a [u8]>,
+    /// Last key.
+    pub end: Bound<&'a [u8]>,
+    /// Most entries to return.
+    pub limit: usize,
+    /// Whether to return values, not only heads.
+    pub values: bool,
+}
+
+/// Entries of a page.
+#[derive(Debug, Clone, Default)]
+pub struct PageOut {
+    /// Key, head, and the value if asked for, ascending by key.
+    pub entries: Vec<(Vec<u8>, Head, Option<Value>)>,
+    /// Whether the limit ended the page.
+    pub more: bool,
+}
+
+impl Value {
+    fn inline(entry: Slice, len: usize) -> Self {
+        let from = entry.len() - len;
+        Self { buffer: Buffer::Ledger(entry), from }
+    }
+
+    /// A value that is not stored yet.
+    #[must_use]
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        Self { buffer: Buffer::Journal(bytes), from: 0 }
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let all: &[u8] = match &self.buffer {
+            Buffer::Ledger(slice) => slice,
+            Buffer::Journal(bytes) => bytes,
+        };
+        all.get(self.from..).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Value({} bytes)", self.len())
+    }
+}
+
+impl<T> Found<T> {
+    fn nothing() -> Self {
+        Self { value: None, version: None }
+    }
+}
+
+pub(crate) fn decode(slice: &[u8]) -> Result<Entry<'_>> {
+    Entry::decode(slice).ok_or_else(|| Error::Ledger { path: String::new(), reason: "an entry does not decode".into() })
+}
+
+impl Reader {
+    /// The object at `bucket` and `key`, with its value: one ledger look-up, and one read when the value is large.
+    ///
+    /// # Errors
+    /// `Value` when the stored bytes are not what was put.
+    pub fn get(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Object>> {
+        let Some(slice) = self.ledger.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+        let entry = decode(&slice)?;
+        let version = Some(entry.version);
+        if entry.expired(now_ms) {
+            return Ok(Found { value: None, version });
+        }
+        let head = entry.head();
+        let value = self.value(bucket, key, &slice)?;
+        Ok(Found { value: Some(Object { head, value }), version })
+    }
+
+    /// What is known of the object, without touching its value.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn head(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Head>> {
+        let Some(slice) = self.ledger.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+        let entry = decode(&slice)?;
+        let value = (!entry.expired(now_ms)).then(|| entry.head());
+        Ok(Found { value, version: Some(entry.version) })
+    }
+
+    /// The value that a ledger entry stands for.
+    fn value(&self, bucket: &[u8], key: &[u8], slice: &Slice) -> Result<Value> {
+        let entry = decode(slice)?;
+        if let Some(inline) = entry.inline {
+            return Ok(Value::inline(slice.clone(), inline.len()));
+        }
+        let at = entry.at;
+        let damaged = |reason| Error::Value { at, reason };
+        let mut buffer = vec![0; usize::try_from(entry.command_bytes).map_err(|_| damaged("impossible length"))?];
+        self.log.read_at(at, &mut buffer)?;
+        let put = match Command::decode(&buffer) {
+            Some((Command::Put(put), _)) => put,
+            _ => return Err(damaged("no put command there")),
+        };
+        if put.bucket != bucket || put.key != key {
+            return Err(damaged("another key's value there"));
+        }
+        if crc32c(put.value) != entry.checksum || put.value.len() as u64 != u64::from(entry.value_bytes) {
+            return Err(damaged("checksum mismatch"));
+        }
+        let from = buffer.len() - put.value.len();
+        Ok(Value { buffer: Buffer::Journal(buffer), from })
+    }
+
+    /// Bytes of ledger in memory that were not written out.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.ledger.memory_bytes()
+    }
+
+    /// Everything at or below is in the written-out part of the ledger.
+    #[must_use]
+    pub fn persisted(&self) -> Option<Position> {
+        self.ledger.persisted()
+    }
+
+    /// Writes out what the engine has rotated: see [`Ledger::write_out`].
+    ///
+    /// # Errors
+    /// `Ledger` when writing fails.
+    pub fn write_out(&self, keep: Position) -> Result<()> {
+        self.ledger.write_out(keep)
+    }
+
+    /// Objects of a bucket in key order, expired ones left out.
+    pub fn objects(&self, page: &Page<'_>, at: Position, now_ms: u64) -> Objects {
+        let bucket = page.bucket;
+        let start = match page.start {
+            Bound::Included(start) => Bound::Included(key::object(bucket, start)),
+            Bound::Excluded(start) => Bound::Excluded(key::object(bucket, start)),
+            Bound::Unbounded => Bound::Included(key::object(bucket, &[])),
+        };
+        let end = match page.end {
+            Bound::Included(end) => Bound::Included(key::object(bucket, end)),
+            Bound::Excluded(end) => Bound::Excluded(key::object(bucket, end)),
+            Bound::Unbounded => Bound::Excluded(key::bucket_end(bucket)),
+        };
+        let empty = matches!((&start, &end), (Bound::Included(s) | Bound::Excluded(s), Bound::Included(e) | Bound::Excluded(e)) if s > e);
+        let entries: Entries = if empty {
+            Box::new(std::iter::empty())
+        } else {
+            self.ledger.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice), at)
+        };
+        let prefix = key::object(bucket, &[]).len();
+        Objects { reader: self.clone(), bucket: bucket.to_vec(), entries, prefix, values: page.values, now_ms }
+    }
+
+    /// The first bucket after `after`, if there is another: found by skipping, at a cost per bucket and not per key.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn next_bucket(&self, after: Option<&[u8]>, at: Position) -> Result<Option<Vec<u8>>> {
+        let (first, end) = key::objects();
+        let start = after.map_or(first, key::bucket_end);
+        let mut range = self.ledger.range(Bound::Included(&start), Bound::Excluded(&end), at);
+        let Some((ledger_key, _)) = range.next().transpose()? else { return Ok(None) };
+        let split = key::split_object(&ledger_key).map(|(bucket, _)| bucket);
+        split.map(Some).ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
+    }
+
+    /// Up to `limit` objects whose expiry is at or before `now_ms`, oldest first: bucket and key.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn expired(&self, now_ms: u64, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let (start, end) = key::expired(now_ms);
+        let range = self.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let split = |entry: Result<(Slice, Slice)>| {
+            let (ledger_key, _) = entry?;
+            let split = key::split_expiry(&ledger_key).map(|(bucket, key)| (bucket, key.to_vec()));
+            split.ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
+        };
+        range.take(limit).map(split).collect()
+    }
+}
+
+/// Objects of a bucket in key order.
+pub struct Objects {
+    reader: Reader,
+    bucket: Vec<u8>,
+    entries: Entries,
+    prefix: usize,
+    values: bool,
+    now_ms: u64,
+}
+
+impl Objects {
+    fn open(&self, ledger_key: &Slice, slice: &Slice) -> Result<Option<(Vec<u8>, Head, Option<Value>)>> {
+        let entry = decode(slice)?;
+        if entry.expired(self.now_ms) {
+            return Ok(None);
+        }
+        let key = ledger_key.get(self.prefix..).unwrap_or_default().to_vec();
+        let value = if self.values { Some(self.reader.value(&self.bucket, &key, slice)?) } else { None };
+        Ok(Some((key, entry.head(), value)))
+    }
+}
+
+impl Iterator for Objects {
+    type Item = Result<(Vec<u8>, Head, Option<Value>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let opened = match self.entries.next()? {
+                Ok((key, slice)) => self.open(&key, &slice),
+                Err(error) => Err(error),
+            };
+            if let Some(found) = opened.transpose() {
+                return Some(found);
+            }
+        }
+    }
+}
