@@ -63,6 +63,7 @@ pub trait Files: Send + Sync {
     fn boot_id(&self) -> u128;
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a file's length is asked of the system and may fail")]
 /// One open file. Reads and writes name their offset; there is no cursor. All methods may be called from any thread.
 pub trait File: Send + Sync {
     /// Reads into `buffer` from `offset`; returns how many bytes were there, zero at the end. May be short.

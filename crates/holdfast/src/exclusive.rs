@@ -33,6 +33,9 @@ pub struct Committed {
     pub position: Position,
 }
 
+/// Something done to each touched partition: its engine, and offset and bytes of its commands in the batch.
+type Act<'a> = &'a mut dyn FnMut(&Partition, &mut Engine, u64, &[u8]);
+
 /// Exclusive access to a part of the store. Reads see the staged changes; nothing happens before [`Exclusive::commit`];
 /// dropping it changes nothing.
 ///
@@ -250,7 +253,7 @@ impl<'a> Exclusive<'a> {
         let removes = several || self.changes.iter().any(|staged| staged.change == Change::Delete);
         let touched: Vec<(PartitionId, u64, &[u8])> = batch.sections().collect();
         let guards = &mut self.guards;
-        let mut each = |act: &mut dyn FnMut(&Partition, &mut Engine, u64, &[u8])| {
+        let mut each = |act: Act<'_>| {
             for (id, offset, commands) in &touched {
                 if let Some((partition, engine)) = guards.iter_mut().find(|(partition, _)| partition.id == *id) {
                     act(partition, engine, *offset, commands);

@@ -76,7 +76,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
             let mut random = Random::new(entropy);
-            let store = u128::from(random.next()) << 64 | u128::from(random.next());
+            let store = (u128::from(random.next()) << 64) | u128::from(random.next());
             Identity { store, partitions }
         }
     };

@@ -258,7 +258,7 @@ impl Inner {
     /// The partition of an object: fixed for the life of the store.
     pub(crate) fn partition(&self, bucket: &[u8], key: &[u8]) -> &Partition {
         let hash = hash64(key).wrapping_add(hash64(bucket).rotate_left(32));
-        let spread = u128::from(hash) * self.partitions.len() as u128 >> 64;
+        let spread = (u128::from(hash) * self.partitions.len() as u128) >> 64;
         let at = usize::try_from(spread).expect("below the number of partitions");
         self.partitions.get(at).expect("the product's high half is below the number of partitions")
     }
@@ -266,16 +266,6 @@ impl Inner {
     /// The newest position given out.
     pub(crate) fn newest(&self) -> Position {
         Position::new(self.journal.watermarks().appended.get().saturating_sub(1))
-    }
-
-    /// Gives up a partition when a read finds that its ledger is damaged. A damaged value costs only itself.
-    pub(crate) fn watch<T>(&self, partition: &Partition, outcome: kv::Result<T>) -> Result<T> {
-        outcome.map_err(|error| {
-            if matches!(error, kv::Error::Ledger { .. }) {
-                self.give_up(partition);
-            }
-            error.into()
-        })
     }
 
     /// Stops using a partition whose ledger is not what the journal says, until it is rebuilt.

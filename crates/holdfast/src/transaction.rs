@@ -183,16 +183,16 @@ impl Transaction {
     }
 }
 
-    fn hand(exclusive: &mut Exclusive<'_>, bucket: &[u8], key: &[u8], change: &Change) -> Result<()> {
-        match change {
-            Change::Put { value, metadata, expires_ms } => {
-                let expires_ms = (*expires_ms != 0).then_some(*expires_ms);
-                let options = PutOptions { expires_ms, metadata: metadata.clone(), ..PutOptions::default() };
-                exclusive.put(bucket, key, value, &options)
-            }
-            change => exclusive.stage(bucket, key, change.clone()),
+fn hand(exclusive: &mut Exclusive<'_>, bucket: &[u8], key: &[u8], change: &Change) -> Result<()> {
+    match change {
+        Change::Put { value, metadata, expires_ms } => {
+            let expires_ms = (*expires_ms != 0).then_some(*expires_ms);
+            let options = PutOptions { expires_ms, metadata: metadata.clone(), ..PutOptions::default() };
+            exclusive.put(bucket, key, value, &options)
         }
+        change => exclusive.stage(bucket, key, change.clone()),
     }
+}
 
 fn conflict() -> Error {
     Error::new(ErrorKind::Conflict, "somebody else changed what this transaction read; begin again")

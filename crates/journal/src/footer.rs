@@ -82,7 +82,7 @@ impl Footer {
                 ExtentKind::Damaged => 1,
                 ExtentKind::Void => 2,
             };
-            put_varint(&mut to, extent.bytes / 8 << 2 | kind);
+            put_varint(&mut to, ((extent.bytes / 8) << 2) | kind);
         }
         let index_bytes = len32(to.len());
         for state in &self.states {

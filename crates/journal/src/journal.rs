@@ -101,7 +101,12 @@ impl Journal {
     ///
     /// # Errors
     /// `InUse` when another process has it; `Foreign` when the directory belongs to something else; `DiskFull`; `Io`.
-    pub fn open(files: Arc<dyn Files>, clock: Arc<dyn Clock>, dir: &Path, options: Options) -> Result<(Self, Recovery)> {
+    pub fn open(
+        files: Arc<dyn Files>,
+        clock: Arc<dyn Clock>,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Self, Recovery)> {
         assert!(options.partitions > 0, "a journal has at least one partition");
         files.create_dir(dir).map_err(|error| Error::io("creating", dir, error))?;
         let held = files.lock(&dir.join(LOCK_FILE)).map_err(|error| match error.kind() {
@@ -168,7 +173,7 @@ impl Journal {
             self.seal(full).map_err(|error| self.poisoned(error))?;
         }
         if let Some(next) = lock(&self.next).take() {
-            self.remove_unused(&[next.path.clone()])?;
+            self.remove_unused(std::slice::from_ref(&next.path))?;
         }
         Ok(())
     }

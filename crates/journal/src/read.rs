@@ -33,7 +33,13 @@ pub(crate) fn read_from(journal: &Journal, from: Position, visit: &mut Visitor<'
     Ok(())
 }
 
-fn read_segment(journal: &Journal, segment: &Segment, from: Position, to: Position, visit: &mut Visitor<'_>) -> Result<()> {
+fn read_segment(
+    journal: &Journal,
+    segment: &Segment,
+    from: Position,
+    to: Position,
+    visit: &mut Visitor<'_>,
+) -> Result<()> {
     let start = header_bytes(usize::from(journal.options.partitions));
     let Some(trailer) = segment.trailer() else {
         let bytes = segment.read_all(Some(to.get() - segment.base.get()))?;

@@ -112,7 +112,14 @@ impl Tail {
     }
 
     /// Puts the batch at the end. The current segment must have room for it.
-    pub(crate) fn push(&mut self, batch: &Batch, sum: u32, synced: Position, now: Time, ahead: u64) -> Result<Appended> {
+    pub(crate) fn push(
+        &mut self,
+        batch: &Batch,
+        sum: u32,
+        synced: Position,
+        now: Time,
+        ahead: u64,
+    ) -> Result<Appended> {
         let bytes = batch.record_len();
         debug_assert!(!self.must_roll(bytes));
         self.segment.reserve(self.offset() + bytes, ahead)?;

@@ -181,7 +181,14 @@ impl Engine {
         Ok(())
     }
 
-    fn expire(&mut self, position: Position, modified_ms: u64, expires_ms: u64, bucket: &[u8], key: &[u8]) -> Result<()> {
+    fn expire(
+        &mut self,
+        position: Position,
+        modified_ms: u64,
+        expires_ms: u64,
+        bucket: &[u8],
+        key: &[u8],
+    ) -> Result<()> {
         let ledger_key = key::object(bucket, key);
         let Some(old) = self.old(&ledger_key)? else { return Ok(()) };
         let old = decode(&old)?;

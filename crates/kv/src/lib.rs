@@ -24,4 +24,4 @@ pub use error::{Error, Result};
 pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice};
 pub use live::{LiveBytes, Places};
 pub use metadata::Metadata;
-pub use query::{Found, Object, Objects, Page, PageOut, Reader, Value};
+pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};

@@ -74,7 +74,7 @@ pub struct Page<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct PageOut {
     /// Key, head, and the value if asked for, ascending by key.
-    pub entries: Vec<(Vec<u8>, Head, Option<Value>)>,
+    pub entries: Vec<Listed>,
     /// Whether the limit ended the page.
     pub more: bool,
 }
@@ -256,6 +256,9 @@ impl Reader {
     }
 }
 
+/// Key, head, and the value if asked for.
+pub type Listed = (Vec<u8>, Head, Option<Value>);
+
 /// Objects of a bucket in key order.
 pub struct Objects {
     reader: Reader,
@@ -267,7 +270,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    fn open(&self, ledger_key: &Slice, slice: &Slice) -> Result<Option<(Vec<u8>, Head, Option<Value>)>> {
+    fn open(&self, ledger_key: &Slice, slice: &Slice) -> Result<Option<Listed>> {
         let entry = decode(slice)?;
         if entry.expired(self.now_ms) {
             return Ok(None);
@@ -279,7 +282,7 @@ impl Objects {
 }
 
 impl Iterator for Objects {
-    type Item = Result<(Vec<u8>, Head, Option<Value>)>;
+    type Item = Result<Listed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -2,7 +2,8 @@
 //!
 //! Its sequence numbers are journal positions, so a snapshot of the store is a sequence number here. The tree opens its
 //! files itself: it is derived, and a kill or a power cut costs only what was not written out. A tree that does not
-//! open, or that turns out damaged, is discarded and replayed from the journal.
+//! open is discarded and replayed from the journal; one that turns out damaged when it is read condemns itself, by a
+//! file beside it, and is discarded when it is opened next.
 //!
 //! A reader with an old position uses the tree's old version, which lives as long as `keep` is not above it. So a new
 //! version's number must not be above positions that are yet to come; `rotate` and `write_out` set it.
@@ -77,6 +78,11 @@ fn io_failed(path: &Path, error: &std::io::Error) -> Error {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
+fn condemn(path: &Path) -> Result<()> {
+    let note = path.join(CONDEMNED);
+    std::fs::write(&note, b"").map_err(|error| io_failed(&note, &error))
+}
+
 fn discard(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_failed(path, &error)),
@@ -85,7 +91,6 @@ fn discard(path: &Path) -> Result<()> {
 }
 
 impl Ledgers for LsmLedgers {
-    #[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
         std::fs::create_dir_all(&self.dir).map_err(|error| io_failed(&self.dir, &error))?;
         let path = self.path(partition);
@@ -102,10 +107,8 @@ impl Ledgers for LsmLedgers {
         Ok(Arc::new(LsmLedger { tree, number, path, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
     fn condemn(&self, partition: PartitionId) -> Result<()> {
-        let path = self.path(partition).join(CONDEMNED);
-        std::fs::write(&path, b"").map_err(|error| io_failed(&path, &error))
+        condemn(&self.path(partition))
     }
 }
 
@@ -118,6 +121,21 @@ struct LsmLedger {
     sealed: AtomicU64,
 }
 
+impl LsmLedger {
+    /// Turns the tree's error into ours, and condemns the tree if it is its content that is wrong.
+    fn failed(&self, error: &lsm_tree::Error) -> Error {
+        if !matches!(error, lsm_tree::Error::Io(_)) {
+            self.condemn();
+        }
+        failed(&self.path, error)
+    }
+
+    fn condemn(&self) {
+        // If even this cannot be noted, the next reader of the damaged part finds it again.
+        let _ = condemn(&self.path);
+    }
+}
+
 /// The tree shows what is below a sequence number; the engine asks for at or below.
 fn upto(at: Position) -> u64 {
     at.get().saturating_add(1)
@@ -125,13 +143,20 @@ fn upto(at: Position) -> u64 {
 
 impl Ledger for LsmLedger {
     fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        self.tree.get(key, upto(at)).map_err(|error| failed(&self.path, &error))
+        self.tree.get(key, upto(at)).map_err(|error| self.failed(&error))
     }
 
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries {
         let path = self.path.clone();
         let entries = self.tree.range::<&[u8], _>((start, end), upto(at), None);
-        Box::new(entries.map(move |entry| entry.into_inner().map_err(|error| failed(&path, &error))))
+        Box::new(entries.map(move |entry| {
+            entry.into_inner().map_err(|error| {
+                if !matches!(error, lsm_tree::Error::Io(_)) {
+                    let _ = condemn(&path);
+                }
+                failed(&path, &error)
+            })
+        }))
     }
 
     fn insert(&self, key: &[u8], value: &[u8], position: Position) {
@@ -177,8 +202,11 @@ impl Ledger for LsmLedger {
             Ok(())
         };
         match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| failed(&self.path, &error)),
-            Err(_) => Err(Error::Ledger { path: self.path.display().to_string(), reason: "it does not decode".into() }),
+            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| self.failed(&error)),
+            Err(_) => {
+                self.condemn();
+                Err(Error::Ledger { path: self.path.display().to_string(), reason: "it does not decode".into() })
+            }
         }
     }
 }

@@ -1,0 +1,321 @@
+//! What a user of the library may rely on, on a real disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside the wall"
+)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::*;
+
+fn open(dir: &std::path::Path) -> Store {
+    Store::open(dir, Options { durability: Durability::Written, ..Options::default() }).unwrap()
+}
+
+fn plain() -> PutOptions {
+    PutOptions::default()
+}
+
+#[test]
+fn objects_of_every_size_come_back_with_their_heads_also_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let sizes = [0, 1, 128, 129, 5000, 1 << 20];
+    let value = |size: usize| (0..size).map(|i| (i % 251) as u8).collect::<Vec<u8>>();
+    let metadata = Metadata::from_pairs([("type", "text"), ("a", "b")]);
+    let far = 4_000_000_000_000;
+    for round in 0..3 {
+        let store = open(dir.path());
+        for size in sizes {
+            let key = size.to_string();
+            if round == 0 {
+                let options = PutOptions { metadata: metadata.clone(), expires_ms: Some(far), ..plain() };
+                let put = store.kv().put(b"b", key.as_bytes(), &value(size), &options).unwrap();
+                assert_eq!(store.kv().head(b"b", key.as_bytes()).unwrap().unwrap().version, put.position);
+            }
+            let object = store.kv().get(b"b", key.as_bytes()).unwrap().unwrap();
+            assert_eq!(&*object.value, value(size));
+            let head = object.head;
+            assert_eq!((head.value_bytes, head.expires_ms, &head.metadata), (size as u64, Some(far), &metadata));
+        }
+        assert_eq!(store.kv().count(b"b").unwrap().value, sizes.len() as u64);
+        assert!(store.stats().damage.is_empty());
+        if round == 1 {
+            store.close().unwrap();
+            assert_eq!(store.kv().get(b"b", b"0").unwrap_err().kind(), ErrorKind::Closed);
+        }
+    }
+}
+
+#[test]
+fn conditions_are_judged_in_the_instant_of_the_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let kv = store.kv();
+    let put = |condition| kv.put(b"b", b"k", b"v", &PutOptions { condition, ..plain() });
+    assert_eq!(put(Condition::Present).unwrap_err().kind(), ErrorKind::Conflict);
+    let first = put(Condition::Absent).unwrap().position;
+    assert_eq!(put(Condition::Absent).unwrap_err().kind(), ErrorKind::Conflict);
+    let second = put(Condition::Version(first)).unwrap().position;
+    assert!(second > first);
+    let stale = put(Condition::Version(first)).unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::Conflict);
+    assert_eq!(kv.delete(b"b", b"k", Condition::Version(first)).unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(kv.delete(b"b", b"k", Condition::Version(second)).unwrap().is_some());
+    assert!(kv.delete(b"b", b"k", Condition::None).unwrap().is_none());
+}
+
+#[test]
+fn limits_are_errors_that_name_themselves_and_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { limits: Limits::tiny(), ..Options::default() }).unwrap();
+    let limit = |bucket: &[u8], key: &[u8], value: &[u8]| {
+        let error = store.kv().put(bucket, key, value, &plain()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        error.to_string()
+    };
+    assert!(limit(&[1; 17], b"k", b"").contains("bucket name of 17 bytes; the limit is 16"));
+    assert!(limit(b"b", &[1; 65], b"").contains("key of 65 bytes"));
+    assert!(limit(b"b", b"k", &[1; 9000]).contains("value of 9000 bytes"));
+    let metadata = Metadata::from_pairs([("name", [7; 100])]);
+    let options = PutOptions { metadata, ..plain() };
+    assert_eq!(store.kv().put(b"b", b"k", b"", &options).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(store.kv().count(b"b").unwrap().value, 0);
+}
+
+#[test]
+fn a_transaction_is_all_or_nothing_and_notices_what_others_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.kv().put(b"b", b"a", b"1", &plain()).unwrap();
+    let mut transaction = store.begin();
+    assert_eq!(&*transaction.get(b"b", b"a").unwrap().unwrap().value, b"1");
+    transaction.put(b"b", b"a", b"2", &plain()).unwrap();
+    transaction.put(b"c", b"x", b"3", &plain()).unwrap();
+    assert_eq!(&*transaction.get(b"b", b"a").unwrap().unwrap().value, b"2");
+    assert!(store.kv().get(b"c", b"x").unwrap().is_none(), "nothing shows before commit");
+    let committed = transaction.commit(Durability::Synced).unwrap();
+    assert_eq!(store.kv().head(b"c", b"x").unwrap().unwrap().version, committed.position);
+    assert_eq!(store.kv().head(b"b", b"a").unwrap().unwrap().version, committed.position);
+    assert!(store.watermarks().synced > committed.position);
+
+    let mut loser = store.begin();
+    assert!(loser.get(b"b", b"absent").unwrap().is_none());
+    loser.put(b"b", b"mine", b"", &plain()).unwrap();
+    store.kv().put(b"b", b"absent", b"now there", &plain()).unwrap();
+    assert_eq!(loser.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(store.kv().get(b"b", b"mine").unwrap().is_none());
+
+    let mut lister = store.begin();
+    let all = Page { bucket: b"b", start: Bound::Unbounded, end: Bound::Unbounded, limit: 10, values: false };
+    assert_eq!(lister.page(&all).unwrap().entries.len(), 2);
+    lister.delete(b"b", b"a").unwrap();
+    store.kv().put(b"b", b"phantom", b"", &plain()).unwrap();
+    assert_eq!(lister.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn a_snapshot_shows_one_instant_for_as_long_as_it_is_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { ledger_memory_bytes: 4 << 10, ..Limits::default() };
+    let store =
+        Store::open(dir.path(), Options { limits, durability: Durability::Written, ..Options::default() }).unwrap();
+    let name = |i: u32| format!("key{i:05}").into_bytes();
+    for i in 0..500 {
+        store.kv().put(b"b", &name(i), &i.to_le_bytes(), &plain()).unwrap();
+    }
+    let snapshot = store.snapshot().unwrap();
+    for round in 0..5u32 {
+        for i in 0..500 {
+            match i % 3 {
+                0 => drop(store.kv().delete(b"b", &name(i), Condition::None).unwrap()),
+                _ => drop(store.kv().put(b"b", &name(i), &[round as u8; 300], &plain()).unwrap()),
+            }
+        }
+        store.kv().put(b"b", &name(1000 + round), b"new", &plain()).unwrap();
+        // Everything is rewritten, written out and merged beneath the snapshot.
+        std::thread::sleep(Duration::from_millis(60));
+        let all = Page { bucket: b"b", start: Bound::Unbounded, end: Bound::Unbounded, limit: 10_000, values: true };
+        let page = snapshot.page(&all).unwrap();
+        assert_eq!(page.entries.len(), 500);
+        for (i, (key, _, value)) in (0u32..).zip(&page.entries) {
+            assert_eq!((key, &**value.as_ref().unwrap()), (&name(i), &i.to_le_bytes()[..]));
+        }
+        assert_eq!(&*snapshot.get(b"b", &name(7)).unwrap().unwrap().value, 7u32.to_le_bytes());
+        assert!(snapshot.head(b"b", &name(1000)).unwrap().is_none());
+    }
+}
+
+#[test]
+fn pages_scans_buckets_and_counts_agree_with_a_plain_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let kv = store.kv();
+    let mut model = BTreeMap::new();
+    let mut random = base::Random::new(5);
+    for _ in 0..1000 {
+        let key = random.below(400).to_string().into_bytes();
+        if random.chance(1, 3) {
+            kv.delete(b"b\0x", &key, Condition::None).unwrap();
+            model.remove(&key);
+        } else {
+            kv.put(b"b\0x", &key, &key, &plain()).unwrap();
+            model.insert(key.clone(), key);
+        }
+    }
+    kv.put(b"b", b"other", b"", &plain()).unwrap();
+    kv.put(b"b\0", b"other", b"", &plain()).unwrap();
+    kv.put(b"c", b"other", b"", &plain()).unwrap();
+    assert_eq!(kv.buckets().unwrap().value, [b"b".to_vec(), b"b\0".to_vec(), b"b\0x".to_vec(), b"c".to_vec()]);
+    assert_eq!(kv.count(b"b\0x").unwrap().value, model.len() as u64);
+    let (start, end): (&[u8], &[u8]) = (b"1", b"3");
+    let page =
+        Page { bucket: b"b\0x", start: Bound::Excluded(start), end: Bound::Included(end), limit: 7, values: true };
+    let found = kv.page(&page).unwrap().value;
+    let expected: Vec<_> = model.range::<[u8], _>((Bound::Excluded(start), Bound::Included(end))).take(7).collect();
+    assert_eq!(
+        found.entries.iter().map(|(k, ..)| k).collect::<Vec<_>>(),
+        expected.iter().map(|e| e.0).collect::<Vec<_>>()
+    );
+    assert!(found.more);
+    let (mut scanned, mut cursor) = (Vec::new(), None);
+    loop {
+        let (keys, next) = kv.scan(b"b\0x", cursor.as_ref(), 9).unwrap().value;
+        assert!(keys.len() <= 9);
+        scanned.extend(keys);
+        cursor = next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    scanned.sort();
+    assert_eq!(scanned, model.keys().cloned().collect::<Vec<_>>());
+    for random in 0..50 {
+        assert!(model.contains_key(&kv.random_key(b"b\0x", random).unwrap().value.unwrap()));
+    }
+    assert_eq!(kv.random_key(b"nothing", 1).unwrap().value, None);
+    let mut exclusive = store.exclusive(&Scope::All).unwrap();
+    exclusive.clear(b"b\0x").unwrap();
+    exclusive.put(b"b\0x", b"after", b"", &plain()).unwrap();
+    assert_eq!(exclusive.count(b"b\0x").unwrap(), 1);
+    exclusive.commit().unwrap();
+    assert_eq!(kv.count(b"b\0x").unwrap().value, 1);
+    assert_eq!(kv.count(b"b").unwrap().value, 1);
+}
+
+#[test]
+fn an_expired_object_is_absent_at_once_and_removed_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let kv = store.kv();
+    let soon = store.now_ms() + 150;
+    kv.put(b"b", b"short", b"v", &PutOptions { expires_ms: Some(soon), ..plain() }).unwrap();
+    kv.put(b"b", b"rewritten", b"v", &PutOptions { expires_ms: Some(soon), ..plain() }).unwrap();
+    kv.put(b"b", b"rewritten", b"v", &plain()).unwrap();
+    kv.put(b"b", b"kept", b"v", &PutOptions { expires_ms: Some(soon + 100_000), ..plain() }).unwrap();
+    let options = PutOptions { keep_expiry: true, ..plain() };
+    kv.put(b"b", b"kept", b"w", &options).unwrap();
+    assert_eq!(kv.head(b"b", b"kept").unwrap().unwrap().expires_ms, Some(soon + 100_000));
+    assert!(kv.get(b"b", b"short").unwrap().is_some());
+    assert!(kv.expire(b"b", b"kept", Some(soon)).unwrap());
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while kv.count(b"b").unwrap().value != 1 {
+        assert!(std::time::Instant::now() < deadline, "expired objects were not removed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(kv.get(b"b", b"short").unwrap().is_none());
+    assert!(kv.get(b"b", b"rewritten").unwrap().is_some());
+    assert_eq!(store.stats().expired, 2);
+}
+
+#[test]
+fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for i in 0..3000u32 {
+        let key = (i % 1700).to_le_bytes();
+        match i % 7 {
+            0 => drop(store.kv().delete(b"b", &key, Condition::None).unwrap()),
+            1 => drop(store.kv().put(b"c", &key, &[3; 4000], &plain()).unwrap()),
+            2 => drop(store.kv().expire(b"b", &key, Some(4_000_000_000_000)).unwrap()),
+            _ => drop(store.kv().put(b"b", &key, &i.to_le_bytes(), &plain()).unwrap()),
+        }
+    }
+    let digest = store.digest().unwrap();
+    let (live, count) = (store.stats().live_bytes, store.kv().count(b"b").unwrap().value);
+    store.close().unwrap();
+    drop(store);
+    let ledger = dir.path().join("ledger");
+    let damage: [&dyn Fn(); 3] = [
+        &|| std::fs::remove_dir_all(&ledger).unwrap(),
+        &|| {
+            for entry in std::fs::read_dir(ledger.join("0003/tables")).unwrap() {
+                let path = entry.unwrap().path();
+                let mut bytes = std::fs::read(&path).unwrap();
+                let middle = bytes.len() / 3;
+                bytes[middle] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+            }
+        },
+        &|| std::fs::write(ledger.join("0005/current"), b"garbage").unwrap(),
+    ];
+    for damage in damage {
+        damage();
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&told);
+        let progress: Arc<dyn Fn(Progress) + Send + Sync> = Arc::new(move |p| seen.lock().unwrap().push(p));
+        let store = Store::open(dir.path(), Options { progress: Some(progress), ..Options::default() }).unwrap();
+        // Damage inside a table shows only when it is read: then that partition is given up, and rebuilt at reopening.
+        let (store, found) = match store.digest() {
+            Ok(found) => (store, found),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                drop(store);
+                let store = open(dir.path());
+                let found = store.digest().unwrap();
+                (store, found)
+            }
+        };
+        assert_eq!(found, digest);
+        assert_eq!((store.stats().live_bytes, store.kv().count(b"b").unwrap().value), (live, count));
+        drop(store);
+    }
+}
+
+#[test]
+fn concurrent_readers_never_see_half_a_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let keys: Vec<Vec<u8>> = (0..4u8).map(|i| vec![b'k', i]).collect();
+    let write = |round: u64| {
+        let scope: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (b"b".as_slice(), key.as_slice())).collect();
+        let mut exclusive = store.exclusive(&Scope::Keys(&scope)).unwrap();
+        for key in &keys {
+            exclusive.put(b"b", key, &round.to_le_bytes(), &plain()).unwrap();
+        }
+        exclusive.commit().unwrap();
+    };
+    write(0);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for key in &keys {
+                        let object = store.kv().get(b"b", key).unwrap().unwrap();
+                        let round = u64::from_le_bytes(object.value.as_ref().try_into().unwrap());
+                        assert!(round >= last, "{round} after {last}: half a batch was seen");
+                        last = round;
+                    }
+                }
+            });
+        }
+        (1..20_000).for_each(&write);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
