@@ -1,1 +1,8 @@
-//! Placeholder.
+//! The protocols through which clients come in, one folder each: RESP, and HTTP beside it.
+//!
+//! A door is a pure parser (`wire.rs`: bytes in, commands out), a socket server (`serve.rs`) and glue (`handle.rs`).
+//! Doors keep nothing that must survive a restart.
+
+pub mod auth;
+pub mod resp;
+pub mod tls;

@@ -1,0 +1,247 @@
+//! What a handler works with: the arguments, the connection, a view of the data, and why a command fails.
+//!
+//! Every command is written once, against [`View`]: outside EXEC a reading command looks without locks and a writing one
+//! has an exclusive of its own; inside EXEC both work in the exclusive of the transaction.
+//!
+//! May use: the facade, `session`, `door`, `reply`, `wire`. Must not know: sockets, the table's rows.
+
+use std::borrow::Cow;
+
+use holdfast::{
+    Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Store,
+};
+
+use super::door::Door;
+use super::number;
+use super::reply::Reply;
+use super::session::Session;
+use super::table::Command;
+use super::wire::Args;
+
+/// What a handler answers: it wrote its reply, or it fails and what it wrote is taken back.
+pub(crate) type Answer = Result<(), Fail>;
+
+/// Why a command fails.
+#[derive(Debug)]
+pub(crate) enum Fail {
+    /// A text for the client, with its code in front. Nothing was changed.
+    Text(Cow<'static, str>),
+    /// The store refused. Inside EXEC this discards the transaction.
+    Store(holdfast::Error),
+}
+
+impl From<holdfast::Error> for Fail {
+    fn from(error: holdfast::Error) -> Self {
+        Fail::Store(error)
+    }
+}
+
+impl From<&'static str> for Fail {
+    fn from(text: &'static str) -> Self {
+        Fail::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Fail {
+    fn from(text: String) -> Self {
+        Fail::Text(Cow::Owned(text))
+    }
+}
+
+impl Fail {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        match self {
+            Fail::Text(text) => Cow::Borrowed(text),
+            Fail::Store(error) => Cow::Owned(store_error_text(error)),
+        }
+    }
+}
+
+/// The error reply for an error of the store: the code says what the client does next.
+pub(crate) fn store_error_text(error: &holdfast::Error) -> String {
+    let code = match error.kind() {
+        ErrorKind::Conflict => "CONFLICT",
+        ErrorKind::Timeout => "TIMEOUT",
+        ErrorKind::Unavailable | ErrorKind::Closed => "UNAVAILABLE",
+        ErrorKind::Corrupt => "CORRUPT",
+        _ => "ERR",
+    };
+    format!("{code} {error}")
+}
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+
+pub(crate) fn arity(name: &str) -> Fail {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// A view of the data: direct, or in an exclusive.
+pub(crate) enum View<'c, 's> {
+    /// Without locks; `shown` is the newest position that anything read here depends on.
+    Direct { store: &'s Store, shown: Position },
+    /// Inside an exclusive, which sees its own staged writes; its commit knows the position.
+    Exclusive(&'c mut Exclusive<'s>),
+}
+
+/// Runs the same call on either kind of view, and notes what the direct one showed.
+macro_rules! on_view {
+    ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr) => {
+        match $view {
+            View::Direct { store, shown } => {
+                let $kv = store.kv();
+                let answer = $direct?;
+                *shown = (*shown).max(answer.position);
+                Ok(answer.value)
+            }
+            View::Exclusive($exclusive) => Ok($staged?),
+        }
+    };
+}
+
+impl<'s> View<'_, 's> {
+    pub(crate) fn direct(store: &'s Store) -> Self {
+        View::Direct { store, shown: Position::ZERO }
+    }
+
+    pub(crate) fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>, Fail> {
+        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key))
+    }
+
+    pub(crate) fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>, Fail> {
+        on_view!(self, kv => kv.peek_head(bucket, key), exclusive => exclusive.head(bucket, key))
+    }
+
+    pub(crate) fn count(&mut self, bucket: &[u8]) -> Result<u64, Fail> {
+        on_view!(self, kv => kv.count(bucket), exclusive => exclusive.count(bucket))
+    }
+
+    pub(crate) fn buckets(&mut self) -> Result<Vec<Vec<u8>>, Fail> {
+        on_view!(self, kv => kv.buckets(), exclusive => exclusive.buckets())
+    }
+
+    pub(crate) fn page(&mut self, page: &Page<'_>) -> Result<PageOut, Fail> {
+        on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page))
+    }
+
+    pub(crate) fn scan(
+        &mut self,
+        bucket: &[u8],
+        cursor: Option<&ScanCursor>,
+        limit: usize,
+    ) -> Result<(Vec<Vec<u8>>, Option<ScanCursor>), Fail> {
+        on_view!(self, kv => kv.scan(bucket, cursor, limit), exclusive => exclusive.scan(bucket, cursor, limit))
+    }
+
+    pub(crate) fn random_key(&mut self, bucket: &[u8], random: u64) -> Result<Option<Vec<u8>>, Fail> {
+        on_view!(self, kv => kv.random_key(bucket, random), exclusive => exclusive.random_key(bucket, random))
+    }
+
+    /// The exclusive to write in. Rows with the flag WRITE always have one.
+    fn exclusive(&mut self) -> Result<&mut Exclusive<'s>, Fail> {
+        match self {
+            View::Exclusive(exclusive) => Ok(exclusive),
+            View::Direct { .. } => Err("ERR internal error: a writing command without an exclusive".into()),
+        }
+    }
+}
+
+/// One run of one command.
+pub(crate) struct Call<'c, 's> {
+    pub(crate) door: &'s Door,
+    pub(crate) session: &'c mut Session,
+    pub(crate) command: &'static Command,
+    pub(crate) args: Args<'c>,
+    pub(crate) view: View<'c, 's>,
+    pub(crate) reply: &'c mut Reply,
+    /// Unix milliseconds, read once for everything that arrived together.
+    pub(crate) now_ms: u64,
+    /// How durable what this command shows must be; the connection's own unless an option says otherwise.
+    pub(crate) durability: Durability,
+    /// Whether this runs inside EXEC.
+    pub(crate) in_exec: bool,
+}
+
+impl<'c> Call<'c, '_> {
+    /// The object at a key of the selected database, counted as a hit or a miss.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Fail> {
+        let bucket = self.session.bucket;
+        let object = self.view.get(bucket.as_bytes(), key)?;
+        self.session.counters.looked_up(object.is_some());
+        Ok(object)
+    }
+
+    /// The head at a key of the selected database, counted as a hit or a miss.
+    pub(crate) fn head(&mut self, key: &[u8]) -> Result<Option<Head>, Fail> {
+        let bucket = self.session.bucket;
+        let head = self.view.head(bucket.as_bytes(), key)?;
+        self.session.counters.looked_up(head.is_some());
+        Ok(head)
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], options: &PutOptions) -> Answer {
+        let bucket = self.session.bucket;
+        self.put_in(bucket.as_bytes(), key, value, options)
+    }
+
+    /// Stages a value. An expiry that has passed already deletes the key instead, as it would the next moment.
+    pub(crate) fn put_in(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Answer {
+        if value.len() > self.door.value_bytes_max() {
+            return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
+        }
+        let expired = options.expires_ms.is_some_and(|at| at <= self.now_ms) && !options.keep_expiry;
+        let exclusive = self.view.exclusive()?;
+        if expired && matches!(options.condition, holdfast::Condition::None) {
+            exclusive.delete(bucket, key)?;
+            return Ok(());
+        }
+        exclusive.put(bucket, key, value, options)?;
+        Ok(())
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Fail> {
+        let bucket = self.session.bucket;
+        Ok(self.view.exclusive()?.delete(bucket.as_bytes(), key)?)
+    }
+
+    pub(crate) fn delete_in(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool, Fail> {
+        Ok(self.view.exclusive()?.delete(bucket, key)?)
+    }
+
+    pub(crate) fn set_expiry(&mut self, key: &[u8], expires_ms: Option<u64>) -> Result<bool, Fail> {
+        let bucket = self.session.bucket;
+        Ok(self.view.exclusive()?.expire(bucket.as_bytes(), key, expires_ms)?)
+    }
+
+    pub(crate) fn clear(&mut self, bucket: &[u8]) -> Answer {
+        Ok(self.view.exclusive()?.clear(bucket)?)
+    }
+
+    /// The argument at `index` as an integer.
+    pub(crate) fn integer(&self, index: usize) -> Result<i64, Fail> {
+        number::parse_i64(self.args.at(index)).ok_or_else(|| NOT_INTEGER.into())
+    }
+
+    /// The arguments, free of the borrow of `self`.
+    pub(crate) fn args(&self) -> Args<'c> {
+        self.args
+    }
+
+    /// The error for a wrong number of arguments, where the table's arity says too little.
+    pub(crate) fn wrong_arity(&self) -> Fail {
+        arity(self.command.name)
+    }
+
+    /// The durability with this name, in any case.
+    pub(crate) fn parse_durability(&self, name: &[u8]) -> Result<Durability, Fail> {
+        if name.eq_ignore_ascii_case(b"synced") {
+            Ok(Durability::Synced)
+        } else if name.eq_ignore_ascii_case(b"window") {
+            Ok(Durability::Window(self.door.options.window))
+        } else if name.eq_ignore_ascii_case(b"written") {
+            Ok(Durability::Written)
+        } else {
+            Err("ERR durability is one of synced, window, written".into())
+        }
+    }
+}

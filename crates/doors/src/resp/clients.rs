@@ -1,0 +1,222 @@
+//! The list of open connections: for CLIENT LIST, CLIENT KILL, idle timeouts and stopping.
+//!
+//! A connection owns everything it works with; what others may see or ask of it is here, in atomics.
+//!
+//! May use: nothing. Must not know: sockets, commands.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use super::rows::COMMANDS;
+
+/// What may be asked of a connection from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Nothing,
+    /// Send what is ready, take no more, close.
+    Finish,
+    /// Close at once.
+    Kill,
+}
+
+/// Names a client gave itself, and who it is.
+#[derive(Clone, Default)]
+pub(crate) struct Names {
+    pub(crate) name: String,
+    pub(crate) library: String,
+    pub(crate) library_version: String,
+    pub(crate) user: String,
+}
+
+/// The public side of one connection.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) local_address: SocketAddr,
+    created_ms: u64,
+    active_ms: AtomicU64,
+    last_command: AtomicU16,
+    database: AtomicU16,
+    protocol: AtomicU8,
+    queued: AtomicI64,
+    watched: AtomicUsize,
+    input_bytes: AtomicUsize,
+    output_bytes: AtomicUsize,
+    /// Since when its output has not moved; 0 while it does.
+    stalled_ms: AtomicU64,
+    finish: AtomicBool,
+    kill: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    names: Mutex<Names>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is written whole: a panic elsewhere leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    pub(crate) fn new(id: u64, address: SocketAddr, local_address: SocketAddr, now_ms: u64) -> Self {
+        Client {
+            id,
+            address,
+            local_address,
+            created_ms: now_ms,
+            active_ms: AtomicU64::new(now_ms),
+            last_command: AtomicU16::new(u16::MAX),
+            database: AtomicU16::new(0),
+            protocol: AtomicU8::new(2),
+            queued: AtomicI64::new(-1),
+            watched: AtomicUsize::new(0),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            stalled_ms: AtomicU64::new(0),
+            finish: AtomicBool::new(false),
+            kill: AtomicBool::new(false),
+            waker: Mutex::new(None),
+            names: Mutex::new(Names { user: "default".to_owned(), ..Names::default() }),
+        }
+    }
+
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        lock(&self.names)
+    }
+
+    /// Asks the connection for something and wakes it.
+    pub(crate) fn ask(&self, ask: Ask) {
+        match ask {
+            Ask::Nothing => return,
+            Ask::Finish => self.finish.store(true, Relaxed),
+            Ask::Kill => self.kill.store(true, Relaxed),
+        }
+        if let Some(waker) = lock(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn asked(&self) -> Ask {
+        if self.kill.load(Relaxed) {
+            Ask::Kill
+        } else if self.finish.load(Relaxed) {
+            Ask::Finish
+        } else {
+            Ask::Nothing
+        }
+    }
+
+    /// Says how to wake the connection; once, because a task's waker does not change.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        *lock(&self.waker) = Some(waker.clone());
+    }
+
+    pub(crate) fn set_active(&self, now_ms: u64, input_bytes: usize) {
+        self.active_ms.store(now_ms, Relaxed);
+        self.input_bytes.store(input_bytes, Relaxed);
+    }
+
+    pub(crate) fn set_output(&self, bytes: usize, stalled_ms: u64) {
+        self.output_bytes.store(bytes, Relaxed);
+        self.stalled_ms.store(stalled_ms, Relaxed);
+    }
+
+    pub(crate) fn set_command(&self, index: u16) {
+        self.last_command.store(index, Relaxed);
+    }
+
+    pub(crate) fn set_database(&self, database: u16) {
+        self.database.store(database, Relaxed);
+    }
+
+    pub(crate) fn set_protocol(&self, version: u8) {
+        self.protocol.store(version, Relaxed);
+    }
+
+    pub(crate) fn set_transaction(&self, queued: i64, watched: usize) {
+        self.queued.store(queued, Relaxed);
+        self.watched.store(watched, Relaxed);
+    }
+
+    /// How long it has sent nothing, unless it is waiting for its own replies.
+    pub(crate) fn idle_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.active_ms.load(Relaxed))
+    }
+
+    /// How long it has not taken any of the output that is ready for it.
+    pub(crate) fn stalled_for_ms(&self, now_ms: u64) -> u64 {
+        match self.stalled_ms.load(Relaxed) {
+            0 => 0,
+            since => now_ms.saturating_sub(since),
+        }
+    }
+
+    /// One line of CLIENT LIST, without line end; the fields and their order are those of Redis 7.
+    pub(crate) fn line(&self, now_ms: u64) -> String {
+        let names = self.names().clone();
+        let queued = self.queued.load(Relaxed);
+        let flags = match (queued >= 0, self.finish.load(Relaxed)) {
+            (true, _) => "x",
+            (_, true) => "c",
+            _ => "N",
+        };
+        let command = COMMANDS.get(self.last_command.load(Relaxed) as usize).map_or("NULL", |row| row.name);
+        let (input, output) = (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed));
+        format!(
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} watch={} \
+             qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} \
+             events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            names.name,
+            now_ms.saturating_sub(self.created_ms) / 1000,
+            self.idle_ms(now_ms) / 1000,
+            self.database.load(Relaxed),
+            self.watched.load(Relaxed),
+            input + output,
+            names.user,
+            self.protocol.load(Relaxed),
+            names.library,
+            names.library_version,
+        )
+    }
+}
+
+/// All open connections of a door.
+#[derive(Default)]
+pub(crate) struct Clients {
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+}
+
+impl Clients {
+    /// A number no connection had before.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Adds a connection unless there are `clients_max` already.
+    pub(crate) fn add(&self, client: &Arc<Client>, clients_max: usize) -> bool {
+        let mut by_id = lock(&self.by_id);
+        if by_id.len() >= clients_max {
+            return false;
+        }
+        by_id.insert(client.id, client.clone());
+        true
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        lock(&self.by_id).remove(&id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.by_id).len()
+    }
+
+    /// All of them, in the order they came.
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        lock(&self.by_id).values().cloned().collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! INFO: sections of `name:value` lines. The loss window is in the section `persistence`.
+//!
+//! May use: `call`, `door`. Must not know: sockets, dispatch.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::connection::REDIS_VERSION;
+use crate::resp::call::{Call, Fail};
+use crate::resp::session::BucketName;
+
+const SECTIONS: &[&str] = &["server", "clients", "memory", "persistence", "stats", "replication", "keyspace"];
+
+/// The sections named, all of them for none, `default`, `all` or `everything`.
+pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, Fail> {
+    let all = names.is_empty() || names.iter().any(|name| matches!(name.as_str(), "default" | "all" | "everything"));
+    let mut text = String::new();
+    for section in SECTIONS {
+        if !all && !names.iter().any(|name| name == section) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let mut title = (*section).to_owned();
+        title.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
+        text.push_str(&format!("# {title}\r\n"));
+        match *section {
+            "server" => server(call, &mut text),
+            "clients" => clients(call, &mut text),
+            "memory" => memory(&mut text),
+            "persistence" => persistence(call, &mut text),
+            "stats" => stats(call, &mut text),
+            "replication" => replication(&mut text),
+            _ => keyspace(call, &mut text)?,
+        }
+    }
+    Ok(text)
+}
+
+fn line(text: &mut String, name: &str, value: impl Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(call: &Call<'_, '_>, text: &mut String) {
+    let uptime_s = call.now_ms.saturating_sub(call.door.started_ms) / 1000;
+    line(text, "redis_version", REDIS_VERSION);
+    line(text, "redis_mode", "standalone");
+    line(text, "holdfast_version", env!("CARGO_PKG_VERSION"));
+    line(text, "os", std::env::consts::OS);
+    line(text, "arch_bits", usize::BITS);
+    line(text, "process_id", std::process::id());
+    line(text, "tcp_port", call.door.address.port());
+    line(text, "server_time_usec", call.now_ms * 1000);
+    line(text, "uptime_in_seconds", uptime_s);
+    line(text, "uptime_in_days", uptime_s / 86_400);
+    line(text, "io_threads", call.door.options.reactors);
+}
+
+fn clients(call: &Call<'_, '_>, text: &mut String) {
+    line(text, "connected_clients", call.door.clients.len());
+    line(text, "maxclients", call.door.settings.clients_max.load(Relaxed));
+    line(text, "peak_clients", call.door.peak_clients.load(Relaxed));
+    line(text, "blocked_clients", 0);
+}
+
+fn memory(text: &mut String) {
+    let rss = resident_bytes().unwrap_or(0);
+    line(text, "used_memory", rss);
+    line(text, "used_memory_rss", rss);
+    line(text, "maxmemory", 0);
+    line(text, "maxmemory_policy", "noeviction");
+}
+
+/// Bytes of this process in memory, from Linux; other systems have none to tell.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+fn persistence(call: &Call<'_, '_>, text: &mut String) {
+    let (marks, stats) = (call.door.store.watermarks(), call.door.store.stats());
+    line(text, "loading", 0);
+    line(text, "aof_enabled", 1);
+    line(text, "durability", call.door.store.durability());
+    line(text, "connection_durability", call.session.durability);
+    line(text, "appended_position", marks.appended.get());
+    line(text, "written_position", marks.written.get());
+    line(text, "synced_position", marks.synced.get());
+    line(text, "unsynced_bytes", stats.unsynced_bytes);
+    line(text, "unsynced_batches", stats.unsynced_batches);
+    line(text, "unsynced_age_ms", stats.unsynced_age.as_millis());
+    line(text, "journal_segments", stats.segments);
+    line(text, "journal_bytes", stats.journal_bytes);
+}
+
+fn stats(call: &Call<'_, '_>, text: &mut String) {
+    let door = call.door;
+    line(text, "total_connections_received", door.total(|counters| &counters.connections));
+    line(text, "total_commands_processed", door.total(|counters| &counters.commands));
+    line(text, "total_net_input_bytes", door.total(|counters| &counters.input_bytes));
+    line(text, "total_net_output_bytes", door.total(|counters| &counters.output_bytes));
+    line(text, "rejected_connections", door.rejected.load(Relaxed));
+    line(text, "keyspace_hits", door.total(|counters| &counters.hits));
+    line(text, "keyspace_misses", door.total(|counters| &counters.misses));
+    line(text, "total_error_replies", door.total(|counters| &counters.errors));
+    line(text, "evicted_keys", 0);
+}
+
+fn replication(text: &mut String) {
+    line(text, "role", "master");
+    line(text, "connected_slaves", 0);
+}
+
+fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {
+    for database in 0..call.door.options.databases {
+        let bucket = BucketName::of(database);
+        let may_read = |user: &std::sync::Arc<crate::auth::User>| user.may(crate::auth::Right::Read, bucket.as_bytes());
+        if !call.session.user.as_ref().is_none_or(may_read) {
+            continue;
+        }
+        let keys = match call.in_exec {
+            // Inside EXEC only what was locked may be looked at: the numbers then come from beside the transaction.
+            true => call.door.store.kv().count(bucket.as_bytes())?.value,
+            false => call.view.count(bucket.as_bytes())?,
+        };
+        if keys > 0 {
+            line(text, &format!("db{database}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+        }
+    }
+    Ok(())
+}

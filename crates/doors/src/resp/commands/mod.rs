@@ -1,0 +1,18 @@
+//! The handlers, by group. Every function here is named in a row of `rows.rs` and writes one reply.
+//!
+//! May use: `call` and what it gives. Must not know: sockets, dispatch.
+
+pub(crate) mod client;
+pub(crate) mod command;
+pub(crate) mod connection;
+pub(crate) mod counters;
+pub(crate) mod expiry;
+pub(crate) mod info;
+pub(crate) mod keyspace;
+pub(crate) mod own;
+pub(crate) mod scan;
+pub(crate) mod server;
+pub(crate) mod settings;
+pub(crate) mod slow;
+pub(crate) mod strings;
+pub(crate) mod transaction;

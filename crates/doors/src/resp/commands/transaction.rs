@@ -1,0 +1,174 @@
+//! MULTI, EXEC and WATCH: one exclusive, one batch of the journal.
+//!
+//! EXEC locks what the queued commands name (everything, if one of them goes over a whole database), checks that watched
+//! keys still have the versions they had, runs the commands, and commits once. A command that fails by itself changes
+//! nothing and does not stop the others, as in Redis; an error of the store discards the whole transaction.
+//!
+//! May use: `call`, `handle`. Must not know: sockets.
+
+use std::borrow::Cow;
+
+use holdfast::{Durability, Scope};
+
+use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::counters::add;
+use crate::resp::handle::{NamedKey, keys_of, run_in};
+use crate::resp::session::{BucketName, Need, Queue, Queued, Session, Watched};
+use crate::resp::table::flag;
+use crate::resp::{number, permit};
+
+pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
+    if call.session.multi.is_some() {
+        return Err("ERR MULTI calls can not be nested".into());
+    }
+    call.session.multi = Some(Queue::default());
+    call.session.client.set_transaction(0, call.session.watched.len());
+    call.reply.ok();
+    Ok(())
+}
+
+fn end(session: &mut Session) -> Option<Queue> {
+    session.watched.clear();
+    session.client.set_transaction(-1, 0);
+    session.multi.take()
+}
+
+pub(crate) fn discard(call: &mut Call<'_, '_>) -> Answer {
+    if call.session.multi.is_none() {
+        return Err("ERR DISCARD without MULTI".into());
+    }
+    end(call.session);
+    call.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn watch(call: &mut Call<'_, '_>) -> Answer {
+    if call.session.multi.is_some() {
+        return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    let bucket = call.session.bucket;
+    let args = call.args();
+    for key in args.from(1).iter() {
+        let is_watched = call.session.watched.iter().any(|watched| watched.bucket == bucket && watched.key == key);
+        if is_watched {
+            continue;
+        }
+        if call.session.watched.len() >= call.door.options.limits.watched_keys_max {
+            return Err("ERR too many watched keys".into());
+        }
+        let version = call.view.head(bucket.as_bytes(), key)?.map(|head| head.version);
+        call.session.watched.push(Watched { bucket, key: key.to_vec(), version });
+    }
+    call.session.client.set_transaction(-1, call.session.watched.len());
+    call.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn unwatch(call: &mut Call<'_, '_>) -> Answer {
+    call.session.watched.clear();
+    call.session.client.set_transaction(-1, 0);
+    call.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
+    let watched = std::mem::take(&mut call.session.watched);
+    let Some(queue) = end(call.session) else {
+        call.session.watched = watched;
+        return Err("ERR EXEC without MULTI".into());
+    };
+    if queue.broken {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    run_all(call, &queue.commands, &watched).map_err(|fail| match fail {
+        Fail::Store(error) => {
+            let text = Fail::Store(error).text().into_owned();
+            format!("EXECABORT Transaction discarded: {text}").into()
+        }
+        fail => fail,
+    })
+}
+
+/// The buckets and keys the transaction names, or nothing if it goes over whole databases.
+fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: BucketName) -> Option<Vec<NamedKey<'a>>> {
+    let mut keys = Vec::new();
+    for watched in watched {
+        keys.push((Cow::Borrowed(watched.bucket.as_bytes()), watched.key.as_slice()));
+    }
+    let mut selected = selected;
+    for queued in commands {
+        let args = queued.args.args();
+        if queued.command.has(flag::WHOLE) {
+            return None;
+        }
+        if queued.command.name == "select"
+            && let Some(database) = number::parse_i64(args.at(1)).and_then(|number| u16::try_from(number).ok())
+        {
+            selected = BucketName::of(database);
+        }
+        keys_of(queued.command, args, selected, &mut keys);
+    }
+    Some(keys)
+}
+
+fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) -> Answer {
+    let named = scope_of(commands, watched, call.session.bucket);
+    let door = call.door;
+    let mut exclusive = match &named {
+        None => door.store.exclusive(&Scope::All)?,
+        Some(named) => {
+            let mut scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), *key)).collect();
+            scope.sort_unstable();
+            scope.dedup();
+            door.store.exclusive(&Scope::Keys(&scope))?
+        }
+    };
+    let mut is_changed = false;
+    for watched in watched {
+        let head = exclusive.head(watched.bucket.as_bytes(), &watched.key)?;
+        is_changed |= head.map(|head| head.version) != watched.version;
+    }
+    if is_changed {
+        let committed = exclusive.commit()?;
+        call.session.need.add(call.session.durability, committed.position);
+        call.reply.null_array();
+        return Ok(());
+    }
+    call.reply.array(commands.len());
+    let mut wanted = Vec::new();
+    let mut wrote = false;
+    for queued in commands {
+        let mark = call.reply.len();
+        let args = queued.args.args();
+        add(&call.session.counters.commands, 1);
+        call.session.client.set_command(queued.index);
+        let permitted = match &call.session.user {
+            Some(user) => permit::check(user, queued.command, args, call.session),
+            None => Ok(()),
+        };
+        let ran = permitted.and_then(|()| {
+            run_in(door, call.session, queued.command, args, call.reply, call.now_ms, true, &mut exclusive)
+        });
+        wrote |= queued.command.has(flag::WRITE);
+        match ran {
+            Ok(durability) => wanted.push(durability),
+            Err(Fail::Text(text)) => {
+                add(&call.session.counters.errors, 1);
+                call.reply.truncate(mark);
+                call.reply.error(&text);
+            }
+            Err(fail) => return Err(fail),
+        }
+    }
+    let committed = exclusive.commit()?;
+    call.reply.resolve(committed.position.get());
+    if wrote {
+        call.session.last_write = call.session.last_write.max(committed.position);
+    }
+    // There is one commit: it must be as durable as the most careful of the commands asks.
+    let mut need = Need::NOTHING;
+    need.add(call.session.durability, committed.position);
+    wanted.into_iter().for_each(|durability: Durability| need.add(durability, committed.position));
+    call.session.need.merge(need);
+    Ok(())
+}

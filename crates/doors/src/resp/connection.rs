@@ -1,0 +1,532 @@
+//! One connection: bytes from its socket through the parser and the handlers, replies back when they may be shown.
+//!
+//! What happens to a reply:
+//!   written by a handler  ->  chunk, with the positions it shows  ->  durable as asked  ->  sent
+//! All commands that arrive in one read make one chunk. Chunks leave in order; while one waits for its sync the next
+//! commands are already handled. Everything is bounded: too many chunks, or too many unsent bytes, and nothing more is read.
+//!
+//! All connections that became readable together run before the first of them waits for `written` or asks for a sync (each
+//! lets the others go first, once): one `pwrite` and one `fdatasync` then serve all of them.
+//!
+//! May use: tokio, `wire`, `handle`, `durable`. Must not know: what commands do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use holdfast::Position;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+
+use super::clients::{Ask, Client};
+use super::commands::connection::authenticated;
+use super::counters::{Counters, add};
+use super::door::Door;
+use super::durable::State;
+use super::handle;
+use super::reply::Reply;
+use super::session::{Hello, Need, Pending, Session};
+use super::wire::{Parser, Progress};
+use crate::auth::User;
+
+/// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Buffers up to this size are kept for the next chunk.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// A socket, with or without TLS.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+
+    fn poll_read_more(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(stream) => pin!(stream.read_buf(buf)).poll(cx),
+            Stream::Tls(stream) => pin!(stream.read_buf(buf)).poll(cx),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(_) => Poll::Ready(Ok(())),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// What the connections of one thread share.
+pub(crate) struct Reactor {
+    pub(crate) door: Arc<Door>,
+    pub(crate) counters: Arc<Counters>,
+    scratch: RefCell<Vec<u8>>,
+    /// The newest position that any connection here needs written, or synced.
+    written: Cell<Position>,
+    synced: Cell<Position>,
+    /// Connections that wait for a sync; `round` counts how often they were woken.
+    waiting: RefCell<Vec<Waker>>,
+    round: Cell<u64>,
+}
+
+impl Reactor {
+    pub(crate) fn new(door: Arc<Door>, counters: Arc<Counters>) -> Self {
+        Reactor {
+            door,
+            counters,
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES]),
+            written: Cell::new(Position::ZERO),
+            synced: Cell::new(Position::ZERO),
+            waiting: RefCell::new(Vec::new()),
+            round: Cell::new(1),
+        }
+    }
+
+    /// Wakes everybody who waits for a sync: called when one has ended.
+    pub(crate) fn wake_waiting(&self) {
+        self.round.set(self.round.get() + 1);
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Replies to commands that arrived together.
+struct Chunk {
+    bytes: Vec<u8>,
+    need: Need,
+    replies: usize,
+}
+
+/// What the connection waits for before its next command.
+enum Blocked {
+    Auth(JoinHandle<Option<Arc<User>>>, Option<Hello>),
+    Sync(Position, Option<Pin<Box<Sleep>>>),
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    reactor: Rc<Reactor>,
+    stream: Stream,
+    session: Session,
+    parser: Parser,
+    reply: Reply,
+    /// Bytes that are not handled yet; empty most of the time.
+    input: BytesMut,
+    /// Whether `input` is the beginning of a command that needs more bytes.
+    is_starved: bool,
+    chunks: VecDeque<Chunk>,
+    chunk_bytes: usize,
+    sending: Vec<u8>,
+    sent: usize,
+    blocked: Option<Blocked>,
+    /// Whether the first chunk has let the other connections go first.
+    has_yielded: bool,
+    /// The round of the reactor in which this connection has put itself among the waiting.
+    round: u64,
+    is_ended: bool,
+    is_broken: bool,
+    is_registered: bool,
+    stalled_ms: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(reactor: Rc<Reactor>, stream: Stream, client: Arc<Client>) -> Self {
+        let door = &reactor.door;
+        let mut session = Session::new(client, reactor.counters.clone(), door.durability());
+        session.select(0);
+        Connection {
+            reply: Reply::new(door.options.limits.output_bytes_max),
+            parser: Parser::new(),
+            input: BytesMut::new(),
+            is_starved: true,
+            chunks: VecDeque::new(),
+            chunk_bytes: 0,
+            sending: Vec::new(),
+            sent: 0,
+            blocked: None,
+            has_yielded: false,
+            round: 0,
+            is_ended: false,
+            is_broken: false,
+            is_registered: false,
+            stalled_ms: 0,
+            reactor,
+            stream,
+            session,
+        }
+    }
+
+    /// Serves the connection until it closes.
+    pub(crate) async fn run(mut self) {
+        if let Err(error) = std::future::poll_fn(|cx| self.poll(cx)).await {
+            tracing::debug!(client = %self.session.client.address, %error, "connection ended");
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.is_registered {
+            self.is_registered = true;
+            self.session.client.set_waker(cx.waker());
+        }
+        loop {
+            match self.session.client.asked() {
+                Ask::Nothing => {}
+                Ask::Finish => self.session.closing = true,
+                Ask::Kill => return Poll::Ready(Ok(())),
+            }
+            let mut is_moving = self.poll_blocked(cx);
+            is_moving |= self.release(cx);
+            is_moving |= self.poll_send(cx)?;
+            if self.is_broken {
+                return Poll::Ready(Ok(()));
+            }
+            if self.is_finished() {
+                ready!(self.stream.poll_flush(cx))?;
+                return self.stream.poll_shutdown(cx);
+            }
+            if self.may_handle() {
+                if !self.is_starved && !self.input.is_empty() {
+                    self.handle_input();
+                    is_moving = true;
+                } else if !self.is_ended {
+                    is_moving |= self.poll_receive(cx)?;
+                }
+            }
+            if !is_moving {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        (self.session.closing || self.is_ended && (self.is_starved || self.input.is_empty()))
+            && self.chunks.is_empty()
+            && self.sent == self.sending.len()
+            && self.blocked.is_none()
+            && self.reply.len() == 0
+    }
+
+    /// Whether another command may be handled now.
+    fn may_handle(&self) -> bool {
+        let limits = &self.reactor.door.options.limits;
+        self.blocked.is_none()
+            && !self.session.closing
+            && self.chunks.len() < limits.pending_chunks_max
+            && self.unsent_bytes() < limits.output_pause_bytes
+    }
+
+    fn unsent_bytes(&self) -> usize {
+        self.chunk_bytes + self.sending.len() - self.sent + self.reply.len()
+    }
+
+    /// Reads once and handles what arrived. Whether anything happened.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let reactor = self.reactor.clone();
+        let received = if self.input.is_empty() {
+            let mut scratch = reactor.scratch.borrow_mut();
+            let mut buf = ReadBuf::new(&mut scratch);
+            match self.stream.poll_read(cx, &mut buf) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(result) => result?,
+            }
+            let bytes = buf.filled();
+            let handled = self.handle_bytes(bytes);
+            self.input.extend_from_slice(bytes.get(handled..).unwrap_or_default());
+            bytes.len()
+        } else {
+            let missing = self.parser.needed().saturating_sub(self.input.len());
+            // Doubling at most, so that an announced length costs no memory before its bytes arrive.
+            self.input.reserve(missing.clamp(4 << 10, READ_BYTES_MAX.max(self.input.len())));
+            let received = match self.stream.poll_read_more(cx, &mut self.input) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(result) => result?,
+            };
+            self.handle_input();
+            received
+        };
+        add(&self.session.counters.input_bytes, received as u64);
+        if received == 0 {
+            self.is_ended = true;
+        }
+        Ok(true)
+    }
+
+    fn handle_input(&mut self) {
+        let mut input = std::mem::take(&mut self.input);
+        let handled = self.handle_bytes(&input);
+        input.advance(handled);
+        if input.is_empty() && input.capacity() > KEPT_BYTES_MAX {
+            input = BytesMut::new();
+        }
+        self.input = input;
+    }
+
+    /// Handles the commands in `bytes` and answers how many bytes they took.
+    fn handle_bytes(&mut self, bytes: &[u8]) -> usize {
+        let reactor = self.reactor.clone();
+        let door = &reactor.door;
+        let limits = &door.options.limits;
+        let now_ms = door.store.now_ms();
+        self.session.client.set_active(now_ms, bytes.len());
+        let mut started = Instant::now();
+        let mut done = 0;
+        self.is_starved = false;
+        let must_authenticate = door.options.users.is_required();
+        let mut wire_limits = door.wire_limits(!must_authenticate || self.session.user.is_some());
+        while self.session.pending.is_none() && !self.session.closing && self.unsent_bytes() < limits.output_pause_bytes
+        {
+            let input = bytes.get(done..).unwrap_or_default();
+            match self.parser.parse(input, &wire_limits) {
+                Ok(Progress::Incomplete) => {
+                    self.is_starved = true;
+                    break;
+                }
+                Ok(Progress::Skip { consumed }) => done += consumed,
+                Ok(Progress::Command { consumed }) => {
+                    let args = self.parser.args(input);
+                    handle::command(door, &mut self.session, args, &mut self.reply, now_ms, &mut started);
+                    done += consumed;
+                    if must_authenticate {
+                        // RESET may have taken back who the client is.
+                        wire_limits = door.wire_limits(self.session.user.is_some());
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(client = %self.session.client.address, %error, "protocol error");
+                    self.reply.error(&format!("ERR Protocol error: {error}"));
+                    self.session.replies += 1;
+                    self.session.closing = true;
+                    done = bytes.len();
+                }
+            }
+        }
+        self.parser.shrink();
+        if self.reply.overflowed() {
+            tracing::warn!(client = %self.session.client.address, "a reply exceeds output_bytes_max; closing the connection");
+            self.is_broken = true;
+        }
+        self.end_chunk();
+        self.block();
+        done
+    }
+
+    /// Makes a chunk of what the handlers have written.
+    fn end_chunk(&mut self) {
+        let need = std::mem::replace(&mut self.session.need, Need::NOTHING);
+        let replies = std::mem::take(&mut self.session.replies);
+        if self.reply.len() == 0 {
+            return;
+        }
+        if self.chunks.is_empty() && self.sending.is_empty() && self.is_durable(&need) {
+            // The common case: nothing to wait for, and the last buffer is used again.
+            let spare = std::mem::take(&mut self.sending);
+            self.sending = self.reply.take(spare);
+            return;
+        }
+        let bytes = self.reply.take(Vec::new());
+        self.chunk_bytes += bytes.len();
+        self.chunks.push_back(Chunk { bytes, need, replies });
+        let reactor = &self.reactor;
+        reactor.written.set(reactor.written.get().max(need.written).max(need.window));
+        reactor.synced.set(reactor.synced.get().max(need.synced));
+    }
+
+    fn is_durable(&self, need: &Need) -> bool {
+        let syncer = &self.reactor.door.syncer;
+        syncer.is_synced(need.synced) && syncer.is_written(need.written) && syncer.is_synced(need.window)
+    }
+
+    /// Moves chunks that are durable as asked to the bytes that are sent. Whether one moved.
+    fn release(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_moved = false;
+        while let Some(chunk) = self.chunks.front() {
+            let need = chunk.need;
+            if !self.is_durable(&need) && !self.has_yielded {
+                self.has_yielded = true;
+                cx.waker().wake_by_ref();
+                return has_moved;
+            }
+            let failure = match self.wait(&need) {
+                State::Waiting => {
+                    self.wait_for_sync(cx);
+                    return has_moved;
+                }
+                State::Done => None,
+                State::Failed(text) => Some(text),
+            };
+            let Some(chunk) = self.chunks.pop_front() else {
+                return has_moved;
+            };
+            self.chunk_bytes -= chunk.bytes.len();
+            self.has_yielded = false;
+            has_moved = true;
+            match failure {
+                None if self.sending.is_empty() => self.sending = chunk.bytes,
+                None => self.sending.extend_from_slice(&chunk.bytes),
+                Some(text) => {
+                    // Nothing of this chunk is known to last: each of its replies becomes an error.
+                    let mut errors = Reply::new(usize::MAX);
+                    (0..chunk.replies).for_each(|_| errors.error(&text));
+                    self.sending.extend_from_slice(&errors.take(Vec::new()));
+                }
+            }
+        }
+        has_moved
+    }
+
+    /// Waits for what costs little, asks for the rest.
+    fn wait(&self, need: &Need) -> State {
+        let syncer = &self.reactor.door.syncer;
+        if need.written > Position::ZERO {
+            // For everybody at once: what the others of this turn need is in the same write.
+            let state = syncer.wait_written(need.written.max(self.reactor.written.get()));
+            if state != State::Done {
+                return state;
+            }
+        }
+        if need.window > Position::ZERO {
+            let state = syncer.wait_window(need.window, self.reactor.door.options.window);
+            if state != State::Done {
+                return state;
+            }
+        }
+        if need.synced == Position::ZERO {
+            return State::Done;
+        }
+        let state = syncer.synced(need.synced);
+        if state == State::Waiting {
+            syncer.want(need.synced.max(self.reactor.synced.get()));
+        }
+        state
+    }
+
+    /// Has the connection woken after the next sync, once.
+    fn wait_for_sync(&mut self, cx: &Context<'_>) {
+        if self.round != self.reactor.round.get() {
+            self.round = self.reactor.round.get();
+            self.reactor.waiting.borrow_mut().push(cx.waker().clone());
+        }
+    }
+
+    /// Sends what may be sent. Whether all of it went.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.sending.is_empty() {
+            return Ok(false);
+        }
+        while self.sent < self.sending.len() {
+            let rest = self.sending.get(self.sent..).unwrap_or_default();
+            match self.stream.poll_write(cx, rest) {
+                Poll::Ready(result) => {
+                    let written = result?;
+                    if written == 0 {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    add(&self.session.counters.output_bytes, written as u64);
+                    self.sent += written;
+                    if self.stalled_ms != 0 {
+                        self.stalled_ms = 0;
+                        self.session.client.set_output(self.unsent_bytes(), 0);
+                    }
+                }
+                Poll::Pending => {
+                    if self.stalled_ms == 0 {
+                        self.stalled_ms = self.reactor.door.store.now_ms();
+                    }
+                    self.session.client.set_output(self.unsent_bytes(), self.stalled_ms);
+                    return Ok(false);
+                }
+            }
+        }
+        if let Poll::Ready(result) = self.stream.poll_flush(cx) {
+            result?;
+        }
+        self.sent = 0;
+        let mut spare = std::mem::take(&mut self.sending);
+        if spare.capacity() <= KEPT_BYTES_MAX && self.reply.len() == 0 {
+            spare.clear();
+            self.reply.take(spare);
+        }
+        Ok(true)
+    }
+
+    /// Starts to wait for what the last command asked for.
+    fn block(&mut self) {
+        self.blocked = match self.session.pending.take() {
+            None => return,
+            Some(Pending::Auth { name, password, hello }) => {
+                let users = self.reactor.door.options.users.clone();
+                Some(Blocked::Auth(tokio::task::spawn_blocking(move || users.verify(&name, &password)), hello))
+            }
+            Some(Pending::Sync { position, timeout }) => {
+                Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
+            }
+        };
+    }
+
+    /// Ends the waiting if its reason is gone, and writes the reply. Whether it ended.
+    fn poll_blocked(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.blocked {
+            None => return false,
+            Some(Blocked::Auth(verify, hello)) => {
+                let Poll::Ready(user) = Pin::new(verify).poll(cx) else {
+                    return false;
+                };
+                authenticated(&mut self.session, user.ok().flatten(), hello.take(), &mut self.reply);
+            }
+            Some(Blocked::Sync(position, timeout)) => {
+                let position = *position;
+                let state = self.reactor.door.syncer.synced(position);
+                let is_late = timeout.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_ready());
+                match state {
+                    State::Waiting if !is_late => {
+                        self.wait_for_sync(cx);
+                        return false;
+                    }
+                    State::Failed(text) => self.reply.error(&text),
+                    state => {
+                        self.reply.array(2);
+                        self.reply.integer(i64::from(state == State::Done));
+                        self.reply.integer(0);
+                    }
+                }
+                self.session.replies += 1;
+            }
+        }
+        self.blocked = None;
+        self.end_chunk();
+        true
+    }
+}

@@ -1,0 +1,179 @@
+//! What all connections of one RESP door share, and how the door is configured.
+//!
+//! May use: the facade, `auth`. Must not know: sockets, handlers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdfast::{Durability, Store, Window};
+
+use super::clients::Clients;
+use super::counters::Counters;
+use super::cursors::Cursors;
+use super::durable::Syncer;
+use super::limits::Limits;
+use super::slowlog::{Latency, Slowlog};
+use super::wire::WireLimits;
+use crate::auth::Users;
+
+/// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
+pub type ShutdownHook = Arc<dyn Fn() + Send + Sync>;
+
+/// How one RESP door is served.
+#[derive(Clone)]
+pub struct Options {
+    /// Where to listen. Port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// Threads that serve connections, at least 1. One is enough for about two hundred thousand commands a second.
+    pub reactors: usize,
+    /// Bounds on what clients may do.
+    pub limits: Limits,
+    /// TLS, if connections are to be encrypted.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who may come in.
+    pub users: Arc<Users>,
+    /// Connections that send nothing for so long are closed; `None` never.
+    pub idle_timeout: Option<Duration>,
+    /// Connections that do not take their replies for so long are closed; `None` never.
+    pub stall_timeout: Option<Duration>,
+    /// Databases for SELECT: n is the bucket `db<n>`. From 1 to 65535.
+    pub databases: u16,
+    /// How durable what connections are shown is, until they choose; `None` is the store's own default.
+    pub durability: Option<Durability>,
+    /// What CLIENT DURABILITY window means when the store's default is not a window itself.
+    pub window: Window,
+    /// Commands that take at least so long go to the slow log; `None` turns it off.
+    pub slowlog_threshold: Option<Duration>,
+    /// Called for SHUTDOWN; `None` refuses the command.
+    pub on_shutdown: Option<ShutdownHook>,
+}
+
+impl Options {
+    /// The defaults, listening at `listen`.
+    pub fn new(listen: SocketAddr) -> Self {
+        Options {
+            listen,
+            reactors: 1,
+            limits: Limits::default(),
+            tls: None,
+            users: Arc::new(Users::open()),
+            idle_timeout: None,
+            stall_timeout: Some(Duration::from_secs(60)),
+            databases: 16,
+            durability: None,
+            window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
+            slowlog_threshold: Some(Duration::from_millis(10)),
+            on_shutdown: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("reactors", &self.reactors)
+            .field("tls", &self.tls.is_some())
+            .field("databases", &self.databases)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings that CONFIG SET changes while the door is open.
+pub(crate) struct Settings {
+    /// Seconds; 0 is never.
+    pub(crate) idle_timeout_s: AtomicU64,
+    pub(crate) clients_max: AtomicU64,
+    /// Microseconds; negative is off.
+    pub(crate) slowlog_us: AtomicI64,
+    pub(crate) slowlog_entries: AtomicU64,
+    /// Milliseconds; 0 is off.
+    pub(crate) latency_ms: AtomicU64,
+}
+
+/// What all connections of one door share.
+pub(crate) struct Door {
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    pub(crate) settings: Settings,
+    pub(crate) clients: Clients,
+    pub(crate) slowlog: Slowlog,
+    pub(crate) latency: Latency,
+    pub(crate) syncer: Syncer,
+    /// One for each reactor.
+    pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) started_ms: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) peak_clients: AtomicU64,
+    cursors: Mutex<Cursors>,
+}
+
+impl Door {
+    pub(crate) fn new(store: Store, mut options: Options, address: SocketAddr) -> Self {
+        if let Durability::Window(window) = store.durability() {
+            options.window = window;
+        }
+        options.reactors = options.reactors.max(1);
+        let limits = &options.limits;
+        let settings = Settings {
+            idle_timeout_s: AtomicU64::new(options.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1))),
+            clients_max: AtomicU64::new(limits.clients_max as u64),
+            slowlog_us: AtomicI64::new(
+                options.slowlog_threshold.map_or(-1, |t| i64::try_from(t.as_micros()).unwrap_or(i64::MAX)),
+            ),
+            slowlog_entries: AtomicU64::new(limits.slowlog_entries_max.min(128) as u64),
+            latency_ms: AtomicU64::new(0),
+        };
+        Door {
+            settings,
+            clients: Clients::default(),
+            slowlog: Slowlog::default(),
+            latency: Latency::new(limits.latency_samples_max),
+            syncer: Syncer::start(store.clone()),
+            counters: (0..options.reactors).map(|_| Arc::new(Counters::default())).collect(),
+            rejected: AtomicU64::new(0),
+            started_ms: store.now_ms(),
+            address,
+            peak_clients: AtomicU64::new(0),
+            cursors: Mutex::new(Cursors::new(limits.cursors_max)),
+            store,
+            options,
+        }
+    }
+
+    /// How durable a new connection's replies are.
+    pub(crate) fn durability(&self) -> Durability {
+        self.options.durability.unwrap_or_else(|| self.store.durability())
+    }
+
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.store.limits().value_bytes_max.min(self.options.limits.bulk_bytes_max)
+    }
+
+    /// The bounds of the parser for a connection that has authenticated, or has not.
+    pub(crate) fn wire_limits(&self, is_authenticated: bool) -> WireLimits {
+        let limits = &self.options.limits;
+        WireLimits {
+            line_bytes_max: limits.line_bytes_max,
+            // Arguments that are no values, such as patterns, must fit too.
+            bulk_bytes_max: limits.bulk_bytes_max.min(self.store.limits().value_bytes_max.max(64 << 10)),
+            command_bytes_max: limits.command_bytes_max,
+            args_max: limits.args_max,
+            unauthenticated: (!is_authenticated)
+                .then_some((limits.unauthenticated_bulk_bytes_max, limits.unauthenticated_args_max)),
+        }
+    }
+
+    pub(crate) fn cursors(&self) -> MutexGuard<'_, Cursors> {
+        self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sum over all reactors.
+    pub(crate) fn total(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.counters.iter().map(|counters| counter(counters).load(Relaxed)).sum()
+    }
+}

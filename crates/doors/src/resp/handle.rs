@@ -1,0 +1,262 @@
+//! From arguments to a reply: find the row, check what may be checked before, run the handler on the right view of the
+//! data, commit, and note how durable the reply must be before it is shown.
+//!
+//! May use: the facade, `table`, `call`, `session`. Must not know: sockets, what single commands do.
+
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use holdfast::{Durability, Exclusive, Position, Scope};
+
+use super::call::{Answer, Call, Fail, View, arity};
+use super::counters::add;
+use super::door::Door;
+use super::reply::Reply;
+use super::session::{BucketName, Queued, ReplyMode, Session};
+use super::table::{BucketOf, Command, Found, find, flag};
+use super::wire::Args;
+use super::{number, permit, slowlog, unsupported};
+
+/// Runs one command that has just arrived and writes its reply; `started` is when the one before it ended.
+pub(crate) fn command(
+    door: &Door,
+    session: &mut Session,
+    args: Args<'_>,
+    reply: &mut Reply,
+    now_ms: u64,
+    started: &mut Instant,
+) {
+    let mark = reply.len();
+    let silent = session.reply_mode == ReplyMode::SkipNext;
+    add(&session.counters.commands, 1);
+    let found = find(args);
+    let answer = match &found {
+        Found::Row { row, index } => {
+            session.client.set_command(*index);
+            admit(door, session, row, args)
+                .inspect_err(|_| break_transaction(session))
+                .and_then(|()| start(door, session, row, *index, args, reply, now_ms))
+        }
+        Found::UnknownSubcommand { container } => {
+            break_transaction(session);
+            Err(unknown_subcommand(container, args))
+        }
+        Found::Unknown => {
+            break_transaction(session);
+            Err(unsupported::unknown_command(session, args))
+        }
+    };
+    if let Err(fail) = answer {
+        add(&session.counters.errors, 1);
+        reply.truncate(mark);
+        reply.error(&fail.text());
+    }
+    if session.reply_mode == ReplyMode::Off || silent {
+        reply.truncate(mark);
+        if silent {
+            session.reply_mode = ReplyMode::On;
+        }
+    } else if reply.len() > mark {
+        session.replies += 1;
+    }
+    if let Found::Row { row, .. } = found {
+        let now = Instant::now();
+        let elapsed = now.duration_since(*started);
+        *started = now;
+        note_slow(door, session, row, args, elapsed, now_ms);
+    }
+}
+
+/// What is checked before a command runs or is queued.
+fn admit(door: &Door, session: &Session, row: &'static Command, args: Args<'_>) -> Answer {
+    if !row.accepts(args.len()) {
+        return Err(arity(row.name));
+    }
+    if session.user.is_none() && door.options.users.is_required() && !row.has(flag::NO_AUTH) {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    if let Some(user) = &session.user {
+        permit::check(user, row, args, session)?;
+    }
+    let limits = door.store.limits();
+    if row.keys.bucket == BucketOf::First && args.at(1).len() > limits.bucket_bytes_max {
+        return Err(format!("ERR the bucket's name exceeds {} bytes", limits.bucket_bytes_max).into());
+    }
+    if row.keys.first > 0 && row.key_arguments(args.len()).any(|index| args.at(index).len() > limits.key_bytes_max) {
+        return Err(format!("ERR the key exceeds {} bytes", limits.key_bytes_max).into());
+    }
+    Ok(())
+}
+
+fn break_transaction(session: &mut Session) {
+    if let Some(queue) = &mut session.multi {
+        queue.broken = true;
+    }
+}
+
+fn unknown_subcommand(container: &Command, args: Args<'_>) -> Fail {
+    let sub = String::from_utf8_lossy(args.at(1));
+    let sub: String = sub.chars().take(128).collect();
+    format!("ERR unknown subcommand '{sub}'. Try {} HELP.", container.name.to_uppercase()).into()
+}
+
+/// Queues the command if a transaction is open, or runs it.
+fn start(
+    door: &Door,
+    session: &mut Session,
+    row: &'static Command,
+    index: u16,
+    args: Args<'_>,
+    reply: &mut Reply,
+    now_ms: u64,
+) -> Answer {
+    if let Some(queue) = &mut session.multi
+        && !row.has(flag::IMMEDIATE)
+    {
+        let limits = &door.options.limits;
+        if row.has(flag::NO_MULTI) {
+            queue.broken = true;
+            return Err("ERR Command not allowed inside a transaction".into());
+        }
+        queue.bytes += args.bytes_len();
+        if queue.commands.len() >= limits.queue_commands_max || queue.bytes > limits.queue_bytes_max {
+            queue.broken = true;
+            return Err("ERR the transaction has too many commands or bytes".into());
+        }
+        queue.commands.push(Queued { command: row, index, args: args.to_owned() });
+        session.client.set_transaction(queue.commands.len() as i64, session.watched.len());
+        reply.simple("QUEUED");
+        return Ok(());
+    }
+    run(door, session, row, args, reply, now_ms)
+}
+
+/// Runs a command outside EXEC, on the view its row asks for.
+fn run(
+    door: &Door,
+    session: &mut Session,
+    row: &'static Command,
+    args: Args<'_>,
+    reply: &mut Reply,
+    now_ms: u64,
+) -> Answer {
+    let several_keys =
+        row.keys.first > 0 && row.keys.first != row.keys.last && args.len() > 2 && row.has(flag::READONLY);
+    if row.has(flag::IMMEDIATE) || !(row.has(flag::WRITE) || several_keys) {
+        let mut call = Call {
+            door,
+            command: row,
+            args,
+            view: View::direct(&door.store),
+            reply,
+            now_ms,
+            durability: session.durability,
+            in_exec: false,
+            session,
+        };
+        (row.run)(&mut call)?;
+        if let View::Direct { shown, .. } = call.view
+            && shown > Position::ZERO
+        {
+            call.session.need.add(call.durability, shown);
+        }
+        return Ok(());
+    }
+    let bucket = session.bucket;
+    let mut exclusive = if row.has(flag::WHOLE) {
+        door.store.exclusive(&Scope::All)?
+    } else if row.keys.bucket == BucketOf::Selected && row.keys.first == row.keys.last {
+        // The hot path: one key, nothing allocated.
+        door.store.exclusive(&Scope::Keys(&[(bucket.as_bytes(), args.at(row.keys.first as usize))]))?
+    } else {
+        let mut named = Vec::new();
+        keys_of(row, args, bucket, &mut named);
+        let scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), *key)).collect();
+        door.store.exclusive(&Scope::Keys(&scope))?
+    };
+    let durability = run_in(door, session, row, args, reply, now_ms, false, &mut exclusive)?;
+    let committed = exclusive.commit()?;
+    reply.resolve(committed.position.get());
+    session.need.add(durability, committed.position);
+    if row.has(flag::WRITE) {
+        session.last_write = session.last_write.max(committed.position);
+    }
+    Ok(())
+}
+
+/// Runs a command in an exclusive and answers how durable it wants its reply to be.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "they are the fields of `Call`; a struct to build that struct would say less"
+)]
+pub(crate) fn run_in<'s>(
+    door: &'s Door,
+    session: &mut Session,
+    row: &'static Command,
+    args: Args<'_>,
+    reply: &mut Reply,
+    now_ms: u64,
+    in_exec: bool,
+    exclusive: &mut Exclusive<'s>,
+) -> Result<Durability, Fail> {
+    let durability = session.durability;
+    let view = View::Exclusive(exclusive);
+    let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec };
+    (row.run)(&mut call)?;
+    Ok(call.durability)
+}
+
+/// A bucket and a key in it.
+pub(crate) type NamedKey<'a> = (Cow<'a, [u8]>, &'a [u8]);
+
+/// The buckets and keys a call names.
+pub(crate) fn keys_of<'a>(row: &Command, args: Args<'a>, selected: BucketName, keys: &mut Vec<NamedKey<'a>>) {
+    let selected: Cow<'a, [u8]> = Cow::Owned(selected.as_bytes().to_vec());
+    for (number, index) in row.key_arguments(args.len()).enumerate() {
+        let bucket = match row.keys.bucket {
+            BucketOf::First => Cow::Borrowed(args.at(1)),
+            BucketOf::Copy if number == 1 => match copy_database(args) {
+                Some(database) => Cow::Owned(BucketName::of(database).as_bytes().to_vec()),
+                None => selected.clone(),
+            },
+            _ => selected.clone(),
+        };
+        keys.push((bucket, args.at(index)));
+    }
+}
+
+/// The database that the option DB of COPY names, if it is there and a number.
+pub(crate) fn copy_database(args: Args<'_>) -> Option<u16> {
+    let mut index = 3;
+    let mut database = None;
+    while let Some(option) = args.get(index) {
+        if option.eq_ignore_ascii_case(b"db") {
+            database = args.get(index + 1).and_then(number::parse_i64).and_then(|number| u16::try_from(number).ok());
+            index += 1;
+        }
+        index += 1;
+    }
+    database
+}
+
+fn note_slow(door: &Door, session: &Session, row: &'static Command, args: Args<'_>, elapsed: Duration, now_ms: u64) {
+    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    let threshold = door.settings.slowlog_us.load(Relaxed);
+    if threshold >= 0 && micros >= threshold as u64 && !row.has(flag::SKIP_SLOWLOG) {
+        let entry = slowlog::Entry {
+            id: 0,
+            unix_s: now_ms / 1000,
+            micros,
+            args: slowlog::shown_args(row, args),
+            client: session.client.address.to_string(),
+            client_name: session.client.names().name.clone(),
+        };
+        door.slowlog.add(entry, door.settings.slowlog_entries.load(Relaxed) as usize);
+    }
+    let latency_ms = door.settings.latency_ms.load(Relaxed);
+    if latency_ms > 0 && micros / 1000 >= latency_ms {
+        let event = if row.has(flag::FAST) { "fast-command" } else { "command" };
+        door.latency.add(event, now_ms / 1000, micros / 1000);
+    }
+}

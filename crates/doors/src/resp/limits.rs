@@ -1,0 +1,95 @@
+//! Every limit of the RESP door, by name, with a default, a reason and a tiny set for tests.
+//!
+//! May use: nothing. Must not know: anything else of the door.
+
+/// What one RESP door allows its clients. A bound that is reached is an error reply or a closed connection, never growth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections of the whole door; the next one is told so and closed.
+    pub clients_max: usize,
+    /// Bytes of one argument. The effective bound is the smaller of this and the store's `value_bytes_max` (at least 64 KiB).
+    pub bulk_bytes_max: usize,
+    /// Bytes of one command with all its arguments. At most 4 GiB - 1, because argument ranges are 32 bits wide.
+    pub command_bytes_max: usize,
+    /// Arguments of one command. Redis before version 7 had the same bound.
+    pub args_max: usize,
+    /// Bytes of one line: an inline command, or the header of an array or a bulk string.
+    pub line_bytes_max: usize,
+    /// Bytes of one argument before the client has authenticated.
+    pub unauthenticated_bulk_bytes_max: usize,
+    /// Arguments of one command before the client has authenticated.
+    pub unauthenticated_args_max: usize,
+    /// Unsent reply bytes from which on nothing more is read from the client: back-pressure.
+    pub output_pause_bytes: usize,
+    /// Unsent reply bytes at which the client is disconnected. Only one command's reply can get here past the pause.
+    pub output_bytes_max: usize,
+    /// Chunks of replies that wait for durability before nothing more is read from the client.
+    pub pending_chunks_max: usize,
+    /// Commands in one MULTI.
+    pub queue_commands_max: usize,
+    /// Bytes in one MULTI.
+    pub queue_bytes_max: usize,
+    /// Keys one client may WATCH.
+    pub watched_keys_max: usize,
+    /// SCAN cursors the door remembers; the one not used for longest is forgotten first.
+    pub cursors_max: usize,
+    /// Keys that one SCAN call looks at, whatever COUNT says.
+    pub scan_count_max: usize,
+    /// Entries of the slow log; `CONFIG SET slowlog-max-len` may not exceed it.
+    pub slowlog_entries_max: usize,
+    /// Samples the latency monitor keeps per event.
+    pub latency_samples_max: usize,
+    /// Bytes of a client's name, library name and library version, each.
+    pub client_name_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients_max: 10_000,
+            bulk_bytes_max: 512 << 20,
+            command_bytes_max: 1 << 30,
+            args_max: 1 << 20,
+            line_bytes_max: 64 << 10,
+            unauthenticated_bulk_bytes_max: 16 << 10,
+            unauthenticated_args_max: 10,
+            output_pause_bytes: 1 << 20,
+            output_bytes_max: 256 << 20,
+            pending_chunks_max: 256,
+            queue_commands_max: 1 << 16,
+            queue_bytes_max: 64 << 20,
+            watched_keys_max: 1 << 16,
+            cursors_max: 16 << 10,
+            scan_count_max: 100_000,
+            slowlog_entries_max: 10_000,
+            latency_samples_max: 160,
+            client_name_bytes_max: 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// Bounds so small that tests reach every one of them in milliseconds.
+    pub fn tiny() -> Self {
+        Limits {
+            clients_max: 4,
+            bulk_bytes_max: 64 << 10,
+            command_bytes_max: 256 << 10,
+            args_max: 64,
+            line_bytes_max: 256,
+            unauthenticated_bulk_bytes_max: 64,
+            unauthenticated_args_max: 4,
+            output_pause_bytes: 4 << 10,
+            output_bytes_max: 1 << 20,
+            pending_chunks_max: 4,
+            queue_commands_max: 8,
+            queue_bytes_max: 4 << 10,
+            watched_keys_max: 4,
+            cursors_max: 4,
+            scan_count_max: 16,
+            slowlog_entries_max: 4,
+            latency_samples_max: 4,
+            client_name_bytes_max: 32,
+        }
+    }
+}

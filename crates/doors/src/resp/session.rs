@@ -1,0 +1,182 @@
+//! The state of one connection that commands see and change: database, user, transaction, durability.
+//!
+//! May use: the facade's positions, `clients`, `wire`. Must not know: sockets, handlers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::{Durability, Position};
+
+use super::clients::Client;
+use super::counters::Counters;
+use super::wire::OwnedArgs;
+use crate::auth::User;
+
+/// The name of a database's bucket, `db<n>`, on the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BucketName {
+    bytes: [u8; 8],
+    length: u8,
+}
+
+impl BucketName {
+    pub(crate) fn of(database: u16) -> Self {
+        let number = super::number::Decimal::of_u64(u64::from(database));
+        let mut bytes = *b"db\0\0\0\0\0\0";
+        // A u16 has five digits at most.
+        for (slot, digit) in bytes.iter_mut().skip(2).zip(number.as_bytes()) {
+            *slot = *digit;
+        }
+        BucketName { bytes, length: 2 + number.as_bytes().len() as u8 }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length as usize).unwrap_or_default()
+    }
+}
+
+/// The newest positions that unsent replies show, by how durable they have to be before they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) synced: Position,
+    pub(crate) window: Position,
+    pub(crate) written: Position,
+}
+
+impl Need {
+    pub(crate) const NOTHING: Need = Need { synced: Position::ZERO, window: Position::ZERO, written: Position::ZERO };
+
+    pub(crate) fn add(&mut self, durability: Durability, position: Position) {
+        let slot = match durability {
+            Durability::Synced => &mut self.synced,
+            Durability::Window(_) => &mut self.window,
+            _ => &mut self.written,
+        };
+        *slot = (*slot).max(position);
+    }
+
+    pub(crate) fn merge(&mut self, other: Need) {
+        self.synced = self.synced.max(other.synced);
+        self.window = self.window.max(other.window);
+        self.written = self.written.max(other.written);
+    }
+}
+
+/// Whether replies are sent: CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyMode {
+    On,
+    Off,
+    /// Set by CLIENT REPLY SKIP: the next command is silent.
+    SkipNext,
+}
+
+/// One queued command of a MULTI.
+pub(crate) struct Queued {
+    pub(crate) command: &'static super::table::Command,
+    pub(crate) index: u16,
+    pub(crate) args: OwnedArgs,
+}
+
+/// A MULTI before its EXEC.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) commands: Vec<Queued>,
+    pub(crate) bytes: usize,
+    /// A command was refused: EXEC will refuse all.
+    pub(crate) broken: bool,
+}
+
+/// A watched key and its version when the watch began.
+pub(crate) struct Watched {
+    pub(crate) bucket: BucketName,
+    pub(crate) key: Vec<u8>,
+    pub(crate) version: Option<Position>,
+}
+
+/// What the connection has to wait for before it handles its next command.
+pub(crate) enum Pending {
+    /// A password is to be verified off the event loop; then the rest of HELLO, if it was one.
+    Auth { name: Vec<u8>, password: Vec<u8>, hello: Option<Hello> },
+    /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
+    Sync { position: Position, timeout: Option<Duration> },
+}
+
+/// The part of HELLO that happens after authentication.
+pub(crate) struct Hello {
+    pub(crate) protocol: Option<super::reply::Protocol>,
+    pub(crate) name: Option<Vec<u8>>,
+}
+
+/// The state of one connection.
+pub(crate) struct Session {
+    pub(crate) client: Arc<Client>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) database: u16,
+    pub(crate) bucket: BucketName,
+    /// Who it is; nobody before authentication, and nobody when no users are configured.
+    pub(crate) user: Option<Arc<User>>,
+    pub(crate) durability: Durability,
+    pub(crate) multi: Option<Queue>,
+    pub(crate) watched: Vec<Watched>,
+    pub(crate) reply_mode: ReplyMode,
+    pub(crate) need: Need,
+    /// The newest position this connection wrote: WAITAOF waits for it.
+    pub(crate) last_write: Position,
+    pub(crate) pending: Option<Pending>,
+    /// No more commands are read; the connection closes when its replies are sent.
+    pub(crate) closing: bool,
+    /// Replies written since the connection took them last.
+    pub(crate) replies: usize,
+    pub(crate) random: u64,
+}
+
+impl Session {
+    pub(crate) fn new(client: Arc<Client>, counters: Arc<Counters>, durability: Durability) -> Self {
+        let random = client.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Session {
+            client,
+            counters,
+            database: 0,
+            bucket: BucketName::of(0),
+            user: None,
+            durability,
+            multi: None,
+            watched: Vec::new(),
+            reply_mode: ReplyMode::On,
+            need: Need::NOTHING,
+            last_write: Position::ZERO,
+            pending: None,
+            closing: false,
+            replies: 0,
+            random,
+        }
+    }
+
+    pub(crate) fn select(&mut self, database: u16) {
+        self.database = database;
+        self.bucket = BucketName::of(database);
+        self.client.set_database(database);
+    }
+
+    /// A number that is different each time; good enough to pick a key.
+    pub(crate) fn next_random(&mut self) -> u64 {
+        // xorshift64*: the quality of RANDOMKEY, not of secrets.
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_names_are_the_decimal_number_behind_db() {
+        assert_eq!(BucketName::of(0).as_bytes(), b"db0");
+        assert_eq!(BucketName::of(15).as_bytes(), b"db15");
+        assert_eq!(BucketName::of(u16::MAX).as_bytes(), b"db65535");
+    }
+}
