@@ -4,5 +4,6 @@
 //! Doors keep nothing that must survive a restart.
 
 pub mod auth;
+pub mod http;
 pub mod resp;
 pub mod tls;

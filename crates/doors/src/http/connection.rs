@@ -1,0 +1,74 @@
+//! One connection: from an accepted socket to its end.
+//!
+//! May use: hyper, tokio, rustls. Must not know: what is answered.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::shared::Shared;
+use super::stalling::Stalling;
+
+/// Counts a connection for as long as it lives, however it ends.
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Serves one client until it goes, misbehaves, or `stop` says that the door closes.
+pub(crate) async fn serve(shared: Arc<Shared>, router: Router, stream: TcpStream, stop: watch::Receiver<bool>) {
+    shared.connections.fetch_add(1, Relaxed);
+    let _counted = Counted(&shared);
+    match &shared.options.tls {
+        None => speak(&shared, router, stream, stop).await,
+        Some(config) => {
+            let accept = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+            match timeout(shared.options.limits.handshake_timeout, accept).await {
+                Ok(Ok(stream)) => speak(&shared, router, stream, stop).await,
+                Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                Err(_) => tracing::debug!("TLS handshake took too long"),
+            }
+        }
+    }
+}
+
+async fn speak<S>(shared: &Shared, router: Router, stream: S, mut stop: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let limits = &shared.options.limits;
+    let stream = TokioIo::new(Stalling::new(stream, limits.stall_timeout));
+    let mut talk = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_buf_size(limits.header_bytes_max)
+            .max_headers(limits.headers_max)
+            // A client that has said everything, as `nc` does at the end of its input, still wants its answer.
+            .half_close(true)
+            .serve_connection(stream, TowerToHyperService::new(router))
+    );
+    let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+    let ended = tokio::select! {
+        ended = talk.as_mut() => ended,
+        () = stopped => {
+            talk.as_mut().graceful_shutdown();
+            talk.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended badly");
+    }
+}

@@ -1,0 +1,124 @@
+//! Name and password from an `Authorization` header: Basic (RFC 7617) and Bearer (RFC 6750).
+//!
+//! A bearer token is `NAME:PASSWORD`; one without a colon is the password of the user `default`. Nothing here prints.
+//!
+//! May use: nothing. Must not know: users, HTTP.
+
+/// The user whose password a bearer token without a name is.
+const NAMELESS: &str = "default";
+
+/// What a client says of itself; not verified.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Credentials {
+    pub(crate) name: Vec<u8>,
+    pub(crate) password: Vec<u8>,
+}
+
+/// Reads a header's value; `None` when it is none of the two schemes or badly formed.
+pub(crate) fn parse(header: &[u8]) -> Option<Credentials> {
+    let blank = header.iter().position(|byte| *byte == b' ')?;
+    let (scheme, rest) = header.split_at_checked(blank)?;
+    let token = rest.trim_ascii();
+    if scheme.eq_ignore_ascii_case(b"basic") {
+        return split(&base64(token)?);
+    }
+    if scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() {
+        let nameless = || Credentials { name: NAMELESS.into(), password: token.to_vec() };
+        return Some(split(token).unwrap_or_else(nameless));
+    }
+    None
+}
+
+fn split(text: &[u8]) -> Option<Credentials> {
+    let colon = text.iter().position(|byte| *byte == b':')?;
+    Some(Credentials { name: text.get(..colon)?.to_vec(), password: text.get(colon + 1..)?.to_vec() })
+}
+
+/// Decodes base64 (RFC 4648, section 4); the padding may be missing.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let padding = text.len() - end;
+    if padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(end * 3 / 4);
+    let (mut bits, mut held) = (0u32, 0u32);
+    for byte in text.get(..end)? {
+        let sextet = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(sextet);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
+        }
+    }
+    // One sextet alone is no byte.
+    (held < 6).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(header: &str) -> Option<(String, String)> {
+        let text = |bytes| String::from_utf8(bytes).expect("the tests use text");
+        parse(header.as_bytes()).map(|given| (text(given.name), text(given.password)))
+    }
+
+    #[test]
+    fn both_schemes_are_understood_in_any_case() {
+        let wanted = Some(("ada".to_owned(), "love:lace".to_owned()));
+        assert_eq!(parsed("Basic YWRhOmxvdmU6bGFjZQ=="), wanted);
+        assert_eq!(parsed("basic  YWRhOmxvdmU6bGFjZQ"), wanted);
+        assert_eq!(parsed("Bearer ada:love:lace"), wanted);
+        assert_eq!(parsed("BEARER secret"), Some(("default".to_owned(), "secret".to_owned())));
+        assert_eq!(parsed("Basic Og=="), Some((String::new(), String::new())));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for header in [
+            "",
+            "Basic",
+            "Basic ",
+            "Bearer",
+            "Bearer ",
+            "Digest x",
+            "Basic YWRh",
+            "Basic Y",
+            "Basic YQ=",
+            "Basic Y\u{e9}==",
+            "Basic =YQ=",
+        ] {
+            assert!(parsed(header).is_none(), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc_decode() {
+        for (text, bytes) in
+            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob"), ("Zm9vYmE=", "fooba")]
+        {
+            assert_eq!(base64(text.as_bytes()).as_deref(), Some(bytes.as_bytes()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_makes_it_panic(header in proptest::collection::vec(any::<u8>(), 0..64)) {
+            parse(&header);
+            let mut basic = b"Basic ".to_vec();
+            basic.extend_from_slice(&header);
+            parse(&basic);
+        }
+    }
+}

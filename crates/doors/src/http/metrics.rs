@@ -1,0 +1,249 @@
+//! `/metrics`: the numbers in Prometheus' text format, version 0.0.4.
+//!
+//! Names begin with `holdfast_`, units are seconds and bytes, counters end in `_total` and begin at 0 when the server
+//! starts. docs/operations/monitoring.md says what each means.
+//!
+//! May use: `shared`. Must not know: HTTP.
+
+use std::fmt::Display;
+use std::fmt::Write;
+
+use holdfast::{Damage, DamageKind, Quantiles, SegmentLive, Stats};
+
+use super::shared::Snapshot;
+
+/// What the text is.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Segments that get time series of their own; a journal with more is described by the histogram alone, because
+/// Prometheus keeps every series it ever saw.
+const SEGMENT_SERIES_MAX: usize = 512;
+/// Upper ends of the histogram's buckets.
+const RATIOS: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
+/// Every kind of damage, so that a series exists before the first damage does.
+const KINDS: [(DamageKind, &str); 7] = [
+    (DamageKind::Header, "header"),
+    (DamageKind::Record, "record"),
+    (DamageKind::Footer, "footer"),
+    (DamageKind::Torn, "torn"),
+    (DamageKind::Discarded, "discarded"),
+    (DamageKind::Missing, "missing"),
+    (DamageKind::Chain, "chain"),
+];
+const NANOS: f64 = 1e-9;
+
+/// The whole text.
+pub(crate) fn render(snapshot: &Snapshot) -> String {
+    let mut text = Text(String::with_capacity(8 << 10));
+    program(&mut text, snapshot);
+    loss_window(&mut text, &snapshot.stats);
+    journal(&mut text, &snapshot.stats);
+    segments(&mut text, &snapshot.stats.segment_live);
+    damage(&mut text, &snapshot.stats.damage);
+    engine(&mut text, &snapshot.stats);
+    doors(&mut text, snapshot);
+    text.0
+}
+
+/// Text under construction. Writing to a string cannot fail, so results are dropped.
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP holdfast_{name} {help}\n# TYPE holdfast_{name} {kind}");
+    }
+
+    /// One line; `labels` is empty or `{...}`. Label values are our own words and need no escaping.
+    fn line(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = writeln!(self.0, "holdfast_{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.line(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
+        self.line(name, "", value);
+    }
+
+    fn summary(&mut self, name: &str, help: &str, quantiles: &Quantiles, unit: f64) {
+        self.family(name, "summary", help);
+        for (quantile, value) in [("0.5", quantiles.p50), ("0.99", quantiles.p99), ("1", quantiles.max)] {
+            self.line(name, &format!("{{quantile=\"{quantile}\"}}"), value as f64 * unit);
+        }
+        self.line(&format!("{name}_sum"), "", quantiles.sum as f64 * unit);
+        self.line(&format!("{name}_count"), "", quantiles.count);
+    }
+}
+
+fn program(text: &mut Text, snapshot: &Snapshot) {
+    text.family("build_info", "gauge", "Always 1; the label is the version of the program.");
+    text.line("build_info", &format!("{{version=\"{}\"}}", snapshot.shared.options.version), 1);
+    let uptime = snapshot.shared.started.elapsed().as_secs_f64();
+    text.gauge("uptime_seconds", "Time since the HTTP door was opened.", uptime);
+    let help = "1 after a failed write or sync, when writes are refused until the server is restarted; else 0.";
+    text.gauge("refuses_writes", help, u8::from(snapshot.stats.refuses_writes));
+}
+
+fn loss_window(text: &mut Text, stats: &Stats) {
+    text.gauge(
+        "unsynced_bytes",
+        "Bytes in the journal that no sync has covered yet: what a power cut may take.",
+        stats.unsynced_bytes,
+    );
+    text.gauge("unsynced_batches", "Batches in the journal that no sync has covered yet.", stats.unsynced_batches);
+    text.gauge(
+        "unsynced_age_seconds",
+        "Age of the oldest batch that no sync has covered yet.",
+        stats.unsynced_age.as_secs_f64(),
+    );
+}
+
+fn journal(text: &mut Text, stats: &Stats) {
+    let marks = [
+        ("appended", stats.watermarks.appended),
+        ("written", stats.watermarks.written),
+        ("synced", stats.watermarks.synced),
+    ];
+    for (name, position) in marks {
+        let help = format!("The journal position up to which batches are {name}.");
+        text.gauge(&format!("journal_{name}_position"), &help, position);
+    }
+    text.counter("batches_total", "Batches committed.", stats.batches);
+    text.counter(
+        "journal_appended_bytes_total",
+        "Bytes appended to the journal, headers included.",
+        stats.journal_appended_bytes,
+    );
+    text.summary("sync_batches", "Batches that share one sync.", &stats.group_batches, 1.0);
+    text.summary("sync_duration_seconds", "How long a sync takes.", &stats.sync_nanos, NANOS);
+    text.gauge("journal_segments", "Segment files of the journal.", stats.segments);
+    text.gauge("journal_bytes", "Disk space in segment files.", stats.journal_bytes);
+    text.gauge("live_bytes", "Bytes of the journal that objects still need.", stats.live_bytes);
+}
+
+fn segments(text: &mut Text, segments: &[SegmentLive]) {
+    let name = "segment_live_ratio";
+    let ratio = |segment: &SegmentLive| segment.live_bytes as f64 / segment.bytes.max(1) as f64;
+    let sealed: Vec<f64> = segments.iter().filter(|segment| segment.sealed).map(ratio).collect();
+    text.family(name, "histogram", "Sealed segments by the part of them that is still needed.");
+    for end in RATIOS {
+        let count = sealed.iter().filter(|ratio| **ratio <= end).count();
+        text.line(&format!("{name}_bucket"), &format!("{{le=\"{end}\"}}"), count);
+    }
+    text.line(&format!("{name}_bucket"), "{le=\"+Inf\"}", sealed.len());
+    text.line(&format!("{name}_sum"), "", sealed.iter().sum::<f64>());
+    text.line(&format!("{name}_count"), "", sealed.len());
+    if segments.len() > SEGMENT_SERIES_MAX {
+        return;
+    }
+    type Value = fn(&SegmentLive) -> u64;
+    let each: [(&str, &str, Value); 2] = [
+        ("segment_bytes", "Disk space of each segment.", |segment| segment.bytes),
+        ("segment_live_bytes", "Bytes of each segment that objects still need.", |segment| segment.live_bytes),
+    ];
+    for (name, help, value) in each {
+        text.family(name, "gauge", help);
+        for segment in segments {
+            text.line(name, &format!("{{segment=\"{:016x}\"}}", segment.base.get()), value(segment));
+        }
+    }
+}
+
+fn damage(text: &mut Text, damage: &[Damage]) {
+    type Value = fn(&Damage) -> u64;
+    let each: [(&str, &str, Value); 2] = [
+        ("damaged_ranges", "Ranges of journal files that are not what was written, by kind.", |_| 1),
+        ("damaged_bytes", "Bytes in damaged ranges, by kind.", |damage| damage.bytes),
+    ];
+    for (name, help, value) in each {
+        text.family(name, "gauge", help);
+        for (kind, word) in KINDS {
+            let sum: u64 = damage.iter().filter(|damage| damage.kind == kind).map(value).sum();
+            text.line(name, &format!("{{kind=\"{word}\"}}"), sum);
+        }
+    }
+}
+
+fn engine(text: &mut Text, stats: &Stats) {
+    text.gauge("partitions", "Partitions of the store.", stats.partitions);
+    text.gauge(
+        "ledger_memory_bytes",
+        "Bytes of the ledger in memory that are not written out yet.",
+        stats.ledger_memory_bytes,
+    );
+    text.counter("expired_objects_total", "Objects that expired and were removed.", stats.expired);
+}
+
+fn doors(text: &mut Text, snapshot: &Snapshot) {
+    text.family("connections", "gauge", "Open connections, by door.");
+    for (door, numbers) in &snapshot.doors {
+        text.line("connections", &format!("{{door=\"{door}\"}}"), numbers.connections);
+    }
+    text.family("http_answers_total", "counter", "Answers of the HTTP door, by class of status.");
+    for (class, count) in snapshot.shared.answers.classes() {
+        text.line("http_answers_total", &format!("{{class=\"{class}\"}}"), count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use holdfast::Position;
+
+    use super::*;
+
+    fn rendered(act: impl FnOnce(&mut Text)) -> String {
+        let mut text = Text(String::new());
+        act(&mut text);
+        text.0
+    }
+
+    #[test]
+    fn a_summary_is_in_base_units() {
+        let quantiles =
+            Quantiles { count: 3, sum: 1_500_000_000, p50: 250_000_000, p99: 500_000_000, max: 750_000_000 };
+        let text = rendered(|text| text.summary("x_seconds", "Help.", &quantiles, NANOS));
+        let wanted = "# HELP holdfast_x_seconds Help.\n# TYPE holdfast_x_seconds summary\n\
+            holdfast_x_seconds{quantile=\"0.5\"} 0.25\nholdfast_x_seconds{quantile=\"0.99\"} 0.5\n\
+            holdfast_x_seconds{quantile=\"1\"} 0.75\nholdfast_x_seconds_sum 1.5\nholdfast_x_seconds_count 3\n";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_long_journal_gets_a_histogram_and_no_series_of_its_own() {
+        let segment = |n| SegmentLive { base: Position::new(n), bytes: 100, live_bytes: n % 101, sealed: true };
+        let few = rendered(|text| segments(text, &[segment(10), segment(100)]));
+        for line in [
+            "holdfast_segment_live_ratio_bucket{le=\"0.1\"} 1\n",
+            "holdfast_segment_live_ratio_bucket{le=\"+Inf\"} 2\n",
+            "holdfast_segment_live_ratio_sum 1.1\n",
+            "holdfast_segment_live_bytes{segment=\"000000000000000a\"} 10\n",
+        ] {
+            assert!(few.contains(line), "no {line} in\n{few}");
+        }
+        let many: Vec<_> = (0..=SEGMENT_SERIES_MAX as u64).map(segment).collect();
+        let many = rendered(|text| segments(text, &many));
+        assert!(many.contains("_count 513\n") && !many.contains("holdfast_segment_live_bytes"), "{many}");
+    }
+
+    #[test]
+    fn damage_is_counted_by_kind_and_kinds_without_any_are_there() {
+        let one = |kind, bytes| {
+            let (path, position) = (PathBuf::from("x"), Position::new(0));
+            Damage { kind, path, offset: 0, bytes, position, reason: "tests" }
+        };
+        let all = [one(DamageKind::Record, 10), one(DamageKind::Record, 5), one(DamageKind::Torn, 1)];
+        let text = rendered(|text| damage(text, &all));
+        for line in [
+            "ranges{kind=\"record\"} 2",
+            "bytes{kind=\"record\"} 15",
+            "ranges{kind=\"torn\"} 1",
+            "ranges{kind=\"chain\"} 0",
+        ] {
+            assert!(text.contains(&format!("holdfast_damaged_{line}\n")), "no {line} in\n{text}");
+        }
+    }
+}

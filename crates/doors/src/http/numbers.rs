@@ -1,0 +1,86 @@
+//! `/stats`: the numbers as JSON, with what has no place in time series: each segment, each damaged range.
+//!
+//! May use: `shared`. Must not know: HTTP.
+
+use holdfast::{Damage, Durability, Quantiles, SegmentLive, Stats};
+use serde_json::{Map, Value, json};
+
+use super::shared::Snapshot;
+
+/// The whole answer.
+pub(crate) fn render(snapshot: &Snapshot) -> Value {
+    let Snapshot { stats, shared, doors } = snapshot;
+    let connections: Map<String, Value> =
+        doors.iter().map(|(name, door)| (name.clone(), json!({ "connections": door.connections }))).collect();
+    json!({
+        "version": shared.options.version,
+        "uptime_seconds": shared.started.elapsed().as_secs_f64(),
+        "directory": shared.store.dir().display().to_string(),
+        "durability": durability(shared.store.durability()),
+        "refuses_writes": stats.refuses_writes,
+        "partitions": stats.partitions,
+        "unsynced": {
+            "bytes": stats.unsynced_bytes,
+            "batches": stats.unsynced_batches,
+            "age_seconds": stats.unsynced_age.as_secs_f64(),
+        },
+        "positions": {
+            "appended": stats.watermarks.appended.get(),
+            "written": stats.watermarks.written.get(),
+            "synced": stats.watermarks.synced.get(),
+        },
+        "batches": stats.batches,
+        "appended_bytes": stats.journal_appended_bytes,
+        "sync_batches": quantiles(&stats.group_batches),
+        "sync_nanoseconds": quantiles(&stats.sync_nanos),
+        "ledger_memory_bytes": stats.ledger_memory_bytes,
+        "expired_objects": stats.expired,
+        "doors": connections,
+        "damage": stats.damage.iter().map(damage).collect::<Vec<_>>(),
+        "journal": journal(stats),
+    })
+}
+
+fn durability(durability: Durability) -> Value {
+    let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
+    match durability {
+        Durability::Window(window) => json!({
+            "name": durability.to_string(),
+            "min_milliseconds": millis(window.min),
+            "max_milliseconds": millis(window.max),
+        }),
+        Durability::Synced | Durability::Written => json!({ "name": durability.to_string() }),
+    }
+}
+
+fn quantiles(quantiles: &Quantiles) -> Value {
+    let Quantiles { count, sum, p50, p99, max } = quantiles;
+    json!({ "count": count, "sum": sum, "p50": p50, "p99": p99, "max": max })
+}
+
+fn journal(stats: &Stats) -> Value {
+    let segment = |segment: &SegmentLive| {
+        json!({
+            "file": format!("{:016x}.seg", segment.base.get()),
+            "bytes": segment.bytes,
+            "live_bytes": segment.live_bytes,
+            "sealed": segment.sealed,
+        })
+    };
+    json!({
+        "bytes": stats.journal_bytes,
+        "live_bytes": stats.live_bytes,
+        "segments": stats.segment_live.iter().map(segment).collect::<Vec<_>>(),
+    })
+}
+
+fn damage(damage: &Damage) -> Value {
+    json!({
+        "kind": format!("{:?}", damage.kind).to_lowercase(),
+        "file": damage.path.display().to_string(),
+        "offset": damage.offset,
+        "bytes": damage.bytes,
+        "position": damage.position.get(),
+        "reason": damage.reason,
+    })
+}

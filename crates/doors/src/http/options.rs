@@ -1,0 +1,61 @@
+//! How one HTTP door is served.
+//!
+//! May use: `auth`. Must not know: sockets, handlers.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::limits::Limits;
+use crate::auth::Users;
+
+/// What another door counts, for `/metrics` and `/stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoorNumbers {
+    /// Connections that are open now.
+    pub connections: u64,
+}
+
+/// Asks another door for its numbers. Must not block.
+pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
+
+/// How one HTTP door is served.
+#[derive(Clone)]
+pub struct Options {
+    /// Where to listen. Port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// Bounds on what clients may do.
+    pub limits: Limits,
+    /// TLS, if connections are to be encrypted.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who may come in. Without users everybody may.
+    pub users: Arc<Users>,
+    /// The version of the program, as `/metrics` and `/stats` say it.
+    pub version: String,
+    /// The other doors by name, for example `resp`.
+    pub doors: Vec<(String, NumbersSource)>,
+}
+
+impl Options {
+    /// The defaults, listening at `listen`.
+    pub fn new(listen: SocketAddr) -> Self {
+        Options {
+            listen,
+            limits: Limits::default(),
+            tls: None,
+            users: Arc::new(Users::open()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            doors: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("limits", &self.limits)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! The socket server: one listener and one thread with its own event loop.
+//!
+//! Stopping closes the listener, lets requests that are under way be answered, and ends the thread.
+//!
+//! May use: tokio, `connection`. Must not know: what is answered.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use holdfast::Store;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::connection;
+use super::handle::router;
+use super::options::Options;
+use super::shared::Shared;
+
+/// How long requests that are under way may take when the door closes.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Threads that verify passwords and ask the store: argon2 takes 19 MiB each.
+const BLOCKING_THREADS_MAX: usize = 2;
+/// How long such a thread waits for more to do before it ends.
+const BLOCKING_THREADS_IDLE: Duration = Duration::from_secs(1);
+/// The least size of headers that `hyper` can be told.
+const HEADER_BYTES_MIN: usize = 8 << 10;
+
+/// Why a door could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is taken, or may not be used.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A thread or its event loop could not be started.
+    #[error("cannot start an event loop: {0}")]
+    Start(#[source] io::Error),
+    /// An option is outside its range.
+    #[error("{0}")]
+    Option(&'static str),
+}
+
+/// An open door. Dropping it closes it.
+pub struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where it listens; with the real port if port 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the door: no new connections, requests under way are answered, then everything ends. Blocks for at most a
+    /// few seconds. Must not be called from the door's own thread.
+    pub fn stop(mut self) {
+        self.close();
+    }
+
+    fn close(&mut self) {
+        self.stop.send_replace(true);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of the HTTP door has panicked");
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Opens the door: listens and serves in a thread of its own until stopped.
+///
+/// # Errors
+/// When the address cannot be used, the thread cannot be started, or an option is out of range.
+pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
+    if options.limits.header_bytes_max < HEADER_BYTES_MIN {
+        return Err(ServeError::Option("header_bytes_max must be at least 8 KiB"));
+    }
+    let address = options.listen;
+    let listen = |source| ServeError::Listen { address, source };
+    let listener = StdListener::bind(address).map_err(listen)?;
+    listener.set_nonblocking(true).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_keep_alive(BLOCKING_THREADS_IDLE)
+        .build()
+        .map_err(ServeError::Start)?;
+    let stop = watch::Sender::new(false);
+    let stopped = stop.subscribe();
+    let shared = Arc::new(Shared::new(store, options));
+    let thread = std::thread::Builder::new()
+        .name("http".to_owned())
+        .spawn(move || run(runtime, shared, listener, stopped))
+        .map_err(ServeError::Start)?;
+    Ok(Running { address, stop, thread: Some(thread) })
+}
+
+fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch::Receiver<bool>) {
+    runtime.block_on(async move {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => accept(shared, listener, stop).await,
+            Err(error) => tracing::error!(%error, "cannot listen"),
+        }
+    });
+    // What still asks the store has nobody to answer to any more.
+    runtime.shutdown_background();
+}
+
+async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let router: Router = router(&shared);
+    let places = Arc::new(Semaphore::new(shared.options.limits.connections_max));
+    let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    let connection_stop = stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely: closing connections will help, trying again at once will not.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        // Without it small answers wait for nothing; that it fails means that the peer is gone, which reading finds.
+        let _ = stream.set_nodelay(true);
+        let serving = connection::serve(Arc::clone(&shared), router.clone(), stream, connection_stop.clone());
+        let alive = alive.clone();
+        tokio::spawn(async move {
+            serving.await;
+            drop((place, alive));
+        });
+    }
+    drop((listener, alive));
+    // Everything under way is answered, or the time is over: then the connections are dropped with the event loop.
+    let _ = tokio::time::timeout(STOP_TIMEOUT, all_gone.recv()).await;
+}
