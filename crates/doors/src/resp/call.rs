@@ -28,6 +28,8 @@ pub(crate) enum Fail {
     Text(Cow<'static, str>),
     /// The store refused. Inside EXEC this discards the transaction.
     Store(holdfast::Error),
+    /// The reply has more bytes than this. Inside EXEC this discards the transaction.
+    TooBig(usize),
 }
 
 impl From<holdfast::Error> for Fail {
@@ -53,6 +55,7 @@ impl Fail {
         match self {
             Fail::Text(text) => Cow::Borrowed(text),
             Fail::Store(error) => Cow::Owned(store_error_text(error)),
+            Fail::TooBig(bytes_max) => Cow::Owned(format!("ERR the reply would exceed {bytes_max} bytes")),
         }
     }
 }

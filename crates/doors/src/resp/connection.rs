@@ -334,8 +334,9 @@ impl Connection {
             }
         }
         self.parser.shrink();
-        if self.reply.overflowed() {
-            tracing::warn!(client = %self.session.client.address, "a reply exceeds output_bytes_max; closing the connection");
+        if self.reply.take_overflow() {
+            // A reply that is too big became an error; only errors themselves can get here, with absurd limits.
+            tracing::warn!(client = %self.session.client.address, "replies exceed output_bytes_max; closing the connection");
             self.is_broken = true;
         }
         self.end_chunk();

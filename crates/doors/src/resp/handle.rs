@@ -155,7 +155,7 @@ fn run(
             in_exec: false,
             session,
         };
-        (row.run)(&mut call)?;
+        run_handler(&mut call)?;
         if let View::Direct { shown, .. } = call.view
             && shown > Position::ZERO
         {
@@ -203,8 +203,17 @@ pub(crate) fn run_in<'s>(
     let durability = session.durability;
     let view = View::Exclusive(exclusive);
     let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec };
-    (row.run)(&mut call)?;
+    run_handler(&mut call)?;
     Ok(call.durability)
+}
+
+/// Runs the handler. A reply that does not fit is an error before anything is committed.
+fn run_handler(call: &mut Call<'_, '_>) -> Answer {
+    (call.command.run)(call)?;
+    if call.reply.take_overflow() {
+        return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
+    }
+    Ok(())
 }
 
 /// A bucket and a key in it.
@@ -260,3 +269,7 @@ fn note_slow(door: &Door, session: &Session, row: &'static Command, args: Args<'
         door.latency.add(event, now_ms / 1000, micros / 1000);
     }
 }
+
+#[cfg(test)]
+#[path = "handle_tests.rs"]
+mod tests;

@@ -21,7 +21,7 @@ pub struct Limits {
     pub unauthenticated_args_max: usize,
     /// Unsent reply bytes from which on nothing more is read from the client: back-pressure.
     pub output_pause_bytes: usize,
-    /// Unsent reply bytes at which the client is disconnected. Only one command's reply can get here past the pause.
+    /// Unsent reply bytes at most. A single reply that would exceed it becomes an error, and its command does nothing.
     pub output_bytes_max: usize,
     /// Chunks of replies that wait for durability before nothing more is read from the client.
     pub pending_chunks_max: usize,

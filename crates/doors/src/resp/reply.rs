@@ -4,7 +4,7 @@
 //! number a bulk string, a boolean an integer, a null a null bulk string, a set or push an array.
 //!
 //! A reply may name the position of its own commit before that position exists: [`Reply::commit_position`] leaves a gap
-//! that [`Reply::resolve`] fills. The buffer is bounded: past its maximum nothing is added and [`Reply::overflowed`] is set.
+//! that [`Reply::resolve`] fills. The buffer is bounded: past its maximum nothing is added and [`Reply::take_overflow`] says so.
 //!
 //! May use: `number`. Must not know: sockets, commands, the store.
 
@@ -36,9 +36,9 @@ impl Reply {
         self.out.len()
     }
 
-    /// Whether something did not fit: the stream is broken and the connection must be closed.
-    pub(crate) fn overflowed(&self) -> bool {
-        self.overflowed
+    /// Whether something did not fit, since this was asked last: what was written must be taken back.
+    pub(crate) fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
     }
 
     /// Takes back everything behind `len`, a former [`Reply::len`].
@@ -307,9 +307,9 @@ mod tests {
     fn the_buffer_stops_at_its_maximum() {
         let mut reply = Reply::new(100);
         reply.bulk(&[b'x'; 60]);
-        assert!(!reply.overflowed());
+        assert!(!reply.take_overflow());
         reply.bulk(&[b'x'; 60]);
-        assert!(reply.overflowed());
+        assert!(reply.take_overflow() && !reply.take_overflow());
         assert!(reply.len() <= 100);
     }
 }

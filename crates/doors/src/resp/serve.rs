@@ -303,3 +303,7 @@ async fn sweep(door: Arc<Door>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -81,11 +81,8 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     run_all(call, &queue.commands, &watched).map_err(|fail| match fail {
-        Fail::Store(error) => {
-            let text = Fail::Store(error).text().into_owned();
-            format!("EXECABORT Transaction discarded: {text}").into()
-        }
-        fail => fail,
+        Fail::Text(_) => fail,
+        fail => format!("EXECABORT Transaction discarded: {}", fail.text()).into(),
     })
 }
 

@@ -1,0 +1,281 @@
+//! The door through real sockets: pipelines, pieces, garbage, slow readers, limits, TLS-less authentication, stopping.
+//! Every read has a time limit, so that a test that fails does not hang.
+//!
+//! May use: the public surface of the door. Must not know: its inside.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::{Durability, Store};
+
+use crate::auth::{User, Users, hash_password};
+use crate::resp::{Limits, Options, Running, serve};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Server {
+    running: Running,
+    _dir: tempfile::TempDir,
+}
+
+fn start(durability: Durability, change: impl FnOnce(&mut Options)) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let store = holdfast::Options { durability, ..holdfast::Options::default() };
+    let store = Store::open(dir.path(), store).unwrap();
+    let mut options = Options::new("127.0.0.1:0".parse().unwrap());
+    change(&mut options);
+    Server { running: serve(store, options).unwrap(), _dir: dir }
+}
+
+impl Server {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.running.local_addr()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+/// Sends bytes and reads exactly the expected answer.
+fn exchange(stream: &mut TcpStream, send: &[u8], expect: &str) {
+    stream.write_all(send).unwrap();
+    let mut answer = vec![0; expect.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), expect);
+}
+
+/// Everything until the other side closes; a reset counts as closed.
+fn rest(stream: &mut TcpStream) -> String {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => all.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("the connection should have been closed: {error}"),
+        }
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_at_every_durability() {
+    let window = Durability::window(Duration::from_millis(1), Duration::from_millis(5));
+    for durability in [Durability::Written, Durability::Synced, window] {
+        let server = start(durability, |_| {});
+        let mut stream = server.connect();
+        let (mut send, mut expect) = (Vec::new(), String::new());
+        for number in 1..=2_000 {
+            send.extend_from_slice(format!("SET k{} v{number}\r\nINCR n\r\n", number % 7).as_bytes());
+            send.extend_from_slice(format!("*2\r\n$3\r\nGET\r\n$2\r\nk{}\r\n", number % 7).as_bytes());
+            let value = format!("v{number}");
+            expect.push_str(&format!("+OK\r\n:{number}\r\n${}\r\n{value}\r\n", value.len()));
+        }
+        exchange(&mut stream, &send, &expect);
+    }
+}
+
+#[test]
+fn half_frames_are_put_together() {
+    let server = start(Durability::Written, |_| {});
+    let mut stream = server.connect();
+    stream.set_nodelay(true).unwrap();
+    for byte in b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\na\r\nb\r\r\nGET k\r\n" {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    exchange(&mut stream, b"", "+OK\r\n$5\r\na\r\nb\r\r\n");
+}
+
+#[test]
+fn a_big_value_arrives_whole() {
+    let server = start(Durability::Synced, |_| {});
+    let mut stream = server.connect();
+    let value: Vec<u8> = (0..5_000_000u32).map(|number| number as u8).collect();
+    let mut send = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).into_bytes();
+    send.extend_from_slice(&value);
+    send.extend_from_slice(b"\r\n");
+    exchange(&mut stream, &send, "+OK\r\n");
+    exchange(&mut stream, b"GET k\r\n", "$5000000\r\n");
+    let mut back = vec![0; value.len() + 2];
+    stream.read_exact(&mut back).unwrap();
+    assert!(back[..value.len()] == value[..]);
+    exchange(&mut stream, b"PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn garbage_gets_an_error_and_a_closed_connection() {
+    let server = start(Durability::Written, |_| {});
+    for (send, error) in [
+        (b"PING\r\n*1\r\n$-5\r\n".as_slice(), "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n:5\r\n", "-ERR Protocol error: expected '$', got ':'\r\n"),
+        (b"*9999999999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*1\r\n$99999999999\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"SET k \"v\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (b"*1\r\n*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
+        (
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "-ERR wrong number of arguments for 'get' command\r\n-ERR this is the RESP port; HTTP has a port of its own\r\n",
+        ),
+    ] {
+        let mut stream = server.connect();
+        stream.write_all(send).unwrap();
+        assert_eq!(rest(&mut stream), error);
+    }
+    exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn replies_are_sent_before_a_connection_that_quits_is_closed() {
+    let server = start(Durability::Synced, |_| {});
+    let mut stream = server.connect();
+    stream.write_all(b"SET k v\r\nGET k\r\nQUIT\r\nGET k\r\n").unwrap();
+    assert_eq!(rest(&mut stream), "+OK\r\n$1\r\nv\r\n+OK\r\n");
+    // A client that closes its half first still gets everything.
+    let mut stream = server.connect();
+    stream.write_all(b"SET k w\r\nGET k\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rest(&mut stream), "+OK\r\n$1\r\nw\r\n");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_paused_and_loses_nothing_when_it_reads_again() {
+    let server = start(Durability::Written, |options| options.limits.output_pause_bytes = 64 << 10);
+    let mut stream = server.connect();
+    exchange(&mut stream, format!("SET k {}\r\n", "x".repeat(60_000)).as_bytes(), "+OK\r\n");
+    // Sixty megabytes of replies to a client that does not read: the door must stop reading, not grow.
+    let mut sender = stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || sender.write_all(&b"GET k\r\n".repeat(1_000)).is_ok());
+    let mut one = vec![0; 60_000 + 10];
+    for _ in 0..1_000 {
+        stream.read_exact(&mut one).unwrap();
+        assert!(one.starts_with(b"$60000\r\nxxx") && one.ends_with(b"x\r\n"));
+    }
+    assert!(sending.join().unwrap());
+}
+
+#[test]
+fn a_client_that_never_reads_is_disconnected() {
+    let server = start(Durability::Written, |options| {
+        options.limits.output_pause_bytes = 64 << 10;
+        options.stall_timeout = Some(Duration::from_millis(500));
+    });
+    let mut stream = server.connect();
+    exchange(&mut stream, format!("SET k {}\r\n", "x".repeat(60_000)).as_bytes(), "+OK\r\n");
+    let requests = b"GET k\r\n".repeat(10_000);
+    // The write fails, or succeeds into buffers; either way the door drops the connection.
+    let _ = stream.write_all(&requests);
+    let mut other = server.connect();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while server.running.clients() > 1 {
+        assert!(std::time::Instant::now() < deadline, "the stalled client is still connected");
+        exchange(&mut other, b"PING\r\n", "+PONG\r\n");
+    }
+}
+
+#[test]
+fn a_reply_that_is_too_big_is_an_error_and_its_command_does_nothing() {
+    let server = start(Durability::Written, |options| options.limits.output_bytes_max = 100_000);
+    let mut stream = server.connect();
+    exchange(&mut stream, format!("SET k {}\r\n", "x".repeat(60_000)).as_bytes(), "+OK\r\n");
+    exchange(&mut stream, b"MGET k k\r\nPING\r\n", "-ERR the reply would exceed 100000 bytes\r\n+PONG\r\n");
+    let error = "-EXECABORT Transaction discarded: ERR the reply would exceed 100000 bytes\r\n";
+    let expect = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n{error}:0\r\n");
+    exchange(&mut stream, b"MULTI\r\nSET a 1\r\nGET k\r\nGETDEL k\r\nEXEC\r\nEXISTS a\r\n", &expect);
+}
+
+#[test]
+fn connections_are_counted_and_refused_above_the_limit() {
+    let server = start(Durability::Written, |options| options.limits = Limits { clients_max: 2, ..Limits::default() });
+    let (mut first, mut second) = (server.connect(), server.connect());
+    exchange(&mut first, b"PING\r\n", "+PONG\r\n");
+    exchange(&mut second, b"PING\r\n", "+PONG\r\n");
+    assert_eq!(rest(&mut server.connect()), "-ERR max number of clients reached\r\n");
+    exchange(&mut second, b"QUIT\r\n", "+OK\r\n");
+    assert_eq!(rest(&mut second), "");
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while server.running.clients() > 1 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn a_connection_can_be_killed_from_another_one() {
+    let server = start(Durability::Written, |options| options.reactors = 2);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    exchange(&mut first, b"CLIENT SETNAME victim\r\n", "+OK\r\n");
+    exchange(&mut second, b"CLIENT KILL ID 1\r\n", ":1\r\n");
+    assert_eq!(rest(&mut first), "");
+}
+
+#[test]
+fn passwords_are_checked_and_the_pipeline_behind_them_waits() {
+    let users = Users::new([User::admin("default", &hash_password(b"secret").unwrap())]).unwrap();
+    let server = start(Durability::Written, |options| options.users = Arc::new(users));
+    let mut stream = server.connect();
+    exchange(
+        &mut stream,
+        b"GET k\r\nAUTH wrong\r\nGET k\r\n",
+        concat!(
+            "-NOAUTH Authentication required.\r\n",
+            "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+            "-NOAUTH Authentication required.\r\n"
+        ),
+    );
+    exchange(&mut stream, b"AUTH secret\r\nSET k v\r\nGET k\r\n", "+OK\r\n+OK\r\n$1\r\nv\r\n");
+    let mut other = server.connect();
+    exchange(&mut other, b"HELLO 3 AUTH default secret\r\n", "%8\r\n$6\r\nserver\r\n$5\r\nredis\r\n");
+    let mut hostile = server.connect();
+    hostile.write_all(b"*1\r\n$100000\r\n").unwrap();
+    assert_eq!(rest(&mut hostile), "-ERR Protocol error: unauthenticated bulk length\r\n");
+}
+
+#[test]
+fn waitaof_waits_for_the_sync() {
+    let server = start(Durability::Written, |_| {});
+    let mut stream = server.connect();
+    exchange(
+        &mut stream,
+        b"SET k v\r\nWAITAOF 1 0 0\r\nWAITAOF 1 0 1000\r\nPING\r\n",
+        "+OK\r\n*2\r\n:1\r\n:0\r\n*2\r\n:1\r\n:0\r\n+PONG\r\n",
+    );
+}
+
+#[test]
+fn stopping_sends_what_is_ready_and_ends() {
+    let server = start(Durability::Synced, |options| options.reactors = 2);
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        exchange(stream, b"SET k v\r\n", "+OK\r\n");
+    }
+    let address = server.running.local_addr();
+    server.running.stop();
+    streams.iter_mut().for_each(|stream| assert_eq!(rest(stream), ""));
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn many_clients_at_once_see_their_own_writes() {
+    let server = start(Durability::Synced, |options| options.reactors = 2);
+    let address = server.running.local_addr();
+    let clients: Vec<_> = (0..16)
+        .map(|client| {
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                for number in 1..=50 {
+                    let command = format!("INCR c{client}\r\n");
+                    exchange(&mut stream, command.as_bytes(), &format!(":{number}\r\n"));
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let mut stream = server.connect();
+    for client in 0..16 {
+        exchange(&mut stream, format!("GET c{client}\r\n").as_bytes(), "$2\r\n50\r\n");
+    }
+}
