@@ -531,3 +531,7 @@ impl Connection {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

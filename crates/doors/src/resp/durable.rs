@@ -24,6 +24,25 @@ pub(crate) enum State {
     Failed(String),
 }
 
+/// What the syncer needs of the store: a seam, so that tests can make waiting fail.
+pub(crate) trait Waits: Send + Sync + 'static {
+    /// Blocks until `position` is as durable as asked.
+    fn wait(&self, position: Position, durability: Durability) -> holdfast::Result<()>;
+    /// The positions before which everything is written, and synced.
+    fn written_and_synced(&self) -> (Position, Position);
+}
+
+impl Waits for Store {
+    fn wait(&self, position: Position, durability: Durability) -> holdfast::Result<()> {
+        Store::wait(self, position, durability)
+    }
+
+    fn written_and_synced(&self) -> (Position, Position) {
+        let marks = self.watermarks();
+        (marks.written, marks.synced)
+    }
+}
+
 #[derive(Default)]
 struct Target {
     position: u64,
@@ -46,18 +65,19 @@ struct Shared {
 /// The thread that waits for syncs, and what it knows.
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
-    store: Store,
+    store: Arc<dyn Waits>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Syncer {
-    pub(crate) fn start(store: Store) -> Self {
-        let marks = store.watermarks();
+    pub(crate) fn start(store: impl Waits) -> Self {
+        let store: Arc<dyn Waits> = Arc::new(store);
+        let (written, synced) = store.written_and_synced();
         let shared = Arc::new(Shared {
             target: Mutex::new(Target::default()),
             wake: Condvar::new(),
-            synced: AtomicU64::new(marks.synced.get()),
-            written: AtomicU64::new(marks.written.get()),
+            synced: AtomicU64::new(synced.get()),
+            written: AtomicU64::new(written.get()),
             failed: Mutex::new((0, String::new())),
             failed_to: AtomicU64::new(0),
             changed: watch::Sender::new(0),
@@ -65,7 +85,7 @@ impl Syncer {
         let (of_thread, store_of_thread) = (shared.clone(), store.clone());
         let thread = std::thread::Builder::new()
             .name("resp-sync".to_owned())
-            .spawn(move || of_thread.run(&store_of_thread))
+            .spawn(move || of_thread.run(&*store_of_thread))
             .map_err(|error| tracing::error!(%error, "cannot start the thread that waits for syncs; waiting on the event loop"))
             .ok();
         Syncer { shared, store, thread: Mutex::new(thread) }
@@ -148,7 +168,7 @@ impl Drop for Syncer {
 }
 
 impl Shared {
-    fn run(&self, store: &Store) {
+    fn run(&self, store: &dyn Waits) {
         let mut done = 0;
         loop {
             let target = {
@@ -165,14 +185,14 @@ impl Shared {
             match store.wait(Position::new(target), Durability::Synced) {
                 Ok(()) => {
                     // More may have been synced in the same breath.
-                    let synced = store.watermarks().synced.get().max(target + 1);
+                    let synced = store.written_and_synced().1.get().max(target + 1);
                     self.written.fetch_max(synced, Ordering::AcqRel);
                     self.synced.fetch_max(synced, Ordering::AcqRel);
                 }
                 Err(error) => {
                     *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = (target, store_error_text(&error));
                     // What the store did sync before it failed stays true.
-                    self.synced.fetch_max(store.watermarks().synced.get(), Ordering::AcqRel);
+                    self.synced.fetch_max(store.written_and_synced().1.get(), Ordering::AcqRel);
                     self.failed_to.fetch_max(target, Ordering::AcqRel);
                 }
             }

@@ -279,3 +279,39 @@ fn many_clients_at_once_see_their_own_writes() {
         exchange(&mut stream, format!("GET c{client}\r\n").as_bytes(), "$2\r\n50\r\n");
     }
 }
+
+#[test]
+fn a_connection_can_be_encrypted() {
+    use rustls::pki_types::{CertificateDer, ServerName};
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    assert!(crate::tls::server_config(&key, &certificate, &[]).is_err(), "the files are the wrong way round");
+    let tls = crate::tls::server_config(&certificate, &key, &[]).unwrap();
+    let server = start(Durability::Synced, |options| options.tls = Some(tls));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from(made.cert.der().to_vec())).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+    let mut session = rustls::ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    let mut socket = server.connect();
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    let value = "x".repeat(300_000);
+    stream
+        .write_all(
+            format!("SET k {value}\r\n").replace("SET k ", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$300000\r\n").as_bytes(),
+        )
+        .unwrap();
+    stream.write_all(b"GET k\r\n").unwrap();
+    let expect = format!("+OK\r\n$300000\r\n{value}\r\n");
+    let mut answer = vec![0; expect.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert!(answer == expect.as_bytes());
+    // Who does not speak TLS gets nothing.
+    let mut plain = server.connect();
+    plain.write_all(b"PING\r\n").unwrap();
+    assert!(!rest(&mut plain).contains("PONG"));
+}
