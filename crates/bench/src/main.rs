@@ -1,2 +1,71 @@
-//! The holdfast-bench program.
-fn main() {}
+//! The `holdfast-bench` program: one subcommand for each benchmark. See docs/benchmarks.md.
+//!
+//! May use: everything below it. Must not know: how any benchmark measures.
+
+mod client;
+mod figures;
+mod journal;
+mod kv;
+mod open;
+mod place;
+mod process;
+mod report;
+mod resp;
+mod rss;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workload::Result;
+
+/// Measures Holdfast, and what it is compared to, in one run.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast-bench", version)]
+struct Line {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// The journal alone: against a bare sync, by number of writers, and unsynced
+    Journal(journal::Line),
+    /// The key-value engine embedded, alone or beside RocksDB
+    Kv(kv::Kv),
+    /// The RESP door beside Redis, driven by redis-benchmark
+    Resp(resp::Line),
+    /// Opening a store with a large journal after a kill and after a clean stop
+    Open(open::Line),
+    /// Memory of the server, idle and loaded, beside Redis
+    Rss(rss::Line),
+    /// One side of `kv`, started by it
+    #[command(hide = true)]
+    KvSide(kv::Side),
+    /// The writer that `open` kills, started by it
+    #[command(hide = true)]
+    OpenFill(open::Fill),
+}
+
+fn main() -> ExitCode {
+    match run(&Line::parse().bench) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            place::say(&format!("holdfast-bench: {failure}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Journal(line) => journal::run(line),
+        Bench::Kv(line) => kv::run(line),
+        Bench::Resp(line) => resp::run(line),
+        Bench::Open(line) => open::run(line),
+        Bench::Rss(line) => rss::run(line),
+        Bench::KvSide(side) => kv::run_embedded(side),
+        Bench::OpenFill(fill) => open::fill(fill),
+    }
+}

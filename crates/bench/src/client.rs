@@ -1,0 +1,119 @@
+//! A small RESP client: enough to ping a server and to load it.
+//!
+//! May use: sockets. Must not know: what is measured.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::workload::{Failure, Result, Values};
+
+/// No answer takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Commands that are sent before their answers are read.
+const PIPELINE: u64 = 512;
+
+/// A connection.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+/// What [`Client::load`] puts: `SET` of as many keys, spelt as redis-benchmark spells them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) keys: u64,
+    pub(crate) value_bytes: usize,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::with_capacity(64 << 10, stream)))
+    }
+
+    /// Sends one command and returns the first line of its answer. Only for commands whose answer is one line.
+    pub(crate) fn call(&mut self, parts: &[&[u8]]) -> Result<String> {
+        let mut out = Vec::new();
+        encode(&mut out, parts);
+        self.0.get_mut().write_all(&out)?;
+        self.line()
+    }
+
+    /// Sets keys 0 to `load.keys`, many at once.
+    pub(crate) fn load(&mut self, load: Load) -> Result<()> {
+        let mut values = Values::new(load.value_bytes, 1);
+        let mut out = Vec::new();
+        for first in (0..load.keys).step_by(usize::try_from(PIPELINE)?) {
+            let until = (first + PIPELINE).min(load.keys);
+            out.clear();
+            for number in first..until {
+                encode(&mut out, &[b"SET", format!("key:{number:012}").as_bytes(), values.next()]);
+            }
+            self.0.get_mut().write_all(&out)?;
+            for _ in first..until {
+                self.line()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.0.by_ref().take(4096).read_line(&mut line)?;
+        match line.as_bytes().first() {
+            Some(b'-') => Err(Failure::from(line.trim_end().to_owned())),
+            Some(_) if line.ends_with('\n') => Ok(line.trim_end().to_owned()),
+            _ => Err("the server closed the connection".into()),
+        }
+    }
+}
+
+/// Appends a command as an array of bulk strings.
+fn encode(to: &mut Vec<u8>, parts: &[&[u8]]) {
+    to.extend_from_slice(format!("*{}\r\n", parts.len()).as_bytes());
+    for part in parts {
+        to.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
+        to.extend_from_slice(part);
+        to.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_an_array_of_bulk_strings() {
+        let mut to = Vec::new();
+        encode(&mut to, &[b"SET", b"k", b"\r\n"]);
+        assert_eq!(to, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n");
+    }
+
+    #[test]
+    fn a_load_sends_every_key_and_reads_every_answer() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut keys = 0;
+            let mut line = Vec::new();
+            while reader.read_until(b'\n', &mut line).unwrap() > 0 {
+                if line.starts_with(b"key:") {
+                    keys += 1;
+                    let answer: &[u8] = if keys == 700 { b"-ERR full\r\n" } else { b"+OK\r\n" };
+                    reader.get_mut().write_all(answer).unwrap();
+                }
+                line.clear();
+            }
+            keys
+        });
+        // Empty values: one with a line end in it would confuse this simple server.
+        let mut client = Client::connect(address).unwrap();
+        client.load(Load { keys: 600, value_bytes: 0 }).unwrap();
+        let failure = client.load(Load { keys: 100, value_bytes: 0 }).unwrap_err();
+        assert_eq!(failure.to_string(), "-ERR full");
+        drop(client);
+        assert_eq!(server.join().unwrap(), 700);
+    }
+}

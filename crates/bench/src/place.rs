@@ -1,0 +1,91 @@
+//! Where a benchmark puts its files: a fresh folder for each store, on a disk that has room, gone afterwards.
+//!
+//! May use: the file system. Must not know: stores.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tempfile::TempDir;
+
+use crate::workload::{Failure, Result};
+
+/// What every benchmark is told.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Folder for the data; a folder in memory would make every sync free
+    #[arg(long, default_value = "target/bench")]
+    pub(crate) dir: PathBuf,
+    /// How often everything is measured, both sides in turn
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repetitions: u32,
+    /// Print a line of JSON for each figure to standard output, and the table to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Common {
+    /// A fresh folder that is removed when dropped.
+    pub(crate) fn fresh(&self) -> Result<TempDir> {
+        std::fs::create_dir_all(&self.dir)?;
+        // Other programs are started with it, from wherever they run.
+        let dir = self.dir.canonicalize()?;
+        Ok(tempfile::Builder::new().prefix("run-").tempdir_in(dir)?)
+    }
+
+    /// Refuses to begin what would fill the disk.
+    ///
+    /// # Errors
+    /// When fewer than `bytes` and a tenth are free.
+    pub(crate) fn need(&self, bytes: u64) -> Result<()> {
+        std::fs::create_dir_all(&self.dir)?;
+        let free = free_bytes(&self.dir)?;
+        let wanted = bytes.saturating_add(bytes / 10);
+        if free < wanted {
+            let mib = |bytes: u64| bytes >> 20;
+            let text = format!(
+                "{} has {} MiB free and this needs {} MiB: choose another --dir, or less data",
+                self.dir.display(),
+                mib(free),
+                mib(wanted)
+            );
+            return Err(Failure::from(text));
+        }
+        Ok(())
+    }
+
+    /// Says on standard error which repetition begins. Both sides of even ones run in the other order.
+    pub(crate) fn repetitions(&self) -> impl Iterator<Item = u32> {
+        let of = self.repetitions;
+        (0..of).inspect(move |n| say(&format!("repetition {} of {of}", n + 1)))
+    }
+}
+
+/// Tells the person who waits.
+pub(crate) fn say(text: &str) {
+    use std::io::Write;
+    // Nobody who cannot be told wants to know.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+fn free_bytes(dir: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(dir)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_fresh_and_goes_away_and_a_full_disk_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let common = Common { dir: base.path().join("a/b"), repetitions: 1, json: false };
+        let (one, two) = (common.fresh().unwrap(), common.fresh().unwrap());
+        assert!(one.path() != two.path() && one.path().is_absolute());
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
+        common.need(1 << 20).unwrap();
+        assert!(common.need(u64::MAX / 2).unwrap_err().to_string().contains("MiB free"));
+    }
+}

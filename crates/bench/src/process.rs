@@ -1,0 +1,186 @@
+//! Servers as child processes: started on a free port in a fresh folder, stopped or killed, gone when dropped.
+//!
+//! May use: processes, `client.rs`. Must not know: what is measured.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::workload::{Failure, Result};
+
+/// No server takes longer to start in an empty folder, or to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A running server. Dropping it kills it.
+pub(crate) struct Server {
+    running: Running,
+    /// Where it speaks RESP.
+    pub(crate) address: SocketAddr,
+    _dir: TempDir,
+}
+
+/// A child that does not outlive this value.
+struct Running(Child);
+
+/// How Redis treats its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fsync {
+    EverySecond,
+    Always,
+}
+
+/// The two programs.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Programs {
+    /// The server to measure
+    #[arg(long, default_value = "target/release/holdfast")]
+    holdfast: PathBuf,
+    /// The server to compare with
+    #[arg(long, default_value = "redis-server")]
+    redis: PathBuf,
+}
+
+impl Programs {
+    /// Starts `holdfast serve` and waits until it says that it is ready.
+    pub(crate) fn start_holdfast(&self, dir: TempDir, durability: &str) -> Result<Server> {
+        let mut command = Command::new(&self.holdfast);
+        command.arg("serve").arg("--dir").arg(dir.path());
+        command.args(["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--durability", durability]);
+        let mut running = Running::start(&mut command, &self.holdfast)?;
+        let address = running.address_once_ready()?;
+        Ok(Server { running, address, _dir: dir })
+    }
+
+    /// Starts Redis with its append-only file and without anything else that writes: no snapshots, no rewriting.
+    pub(crate) fn start_redis(&self, dir: TempDir, fsync: Fsync) -> Result<Server> {
+        let port = free_port()?;
+        let how = match fsync {
+            Fsync::EverySecond => "everysec",
+            Fsync::Always => "always",
+        };
+        let mut command = Command::new(&self.redis);
+        command.arg("--port").arg(port.to_string()).arg("--dir").arg(dir.path());
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", how]);
+        command.args(["--auto-aof-rewrite-percentage", "0", "--loglevel", "warning"]);
+        let mut running = Running::start(&mut command, &self.redis)?;
+        if let Some(mut out) = running.0.stdout.take() {
+            // Nothing it says is read; a full pipe would stop it.
+            thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        }
+        let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), _dir: dir };
+        let began = Instant::now();
+        while Client::connect(server.address).and_then(|mut client| client.call(&[b"PING"])).is_err() {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{} does not answer", self.redis.display()).into());
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(server)
+    }
+}
+
+impl Server {
+    /// Memory of the process that is in use, in bytes.
+    pub(crate) fn rss_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.running.0.id());
+        let status = std::fs::read_to_string(&path)?;
+        rss_of(&status).ok_or_else(|| Failure::from(format!("{path} does not say VmRSS")))
+    }
+
+    /// Asks the server to stop, and waits for it.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let id = i32::try_from(self.running.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let id = id.ok_or_else(|| Failure::from("a child without a process id"))?;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        let began = Instant::now();
+        while self.running.0.try_wait()?.is_none() {
+            if began.elapsed() > PATIENCE {
+                return Err("the server does not stop".into());
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn start(command: &mut Command, program: &Path) -> Result<Self> {
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        spawned.map(Self).map_err(|error| Failure::from(format!("{}: {error}", program.display())))
+    }
+
+    fn address_once_ready(&mut self) -> Result<SocketAddr> {
+        let out = self.0.stdout.take().ok_or_else(|| Failure::from("a child without output"))?;
+        let (tell, hear) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
+                // After `ready` nobody listens, but the pipe must be read as long as the server lives.
+                let _ = tell.send(line);
+            }
+        });
+        let mut address = None;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match hear.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.trim() == "ready" => break,
+                Ok(line) => address = address.or(resp_address(&line)),
+                Err(RecvTimeoutError::Timeout) => return Err("the server did not say `ready`".into()),
+                Err(RecvTimeoutError::Disconnected) => return Err("the server ended before it was ready".into()),
+            }
+        }
+        address.ok_or_else(|| "the server did not say where it listens".into())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already, and then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The address in a line `resp  127.0.0.1:7411`.
+fn resp_address(line: &str) -> Option<SocketAddr> {
+    let mut words = line.split_whitespace();
+    (words.next()? == "resp").then(|| words.next()?.parse().ok())?
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn rss_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_what_a_server_says() {
+        assert_eq!(resp_address("resp      127.0.0.1:7411"), Some(SocketAddr::from(([127, 0, 0, 1], 7411))));
+        assert_eq!(resp_address("  resp 127.0.0.1:1 (plain)").map(|a| a.port()), Some(1));
+        for other in ["", "ready", "http 127.0.0.1:7412", "resp", "resp off", "data resp"] {
+            assert_eq!(resp_address(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn resident_memory_is_found_in_a_status_page() {
+        assert_eq!(rss_of("Name:\tx\nVmHWM:\t  99 kB\nVmRSS:\t    1234 kB\n"), Some(1234 * 1024));
+        assert_eq!(rss_of("Name:\tx\n"), None);
+        assert!(rss_of(&std::fs::read_to_string("/proc/self/status").unwrap()).unwrap() > 0);
+    }
+}

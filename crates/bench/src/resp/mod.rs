@@ -1,0 +1,140 @@
+//! `resp`: the RESP door beside Redis, both driven by redis-benchmark.
+//!
+//! Four servers run all the time and are asked in turn, so that at any moment one is busy: both at their fast
+//! durability (`written`, everysec) and both at their safe one (`synced`, always). The order of the two changes with
+//! each repetition.
+//!
+//! May use: `process.rs`, `redis_benchmark.rs`. Must not know: RESP.
+
+mod redis_benchmark;
+
+use clap::Args;
+
+use self::redis_benchmark::{Run, Test};
+use crate::client::{Client, Load};
+use crate::figures::{Bar, Unit};
+use crate::place::{Common, say};
+use crate::process::{Fsync, Programs, Server};
+use crate::report::{Figure, Report};
+use crate::workload::Result;
+
+const OURS: &str = "holdfast";
+const THEIRS: &str = "redis";
+
+/// The command line of `resp`.
+#[derive(Debug, Args)]
+pub(crate) struct Line {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    programs: Programs,
+    /// Requests of one run without pipelining
+    #[arg(long, default_value_t = 200_000)]
+    requests: u64,
+    /// Requests of one run with pipelining
+    #[arg(long, default_value_t = 600_000)]
+    requests_pipelined: u64,
+    /// Requests of one synced run
+    #[arg(long, default_value_t = 100_000)]
+    requests_synced: u64,
+    /// Requests that a client sends before it waits
+    #[arg(long, value_delimiter = ',', default_value = "1,16")]
+    pipeline: Vec<u16>,
+    /// Connections
+    #[arg(long, default_value_t = 50)]
+    clients: u16,
+    /// Number of keys, all loaded before
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// Bytes of each value
+    #[arg(long, default_value_t = 1024)]
+    value_bytes: usize,
+}
+
+/// Ours and theirs, at one durability.
+struct Pair {
+    name: &'static str,
+    ours: Server,
+    theirs: Server,
+    tests: &'static [Test],
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(line: &Line) -> Result<()> {
+    let requests = line.requests + line.requests_pipelined + 2 * line.requests_synced;
+    let bytes = requests * u64::from(line.common.repetitions) + 4 * line.keys;
+    line.common.need(bytes.saturating_mul(2 * (line.value_bytes as u64 + 200)))?;
+    let fresh = || line.common.fresh();
+    let programs = &line.programs;
+    let pairs = [
+        Pair {
+            name: "written / everysec",
+            ours: programs.start_holdfast(fresh()?, "written")?,
+            theirs: programs.start_redis(fresh()?, Fsync::EverySecond)?,
+            tests: &[Test::Get, Test::Set],
+        },
+        Pair {
+            name: "synced / always",
+            ours: programs.start_holdfast(fresh()?, "synced")?,
+            theirs: programs.start_redis(fresh()?, Fsync::Always)?,
+            tests: &[Test::Set],
+        },
+    ];
+    for server in pairs.iter().flat_map(|pair| [&pair.ours, &pair.theirs]) {
+        Client::connect(server.address)?.load(Load { keys: line.keys, value_bytes: line.value_bytes })?;
+    }
+    let mut report = Report::new("resp");
+    for repetition in line.common.repetitions() {
+        for pair in &pairs {
+            measure(line, pair, repetition, &mut report)?;
+        }
+    }
+    report.print(line.common.json)?;
+    for pair in pairs {
+        pair.ours.stop()?;
+        pair.theirs.stop()?;
+    }
+    Ok(())
+}
+
+fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Result<()> {
+    for pipeline in &line.pipeline {
+        for test in pair.tests {
+            let requests = match (pair.tests.contains(&Test::Get), pipeline) {
+                (false, _) => line.requests_synced,
+                (true, 1) => line.requests,
+                (true, _) => line.requests_pipelined,
+            };
+            let run = Run {
+                test: *test,
+                requests,
+                pipeline: *pipeline,
+                clients: line.clients,
+                keys: line.keys,
+                value_bytes: line.value_bytes,
+            };
+            let work = format!("{} P={pipeline}, {}", test.name(), pair.name);
+            let mut sides = [(OURS, &pair.ours), (THEIRS, &pair.theirs)];
+            if repetition % 2 == 1 {
+                sides.reverse();
+            }
+            for (side, server) in sides {
+                let measured = run.against(server.address)?;
+                let figures = [
+                    ("requests", Unit::PerSecond, measured.rate),
+                    ("p50", Unit::Nanos, measured.p50_ms * 1e6),
+                    ("p99", Unit::Nanos, measured.p99_ms * 1e6),
+                ];
+                for (figure, unit, sample) in figures {
+                    let of = Figure { work: &work, figure, unit };
+                    report.sides(of, [OURS, THEIRS]);
+                    report.add(of, side, sample);
+                }
+                say(&format!("  {work}: {side} {:.0} /s", measured.rate));
+            }
+            let of = Figure { work: &work, figure: "requests", unit: Unit::PerSecond };
+            report.bar(of, Bar::RatioAtLeast(1.0));
+        }
+    }
+    Ok(())
+}
