@@ -1,12 +1,23 @@
 //! Lists folders, and keeps one in memory so that it can be brought back again and again, each time with one byte changed.
 //!
-//! May use: std. Must not know: what the files hold.
+//! May use: std, `tempfile`. Must not know: what the files hold.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 const BLOCK: usize = 4096;
+
+/// A temporary folder in memory, if the machine has such: for tests about bytes, which restart a store hundreds of times and
+/// learn nothing from waiting for a disk.
+///
+/// # Panics
+/// When none can be made.
+pub fn folder_in_memory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a temporary folder")
+}
 
 /// Every file below the folder, in the order of their paths.
 ///

@@ -15,7 +15,7 @@ mod server;
 mod wait;
 
 pub use disk::SmallDisk;
-pub use folders::{Kept, Snapshot, files_of, flip};
+pub use folders::{Kept, Snapshot, files_of, flip, folder_in_memory};
 pub use output::Output;
 pub use programs::{Finished, budget, holdfast, python, run};
 pub use random::Random;

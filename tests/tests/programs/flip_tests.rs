@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Launch, Random, Server, Snapshot, Value, budget, flip, holdfast, run};
-use tempfile::TempDir;
+use holdfast_tests::{Kept, Launch, Random, Server, Snapshot, Value, budget, flip, folder_in_memory, holdfast, run};
 
 /// Files up to this size are tried at every position.
 const TINY: usize = 256;
 /// Positions of a larger file, at most; fewer when the time is over.
 const SAMPLE: usize = 150;
+/// Files of one kind that are tried.
+const FILES_OF_KIND: usize = 3;
 /// Words of which one is in every report of damage.
 const REPORTS: &[&str] = &["damage", "corrupt", "quarantin", "checksum"];
 
@@ -117,7 +118,7 @@ fn one_changed_byte_costs_at_most_the_batch_it_hit_and_is_reported() {
     let mut random = Random::new(seed);
     let budget = budget("HOLDFAST_FLIP_SECONDS", 60);
     for (how, clean) in [("stopped", true), ("killed", false)] {
-        let work = TempDir::new().expect("a temporary folder");
+        let work = folder_in_memory();
         let folder = work.path().join("data");
         let launch = Launch::new(&folder);
         let server = launch.start();
@@ -156,29 +157,45 @@ fn one_changed_byte_costs_at_most_the_batch_it_hit_and_is_reported() {
     }
 }
 
-/// (file, position), in an order that reaches every file early.
+/// (file, position), in an order that reaches every kind of file early.
+///
+/// Files whose paths differ in digits only are of one kind; of each kind those are taken that hold most.
 fn targets(snapshot: &Snapshot, random: &mut Random) -> Vec<(usize, usize)> {
-    let mut chosen = Vec::new();
+    let mut kinds: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, file) in snapshot.files().iter().enumerate() {
-        let mut positions: Vec<usize> = if file.length <= TINY {
-            (0..file.length).collect()
-        } else {
-            let written = file.written();
-            let last = written.last().copied().unwrap_or(0);
-            let mut some: Vec<usize> =
-                (0..SAMPLE.min(written.len())).map(|_| written[random.below(written.len())]).collect();
-            // The header, the end of what was written, and the zeros behind it.
-            some.extend(0..16);
-            some.extend((last..file.length).take(16));
-            some.push(random.below(file.length));
-            some
-        };
+        let kind: String = file.path.to_string_lossy().chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        kinds.entry(kind).or_default().push((file.written().len(), index));
+    }
+    let mut chosen = Vec::new();
+    for files in kinds.values_mut() {
+        files.sort();
+        let mut positions = Vec::new();
+        for (_, index) in files.iter().rev().take(FILES_OF_KIND) {
+            let of_file = positions_of(&snapshot.files()[*index], random);
+            positions.extend(of_file.into_iter().map(|position| (*index, position)));
+        }
         for turn in 0..positions.len() {
             let other = turn + random.below(positions.len() - turn);
             positions.swap(turn, other);
         }
-        chosen.extend(positions.into_iter().enumerate().map(|(turn, position)| (turn, index, position)));
+        chosen.extend(positions.into_iter().enumerate());
     }
-    chosen.sort();
-    chosen.into_iter().map(|(_, index, position)| (index, position)).collect()
+    chosen.sort_by_key(|(turn, _)| *turn);
+    chosen.into_iter().map(|(_, target)| target).collect()
+}
+
+fn positions_of(file: &Kept, random: &mut Random) -> Vec<usize> {
+    if file.length <= TINY {
+        return (0..file.length).collect();
+    }
+    let written = file.written();
+    let last = written.last().copied().unwrap_or(0);
+    let mut positions: Vec<usize> =
+        (0..SAMPLE.min(written.len())).map(|_| written[random.below(written.len())]).collect();
+    // The header, the end of what was written, the zeros behind it, and the end of the file.
+    positions.extend(0..16);
+    positions.extend((last..file.length).take(8));
+    positions.extend(file.length - 8..file.length);
+    positions.push(random.below(file.length));
+    positions
 }

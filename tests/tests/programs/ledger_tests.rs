@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use holdfast_tests::{Launch, Random, Server, Value, files_of};
+use holdfast_tests::{Launch, Random, Server, Snapshot, Value, files_of, flip, folder_in_memory, until};
 use tempfile::TempDir;
 
 const KEYS: usize = 3_000;
+/// Damaged stores in each test.
+const ROUNDS: usize = 15;
+const REBUILD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What the keys hold: short values that are kept inline, longer ones that are not, rewritten and deleted ones.
 fn value(random: &mut Random, number: usize) -> Option<Vec<u8>> {
@@ -38,12 +42,18 @@ fn fill(server: &Server) {
     }
 }
 
+/// Every key is what it must be. What the server is still rebuilding it may refuse for a while, but not for long.
 fn look(server: &Server) {
     let mut client = server.client();
     let mut random = Random::new(7);
     for number in 0..KEYS {
         let wanted = value(&mut random, number).map_or(Value::Nil, Value::Bytes);
-        assert_eq!(client.say(&format!("GET k{number}")), wanted, "k{number}");
+        let mut found = Value::Nil;
+        until(REBUILD_TIME_MAX, || {
+            found = client.say(&format!("GET k{number}"));
+            found.error().is_none().then_some(())
+        });
+        assert_eq!(found, wanted, "k{number}; the server printed:\n{}", server.output().text());
     }
     let left = client.say("TTL lasting");
     assert!(matches!(left, Value::Integer(seconds) if (99_000..=100_000).contains(&seconds)), "{left:?}");
@@ -83,22 +93,46 @@ fn a_store_whose_ledger_was_deleted_has_all_its_keys() {
 
 #[test]
 fn a_store_that_lost_single_files_of_its_ledger_has_all_its_keys() {
-    let folder = TempDir::new().expect("a temporary folder");
-    let launch = Launch::new(folder.path()).durability("written");
+    damage(|file, _| fs::remove_file(file).expect("it can be removed"));
+}
+
+#[test]
+fn a_store_with_changed_bytes_in_its_ledger_has_all_its_keys() {
+    damage(|file, random| {
+        let length = fs::metadata(file).expect("it is there").len();
+        let position = random.below(usize::try_from(length).expect("a small file").max(1));
+        println!("ledger: byte {position}");
+        flip(file, position, 1 << random.below(8));
+    });
+}
+
+/// Damages one file after another and looks at every key each time; sometimes in a store that was whole, sometimes in one
+/// that was damaged, repaired and killed before.
+fn damage(how: fn(&Path, &mut Random)) {
+    let work = folder_in_memory();
+    let folder = work.path().join("data");
+    let launch = Launch::new(&folder).durability("written");
     let server = launch.start();
     fill(&server);
     let (status, text) = server.terminate();
     assert_eq!(status.code(), Some(0), "{text}");
-    let files: Vec<_> = derived(folder.path())
-        .iter()
-        .flat_map(|path| if path.is_dir() { files_of(path) } else { vec![path.clone()] })
-        .collect();
-    assert!(!files.is_empty(), "no ledger among {:?}", files_of(folder.path()));
-    let mut random = Random::new(Random::seed());
-    for _ in 0..files.len().min(12) {
-        let Some(file) = files.get(random.below(files.len())).filter(|file| file.exists()) else { continue };
-        println!("ledger: without {}", file.strip_prefix(folder.path()).unwrap_or(file).display());
-        fs::remove_file(file).expect("it can be removed");
+    let snapshot = Snapshot::of(&folder);
+    let seed = Random::seed();
+    println!("ledger: HOLDFAST_SEED={seed}");
+    let mut random = Random::new(seed);
+    for round in 0..ROUNDS {
+        if round % 4 == 0 {
+            snapshot.restore(&folder);
+        }
+        let files = files_of(&folder).into_iter().filter(|file| file.to_string_lossy().contains("ledger"));
+        // Most of the files are short; what they lead to is in the tables.
+        let (tables, others): (Vec<_>, Vec<_>) =
+            files.partition(|file| fs::metadata(file).is_ok_and(|file| file.len() > 4096));
+        assert!(!others.is_empty(), "no ledger among {:?}", files_of(&folder));
+        let files = if round % 3 == 0 || tables.is_empty() { &others } else { &tables };
+        let path = &files[random.below(files.len())];
+        println!("ledger: round {round}, damage to {}", path.strip_prefix(&folder).unwrap_or(path).display());
+        how(path, &mut random);
         let server = launch.start();
         look(&server);
         server.kill();
