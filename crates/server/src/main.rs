@@ -1,2 +1,39 @@
-//! The holdfast program.
-fn main() {}
+//! The `holdfast` program: configuration, wiring, signals, and nothing else.
+//!
+//! Without arguments it serves an embedded default: `cli` says what else there is. Results go to standard output, all else
+//! to standard error. Exit code 0: done; 1: it could not be done, or `inspect` found damage; 2: the command line makes no
+//! sense.
+//!
+//! May use: the facade, the doors. Must not know: engines, protocols, formats.
+
+mod announce;
+mod cli;
+mod config;
+mod failure;
+mod hash_password;
+mod inspect;
+mod output;
+mod progress;
+mod serve;
+mod signals;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::HashPassword => hash_password::hash_password(),
+        Command::Config(arguments) => config::check(&arguments.check),
+    };
+    done.unwrap_or_else(|failure| {
+        output::complain(format_args!("holdfast: {failure}"));
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,139 @@
+//! The configuration file as it is written: TOML, unknown keys are errors, nothing is checked beyond its shape.
+//!
+//! docs/operations/configuration.md describes every key. Numbers are read as 64 bits wide so that what is out of range gets
+//! an answer of ours, with the range in it.
+//!
+//! May use: serde, toml. Must not know: defaults, ranges.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::error::ConfigError;
+use super::log::LogLevel;
+
+/// The whole file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct File {
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) durability: Option<String>,
+    pub(crate) partitions: Option<i64>,
+    pub(crate) log: Option<LogLevel>,
+    pub(crate) allow_insecure_bind: Option<bool>,
+    pub(crate) limits: LimitsTable,
+    pub(crate) resp: RespTable,
+    pub(crate) http: HttpTable,
+    pub(crate) users: Vec<UserTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitsTable {
+    pub(crate) value_bytes_max: Option<i64>,
+    pub(crate) segment_bytes: Option<i64>,
+    pub(crate) ledger_cache_bytes: Option<i64>,
+    pub(crate) ledger_memory_bytes: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RespTable {
+    pub(crate) listen: Option<String>,
+    pub(crate) reactors: Option<i64>,
+    pub(crate) connections_max: Option<i64>,
+    pub(crate) idle_timeout_seconds: Option<i64>,
+    pub(crate) output_bytes_max: Option<i64>,
+    pub(crate) tls: Option<TlsTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HttpTable {
+    pub(crate) listen: Option<String>,
+    pub(crate) tls: Option<TlsTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TlsTable {
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UserTable {
+    pub(crate) name: Option<String>,
+    pub(crate) password_hash: Option<String>,
+    pub(crate) doors: Vec<String>,
+    pub(crate) buckets: Option<Vec<BucketTable>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BucketTable {
+    pub(crate) pattern: Option<String>,
+    pub(crate) right: Option<RightWord>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RightWord {
+    Read,
+    Write,
+    Admin,
+}
+
+/// Reads the file's text.
+pub(crate) fn parse(text: &str) -> Result<File, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let (line, key) = place(text, error.span());
+        let found = ConfigError::new(key, in_our_words(error.message()));
+        match line {
+            Some(line) => found.at_line(line),
+            None => found,
+        }
+    })
+}
+
+/// The parser's words, without the value: it may be a secret that stands under the wrong key.
+fn in_our_words(message: &str) -> String {
+    let message = message.trim_end();
+    if let Some(rest) = message.strip_prefix("invalid type: ") {
+        let kind = rest.split([' ', '`', '"']).next().unwrap_or("something else");
+        let wanted = rest.rsplit_once("expected ").map_or("something else", |(_, wanted)| wanted);
+        return format!("this must be {}, not {}", plain(wanted), plain(kind));
+    }
+    let message = message.replace("unknown field", "there is no key").replace("unknown variant", "it cannot be");
+    message.replace(", expected one of", "; there are").replace(", expected", "; there is")
+}
+
+/// The parser's word for a kind of value, in TOML's words.
+fn plain(kind: &str) -> &str {
+    match kind {
+        "string" | "a string" | "path string" | "a path string" => "a string in quotes",
+        "i64" | "integer" => "a number",
+        "floating" => "a fraction",
+        "a boolean" | "boolean" => "true or false",
+        "a sequence" | "sequence" => "a list in [ ]",
+        "map" | "a map" => "a table",
+        other => other.strip_prefix("struct ").map_or(other, |_| "a table"),
+    }
+}
+
+/// The line, counted from 1, and the key in it with the table it belongs to.
+fn place(text: &str, span: Option<Range<usize>>) -> (Option<usize>, String) {
+    let Some(before) = span.and_then(|span| text.get(..span.start)) else { return (None, String::new()) };
+    let line = before.matches('\n').count();
+    let lines: Vec<&str> = text.lines().collect();
+    let here = lines.get(line).copied().unwrap_or_default().trim();
+    let is_header = |line: &&&str| line.trim_start().starts_with('[') && !line.contains('=');
+    let table = lines.iter().take(line + 1).rev().find(is_header);
+    let table = table.map_or("", |line| line.trim().trim_matches(['[', ']']));
+    let key = here.split_once('=').map_or("", |(key, _)| key.trim());
+    let key = if key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) { key } else { "" };
+    let dot = if table.is_empty() || key.is_empty() { "" } else { "." };
+    (Some(line + 1), format!("{table}{dot}{key}"))
+}

@@ -1,0 +1,35 @@
+//! Why the program ends without having done what it was asked to do.
+//!
+//! May use: errors of everything below. Must not know: what to do about them; the text says that.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+
+/// Why the program gives up. Its text is the last thing it says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("cannot open the store in {}: {error}", dir.display())]
+    Open { dir: PathBuf, error: holdfast::Error },
+    #[error("the store did not close cleanly: {0}; acknowledged data is as safe as it was")]
+    Close(holdfast::Error),
+    #[error("cannot read the store: {0}")]
+    Read(holdfast::Error),
+    #[error("there is no store in {}: it has neither a file `store` nor a folder `journal`", .0.display())]
+    NoStore(PathBuf),
+    #[error("resp: {0}")]
+    Resp(#[from] doors::resp::ServeError),
+    #[error("http: {0}")]
+    Http(#[from] doors::http::ServeError),
+    #[error("cannot start: {0}")]
+    Start(#[source] io::Error),
+    #[error("cannot read the password: {0}")]
+    Password(#[source] io::Error),
+    #[error("{0}")]
+    PasswordUnfit(&'static str),
+    #[error("cannot hash the password: {0}")]
+    Hash(String),
+}

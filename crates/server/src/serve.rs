@@ -1,0 +1,147 @@
+//! `holdfast serve`: opens the store, then the doors; waits for the end; closes them in the reverse order.
+//!
+//! starting -> serving -> stopping. A signal while starting ends the program at once, which is as safe as any kill; one
+//! while serving lets running commands finish; one more while stopping ends the program at once.
+//!
+//! May use: everything in this crate, tokio. Must not know: protocols.
+
+use std::process::ExitCode;
+use std::sync::{Arc, Weak};
+
+use doors::http::{self, DoorNumbers, NumbersSource};
+use doors::resp::{self, ShutdownHook};
+use holdfast::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tracing::level_filters::LevelFilter;
+
+use crate::announce::announce;
+use crate::cli::ServeArguments;
+use crate::config::{Config, LogLevel};
+use crate::failure::Failure;
+use crate::output::{complain, say};
+use crate::progress;
+use crate::signals::Signals;
+
+/// Files that the program opens beside its connections: segments, the ledger's tables, sockets.
+const DESCRIPTORS_SPARE: u64 = 1024;
+
+/// Runs until a signal, or SHUTDOWN from a client.
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
+    let config = Config::load(arguments)?;
+    start_log(config.log);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    raise_descriptors(config.resp.limits.clients_max as u64);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+    runtime.block_on(run(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(config: Config) -> Result<(), Failure> {
+    let mut signals = Signals::watch().map_err(Failure::Start)?;
+    let (dir, options) = (config.dir.clone(), options(&config));
+    let opening = spawn_blocking(move || Store::open(&dir, options));
+    let store = tokio::select! {
+        opened = opening => opened.map_err(|error| Failure::Start(error.into()))?,
+        caught = signals.next() => {
+            complain(format_args!("{}: ended while opening the store", caught.name));
+            std::process::exit(0);
+        }
+    };
+    let store = store.map_err(|error| Failure::Open { dir: config.dir.clone(), error })?;
+
+    let shutdown = Arc::new(Notify::new());
+    let resp = Arc::new(open_resp(&config, &store, &shutdown)?);
+    let http = open_http(&config, &store, &resp)?;
+    announce(&config, &store, resp.local_addr(), http.local_addr());
+    say("ready");
+
+    let why = tokio::select! {
+        caught = signals.next() => caught.name,
+        () = shutdown.notified() => "SHUTDOWN",
+    };
+    say(format_args!("stopping ({why})"));
+    let stopping = spawn_blocking(move || {
+        // First the door that asks the other one for its numbers.
+        http.stop();
+        drop(resp);
+        store.close()
+    });
+    tokio::select! {
+        stopped = stopping => {
+            stopped.map_err(|error| Failure::Start(error.into()))?.map_err(Failure::Close)?;
+            say("stopped");
+            Ok(())
+        }
+        caught = signals.next() => {
+            complain(format_args!("{}: ended before everything was closed; acknowledged data is safe", caught.name));
+            std::process::exit(caught.exit_code);
+        }
+    }
+}
+
+fn options(config: &Config) -> holdfast::Options {
+    holdfast::Options {
+        durability: config.durability.0,
+        partitions: config.partitions,
+        limits: config.limits.clone(),
+        progress: Some(progress::show("replaying the journal")),
+    }
+}
+
+fn open_resp(config: &Config, store: &Store, shutdown: &Arc<Notify>) -> Result<resp::Running, Failure> {
+    let shutdown = Arc::clone(shutdown);
+    let on_shutdown: ShutdownHook = Arc::new(move || shutdown.notify_one());
+    let options = resp::Options {
+        reactors: config.resp.reactors,
+        limits: config.resp.limits.clone(),
+        tls: config.resp.tls.clone(),
+        users: Arc::clone(&config.users),
+        idle_timeout: config.resp.idle_timeout,
+        on_shutdown: Some(on_shutdown),
+        ..resp::Options::new(config.resp.listen)
+    };
+    Ok(resp::serve(store.clone(), options)?)
+}
+
+fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Result<http::Running, Failure> {
+    // Weak, so that the HTTP door does not keep the other one open.
+    let resp: Weak<resp::Running> = Arc::downgrade(resp);
+    let numbers: NumbersSource =
+        Arc::new(move || DoorNumbers { connections: resp.upgrade().map_or(0, |resp| resp.clients() as u64) });
+    let options = http::Options {
+        tls: config.http.tls.clone(),
+        users: Arc::clone(&config.users),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        doors: vec![("resp".to_owned(), numbers)],
+        ..http::Options::new(config.http.listen)
+    };
+    Ok(http::serve(store.clone(), options)?)
+}
+
+fn start_log(level: LogLevel) {
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::from(level)).with_ansi(false);
+    log.with_writer(std::io::stderr).init();
+}
+
+/// Raises the limit of open files as far as an ordinary process may: a connection is one.
+fn raise_descriptors(connections_max: u64) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = connections_max + DESCRIPTORS_SPARE;
+    if current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let raised = Some(maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    let done = setrlimit(Resource::Nofile, Rlimit { current: raised, maximum });
+    let available = if done.is_ok() { raised } else { current };
+    if available.is_some_and(|available| available < wanted) {
+        tracing::warn!(
+            available,
+            wanted,
+            "fewer files may be open than connections_max needs; raise the limit (LimitNOFILE, ulimit -n)"
+        );
+    }
+}
