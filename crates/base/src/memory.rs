@@ -60,6 +60,9 @@ struct State {
     plan: BTreeMap<u64, Fault>,
     capacity_bytes: u64,
     short_reads: bool,
+    lying_syncs: bool,
+    /// Counts processes: handles and locks of an earlier one are dead.
+    process: u64,
 }
 
 impl Disk {
@@ -79,6 +82,8 @@ impl Disk {
             plan: BTreeMap::new(),
             capacity_bytes: u64::MAX,
             short_reads: false,
+            lying_syncs: false,
+            process: 0,
         })))
     }
 
@@ -111,6 +116,11 @@ impl Disk {
         self.state().short_reads = short;
     }
 
+    /// Makes syncs succeed without doing anything: a disk that no store can be safe on, to test the testers.
+    pub fn set_lying_syncs(&self, lying: bool) {
+        self.state().lying_syncs = lying;
+    }
+
     /// Cuts the power: what was not synced survives or vanishes by coin, and every operation fails until
     /// [`Disk::power_on`].
     pub fn power_cut(&self) {
@@ -127,13 +137,13 @@ impl Disk {
     pub fn power_on(&self) {
         let mut state = self.state();
         state.powered = true;
-        state.locked.clear();
+        state.end_process();
         state.boot += 1;
     }
 
-    /// Ends the process that holds the locks, as a kill would: written data stays, locks go.
+    /// Ends the process, as a kill would: written data stays, locks go, and its open files answer nothing any more.
     pub fn kill_process(&self) {
-        self.state().locked.clear();
+        self.state().end_process();
     }
 
     /// Changes one stored byte, also on stable storage.
@@ -181,6 +191,11 @@ impl Disk {
 }
 
 impl State {
+    fn end_process(&mut self) {
+        self.locked.clear();
+        self.process += 1;
+    }
+
     fn power_cut(&mut self) {
         self.powered = false;
         let keep = usize::try_from(self.random.below(self.unsynced.len() as u64 + 1)).expect("a count fits");
@@ -298,7 +313,7 @@ impl Files for Disk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let state = self.state();
         state.on()?;
-        Ok(Arc::new(Handle { disk: self.clone(), inode: state.find(path)? }))
+        Ok(Arc::new(Handle { disk: self.clone(), inode: state.find(path)?, process: state.process }))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -311,7 +326,7 @@ impl Files for Disk {
         state.inodes.push(Inode::default());
         state.names.insert(path.to_owned(), id);
         state.unsynced.push(Change::Create(path.to_owned(), id));
-        Ok(Arc::new(Handle { disk: self.clone(), inode: id }))
+        Ok(Arc::new(Handle { disk: self.clone(), inode: id, process: state.process }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -363,7 +378,7 @@ impl Files for Disk {
         if !state.locked.insert(path.to_owned()) {
             return Err(io::Error::from(io::ErrorKind::WouldBlock));
         }
-        Ok(Box::new(Held { disk: self.clone(), path: path.to_owned() }))
+        Ok(Box::new(Held { disk: self.clone(), path: path.to_owned(), process: state.process }))
     }
 
     fn boot_id(&self) -> u128 {
@@ -374,24 +389,40 @@ impl Files for Disk {
 struct Held {
     disk: Disk,
     path: PathBuf,
+    process: u64,
 }
 
 impl DirLock for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.disk.state().locked.remove(&self.path);
+        let mut state = self.disk.state();
+        if state.process == self.process {
+            state.locked.remove(&self.path);
+        }
     }
 }
 
 struct Handle {
     disk: Disk,
     inode: usize,
+    process: u64,
+}
+
+impl Handle {
+    /// The disk, if the process that opened the file still lives.
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.state();
+        if state.process != self.process {
+            return Err(io::Error::other("the process that opened the file has ended"));
+        }
+        Ok(state)
+    }
 }
 
 impl File for Handle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         state.on()?;
         let mut want = buffer.len();
         if state.short_reads && want > 1 {
@@ -407,7 +438,7 @@ impl File for Handle {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         state.change()?;
         let from = usize::try_from(offset).map_err(io::Error::other)?;
         let to = from + bytes.len();
@@ -419,10 +450,12 @@ impl File for Handle {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         let outcome = state.change();
+        let lying = state.lying_syncs;
         let inode = state.inode(self.inode);
         match outcome {
+            Ok(()) if lying => Ok(()),
             Ok(()) => {
                 inode.persist();
                 Ok(())
@@ -436,13 +469,13 @@ impl File for Handle {
     }
 
     fn len(&self) -> io::Result<u64> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         state.on()?;
         Ok(state.inode(self.inode).current.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         state.change()?;
         let len = usize::try_from(len).map_err(io::Error::other)?;
         state.grow(self.inode, len)?;
@@ -451,7 +484,7 @@ impl File for Handle {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
+        let mut state = self.state()?;
         state.change()?;
         let len = usize::try_from(len).map_err(io::Error::other)?;
         state.grow(self.inode, len)

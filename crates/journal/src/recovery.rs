@@ -8,6 +8,9 @@
 //! * Bytes rotted that were already synced, or written in this very run of the machine, which a process kill cannot
 //!   harm. Then exactly the damaged range is set aside and all the rest is kept.
 //!
+//! What was written and not known to be synced is written again and synced before the segment is sealed: if the process
+//! before ended over a failed sync, the system may hold those bytes in memory only and believe them to be on the disk.
+//!
 //! A hole is of the second kind when a record or segment behind it says that the log was synced beyond it, or when the
 //! segment's boot id is the machine's. Either way nothing goes unreported, and every byte stays in the file.
 //!
@@ -104,6 +107,8 @@ struct Found {
     void: bool,
     /// Where the next intact header says that the log left this segment.
     known_end: Option<Position>,
+    /// The segment before, by this one's header, is there but was never synced.
+    after_hole: bool,
     scanned: Option<Scanned>,
 }
 
@@ -127,7 +132,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Resul
     let mut unused = Vec::new();
     let mut next_base = Position::ZERO;
     let mut found = find(files, dir, options, &mut report, &mut unused, &mut next_base)?;
-    link(&mut found, &mut report);
+    link(&mut found, &unused, &mut report);
     let promised = scan_unsealed(&mut found, options, &mut report)?;
     let mut walk = Walk { boot: files.boot_id(), promised, cut: false, report: &mut report };
     let mut states = vec![PartitionState::START; usize::from(options.partitions)];
@@ -199,7 +204,14 @@ fn find(
             }
         };
         segment.read_trailer()?;
-        all.push(Found { segment: Arc::new(segment), header, void: false, known_end: None, scanned: None });
+        all.push(Found {
+            segment: Arc::new(segment),
+            header,
+            void: false,
+            known_end: None,
+            after_hole: false,
+            scanned: None,
+        });
     }
     Ok(all)
 }
@@ -216,31 +228,31 @@ fn check_header(segment: &Segment, header: &SegmentHeader, options: &Options) ->
 }
 
 /// Lets each intact header speak about the segments before it.
-fn link(found: &mut [Found], report: &mut Recovery) {
-    let mut next: Option<(Position, Position, Position)> = None;
+fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
+    let mut next: Option<(Position, Position)> = None;
     for this in found.iter_mut().rev() {
         let base = this.segment.base;
-        if let Some((next_base, previous_base, previous_end)) = next {
+        if let Some(header) = &this.header {
+            let before = this.segment.path.with_file_name(crate::segment::file_name(header.previous_base));
+            this.after_hole = header.previous_base != base && unused.contains(&before);
+        }
+        if let Some((previous_base, previous_end)) = next {
             this.void = base > previous_base;
             if base == previous_base {
                 this.known_end = Some(previous_end);
             }
+            let path = this.segment.path.with_file_name(crate::segment::file_name(previous_base));
+            if base < previous_base && !unused.contains(&path) {
+                let bytes = previous_end.get().saturating_sub(previous_base.get());
+                let (kind, reason) = (DamageKind::Missing, "a segment is missing");
+                report.damage.push(Damage { kind, path, offset: 0, bytes, position: previous_base, reason });
+            }
             if base < previous_base {
-                let lost = Damage {
-                    kind: DamageKind::Missing,
-                    path: this.segment.path.with_file_name(crate::segment::file_name(previous_base)),
-                    offset: 0,
-                    bytes: previous_end.get().saturating_sub(previous_base.get()),
-                    position: previous_base,
-                    reason: "a segment is missing",
-                };
-                debug_assert!(next_base > previous_base);
-                report.damage.push(lost);
                 next = None;
             }
         }
         if let Some(header) = this.header.as_ref().filter(|_| !this.void) {
-            next = Some((base, header.previous_base, header.previous_end));
+            next = Some((header.previous_base, header.previous_end));
         }
     }
 }
@@ -316,6 +328,8 @@ impl Walk<'_> {
             }
             return Ok(());
         };
+        // The hole is a whole segment whose header never reached the disk.
+        self.cut |= this.after_hole && !this.void && !self.survived(this);
         if let Some(header) = &this.header {
             states.clone_from(&header.states);
         }
@@ -349,6 +363,10 @@ impl Walk<'_> {
             }
         }
         let sum = if at == scanned.data_end { scanned.sum } else { crc32c(&padded(&this.segment, at)?) };
+        let proven = self.promised.get().saturating_sub(base.get()).min(at);
+        // The header goes out with the first records.
+        let unproven = if proven > scanned.start { proven } else { 0 };
+        this.segment.rewrite(unproven, at)?;
         let footer = Footer { extents, states: states.clone() };
         this.segment.seal(&footer, at, log_end, sum)?;
         if log_end > base.plus(scanned.start) {

@@ -225,6 +225,15 @@ impl Segment {
         Ok(Footer::decode(&bytes, trailer))
     }
 
+    /// Writes the bytes in `from..to` once more and syncs: see `recovery.rs`. Bytes beyond the file's end become zeros.
+    pub(crate) fn rewrite(&self, from: u64, to: u64) -> Result<()> {
+        let mut bytes = self.read_all(Some(to))?;
+        bytes.resize(index(to), 0);
+        let bytes = bytes.get(index(from)..).unwrap_or_default();
+        let written = self.file.write_at(bytes, from).and_then(|()| self.file.sync());
+        written.map_err(|error| Error::io("syncing", &self.path, error))
+    }
+
     /// Writes the footer behind `data_end` and cuts the file there, durably. Everything before must be synced.
     pub(crate) fn seal(&self, footer: &Footer, data_end: u64, log_end: Position, segment_sum: u32) -> Result<()> {
         let bytes = footer.encode(self.base, data_end, log_end, segment_sum);

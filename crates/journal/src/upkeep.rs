@@ -99,7 +99,8 @@ impl Journal {
 
     pub(crate) fn seal(&self, full: Full) -> Result<()> {
         let base = full.segment.base;
-        let sum = match lock(&self.writing).take_sum(base) {
+        let finished = lock(&self.writing).take_sum(base);
+        let sum = match finished {
             Some(sum) => sum,
             None => {
                 // The checksum ends when the next segment's header is written.

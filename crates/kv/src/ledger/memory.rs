@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use journal::{PartitionId, Position};
 
 use super::{Entries, Ledger, Ledgers, Slice};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 type Versions = BTreeMap<(Vec<u8>, std::cmp::Reverse<Position>), Option<Slice>>;
 
@@ -21,7 +21,14 @@ struct Disk {
 
 /// Ledgers whose written-out part survives [`Ledgers::open`], as a disk would keep it. Clones share it.
 #[derive(Default, Clone)]
-pub struct MemoryLedgers(Arc<Mutex<BTreeMap<PartitionId, Disk>>>);
+pub struct MemoryLedgers(Arc<Mutex<Home>>);
+
+#[derive(Default)]
+struct Home {
+    disks: BTreeMap<PartitionId, Disk>,
+    /// Counts processes: ledgers opened by an earlier one write out nothing any more.
+    process: u64,
+}
 
 impl MemoryLedgers {
     /// No ledgers yet.
@@ -32,19 +39,26 @@ impl MemoryLedgers {
 
     /// Forgets everything, as a deleted ledger folder does.
     pub fn delete_all(&self) {
-        lock(&self.0).clear();
+        lock(&self.0).disks.clear();
+    }
+
+    /// Ends the process that opened ledgers here, as a kill would.
+    pub fn kill_process(&self) {
+        lock(&self.0).process += 1;
     }
 }
 
 impl Ledgers for MemoryLedgers {
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
-        let disk = lock(&self.0).get(&partition).cloned().unwrap_or_default();
+        let home = lock(&self.0);
+        let disk = home.disks.get(&partition).cloned().unwrap_or_default();
         let state = State { live: disk.versions, persisted: disk.persisted, ..State::default() };
-        Ok(Arc::new(MemoryLedger { home: self.clone(), partition, state: Mutex::new(state) }))
+        let process = home.process;
+        Ok(Arc::new(MemoryLedger { home: self.clone(), partition, process, state: Mutex::new(state) }))
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
-        lock(&self.0).remove(&partition);
+        lock(&self.0).disks.remove(&partition);
         Ok(())
     }
 }
@@ -61,6 +75,7 @@ struct State {
 struct MemoryLedger {
     home: MemoryLedgers,
     partition: PartitionId,
+    process: u64,
     state: Mutex<State>,
 }
 
@@ -136,7 +151,12 @@ impl Ledger for MemoryLedger {
         if let Some(to) = state.rotated.take() {
             let versions: Versions =
                 state.live.iter().filter(|((_, at), _)| at.0 <= to).map(|(k, v)| (k.clone(), v.clone())).collect();
-            lock(&self.home.0).insert(self.partition, Disk { versions, persisted: Some(to) });
+            let mut home = lock(&self.home.0);
+            if home.process != self.process {
+                let (path, reason) = ("memory".into(), "the process that opened it has ended".into());
+                return Err(Error::Ledger { path, reason });
+            }
+            home.disks.insert(self.partition, Disk { versions, persisted: Some(to) });
             state.persisted = Some(to);
             state.bytes = 0;
         }

@@ -1,0 +1,8 @@
+//! What must hold, one check to a file.
+//!
+//! May use: the model, the store's public surface. Must not know: how runs are driven.
+
+pub(crate) mod contents;
+pub(crate) mod durable;
+pub(crate) mod replay;
+pub(crate) mod views;

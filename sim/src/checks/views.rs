@@ -1,0 +1,34 @@
+//! A snapshot shows one instant for as long as it is held, whatever is written, written out and merged meanwhile.
+//!
+//! May use: the model. Must not know: how runs are driven.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use holdfast::{Page, Snapshot};
+
+use crate::model::Contents;
+use crate::run::{Check, violation};
+
+/// A snapshot and what it must show.
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) contents: Contents,
+}
+
+/// Reads the snapshot again.
+pub(crate) fn check(view: &View) -> Check<()> {
+    let failed = |error: holdfast::Error| violation("views", error.to_string());
+    let buckets: BTreeSet<&Vec<u8>> = view.contents.keys().map(|(bucket, _)| bucket).collect();
+    for bucket in buckets {
+        let page = Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1000, values: true };
+        let found = view.snapshot.page(&page).map_err(failed)?;
+        let found = found.entries.iter().map(|(key, head, value)| (key, head.version, value.as_deref()));
+        let wanted = view.contents.iter().filter(|((b, _), _)| b == bucket);
+        let wanted = wanted.map(|((_, key), thing)| (key, thing.version, Some(thing.value.as_slice())));
+        if !found.eq(wanted) {
+            return Err(violation("views", format!("bucket {bucket:?} changed at {}", view.snapshot.position())));
+        }
+    }
+    Ok(())
+}

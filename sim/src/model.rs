@@ -1,0 +1,99 @@
+//! What the store must hold: a list of batches, and the map that a prefix of them makes.
+//!
+//! May use: nothing. Must not know: the store.
+
+use std::collections::BTreeMap;
+
+use holdfast::Position;
+
+/// Bucket and key.
+pub(crate) type Name = (Vec<u8>, Vec<u8>);
+
+/// One object's state in the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thing {
+    pub(crate) version: Position,
+    pub(crate) value: Vec<u8>,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) metadata: Vec<u8>,
+}
+
+/// What a batch made of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Put { value: Vec<u8>, expires_ms: Option<u64>, metadata: Vec<u8> },
+    Delete,
+    Expire { expires_ms: Option<u64> },
+    Clear,
+}
+
+/// One committed batch; for `Clear` the key is empty and the whole bucket is meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Batch {
+    pub(crate) position: Position,
+    pub(crate) now_ms: u64,
+    pub(crate) effects: Vec<(Name, Effect)>,
+}
+
+pub(crate) type Contents = BTreeMap<Name, Thing>;
+
+/// Everything that was committed since the start, and what was promised of it.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) contents: Contents,
+    /// Everything at or below survives a killed process.
+    pub(crate) written: Position,
+    /// Everything at or below survives a power cut.
+    pub(crate) synced: Position,
+}
+
+pub(crate) fn apply(contents: &mut Contents, batch: &Batch) {
+    // An object that had expired by the time of the batch is gone, whether or not its removal was journaled.
+    contents.retain(|_, thing| thing.expires_ms.is_none_or(|at| at > batch.now_ms));
+    for (name, effect) in &batch.effects {
+        match effect {
+            Effect::Put { value, expires_ms, metadata } => {
+                let (value, metadata) = (value.clone(), metadata.clone());
+                contents
+                    .insert(name.clone(), Thing { version: batch.position, value, expires_ms: *expires_ms, metadata });
+            }
+            Effect::Delete => {
+                contents.remove(name);
+            }
+            Effect::Expire { expires_ms } => {
+                if let Some(thing) = contents.get_mut(name) {
+                    thing.expires_ms = *expires_ms;
+                    thing.version = batch.position;
+                }
+            }
+            Effect::Clear => contents.retain(|(bucket, _), _| *bucket != name.0),
+        }
+    }
+}
+
+impl Model {
+    pub(crate) fn commit(&mut self, batch: Batch) {
+        apply(&mut self.contents, &batch);
+        self.batches.push(batch);
+    }
+
+    /// What is visible at `now_ms`.
+    pub(crate) fn visible(contents: &Contents, now_ms: u64) -> Contents {
+        let alive = |thing: &Thing| thing.expires_ms.is_none_or(|at| at > now_ms);
+        contents.iter().filter(|(_, thing)| alive(thing)).map(|(name, thing)| (name.clone(), thing.clone())).collect()
+    }
+
+    /// What the first `count` batches make.
+    pub(crate) fn prefix(&self, count: usize) -> Contents {
+        let mut contents = Contents::new();
+        self.batches.iter().take(count).for_each(|batch| apply(&mut contents, batch));
+        contents
+    }
+
+    /// Forgets the batches behind the first `count`, which a crash took.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.contents = self.prefix(count);
+        self.batches.truncate(count);
+    }
+}

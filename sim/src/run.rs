@@ -1,0 +1,249 @@
+//! One run: a seed's story from an empty disk to the last check.
+//!
+//! May use: everything here. Must not know: command lines.
+
+use base::hash64;
+use base::memory::Fault;
+use holdfast::{Durability, Position, Store};
+
+use crate::checks::views::View;
+use crate::checks::{contents, durable, replay};
+use crate::model::Model;
+use crate::step;
+use crate::world::Sim;
+
+/// A property that did not hold.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// Which check noticed.
+    pub check: &'static str,
+    /// What was seen.
+    pub text: String,
+}
+
+pub(crate) type Check<T> = Result<T, Violation>;
+
+pub(crate) fn violation(check: &'static str, text: String) -> Violation {
+    Violation { check, text }
+}
+
+/// What to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many steps.
+    pub steps: u64,
+    /// Whether the disk pretends to sync: then the run has to fail, which proves that the checks can.
+    pub lying_disk: bool,
+    /// Whether to print each step of the trace to standard error.
+    pub verbose: bool,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// A hash over every operation and its result.
+    pub trace: u64,
+    /// Batches committed.
+    pub commits: u64,
+    /// Crashes survived: kills, power cuts, and reopenings after failures.
+    pub crashes: u64,
+}
+
+/// Runs a seed twice and checks that both runs are the same.
+///
+/// # Errors
+/// The first check that fails.
+pub fn prove(setup: Setup) -> Result<Outcome, Violation> {
+    let first = run(setup)?;
+    let second = run(setup)?;
+    if first != second {
+        return Err(violation("determinism", format!("{first:?} then {second:?}")));
+    }
+    Ok(first)
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// The first check that fails.
+pub fn run(setup: Setup) -> Result<Outcome, Violation> {
+    let mut sim = Sim::new(setup.seed);
+    sim.disk.set_lying_syncs(setup.lying_disk);
+    let store = open(&mut sim)?;
+    let mut run = Run {
+        sim,
+        store,
+        model: Model::default(),
+        views: Vec::new(),
+        outcome: Outcome::default(),
+        verbose: setup.verbose,
+    };
+    for _ in 0..setup.steps {
+        run.step()?;
+    }
+    run.power_cut(false)?;
+    contents::check(&run.store, &run.model)?;
+    Ok(run.outcome)
+}
+
+/// Opens the store; with a planned fault in the way, again without.
+fn open(sim: &mut Sim) -> Check<Store> {
+    for _ in 0..3 {
+        match sim.open() {
+            Ok(store) => return Ok(store),
+            Err(error) if error.kind() == holdfast::ErrorKind::Unavailable => recover_disk(sim),
+            Err(error) => return Err(violation("open", error.to_string())),
+        }
+    }
+    sim.open().map_err(|error| violation("open", error.to_string()))
+}
+
+fn recover_disk(sim: &mut Sim) {
+    sim.disk.clear_plan();
+    if sim.disk.is_powered() {
+        sim.disk.kill_process();
+    } else {
+        sim.disk.power_on();
+    }
+}
+
+pub(crate) struct Run {
+    pub(crate) sim: Sim,
+    pub(crate) store: Store,
+    pub(crate) model: Model,
+    pub(crate) views: Vec<View>,
+    pub(crate) outcome: Outcome,
+    verbose: bool,
+}
+
+#[expect(clippy::print_stderr, reason = "asked for, to see what a failing seed does")]
+fn report(what: &str, number: u64) {
+    eprintln!("{what} {number}");
+}
+
+impl Run {
+    pub(crate) fn trace(&mut self, what: &str, number: u64) {
+        if self.verbose {
+            report(what, number);
+        }
+        let mut input = self.outcome.trace.to_le_bytes().to_vec();
+        input.extend_from_slice(what.as_bytes());
+        input.extend_from_slice(&number.to_le_bytes());
+        self.outcome.trace = hash64(&input);
+    }
+
+    fn step(&mut self) -> Check<()> {
+        match self.sim.random.below(100) {
+            0..60 => step::change(self),
+            60..72 => step::read(self),
+            72..78 => step::transaction(self),
+            78..82 => step::view(self),
+            82..88 => step::time(self),
+            88..91 => self.compare(),
+            91..93 => self.kill(false),
+            93..95 => self.kill(true),
+            95 => self.reopen_calmly(),
+            96 => self.power_cut(false),
+            97 => self.power_cut(true),
+            98 => self.plan(Fault::Error),
+            _ => {
+                let fault = if self.sim.random.chance(1, 2) { Fault::Full } else { Fault::PowerCut };
+                self.plan(fault)
+            }
+        }
+    }
+
+    /// Whether the store is in the state that its reads can be held to: after a failure it wants to be reopened.
+    pub(crate) fn is_well(&self) -> bool {
+        self.sim.disk.is_powered() && !self.store.stats().refuses_writes
+    }
+
+    /// Looks at everything.
+    fn compare(&mut self) -> Check<()> {
+        if !self.is_well() {
+            return self.kill(false);
+        }
+        contents::check(&self.store, &self.model)
+    }
+
+    /// Lets a fault strike at one of the next operations.
+    fn plan(&mut self, fault: Fault) -> Check<()> {
+        let after = self.sim.random.below(30);
+        self.trace("plan", after);
+        self.sim.disk.plan(after, fault);
+        Ok(())
+    }
+
+    /// Replaces the store by a newly opened one, after a crash did its part.
+    fn reopen(&mut self) -> Check<()> {
+        self.views.clear();
+        self.sim.ledgers.kill_process();
+        let old = self.store.clone();
+        self.store = open(&mut self.sim)?;
+        drop(old);
+        self.outcome.crashes += 1;
+        Ok(())
+    }
+
+    /// The process is killed; the ledgers' folder may be lost on top.
+    pub(crate) fn kill(&mut self, lose_ledgers: bool) -> Check<()> {
+        let last = self.model.batches.last().map_or(Position::ZERO, |batch| batch.position);
+        let complete = self.store.wait(last, Durability::Written).is_ok()
+            && self.store.wait(self.newest(), Durability::Written).is_ok();
+        let digest = if complete { Some(replay::digest(&self.store)?) } else { None };
+        self.trace("kill", last.get());
+        self.sim.disk.kill_process();
+        self.sim.disk.clear_plan();
+        if !self.sim.disk.is_powered() {
+            self.sim.disk.power_on();
+            let promised = self.model.synced;
+            self.reopen()?;
+            return durable::check(&self.store, &mut self.model, promised);
+        }
+        if lose_ledgers {
+            self.sim.ledgers.delete_all();
+        }
+        self.reopen()?;
+        if let Some(digest) = digest {
+            self.model.written = self.model.written.max(last);
+            replay::check(&self.store, digest)?;
+        }
+        let promised = self.model.written;
+        durable::check(&self.store, &mut self.model, promised)
+    }
+
+    fn newest(&self) -> Position {
+        Position::new(self.store.watermarks().appended.get().saturating_sub(1))
+    }
+
+    fn reopen_calmly(&mut self) -> Check<()> {
+        self.sim.disk.clear_plan();
+        self.views.clear();
+        if self.store.close().is_err() {
+            return self.kill(false);
+        }
+        self.trace("close", 0);
+        self.sim.disk.kill_process();
+        self.reopen()?;
+        let all = self.model.batches.last().map_or(Position::ZERO, |batch| batch.position);
+        durable::check(&self.store, &mut self.model, all)
+    }
+
+    /// The power is cut; the ledgers' folder may be lost on top.
+    pub(crate) fn power_cut(&mut self, lose_ledgers: bool) -> Check<()> {
+        self.trace("power cut", 0);
+        self.sim.disk.clear_plan();
+        if self.sim.disk.is_powered() {
+            self.sim.disk.power_cut();
+        }
+        self.sim.disk.power_on();
+        if lose_ledgers {
+            self.sim.ledgers.delete_all();
+        }
+        self.reopen()?;
+        let promised = self.model.synced;
+        durable::check(&self.store, &mut self.model, promised)
+    }
+}

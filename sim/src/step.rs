@@ -1,0 +1,258 @@
+//! The operations of a run: each does something to the store and to the model, and compares.
+//!
+//! May use: the run. Must not know: what breaks when.
+
+use std::time::Duration;
+
+use holdfast::{Condition, Durability, ErrorKind, Exclusive, Metadata, Position, PutOptions, Scope};
+
+use crate::checks::views::{self, View};
+use crate::model::{Batch, Effect, Model, Name};
+use crate::run::{Check, Run, violation};
+use crate::world::Sim;
+
+const VIEWS_MAX: usize = 3;
+
+fn name(run: &mut Run) -> Name {
+    let bucket = [b"a".as_slice(), b"b\0", b"long bucket"];
+    let bucket = bucket[usize::try_from(run.sim.random.below(3)).unwrap_or(0)].to_vec();
+    (bucket, run.sim.random.below(12).to_string().into_bytes())
+}
+
+fn effect(run: &mut Run) -> Effect {
+    let now_ms = run.store.now_ms();
+    let random = &mut run.sim.random;
+    let soon = |random: &mut base::Random| random.chance(1, 3).then(|| now_ms + 1 + random.below(50));
+    match random.below(10) {
+        0..6 => {
+            let mut value = vec![0; usize::try_from(random.below(300)).unwrap_or(0)];
+            if random.chance(1, 40) {
+                value.resize(6000, 0);
+            }
+            random.fill(&mut value);
+            let metadata = if random.chance(1, 4) { Metadata::from_pairs([("m", "x")]) } else { Metadata::default() };
+            Effect::Put { value, expires_ms: soon(random), metadata: metadata.encoded().to_vec() }
+        }
+        6..8 => Effect::Delete,
+        _ => Effect::Expire { expires_ms: soon(random) },
+    }
+}
+
+fn durability(run: &mut Run) -> Durability {
+    match run.sim.random.below(4) {
+        0 => Durability::Synced,
+        1 => Durability::Written,
+        2 => Sim::window(),
+        _ => run.store.durability(),
+    }
+}
+
+/// Stages an effect; true if it takes.
+fn stage(exclusive: &mut Exclusive<'_>, (bucket, key): &Name, effect: &Effect) -> holdfast::Result<bool> {
+    match effect {
+        Effect::Put { value, expires_ms, metadata } => {
+            let metadata = Metadata::from_encoded(metadata);
+            let options = PutOptions { expires_ms: *expires_ms, metadata, ..PutOptions::default() };
+            exclusive.put(bucket, key, value, &options).map(|()| true)
+        }
+        Effect::Delete => exclusive.delete(bucket, key),
+        Effect::Expire { expires_ms } => exclusive.expire(bucket, key, *expires_ms),
+        Effect::Clear => exclusive.clear(bucket).map(|()| true),
+    }
+}
+
+/// Whether an error is one that the planned faults explain.
+fn explained(error: &holdfast::Error) -> Check<()> {
+    match error.kind() {
+        ErrorKind::Unavailable => Ok(()),
+        _ => Err(violation("errors", format!("{:?}: {error}", error.kind()))),
+    }
+}
+
+/// Commits a batch of one or several changes and waits for some durability.
+pub(crate) fn change(run: &mut Run) -> Check<()> {
+    let several = run.sim.random.chance(1, 4);
+    let count = if several { 2 + run.sim.random.below(5) } else { 1 };
+    let mut wanted: Vec<(Name, Effect)> = Vec::new();
+    for _ in 0..count {
+        let name = name(run);
+        if wanted.iter().all(|(other, _)| *other != name) {
+            wanted.push((name, effect(run)));
+        }
+    }
+    let clears = several && run.sim.random.chance(1, 10);
+    if clears {
+        let bucket = name(run).0;
+        wanted.insert(0, ((bucket, Vec::new()), Effect::Clear));
+    }
+    let keys: Vec<(&[u8], &[u8])> = wanted.iter().map(|((b, k), _)| (b.as_slice(), k.as_slice())).collect();
+    let scope = if clears { Scope::All } else { Scope::Keys(&keys) };
+    let store = run.store.clone();
+    let mut exclusive = match store.exclusive(&scope) {
+        Ok(exclusive) => exclusive,
+        Err(error) => return explained(&error),
+    };
+    let now_ms = exclusive.now_ms();
+    let mut effects = Vec::new();
+    for (name, effect) in &wanted {
+        match stage(&mut exclusive, name, effect) {
+            Ok(true) => effects.push((name.clone(), effect.clone())),
+            Ok(false) => {}
+            Err(error) => return explained(&error),
+        }
+    }
+    let there = |name: &Name| Model::visible(&run.model.contents, now_ms).contains_key(name);
+    let cleared = |name: &Name| wanted.iter().any(|(n, e)| *e == Effect::Clear && n.0 == name.0);
+    for (name, effect) in &wanted {
+        let takes = matches!(effect, Effect::Put { .. } | Effect::Clear) || (there(name) && !cleared(name));
+        if takes != effects.iter().any(|(n, e)| n == name && e == effect) {
+            return Err(violation("contents", format!("{effect:?} of {name:?} should take: {takes}")));
+        }
+    }
+    let committed = match exclusive.commit() {
+        Ok(committed) => committed,
+        Err(error) => return explained(&error),
+    };
+    if !effects.is_empty() {
+        run.outcome.commits += 1;
+        run.model.commit(Batch { position: committed.position, now_ms, effects });
+    }
+    run.trace("commit", committed.position.get());
+    let durability = durability(run);
+    acknowledge(run, committed.position, durability)
+}
+
+/// Waits, and notes what was promised if the wait succeeds.
+fn acknowledge(run: &mut Run, position: Position, durability: Durability) -> Check<()> {
+    match run.store.wait(position, durability) {
+        Ok(()) => promise(run, position, durability),
+        Err(error) => explained(&error)?,
+    }
+    Ok(())
+}
+
+fn promise(run: &mut Run, position: Position, durability: Durability) {
+    run.model.written = run.model.written.max(position);
+    if durability == Durability::Synced {
+        run.model.synced = run.model.synced.max(position);
+    }
+    run.trace("acknowledged", position.get());
+}
+
+/// Reads an object as a user would: what is shown is promised not to vanish.
+pub(crate) fn read(run: &mut Run) -> Check<()> {
+    let name = name(run);
+    let expected = Model::visible(&run.model.contents, run.store.now_ms()).remove(&name);
+    let shown = match run.store.kv().get(&name.0, &name.1) {
+        Ok(shown) => shown,
+        Err(error) => return explained(&error),
+    };
+    let value = shown.as_ref().map(|object| object.value.to_vec());
+    if value != expected.as_ref().map(|thing| thing.value.clone()) {
+        return Err(violation("contents", format!("a read of {name:?} shows {value:?}")));
+    }
+    let durability =
+        if run.store.durability() == Durability::Synced { Durability::Synced } else { Durability::Written };
+    if let Some(object) = shown {
+        promise(run, object.head.version, durability);
+    } else {
+        // An absence is promised as well: the newest change that made the object absent.
+        let touched = |batch: &&Batch| {
+            batch.effects.iter().any(|(n, effect)| *n == name || (*effect == Effect::Clear && n.0 == name.0))
+        };
+        let newest = run.model.batches.iter().rev().find(touched).map(|batch| batch.position);
+        promise(run, newest.unwrap_or_default(), durability);
+    }
+    Ok(())
+}
+
+/// An optimistic transaction, with or without somebody in its way.
+pub(crate) fn transaction(run: &mut Run) -> Check<()> {
+    let (read, write) = (name(run), name(run));
+    let mut transaction = run.store.begin();
+    let seen = match transaction.get(&read.0, &read.1) {
+        Ok(seen) => seen.map(|object| object.head.version),
+        Err(error) => return explained(&error),
+    };
+    let disturbed = run.sim.random.chance(1, 2);
+    if disturbed {
+        let before = run.model.batches.len();
+        change(run)?;
+        if run.model.batches.len() == before {
+            return Ok(());
+        }
+    }
+    let now_ms = run.store.now_ms();
+    let effect = Effect::Put { value: b"by transaction".to_vec(), expires_ms: None, metadata: Vec::new() };
+    if let Err(error) = transaction.put(&write.0, &write.1, b"by transaction", &PutOptions::default()) {
+        return explained(&error);
+    }
+    let newest = Model::visible(&run.model.contents, now_ms).get(&read).map(|thing| thing.version);
+    match transaction.commit(Durability::Written) {
+        Ok(committed) => {
+            if newest != seen {
+                return Err(violation("transactions", format!("{read:?} had changed from {seen:?} to {newest:?}")));
+            }
+            run.outcome.commits += 1;
+            run.model.commit(Batch { position: committed.position, now_ms, effects: vec![(write, effect)] });
+            promise(run, committed.position, Durability::Written);
+        }
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            if newest == seen {
+                return Err(violation("transactions", format!("a conflict where nobody changed {read:?}")));
+            }
+            run.trace("conflict", 0);
+        }
+        Err(error) => {
+            explained(&error)?;
+            // It may have been committed and only the wait failed: the crash that follows decides.
+            let position = run.store.kv().peek_head(&write.0, &write.1).ok().and_then(|shown| shown.value);
+            let fresh =
+                |head: &holdfast::Head| run.model.batches.last().is_none_or(|last| head.version > last.position);
+            if let Some(head) = position.filter(fresh) {
+                run.model.commit(Batch { position: head.version, now_ms, effects: vec![(write, effect)] });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a snapshot, or looks at the held ones again.
+pub(crate) fn view(run: &mut Run) -> Check<()> {
+    if !run.is_well() {
+        return Ok(());
+    }
+    run.views.iter().try_for_each(views::check)?;
+    if run.views.len() >= VIEWS_MAX {
+        run.views.remove(0);
+    }
+    match run.store.snapshot() {
+        Ok(snapshot) => {
+            let contents = Model::visible(&run.model.contents, run.store.now_ms());
+            run.views.push(View { snapshot, contents });
+            Ok(())
+        }
+        Err(error) => explained(&error),
+    }
+}
+
+/// Time passes, and the background work gets its turn.
+pub(crate) fn time(run: &mut Run) -> Check<()> {
+    let by = Duration::from_micros(run.sim.random.below(20_000));
+    run.sim.clock.advance(by);
+    run.trace("time", u64::try_from(by.as_micros()).unwrap_or(0));
+    // A conditional put that cannot take proves that conditions see through expiry.
+    let name = name(run);
+    let there = Model::visible(&run.model.contents, run.store.now_ms()).contains_key(&name);
+    let condition = if there { Condition::Absent } else { Condition::Present };
+    let options = PutOptions { condition, ..PutOptions::default() };
+    match run.store.kv().put(&name.0, &name.1, b"never", &options) {
+        Ok(_) => return Err(violation("conditions", format!("{condition:?} held for {name:?}"))),
+        Err(error) if error.kind() == ErrorKind::Conflict => {}
+        Err(error) => explained(&error)?,
+    }
+    if let Err(error) = run.store.step() {
+        explained(&error)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! The simulator against itself.
+
+use crate::run::{Setup, prove, run};
+
+#[test]
+fn a_handful_of_seeds_hold() {
+    let (mut commits, mut crashes) = (0, 0);
+    for seed in 0..20 {
+        let outcome = prove(Setup { seed, steps: 150, lying_disk: false, verbose: false })
+            .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
+        commits += outcome.commits;
+        crashes += outcome.crashes;
+    }
+    assert!(commits > 500 && crashes > 50, "the runs did too little: {commits} commits, {crashes} crashes");
+}
+
+#[test]
+fn a_disk_that_lies_about_syncs_is_found_out() {
+    let caught = (0..20)
+        .filter(|seed| run(Setup { seed: *seed, steps: 150, lying_disk: true, verbose: false }).is_err())
+        .count();
+    assert!(caught > 10, "only {caught} of 20 runs noticed");
+}
+
+#[test]
+fn different_seeds_tell_different_stories() {
+    let trace =
+        |seed| run(Setup { seed, steps: 30, lying_disk: false, verbose: false }).map(|outcome| outcome.trace).ok();
+    assert_ne!(trace(1), trace(2));
+}

@@ -1,0 +1,59 @@
+//! The simulated world of one run: a disk, a clock, ledgers that lose what was not written out.
+//!
+//! May use: `base`, `kv`. Must not know: what is checked.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::memory::Disk;
+use base::{Limits, ManualClock, Random};
+use holdfast::{Durability, MemoryLedgers, Options, Store, World};
+
+pub(crate) const DIR: &str = "/store";
+
+pub(crate) struct Sim {
+    pub(crate) disk: Disk,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) ledgers: MemoryLedgers,
+    pub(crate) random: Random,
+    pub(crate) options: Options,
+}
+
+impl Sim {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let window = Durability::window(Duration::from_millis(1), Duration::from_millis(5));
+        let durability = [Durability::Synced, Durability::Written, window];
+        let durability = durability[usize::try_from(random.below(3)).unwrap_or(0)];
+        let partitions = 1 + u16::try_from(random.below(4)).unwrap_or(0);
+        let mut limits = Limits::tiny();
+        limits.inline_bytes_max = usize::try_from(random.below(200)).unwrap_or(0);
+        limits.ledger_memory_bytes = 512 << random.below(4);
+        limits.segment_bytes = 4096 << random.below(3);
+        let disk = Disk::new(random.next());
+        disk.set_short_reads(random.chance(1, 2));
+        Self {
+            disk,
+            clock: Arc::new(ManualClock::at(1_700_000_000_000)),
+            ledgers: MemoryLedgers::new(),
+            options: Options { durability, partitions, limits, progress: None },
+            random,
+        }
+    }
+
+    pub(crate) fn open(&mut self) -> holdfast::Result<Store> {
+        let world = World {
+            files: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            ledgers: Arc::new(self.ledgers.clone()),
+            threads: false,
+            entropy: self.random.next(),
+        };
+        Store::open_in(&world, Path::new(DIR), self.options.clone())
+    }
+
+    pub(crate) fn window() -> Durability {
+        Durability::window(Duration::from_millis(1), Duration::from_millis(5))
+    }
+}
