@@ -36,6 +36,8 @@ pub struct Limits {
     pub inline_bytes_max: usize,
     /// Cache of ledger blocks of the whole store, in bytes.
     pub ledger_cache_bytes: u64,
+    /// Cache of single ledger entries of the whole store, in bytes.
+    pub entry_cache_bytes: u64,
     /// Most entries in one answer of a listing.
     pub page_entries_max: usize,
     /// Expired objects removed by one background step.
@@ -59,6 +61,7 @@ impl Default for Limits {
             replay_bytes_max: 512 << 20,
             inline_bytes_max: 128,
             ledger_cache_bytes: 32 << 20,
+            entry_cache_bytes: 32 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
         }
@@ -84,6 +87,7 @@ impl Limits {
             replay_bytes_max: 16 << 10,
             inline_bytes_max: 16,
             ledger_cache_bytes: 64 << 10,
+            entry_cache_bytes: 4 << 10,
             page_entries_max: 100,
             expiry_batch_max: 3,
         }

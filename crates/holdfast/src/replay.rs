@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use journal::{Journal, Log, PartitionId, Position, Record, StateMachine, Visit};
-use kv::{Engine, Ledgers, Places};
+use kv::{Engine, EntryCache, Ledgers, Places};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Progress};
@@ -52,11 +52,14 @@ type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, options: &Options) -> Attempt<Vec<Engine>> {
     let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
+    let cache = Arc::new(EntryCache::new(options.limits.entry_cache_bytes));
     let mut engines = Vec::new();
     for number in 0..partitions {
         let id = PartitionId::new(number);
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
-        let engine = ledgers.open(id).and_then(|ledger| Engine::open(ledger, log, places.clone() as _, engine_options));
+        let engine = ledgers
+            .open(id)
+            .and_then(|ledger| Engine::open(ledger, Arc::clone(&cache), log, places.clone() as _, engine_options));
         engines.push(engine.map_err(|error| (id, error))?);
     }
     let from = engines.iter().map(Engine::applied).min().unwrap_or_default();

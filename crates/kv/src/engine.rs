@@ -17,6 +17,7 @@ use base::hash128;
 use journal::{Log, Position, StateMachine};
 
 use crate::bytes::{Fields, len32, put_string};
+use crate::cache::{Entries, EntryCache};
 use crate::command::{Command, Put};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -52,6 +53,7 @@ impl Engine {
     /// `Ledger` when the ledger's summary is missing or damaged: discard the ledger and replay everything.
     pub fn open(
         ledger: Arc<dyn Ledger>,
+        cache: Arc<EntryCache>,
         log: Arc<dyn Log>,
         places: Arc<dyn Places + Send + Sync>,
         options: Options,
@@ -64,7 +66,8 @@ impl Engine {
             (counts, live) = decode_summary(&summary).ok_or_else(damaged)?;
         }
         let applied = applied.unwrap_or_default();
-        Ok(Self { reader: Reader { ledger, log }, places, options, counts, live, applied, removed: Position::ZERO })
+        let reader = Reader { entries: Entries::new(ledger, cache), log };
+        Ok(Self { reader, places, options, counts, live, applied, removed: Position::ZERO })
     }
 
     /// A way to read beside this engine.
@@ -76,7 +79,7 @@ impl Engine {
     /// The ledger.
     #[must_use]
     pub fn ledger(&self) -> &Arc<dyn Ledger> {
-        &self.reader.ledger
+        &self.reader.entries.ledger
     }
 
     /// Everything at or below was applied.
@@ -107,9 +110,9 @@ impl Engine {
     /// nothing at or behind `next` yet.
     pub fn rotate(&mut self, next: Position) {
         let through = Position::new(next.get().saturating_sub(1)).max(self.applied);
-        self.reader.ledger.insert(key::SUMMARY, &self.encode_summary(), through);
+        self.ledger().insert(key::SUMMARY, self.encode_summary().into(), through);
         self.applied = through;
-        self.reader.ledger.rotate(next);
+        self.ledger().rotate(next);
     }
 
     fn encode_summary(&self) -> Vec<u8> {
@@ -124,7 +127,7 @@ impl Engine {
     }
 
     fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
-        self.reader.ledger.get(ledger_key, Position::MAX)
+        self.reader.entries.get(ledger_key, Position::MAX)
     }
 
     fn put(&mut self, position: Position, at: u64, bytes: usize, put: &Put<'_>) -> Result<()> {
@@ -151,9 +154,10 @@ impl Engine {
             inline: (put.value.len() <= self.options.inline_bytes_max).then_some(put.value),
         };
         self.live.add(self.places.segment_of(at), bytes as u64);
-        self.reader.ledger.insert(&ledger_key, &entry.encode(), position);
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), position);
         if put.expires_ms != 0 {
-            self.reader.ledger.insert(&key::expiry(put.expires_ms, put.bucket, put.key), &[], position);
+            let expiry = key::expiry(put.expires_ms, put.bucket, put.key);
+            self.ledger().insert(&expiry, Slice::empty(), position);
         }
         Ok(())
     }
@@ -162,7 +166,7 @@ impl Engine {
     fn forget(&mut self, old: &Entry<'_>, bucket: &[u8], key: &[u8], expires_ms: u64, position: Position) {
         self.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
         if old.expires_ms != 0 && old.expires_ms != expires_ms {
-            self.reader.ledger.remove(&key::expiry(old.expires_ms, bucket, key), position);
+            self.ledger().remove(&key::expiry(old.expires_ms, bucket, key), position);
         }
     }
 
@@ -170,7 +174,7 @@ impl Engine {
         let ledger_key = key::object(bucket, key);
         let Some(old) = self.old(&ledger_key)? else { return Ok(()) };
         self.forget(&decode(&old)?, bucket, key, 0, position);
-        self.reader.ledger.remove(&ledger_key, position);
+        self.reader.entries.remove(&ledger_key, position);
         self.removed = position;
         if let Some(count) = self.counts.get_mut(bucket) {
             *count = count.saturating_sub(1);
@@ -192,21 +196,21 @@ impl Engine {
         let ledger_key = key::object(bucket, key);
         let Some(old) = self.old(&ledger_key)? else { return Ok(()) };
         let old = decode(&old)?;
-        let ledger = &self.reader.ledger;
+        let ledger = self.ledger();
         if old.expires_ms != 0 && old.expires_ms != expires_ms {
             ledger.remove(&key::expiry(old.expires_ms, bucket, key), position);
         }
         if expires_ms != 0 {
-            ledger.insert(&key::expiry(expires_ms, bucket, key), &[], position);
+            ledger.insert(&key::expiry(expires_ms, bucket, key), Slice::empty(), position);
         }
         let entry = Entry { version: position, modified_ms, expires_ms, ..old };
-        ledger.insert(&ledger_key, &entry.encode(), position);
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), position);
         Ok(())
     }
 
     fn clear(&mut self, position: Position, bucket: &[u8]) -> Result<()> {
         let (start, end) = (key::object(bucket, &[]), key::bucket_end(bucket));
-        let entries = self.reader.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let entries = self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
         for entry in entries {
             let (ledger_key, _) = entry?;
             let key = ledger_key.get(start.len()..).unwrap_or_default();
@@ -245,7 +249,7 @@ impl StateMachine for Engine {
     fn digest(&self) -> Result<u128> {
         let (start, end) = key::objects();
         let mut digest = 0u128;
-        for entry in self.reader.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX) {
+        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX) {
             let (ledger_key, slice) = entry?;
             let entry = decode(&slice)?;
             let mut input = digest.to_le_bytes().to_vec();

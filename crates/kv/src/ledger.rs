@@ -33,7 +33,7 @@ pub trait Ledger: Send + Sync {
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries;
 
     /// Sets `key`. Positions never go down.
-    fn insert(&self, key: &[u8], value: &[u8], position: Position);
+    fn insert(&self, key: &[u8], value: Slice, position: Position);
 
     /// Removes `key`.
     fn remove(&self, key: &[u8], position: Position);

@@ -7,6 +7,7 @@
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks.
 
 mod bytes;
+mod cache;
 mod command;
 mod engine;
 mod entry;
@@ -17,6 +18,7 @@ mod live;
 mod metadata;
 mod query;
 
+pub use cache::EntryCache;
 pub use command::{Command, Put};
 pub use engine::{Engine, Options};
 pub use entry::Head;

@@ -11,16 +11,17 @@ use std::sync::Arc;
 use base::crc32c;
 use journal::{Log, Position};
 
+use crate::cache::Entries;
 use crate::command::Command;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::key;
-use crate::ledger::{Entries, Ledger, Slice};
+use crate::ledger::{self, Slice};
 
 /// Reads objects. Clones read the same partition.
 #[derive(Clone)]
 pub struct Reader {
-    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) entries: Entries,
     pub(crate) log: Arc<dyn Log>,
 }
 
@@ -138,7 +139,7 @@ impl Reader {
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
     pub fn get(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Object>> {
-        let Some(slice) = self.ledger.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+        let Some(slice) = self.entries.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
         let entry = decode(&slice)?;
         let version = Some(entry.version);
         if entry.expired(now_ms) {
@@ -154,7 +155,7 @@ impl Reader {
     /// # Errors
     /// What the ledger says.
     pub fn head(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Head>> {
-        let Some(slice) = self.ledger.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+        let Some(slice) = self.entries.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
         let entry = decode(&slice)?;
         let value = (!entry.expired(now_ms)).then(|| entry.head());
         Ok(Found { value, version: Some(entry.version) })
@@ -187,13 +188,13 @@ impl Reader {
     /// Bytes of ledger in memory that were not written out.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.ledger.memory_bytes()
+        self.entries.ledger.memory_bytes()
     }
 
     /// Everything at or below is in the written-out part of the ledger.
     #[must_use]
     pub fn persisted(&self) -> Option<Position> {
-        self.ledger.persisted()
+        self.entries.ledger.persisted()
     }
 
     /// Writes out what the engine has rotated: see [`Ledger::write_out`].
@@ -201,7 +202,7 @@ impl Reader {
     /// # Errors
     /// `Ledger` when writing fails.
     pub fn write_out(&self, keep: Position) -> Result<()> {
-        self.ledger.write_out(keep)
+        self.entries.ledger.write_out(keep)
     }
 
     /// Objects of a bucket in key order, expired ones left out.
@@ -218,10 +219,10 @@ impl Reader {
             Bound::Unbounded => Bound::Excluded(key::bucket_end(bucket)),
         };
         let empty = matches!((&start, &end), (Bound::Included(s) | Bound::Excluded(s), Bound::Included(e) | Bound::Excluded(e)) if s > e);
-        let entries: Entries = if empty {
+        let entries: ledger::Entries = if empty {
             Box::new(std::iter::empty())
         } else {
-            self.ledger.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice), at)
+            self.entries.ledger.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice), at)
         };
         let prefix = key::object(bucket, &[]).len();
         Objects { reader: self.clone(), bucket: bucket.to_vec(), entries, prefix, values: page.values, now_ms }
@@ -234,7 +235,7 @@ impl Reader {
     pub fn next_bucket(&self, after: Option<&[u8]>, at: Position) -> Result<Option<Vec<u8>>> {
         let (first, end) = key::objects();
         let start = after.map_or(first, key::bucket_end);
-        let mut range = self.ledger.range(Bound::Included(&start), Bound::Excluded(&end), at);
+        let mut range = self.entries.ledger.range(Bound::Included(&start), Bound::Excluded(&end), at);
         let Some((ledger_key, _)) = range.next().transpose()? else { return Ok(None) };
         let split = key::split_object(&ledger_key).map(|(bucket, _)| bucket);
         split.map(Some).ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
@@ -246,7 +247,7 @@ impl Reader {
     /// What the ledger says.
     pub fn expired(&self, now_ms: u64, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let (start, end) = key::expired(now_ms);
-        let range = self.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let range = self.entries.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
         let split = |entry: Result<(Slice, Slice)>| {
             let (ledger_key, _) = entry?;
             let split = key::split_expiry(&ledger_key).map(|(bucket, key)| (bucket, key.to_vec()));
@@ -263,7 +264,7 @@ pub type Listed = (Vec<u8>, Head, Option<Value>);
 pub struct Objects {
     reader: Reader,
     bucket: Vec<u8>,
-    entries: Entries,
+    entries: ledger::Entries,
     prefix: usize,
     values: bool,
     now_ms: u64,

@@ -159,7 +159,7 @@ impl Ledger for LsmLedger {
         }))
     }
 
-    fn insert(&self, key: &[u8], value: &[u8], position: Position) {
+    fn insert(&self, key: &[u8], value: Slice, position: Position) {
         let (_, bytes) = self.tree.insert(key, value, position.get());
         self.active.store(bytes, Ordering::Release);
     }

@@ -125,8 +125,8 @@ impl Ledger for MemoryLedger {
         Box::new(shown.collect::<Vec<_>>().into_iter())
     }
 
-    fn insert(&self, key: &[u8], value: &[u8], position: Position) {
-        self.set(key, Some(Slice::from(value)), position);
+    fn insert(&self, key: &[u8], value: Slice, position: Position) {
+        self.set(key, Some(value), position);
     }
 
     fn remove(&self, key: &[u8], position: Position) {
