@@ -9,6 +9,9 @@ use tempfile::TempDir;
 
 use crate::workload::{Failure, Result};
 
+/// A load average of the last minute above this is more than a benchmark that ended a moment ago.
+const QUIET_LOAD_MAX: f64 = 1.0;
+
 /// What every benchmark is told.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
@@ -53,9 +56,13 @@ impl Common {
         Ok(())
     }
 
-    /// Says on standard error which repetition begins. Both sides of even ones run in the other order.
+    /// Counts the repetitions, and says on standard error which one begins and how busy the machine was until now.
     pub(crate) fn repetitions(&self) -> impl Iterator<Item = u32> {
         let of = self.repetitions;
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        if load_of(&text).is_some_and(|load| load > QUIET_LOAD_MAX) {
+            say(&format!("others use this machine (load {}): believe the ratios, not the figures", text.trim()));
+        }
         (0..of).inspect(move |n| say(&format!("repetition {} of {of}", n + 1)))
     }
 }
@@ -72,9 +79,20 @@ fn free_bytes(dir: &Path) -> Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// The load average of the last minute.
+fn load_of(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_load_is_the_first_number() {
+        assert_eq!(load_of("3.25 0.65 0.61 1/200 4711\n"), Some(3.25));
+        assert_eq!(load_of(""), None);
+    }
 
     #[test]
     fn a_folder_is_fresh_and_goes_away_and_a_full_disk_is_refused() {
