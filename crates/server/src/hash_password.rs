@@ -62,7 +62,7 @@ fn ask(prompt: &str) -> io::Result<Vec<u8>> {
     let _restored = Restored { shown: shown.clone() };
     let mut hidden = shown;
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
+    tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
     let mut line = Vec::new();
     stdin.lock().take(PASSWORD_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line)?;
     writeln!(err)?;
@@ -77,7 +77,7 @@ struct Restored {
 impl Drop for Restored {
     fn drop(&mut self) {
         // A terminal that is gone needs no mending.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.shown);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.shown);
     }
 }
 

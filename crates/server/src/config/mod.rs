@@ -52,8 +52,6 @@ const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
 /// Zero is never.
 const IDLE_SECONDS: RangeInclusive<i64> = 0..=31_536_000;
 const OUTPUT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 32;
-/// Writers wait when a partition's ledger has this many times its share of memory.
-const LEDGER_MEMORY_SLACK: u64 = 4;
 
 /// Everything that is configured.
 pub(crate) struct Config {
@@ -249,8 +247,10 @@ impl Reading<'_> {
                 .number("limits.ledger_cache_bytes", ledger_cache_bytes, LEDGER_CACHE_BYTES)?
                 .unwrap_or(defaults.ledger_cache_bytes),
             ledger_memory_bytes: memory.unwrap_or(defaults.ledger_memory_bytes),
-            ledger_memory_bytes_max: memory
-                .map_or(defaults.ledger_memory_bytes_max, |bytes| bytes.saturating_mul(LEDGER_MEMORY_SLACK)),
+            // Writers wait at the same multiple as by default.
+            ledger_memory_bytes_max: memory.map_or(defaults.ledger_memory_bytes_max, |bytes| {
+                bytes.saturating_mul(defaults.ledger_memory_bytes_max / defaults.ledger_memory_bytes.max(1))
+            }),
             ..defaults
         })
     }

@@ -102,7 +102,8 @@ fn every_key_arrives_where_it_belongs() {
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
-    assert_eq!(limits.ledger_memory_bytes_max, 256 << 10);
+    let ratio = Limits::default().ledger_memory_bytes_max / Limits::default().ledger_memory_bytes;
+    assert_eq!(limits.ledger_memory_bytes_max, ratio * (64 << 10));
     assert_eq!((config.resp.listen.port(), config.resp.reactors), (1, 2));
     assert_eq!((config.resp.limits.clients_max, config.resp.limits.output_bytes_max), (100, 1 << 20));
     assert_eq!(config.resp.idle_timeout, Some(Duration::from_secs(300)));
@@ -288,4 +289,66 @@ fn an_open_address_is_refused_where_it_was_given_unless_told_so_in_words() {
     let user = format!("[[users]]\nname = \"a\"\npassword_hash = \"{hash}\"\nbuckets = []\n");
     let with_user = write(&format!("{text}\n{user}")).load().unwrap();
     assert_eq!(with_user.warnings, ["http on 0.0.0.0:7412: passwords and data travel unencrypted"]);
+}
+
+/// The rows of the manual's table of keys, cell by cell.
+fn manual() -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations/configuration.md");
+    let text = fs::read_to_string(path).unwrap();
+    let table = text.split("## Keys").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
+    let limits = Limits::default();
+    let resp = doors::resp::Limits::default();
+    let partitions = i64::from(holdfast::Options::default().partitions);
+    let number = |value: usize| i64::try_from(value).unwrap();
+    let wide = |value: u64| i64::try_from(value).unwrap();
+    let rows = manual();
+    for (key, default, range) in [
+        ("partitions", partitions, PARTITIONS),
+        ("limits.value_bytes_max", number(limits.value_bytes_max), VALUE_BYTES),
+        ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
+        ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
+        ("limits.ledger_memory_bytes", wide(limits.ledger_memory_bytes), LEDGER_MEMORY_BYTES),
+        ("resp.reactors", 1, REACTORS),
+        ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
+        ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
+        ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),
+    ] {
+        let row = rows.iter().find(|row| row.first().is_some_and(|found| found == key)).expect(key);
+        let wanted = [default.to_string(), format!("{} to {}", range.start(), range.end())];
+        assert_eq!(row.get(2..4), Some(&wanted[..]), "{key}");
+        assert!(range.contains(&default), "{key}");
+    }
+}
+
+#[test]
+fn the_manual_names_every_key_and_no_other() {
+    let rows = manual();
+    for key in rows.iter().filter_map(|row| row.first()) {
+        let mut table = key.split('.').collect::<Vec<_>>();
+        let name = table.pop().unwrap();
+        // A wrong type at a key that exists is a mistake of type; at one that does not, of name.
+        let value = "1979-05-27";
+        let text = match table.as_slice() {
+            [] => format!("{name} = {value}"),
+            ["users"] => format!("[[users]]\n{name} = {value}"),
+            ["users", "buckets"] => format!("[[users]]\nbuckets = [{{ {name} = {value} }}]"),
+            table => format!("[{}]\n{name} = {value}", table.join(".")),
+        };
+        assert!(!error(&text).contains("there is no key"), "{key} is in the manual and not in the program");
+    }
+    for table in ["", "[limits]\n", "[resp]\n", "[resp.tls]\n", "[http]\n", "[[users]]\n"] {
+        let named = error(&format!("{table}no_such_key = 1"));
+        let keys = named.split('`').skip(3).step_by(2);
+        let prefix = table.trim().trim_matches(['[', ']']);
+        for key in keys.filter(|key| !["limits", "resp", "http", "tls"].contains(key)) {
+            let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+            assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
+        }
+    }
 }
