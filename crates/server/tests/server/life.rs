@@ -61,6 +61,29 @@ fn ctrl_c_and_shutdown_stop_it_like_sigterm_and_idle_clients_do_not_hold_it_up()
 }
 
 #[test]
+fn a_request_that_never_ends_holds_the_stop_up_for_seconds_and_a_second_signal_does_not_wait() {
+    let (_folder, dir) = folder();
+    for (second, code) in [(None, 0), (Some(Signal::INT), 130), (Some(Signal::TERM), 143)] {
+        let server = Server::start(&["--dir", &dir]);
+        let mut unfinished = connect(server.http());
+        unfinished.write_all(b"GET /pi").unwrap();
+        // Connections are accepted in their order.
+        assert!(server.get("/ping", "").ends_with("OK\n"));
+        let begin = Instant::now();
+        server.signal(Signal::TERM);
+        assert_eq!(server.next_line(), "stopping (SIGTERM)");
+        if let Some(second) = second {
+            server.signal(second);
+        }
+        assert_eq!(server.wait().code, Some(code));
+        let elapsed = begin.elapsed();
+        let wanted = if second.is_some() { 0..4 } else { 4..15 };
+        assert!(wanted.contains(&elapsed.as_secs()), "{second:?}: {elapsed:?}");
+        drop(unfinished);
+    }
+}
+
+#[test]
 fn a_second_start_in_the_directory_is_refused_and_the_first_goes_on() {
     let (_folder, dir) = folder();
     let server = Server::start(&["--dir", &dir]);

@@ -106,6 +106,11 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// The next thing it says.
+    pub(crate) fn next_line(&self) -> String {
+        self.lines.recv_timeout(TIME_MAX).unwrap()
+    }
+
     pub(crate) fn stop(self) -> Ended {
         self.signal(Signal::TERM);
         self.wait()
