@@ -56,7 +56,7 @@ impl Default for Limits {
             group_bytes_max: 4 << 20,
             segment_bytes: 64 << 20,
             zero_ahead_bytes: 1 << 20,
-            ledger_memory_bytes: 4 << 20,
+            ledger_memory_bytes: 1 << 20,
             ledger_memory_bytes_max: 16 << 20,
             replay_bytes_max: 512 << 20,
             inline_bytes_max: 128,
