@@ -1,0 +1,226 @@
+//! The formats on disk are what they were: a store that an earlier build wrote opens with everything in it, and today's
+//! code writes the same bytes.
+//!
+//! Each folder of `golden` was written by [`story`] in a simulated world, whose clock, identity and boot never differ. The
+//! first segments are sealed, the last one is as a killed process left it. `contents.txt` says what is in them,
+//! `ledger.txt` what the ledgers held, which are derived and so left out.
+//!
+//! When this fails, a format changed, or what is written when. For a new folder raise [`NEWEST`], run once with
+//! `HOLDFAST_BLESS=1`, and leave the older folders as they are: they have to stay readable.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside the wall"
+)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::memory::Disk;
+use base::{Limits, ManualClock, hash64, read_whole};
+use holdfast::{
+    Condition, Durability, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, World,
+};
+use journal::{PartitionId, Position};
+
+const DIR: &str = "/store";
+/// The folder that today's code has to write.
+const NEWEST: &str = "1";
+const PARTITIONS: u16 = 2;
+/// The year 2100: what expires then is there for as long as this test matters.
+const FAR_MS: u64 = 4_102_444_800_000;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn limits() -> Limits {
+    Limits { segment_bytes: 8 << 10, zero_ahead_bytes: 1 << 10, inline_bytes_max: 16, ..Limits::default() }
+}
+
+fn options() -> Options {
+    Options { durability: Durability::Synced, partitions: PARTITIONS, limits: limits(), ..Options::default() }
+}
+
+fn value(len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
+}
+
+/// What the store of the story showed at its end, and what its ledgers held after the clean end.
+struct Story {
+    contents: String,
+    ledgers: String,
+}
+
+/// What the files are made of: every kind of command, values in the ledger and beside it, batches over several
+/// partitions, a batch larger than a segment, a clean end, and changes behind it.
+fn story(disk: &Disk) -> Story {
+    let ledgers = MemoryLedgers::new();
+    let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+    let world = World {
+        files: Arc::new(disk.clone()),
+        clock: Arc::clone(&clock) as _,
+        ledgers: Arc::new(ledgers.clone()),
+        threads: false,
+        entropy: 42,
+    };
+    let plain = PutOptions::default();
+    let store = Store::open_in(&world, Path::new(DIR), options()).unwrap();
+    // The worked example of docs/formats.
+    let put = PutOptions { metadata: Metadata::from_pairs([("lang", "en")]), ..plain.clone() };
+    store.kv().put(b"users", b"ada", b"countess", &put).unwrap();
+    for (number, len) in [0, 1, 16, 17, 300, 1000, 10_000].into_iter().enumerate() {
+        clock.advance(Duration::from_millis(1500));
+        let metadata = match number % 3 {
+            0 => Metadata::default(),
+            _ => Metadata::from_pairs([("type", "text/plain"), ("from", "golden")]),
+        };
+        let expires_ms = (number % 2 == 1).then_some(FAR_MS + number as u64);
+        let put = PutOptions { metadata, expires_ms, ..plain.clone() };
+        store.kv().put(b"sizes", format!("{len:05}").as_bytes(), &value(len), &put).unwrap();
+    }
+    let names: Vec<Vec<u8>> = (0..9u8).map(|number| vec![b'k', 0, number]).collect();
+    let keys: Vec<(&[u8], &[u8])> = names.iter().map(|name| (b"a\0b".as_slice(), name.as_slice())).collect();
+    let mut together = store.exclusive(&Scope::Keys(&keys)).unwrap();
+    for name in &names {
+        together.put(b"a\0b", name, b"together", &plain).unwrap();
+    }
+    together.commit().unwrap();
+    store.kv().put(b"cleared", b"x", b"gone", &plain).unwrap();
+    store.kv().put(b"db0", b"replaced", b"old", &plain).unwrap();
+    store.kv().put(b"db0", b"replaced", b"new", &plain).unwrap();
+    let mut all = store.exclusive(&Scope::All).unwrap();
+    all.clear(b"cleared").unwrap();
+    all.commit().unwrap();
+    store.step().unwrap();
+    store.close().unwrap();
+    drop(store);
+    let ledgers_text = ledgers_in_hex(&ledgers);
+    disk.kill_process();
+    clock.advance(Duration::from_secs(3600));
+    let store = Store::open_in(&world, Path::new(DIR), options()).unwrap();
+    store.kv().delete(b"a\0b", &names[4], Condition::None).unwrap().unwrap();
+    assert!(store.kv().expire(b"sizes", b"00300", Some(FAR_MS)).unwrap());
+    assert!(store.kv().expire(b"sizes", b"00001", None).unwrap());
+    store.kv().put(b"db1", b"last", &value(200), &plain).unwrap();
+    let contents = contents(&store);
+    // A killed process: the last segment is not sealed.
+    disk.kill_process();
+    ledgers.kill_process();
+    Story { contents, ledgers: ledgers_text }
+}
+
+/// The store's files, by their paths in its folder; locks hold nothing.
+fn files(disk: &Disk) -> BTreeMap<String, Vec<u8>> {
+    let in_store = |path: &Path| path.strip_prefix(DIR).unwrap().to_str().unwrap().to_owned();
+    let read = |path: &Path| read_whole(disk, path, u64::MAX).unwrap();
+    disk.inventory().into_iter().map(|(path, _)| (in_store(&path), read(&path))).collect()
+}
+
+/// What a store shows, one line for each object.
+fn contents(store: &Store) -> String {
+    let mut text = String::new();
+    for bucket in store.kv().buckets().unwrap().value {
+        let all =
+            Page { bucket: &bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: usize::MAX, values: true };
+        for (key, head, value) in store.kv().page(&all).unwrap().value.entries {
+            let value = value.unwrap();
+            let pair = |(name, value): (&[u8], &[u8])| format!(" {}={}", name.escape_ascii(), value.escape_ascii());
+            let metadata: String = head.metadata.iter().map(pair).collect();
+            let (bucket, key) = (bucket.escape_ascii(), key.escape_ascii());
+            writeln!(
+                text,
+                "{bucket} {key}: version {}, {} bytes, crc32c {:08x}, xxh3 {:016x}, modified {}, expires {:?}, metadata{metadata}",
+                head.version,
+                head.value_bytes,
+                head.checksum,
+                hash64(&value),
+                head.modified_ms,
+                head.expires_ms,
+            )
+            .unwrap();
+        }
+    }
+    writeln!(text, "digest {:032x}", store.digest().unwrap()).unwrap();
+    text
+}
+
+/// Every entry of every ledger, in hexadecimal.
+fn ledgers_in_hex(ledgers: &MemoryLedgers) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut text = String::new();
+    for partition in 0..PARTITIONS {
+        let ledger = ledgers.open(PartitionId::new(partition)).unwrap();
+        for entry in ledger.range(Bound::Unbounded, Bound::Unbounded, Position::MAX) {
+            let (key, value) = entry.unwrap();
+            writeln!(text, "{partition} {} {}", hex(&key), hex(&value)).unwrap();
+        }
+    }
+    text
+}
+
+/// Compares with what lies in the golden folder; the newest is written first if it is not there and this run may.
+fn assert_same(folder: &str, name: &str, now: &[u8]) {
+    let path = golden().join(folder).join(name);
+    if folder == NEWEST && !path.exists() && std::env::var_os("HOLDFAST_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, now).unwrap();
+    }
+    let kept = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let differs = kept.iter().zip(now).position(|(a, b)| a != b).unwrap_or(kept.len().min(now.len()));
+    let (was, is) = (kept.len(), now.len());
+    assert!(kept == now, "{}: was {was} bytes, is {is}, differs at {differs}; see {}", path.display(), file!());
+}
+
+/// Copies the store of a golden folder; returns how many files it has.
+fn copy(from: &Path, to: &Path) -> usize {
+    std::fs::create_dir(to.join("journal")).unwrap();
+    let mut copied = 0;
+    for part in ["", "journal"] {
+        for entry in std::fs::read_dir(from.join(part)).unwrap().map(Result::unwrap) {
+            let is_of_the_store = entry.path().extension().is_none_or(|end| end == "seg");
+            if entry.file_type().unwrap().is_file() && is_of_the_store {
+                std::fs::copy(entry.path(), to.join(part).join(entry.file_name())).unwrap();
+                copied += 1;
+            }
+        }
+    }
+    copied
+}
+
+#[test]
+fn todays_code_writes_the_bytes_it_always_wrote() {
+    let disk = Disk::new(1);
+    let story = story(&disk);
+    let files = files(&disk);
+    assert_eq!(files.len(), 4, "{:?}", files.keys());
+    for (name, bytes) in files {
+        assert_same(NEWEST, &name, &bytes);
+    }
+    assert_same(NEWEST, "ledger.txt", story.ledgers.as_bytes());
+    assert_same(NEWEST, "contents.txt", story.contents.as_bytes());
+}
+
+#[test]
+fn stores_of_earlier_builds_open_with_everything_in_them() {
+    for entry in std::fs::read_dir(golden()).unwrap().map(Result::unwrap) {
+        let folder = entry.file_name().into_string().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(copy(&entry.path(), dir.path()), 4, "{folder} is no store");
+        for opening in 1..=3 {
+            let store = Store::open(dir.path(), options()).unwrap();
+            assert!(store.stats().damage.is_empty(), "{folder}, opening {opening}: {:?}", store.stats().damage);
+            assert_same(&folder, "contents.txt", contents(&store).as_bytes());
+            if opening == 2 {
+                store.kv().put(b"new", b"key", b"value", &PutOptions::default()).unwrap();
+                store.kv().delete(b"new", b"key", Condition::None).unwrap();
+            }
+            store.close().unwrap();
+        }
+    }
+}
