@@ -55,7 +55,8 @@ pub(crate) struct Inner {
     snapshots: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
-    _lock: Box<dyn DirLock>,
+    /// Released by closing, so that another process may open the directory while clones of the store are still about.
+    held: Mutex<Option<Box<dyn DirLock>>>,
 }
 
 impl Store {
@@ -106,7 +107,7 @@ impl Store {
             snapshots: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
-            _lock: held,
+            held: Mutex::new(Some(held)),
             options,
             journal,
         });
@@ -204,7 +205,8 @@ impl Store {
         self.inner().digest()
     }
 
-    /// Stops the background threads, writes everything out, syncs and seals. Later calls fail with `Closed`.
+    /// Stops the background threads, writes everything out, syncs and seals, and lets go of the directory. Later calls
+    /// fail with `Closed`.
     ///
     /// # Errors
     /// `Unavailable` when a write or sync fails; acknowledged data is as safe as it was.
@@ -356,6 +358,8 @@ impl Inner {
                 self.write_out(partition)?;
             }
         }
-        Ok(self.journal.close()?)
+        self.journal.close()?;
+        drop(lock(&self.held).take());
+        Ok(())
     }
 }

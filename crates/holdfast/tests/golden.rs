@@ -3,7 +3,7 @@
 //!
 //! Each folder of `golden` was written by [`story`] in a simulated world, whose clock, identity and boot never differ. The
 //! first segments are sealed, the last one is as a killed process left it. `contents.txt` says what is in them,
-//! `ledger.txt` what the ledgers held, which are derived and so left out.
+//! `ledger.txt` what the ledgers held, which are derived and so left out; the digest is one over ledgers.
 //!
 //! When this fails, a format changed, or what is written when. For a new folder raise [`NEWEST`], run once with
 //! `HOLDFAST_BLESS=1`, and leave the older folders as they are: they have to stay readable.
@@ -54,6 +54,7 @@ fn value(len: usize) -> Vec<u8> {
 /// What the store of the story showed at its end, and what its ledgers held after the clean end.
 struct Story {
     contents: String,
+    digest: String,
     ledgers: String,
 }
 
@@ -108,11 +109,11 @@ fn story(disk: &Disk) -> Story {
     assert!(store.kv().expire(b"sizes", b"00300", Some(FAR_MS)).unwrap());
     assert!(store.kv().expire(b"sizes", b"00001", None).unwrap());
     store.kv().put(b"db1", b"last", &value(200), &plain).unwrap();
-    let contents = contents(&store);
+    let (contents, digest) = (contents(&store), digest(&store));
     // A killed process: the last segment is not sealed.
     disk.kill_process();
     ledgers.kill_process();
-    Story { contents, ledgers: ledgers_text }
+    Story { contents, digest, ledgers: ledgers_text }
 }
 
 /// The store's files, by their paths in its folder; locks hold nothing.
@@ -146,8 +147,11 @@ fn contents(store: &Store) -> String {
             .unwrap();
         }
     }
-    writeln!(text, "digest {:032x}", store.digest().unwrap()).unwrap();
     text
+}
+
+fn digest(store: &Store) -> String {
+    format!("{:032x}\n", store.digest().unwrap())
 }
 
 /// Every entry of every ledger, in hexadecimal.
@@ -204,6 +208,7 @@ fn todays_code_writes_the_bytes_it_always_wrote() {
     }
     assert_same(NEWEST, "ledger.txt", story.ledgers.as_bytes());
     assert_same(NEWEST, "contents.txt", story.contents.as_bytes());
+    assert_same(NEWEST, "digest.txt", story.digest.as_bytes());
 }
 
 #[test]
@@ -216,6 +221,9 @@ fn stores_of_earlier_builds_open_with_everything_in_them() {
             let store = Store::open(dir.path(), options()).unwrap();
             assert!(store.stats().damage.is_empty(), "{folder}, opening {opening}: {:?}", store.stats().damage);
             assert_same(&folder, "contents.txt", contents(&store).as_bytes());
+            if folder == NEWEST {
+                assert_same(NEWEST, "digest.txt", digest(&store).as_bytes());
+            }
             if opening == 2 {
                 store.kv().put(b"new", b"key", b"value", &PutOptions::default()).unwrap();
                 store.kv().delete(b"new", b"key", Condition::None).unwrap();

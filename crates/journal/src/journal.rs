@@ -91,7 +91,8 @@ pub struct Journal {
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
     closed: AtomicBool,
-    _lock: Box<dyn DirLock>,
+    /// Released by closing.
+    held: Mutex<Option<Box<dyn DirLock>>>,
 }
 
 impl Journal {
@@ -143,7 +144,7 @@ impl Journal {
             options,
             files,
             clock,
-            _lock: held,
+            held: Mutex::new(Some(held)),
         };
         // The header of the new segment: from here on there is no doubt that it exists.
         journal.sync_all()?;
@@ -175,6 +176,7 @@ impl Journal {
         if let Some(next) = lock(&self.next).take() {
             self.remove_unused(std::slice::from_ref(&next.path))?;
         }
+        drop(lock(&self.held).take());
         Ok(())
     }
 
