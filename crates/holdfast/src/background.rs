@@ -90,10 +90,9 @@ impl Inner {
             next
         };
         self.journal.wait(Position::new(next.get().saturating_sub(1)), Level::Synced)?;
-        partition.reader.write_out(self.keep(next)).map_err(|error| {
-            self.give_up(partition);
-            error.into()
-        })
+        // A failure loses nothing: what was not written out stays in memory, and in the journal. A full disk is tried
+        // again; a damaged ledger has condemned itself.
+        Ok(partition.reader.write_out(self.keep(next))?)
     }
 
     /// Called by writers: when a partition's ledger has far too much in memory, the writer writes it out itself.

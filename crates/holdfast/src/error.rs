@@ -80,6 +80,7 @@ impl From<kv::Error> for Error {
     fn from(error: kv::Error) -> Self {
         match error {
             kv::Error::Journal(error) => error.into(),
+            error @ kv::Error::LedgerIo { .. } => Self::new(ErrorKind::Unavailable, error.to_string()),
             error => Self::new(ErrorKind::Corrupt, error.to_string()),
         }
     }

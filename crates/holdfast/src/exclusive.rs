@@ -271,7 +271,8 @@ impl<'a> Exclusive<'a> {
         let mut failed = None;
         each(&mut |partition, engine, offset, commands| {
             if let Err(error) = engine.apply(position, appended.body_at + offset, commands) {
-                self.inner.give_up(partition);
+                // The journal has the batch and the engine has not: opening again will replay it.
+                partition.set_broken();
                 failed = Some(error);
             }
         });

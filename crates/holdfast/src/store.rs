@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
-use kv::{Engine, Ledgers, LiveBytes};
+use kv::{Engine, LiveBytes};
 
 use crate::background;
 use crate::durability::Durability;
@@ -51,7 +51,6 @@ pub(crate) struct Inner {
     pub(crate) partitions: Vec<Partition>,
     pub(crate) stopping: AtomicBool,
     pub(crate) expired: AtomicU64,
-    ledgers: Arc<dyn Ledgers>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
@@ -103,7 +102,6 @@ impl Store {
             ledger_wake: Arc::new(Signal::new()),
             stopping: AtomicBool::new(false),
             expired: AtomicU64::new(0),
-            ledgers: Arc::clone(&world.ledgers),
             snapshots: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
@@ -268,13 +266,6 @@ impl Inner {
     /// The newest position given out.
     pub(crate) fn newest(&self) -> Position {
         Position::new(self.journal.watermarks().appended.get().saturating_sub(1))
-    }
-
-    /// Stops using a partition whose ledger is not what the journal says, until it is rebuilt.
-    pub(crate) fn give_up(&self, partition: &Partition) {
-        partition.set_broken();
-        // If even this cannot be noted, opening finds the damage itself.
-        let _ = self.ledgers.condemn(partition.id);
     }
 
     pub(crate) fn note_memory(&self, engine: &Engine) {

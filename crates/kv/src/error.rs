@@ -17,6 +17,14 @@ pub enum Error {
         /// What the ledger said.
         reason: String,
     },
+    /// The system refuses the ledger something, disk space for example. Nothing is lost.
+    #[error("ledger {path}: {reason}")]
+    LedgerIo {
+        /// The ledger's folder.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The stored value is not what was written.
     #[error("value at journal address {at} is damaged: {reason}")]
     Value {

@@ -1,6 +1,11 @@
 //! The real ledger against the simulated one: the same changes give the same answers, now and at held positions,
 //! through writing out, merging and loss of what was not written out.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types, reason = "tests stand outside the wall")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside the wall"
+)]
 
 use std::ops::Bound;
 use std::sync::Arc;

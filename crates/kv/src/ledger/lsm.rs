@@ -69,12 +69,28 @@ impl LsmLedgers {
     }
 }
 
+/// Turns the tree's error into ours, and condemns the tree if it is its content that is wrong.
 fn failed(path: &Path, error: &lsm_tree::Error) -> Error {
+    if let lsm_tree::Error::Io(error) = error
+        && !is_damage(error)
+    {
+        return io_failed(path, error);
+    }
+    // If even this cannot be noted, the next reader of the damaged part finds it again.
+    let _ = condemn(path);
     Error::Ledger { path: path.display().to_string(), reason: error.to_string() }
 }
 
 fn io_failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::Ledger { path: path.display().to_string(), reason: error.to_string() }
+    Error::LedgerIo { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// Whether the file is not what was written, rather than the system short of something.
+fn is_damage(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    const EIO: i32 = 5;
+    matches!(error.kind(), Kind::UnexpectedEof | Kind::InvalidData | Kind::NotFound)
+        || error.raw_os_error() == Some(EIO)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
@@ -121,21 +137,6 @@ struct LsmLedger {
     sealed: AtomicU64,
 }
 
-impl LsmLedger {
-    /// Turns the tree's error into ours, and condemns the tree if it is its content that is wrong.
-    fn failed(&self, error: &lsm_tree::Error) -> Error {
-        if !matches!(error, lsm_tree::Error::Io(_)) {
-            self.condemn();
-        }
-        failed(&self.path, error)
-    }
-
-    fn condemn(&self) {
-        // If even this cannot be noted, the next reader of the damaged part finds it again.
-        let _ = condemn(&self.path);
-    }
-}
-
 /// The tree shows what is below a sequence number; the engine asks for at or below.
 fn upto(at: Position) -> u64 {
     at.get().saturating_add(1)
@@ -143,20 +144,13 @@ fn upto(at: Position) -> u64 {
 
 impl Ledger for LsmLedger {
     fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        self.tree.get(key, upto(at)).map_err(|error| self.failed(&error))
+        self.tree.get(key, upto(at)).map_err(|error| failed(&self.path, &error))
     }
 
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries {
         let path = self.path.clone();
         let entries = self.tree.range::<&[u8], _>((start, end), upto(at), None);
-        Box::new(entries.map(move |entry| {
-            entry.into_inner().map_err(|error| {
-                if !matches!(error, lsm_tree::Error::Io(_)) {
-                    let _ = condemn(&path);
-                }
-                failed(&path, &error)
-            })
-        }))
+        Box::new(entries.map(move |entry| entry.into_inner().map_err(|error| failed(&path, &error))))
     }
 
     fn insert(&self, key: &[u8], value: Slice, position: Position) {
@@ -202,9 +196,9 @@ impl Ledger for LsmLedger {
             Ok(())
         };
         match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| self.failed(&error)),
+            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| failed(&self.path, &error)),
             Err(_) => {
-                self.condemn();
+                let _ = condemn(&self.path);
                 Err(Error::Ledger { path: self.path.display().to_string(), reason: "it does not decode".into() })
             }
         }
