@@ -5,5 +5,6 @@
 
 pub mod auth;
 pub mod http;
+pub mod numbers;
 pub mod resp;
 pub mod tls;

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 
-use doors::http::{self, DoorNumbers, NumbersSource};
+use doors::http::{self, NumbersSource};
 use doors::resp::{self, ShutdownHook};
 use holdfast::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -110,8 +110,7 @@ fn open_resp(config: &Config, store: &Store, shutdown: &Arc<Notify>) -> Result<r
 fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Result<http::Running, Failure> {
     // Weak, so that the HTTP door does not keep the other one open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
-    let numbers: NumbersSource =
-        Arc::new(move || DoorNumbers { connections: resp.upgrade().map_or(0, |resp| resp.clients() as u64) });
+    let numbers: NumbersSource = Arc::new(move || resp.upgrade().map(|resp| resp.numbers()).unwrap_or_default());
     let options = http::Options {
         tls: config.http.tls.clone(),
         users: Arc::clone(&config.users),

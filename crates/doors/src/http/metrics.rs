@@ -3,7 +3,7 @@
 //! Names begin with `holdfast_`, units are seconds and bytes, counters end in `_total` and begin at 0 when the server
 //! starts. docs/operations/monitoring.md says what each means.
 //!
-//! May use: `shared`. Must not know: HTTP.
+//! May use: `shared`, `crate::numbers`. Must not know: HTTP.
 
 use std::fmt::Display;
 use std::fmt::Write;
@@ -11,6 +11,7 @@ use std::fmt::Write;
 use holdfast::{Damage, DamageKind, Quantiles, SegmentLive, Stats};
 
 use super::shared::Snapshot;
+use crate::numbers::DoorTotals;
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -181,9 +182,39 @@ fn doors(text: &mut Text, snapshot: &Snapshot) {
     for (door, numbers) in &snapshot.doors {
         text.line("connections", &format!("{{door=\"{door}\"}}"), numbers.connections);
     }
+    for (door, numbers) in &snapshot.doors {
+        if let Some(totals) = &numbers.totals {
+            door_totals(text, door, totals);
+        }
+    }
     text.family("http_answers_total", "counter", "Answers of the HTTP door, by class of status.");
     for (class, count) in snapshot.shared.answers.classes() {
         text.line("http_answers_total", &format!("{{class=\"{class}\"}}"), count);
+    }
+}
+
+fn door_totals(text: &mut Text, door: &str, totals: &DoorTotals) {
+    let DoorTotals {
+        connections_accepted,
+        connections_rejected,
+        commands,
+        errors,
+        hits,
+        misses,
+        received_bytes,
+        sent_bytes,
+    } = totals;
+    for (name, help, value) in [
+        ("connections_accepted", "Connections that were let in.", connections_accepted),
+        ("connections_rejected", "Connections turned away because there were too many.", connections_rejected),
+        ("commands", "Commands that arrived, unknown and refused ones included.", commands),
+        ("errors", "Commands that were answered with an error.", errors),
+        ("keyspace_hits", "Lookups of a key that found it.", hits),
+        ("keyspace_misses", "Lookups of a key that did not find it.", misses),
+        ("received_bytes", "Bytes that clients have sent, without what TLS adds.", received_bytes),
+        ("sent_bytes", "Bytes that were sent to clients, without what TLS adds.", sent_bytes),
+    ] {
+        text.counter(&format!("{door}_{name}_total"), help, value);
     }
 }
 

@@ -20,5 +20,7 @@ mod stalling;
 mod tests;
 
 pub use limits::Limits;
-pub use options::{DoorNumbers, NumbersSource, Options};
+pub use options::{NumbersSource, Options};
 pub use serve::{Running, ServeError, serve};
+
+pub use crate::numbers::DoorNumbers;

@@ -1,17 +1,17 @@
 //! `/stats`: the numbers as JSON, with what has no place in time series: each segment, each damaged range.
 //!
-//! May use: `shared`. Must not know: HTTP.
+//! May use: `shared`, `crate::numbers`. Must not know: HTTP.
 
 use holdfast::{Damage, Durability, Quantiles, SegmentLive, Stats};
 use serde_json::{Map, Value, json};
 
 use super::shared::Snapshot;
+use crate::numbers::DoorNumbers;
 
 /// The whole answer.
 pub(crate) fn render(snapshot: &Snapshot) -> Value {
     let Snapshot { stats, shared, doors } = snapshot;
-    let connections: Map<String, Value> =
-        doors.iter().map(|(name, door)| (name.clone(), json!({ "connections": door.connections }))).collect();
+    let doors: Map<String, Value> = doors.iter().map(|(name, numbers)| (name.clone(), door(numbers))).collect();
     json!({
         "version": shared.options.version,
         "uptime_seconds": shared.started.elapsed().as_secs_f64(),
@@ -35,9 +35,27 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
         "sync_nanoseconds": quantiles(&stats.sync_nanos),
         "ledger_memory_bytes": stats.ledger_memory_bytes,
         "expired_objects": stats.expired,
-        "doors": connections,
+        "doors": doors,
         "damage": stats.damage.iter().map(damage).collect::<Vec<_>>(),
         "journal": journal(stats),
+    })
+}
+
+fn door(numbers: &DoorNumbers) -> Value {
+    let DoorNumbers { connections, totals } = numbers;
+    let Some(totals) = totals else {
+        return json!({ "connections": connections });
+    };
+    json!({
+        "connections": connections,
+        "connections_accepted": totals.connections_accepted,
+        "connections_rejected": totals.connections_rejected,
+        "commands": totals.commands,
+        "errors": totals.errors,
+        "keyspace_hits": totals.hits,
+        "keyspace_misses": totals.misses,
+        "received_bytes": totals.received_bytes,
+        "sent_bytes": totals.sent_bytes,
     })
 }
 

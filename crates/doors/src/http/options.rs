@@ -1,6 +1,6 @@
 //! How one HTTP door is served.
 //!
-//! May use: `auth`. Must not know: sockets, handlers.
+//! May use: `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,13 +8,7 @@ use std::sync::Arc;
 
 use super::limits::Limits;
 use crate::auth::Users;
-
-/// What another door counts, for `/metrics` and `/stats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DoorNumbers {
-    /// Connections that are open now.
-    pub connections: u64,
-}
+use crate::numbers::DoorNumbers;
 
 /// Asks another door for its numbers. Must not block.
 pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
@@ -32,7 +26,7 @@ pub struct Options {
     pub users: Arc<Users>,
     /// The version of the program, as `/metrics` and `/stats` say it.
     pub version: String,
-    /// The other doors by name, for example `resp`.
+    /// The other doors by name, for example `resp`. A name is of lower-case letters: it becomes part of metrics' names.
     pub doors: Vec<(String, NumbersSource)>,
 }
 

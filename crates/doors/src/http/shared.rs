@@ -9,7 +9,8 @@ use std::time::Instant;
 use holdfast::{Stats, Store};
 use tokio::time::timeout;
 
-use super::options::{DoorNumbers, Options};
+use super::options::Options;
+use crate::numbers::DoorNumbers;
 
 /// What all connections of one door share.
 pub(crate) struct Shared {
@@ -55,7 +56,7 @@ impl Shared {
     /// The statistics with the doors' numbers.
     pub(crate) async fn snapshot(self: &Arc<Self>) -> Result<Snapshot, Stalled> {
         let stats = self.stats().await?;
-        let own = DoorNumbers { connections: self.connections.load(Relaxed) };
+        let own = DoorNumbers { connections: self.connections.load(Relaxed), totals: None };
         let others = self.options.doors.iter().map(|(name, numbers)| (name.clone(), numbers()));
         let doors = others.chain([("http".to_owned(), own)]).collect();
         Ok(Snapshot { stats, shared: Arc::clone(self), doors })

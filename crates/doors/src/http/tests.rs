@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
+use crate::numbers::DoorTotals;
 
 struct Door {
     running: Running,
@@ -29,6 +30,22 @@ fn open(change: impl FnOnce(&mut Options)) -> Door {
     change(&mut options);
     let running = serve(store.clone(), options).unwrap();
     Door { running, store, _folder: folder }
+}
+
+/// A door as in the server: with a RESP door beside it, whose numbers are all different.
+fn beside_resp(options: &mut Options) {
+    let totals = DoorTotals {
+        connections_accepted: 11,
+        connections_rejected: 12,
+        commands: 13,
+        errors: 14,
+        hits: 15,
+        misses: 16,
+        received_bytes: 17,
+        sent_bytes: 18,
+    };
+    let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals) });
+    options.doors.push(("resp".to_owned(), numbers));
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -89,8 +106,7 @@ fn ping_and_health_say_that_all_is_well() {
 
 #[test]
 fn metrics_are_well_formed_and_tell_what_happened() {
-    let numbers: NumbersSource = Arc::new(|| DoorNumbers { connections: 7 });
-    let door = open(|options| options.doors.push(("resp".to_owned(), numbers)));
+    let door = open(beside_resp);
     for key in [b"a", b"b", b"c"] {
         door.store.kv().put(b"bucket", key, b"value", &holdfast::PutOptions::default()).unwrap();
     }
@@ -124,6 +140,14 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         "holdfast_refuses_writes 0",
         "holdfast_connections{door=\"resp\"} 7",
         "holdfast_connections{door=\"http\"} 1",
+        "holdfast_resp_connections_accepted_total 11",
+        "holdfast_resp_connections_rejected_total 12",
+        "holdfast_resp_commands_total 13",
+        "holdfast_resp_errors_total 14",
+        "holdfast_resp_keyspace_hits_total 15",
+        "holdfast_resp_keyspace_misses_total 16",
+        "holdfast_resp_received_bytes_total 17",
+        "holdfast_resp_sent_bytes_total 18",
         "holdfast_damaged_ranges{kind=\"record\"} 0",
         "holdfast_sync_batches_sum 3",
     ] {
@@ -142,7 +166,7 @@ fn every_metric_is_in_the_manual_and_the_manual_names_no_other() {
         Some(name.split_once(['`', '{'])?.0.to_owned())
     };
     let mut documented: Vec<String> = manual.lines().filter_map(named).collect();
-    let answer = open(|_| {}).ask("GET /metrics", "");
+    let answer = open(beside_resp).ask("GET /metrics", "");
     let mut there: Vec<String> = body(&answer)
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE holdfast_")?.split(' ').next().map(str::to_owned))
@@ -150,6 +174,24 @@ fn every_metric_is_in_the_manual_and_the_manual_names_no_other() {
     documented.sort();
     there.sort();
     assert_eq!(documented, there);
+}
+
+#[test]
+fn stats_tell_of_each_door_what_it_counts() {
+    let answer = open(beside_resp).ask("GET /stats", "");
+    let stats: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
+    let resp = serde_json::json!({
+        "connections": 7,
+        "connections_accepted": 11,
+        "connections_rejected": 12,
+        "commands": 13,
+        "errors": 14,
+        "keyspace_hits": 15,
+        "keyspace_misses": 16,
+        "received_bytes": 17,
+        "sent_bytes": 18,
+    });
+    assert_eq!(stats["doors"], serde_json::json!({ "resp": resp, "http": { "connections": 1 } }));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Counters of one reactor: written by its thread alone, read by INFO.
+//! Counters of one reactor: written by its thread alone, read by INFO and `/metrics`.
 //!
 //! May use: nothing. Must not know: commands.
 

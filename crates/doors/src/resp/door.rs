@@ -1,6 +1,6 @@
 //! What all connections of one RESP door share, and how the door is configured.
 //!
-//! May use: the facade, `auth`. Must not know: sockets, handlers.
+//! May use: the facade, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,6 +18,7 @@ use super::limits::Limits;
 use super::slowlog::{Latency, Slowlog};
 use super::wire::WireLimits;
 use crate::auth::Users;
+use crate::numbers::{DoorNumbers, DoorTotals};
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
 pub type ShutdownHook = Arc<dyn Fn() + Send + Sync>;
@@ -175,5 +176,20 @@ impl Door {
     /// A sum over all reactors.
     pub(crate) fn total(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         self.counters.iter().map(|counters| counter(counters).load(Relaxed)).sum()
+    }
+
+    /// What the door tells about itself. The numbers are read one after the other, while connections go on.
+    pub(crate) fn numbers(&self) -> DoorNumbers {
+        let totals = DoorTotals {
+            connections_accepted: self.total(|counters| &counters.connections),
+            connections_rejected: self.rejected.load(Relaxed),
+            commands: self.total(|counters| &counters.commands),
+            errors: self.total(|counters| &counters.errors),
+            hits: self.total(|counters| &counters.hits),
+            misses: self.total(|counters| &counters.misses),
+            received_bytes: self.total(|counters| &counters.input_bytes),
+            sent_bytes: self.total(|counters| &counters.output_bytes),
+        };
+        DoorNumbers { connections: self.clients.len() as u64, totals: Some(totals) }
     }
 }

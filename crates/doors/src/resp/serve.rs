@@ -23,6 +23,7 @@ use super::clients::{Ask, Client};
 use super::connection::{Connection, Reactor, Stream};
 use super::counters::add;
 use super::door::{Door, Options};
+use crate::numbers::DoorNumbers;
 
 /// How long a TLS client may take to introduce itself.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,6 +70,13 @@ impl Running {
     /// How many connections are open.
     pub fn clients(&self) -> usize {
         self.door.clients.len()
+    }
+
+    /// How many connections are open, and what all reactors together have counted. Does not wait for any of them; the
+    /// numbers are of nearly, not exactly, the same moment. CONFIG RESETSTAT sets all totals but the rejected
+    /// connections back to 0.
+    pub fn numbers(&self) -> DoorNumbers {
+        self.door.numbers()
     }
 
     /// Closes the door: no new connections, replies that are ready are sent, then everything ends. Blocks for at most a few

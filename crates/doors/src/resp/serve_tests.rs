@@ -11,6 +11,7 @@ use std::time::Duration;
 use holdfast::{Durability, Store};
 
 use crate::auth::{User, Users, hash_password};
+use crate::numbers::{DoorNumbers, DoorTotals};
 use crate::resp::{Limits, Options, Running, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -200,6 +201,42 @@ fn connections_are_counted_and_refused_above_the_limit() {
         std::thread::yield_now();
     }
     exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn numbers_are_sums_over_all_reactors() {
+    let server = start(Durability::Written, |options| {
+        options.reactors = 2;
+        options.limits = Limits { clients_max: 2, ..Limits::default() };
+    });
+    // Connections are handed round, so that each of the two is with a reactor of its own.
+    let (mut first, mut second) = (server.connect(), server.connect());
+    exchange(&mut first, b"SET k v\r\nGET k\r\nGET k\r\n", "+OK\r\n$1\r\nv\r\n$1\r\nv\r\n");
+    exchange(&mut second, b"GET k\r\nGET no\r\nNONSENSE\r\n", "$1\r\nv\r\n$-1\r\n-ERR unknown command 'NONSENSE'");
+    assert_eq!(rest(&mut server.connect()), "-ERR max number of clients reached\r\n");
+    assert_eq!(server.running.numbers().connections, 2);
+    let mut sent_bytes = 5 + 7 + 7 + 7 + 5 + "-ERR unknown command 'NONSENSE'".len() as u64;
+    for stream in [&mut first, &mut second] {
+        stream.write_all(b"QUIT\r\n").unwrap();
+        sent_bytes += rest(stream).len() as u64;
+    }
+    // A connection leaves the list when there is nothing left that it could count.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while server.running.numbers().connections > 0 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let totals = DoorTotals {
+        connections_accepted: 2,
+        connections_rejected: 1,
+        commands: 8,
+        errors: 1,
+        hits: 3,
+        misses: 1,
+        received_bytes: 9 + 7 + 7 + 7 + 8 + 10 + 6 + 6,
+        sent_bytes,
+    };
+    assert_eq!(server.running.numbers(), DoorNumbers { connections: 0, totals: Some(totals) });
 }
 
 #[test]
