@@ -167,7 +167,7 @@ impl Reading<'_> {
             log: self.arguments.log.or(file.log).unwrap_or_default(),
             resp: Resp {
                 listen: self.address("resp.listen", self.arguments.resp, file.resp.listen, RESP_PORT)?,
-                reactors: self.number("resp.reactors", file.resp.reactors, REACTORS)?.unwrap_or(1),
+                reactors: self.number("resp.reactors", file.resp.reactors, REACTORS)?.unwrap_or(2),
                 limits: doors::resp::Limits {
                     clients_max: clients_max.unwrap_or(defaults.clients_max),
                     output_bytes_max,

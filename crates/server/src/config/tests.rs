@@ -314,7 +314,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
         ("limits.ledger_memory_bytes", wide(limits.ledger_memory_bytes), LEDGER_MEMORY_BYTES),
-        ("resp.reactors", 1, REACTORS),
+        ("resp.reactors", 2, REACTORS),
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),
