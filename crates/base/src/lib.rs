@@ -23,4 +23,4 @@ pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;
 pub use os::OsFiles;
 pub use random::{Random, entropy};
-pub use thread::{Parked, Signal, Worker, processors};
+pub use thread::{Parked, Signal, Worker, processors, yield_now};

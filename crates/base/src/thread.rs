@@ -12,6 +12,11 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Lets other threads that are ready run first.
+pub fn yield_now() {
+    std::thread::yield_now();
+}
+
 /// A wake-up call that is remembered until somebody waits for it.
 #[derive(Debug, Default)]
 pub struct Signal {

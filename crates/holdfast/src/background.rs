@@ -59,6 +59,8 @@ fn journal_step(inner: &Inner) -> Option<Duration> {
 /// Writes out the ledgers that are due and removes what has expired; returns when to come back.
 fn ledger_step(inner: &Inner) -> Option<Duration> {
     for partition in &inner.partitions {
+        // A partition that cannot be rebuilt says so to whoever asks for it.
+        let _ = inner.heal(partition);
         if inner.is_due(partition) {
             // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
             let _ = inner.write_out(partition);
@@ -109,8 +111,11 @@ impl Inner {
         let max = self.options.limits.expiry_batch_max;
         let mut looked_at = 0;
         for partition in &self.partitions {
-            partition.check()?;
-            let expired = partition.reader.expired(now_ms, max)?;
+            // One partition in trouble does not keep the others from forgetting.
+            let Ok(expired) = partition.reader.expired(now_ms, max) else { continue };
+            if partition.check().is_err() {
+                continue;
+            }
             for (bucket, key) in &expired {
                 let mut exclusive = Exclusive::open(self, &Scope::Keys(&[(bucket, key)]))?;
                 if exclusive.delete_expired(bucket, key, now_ms)? {

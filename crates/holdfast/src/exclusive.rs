@@ -124,22 +124,9 @@ impl<'a> Exclusive<'a> {
             self.seen = self.seen.max(shown.position);
             shown.value
         };
-        let version = Position::MAX;
-        let expiry = |expires_ms: u64| (expires_ms != 0).then_some(expires_ms);
         let head = match self.changes.get(bucket, key) {
             None => base,
-            Some(Change::Delete) => None,
-            Some(Change::Expire { expires_ms }) => {
-                base.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head })
-            }
-            Some(Change::Put { value, metadata, expires_ms }) => Some(Head {
-                version,
-                value_bytes: value.len() as u64,
-                checksum: base::crc32c(value),
-                expires_ms: expiry(*expires_ms),
-                modified_ms: self.now_ms,
-                metadata: metadata.clone(),
-            }),
+            Some(change) => change.head(base, self.now_ms),
         };
         Ok(head.filter(|head| head.expires_ms.is_none_or(|at| at > self.now_ms)))
     }
@@ -178,13 +165,7 @@ impl<'a> Exclusive<'a> {
         if self.head(bucket, key)?.is_none() {
             return Ok(false);
         }
-        let at = expires_ms.unwrap_or(0);
-        let change = match self.changes.get(bucket, key) {
-            Some(Change::Put { value, metadata, .. }) => {
-                Change::Put { value: value.clone(), metadata: metadata.clone(), expires_ms: at }
-            }
-            _ => Change::Expire { expires_ms: at },
-        };
+        let change = Change::expire(self.changes.get(bucket, key), expires_ms.unwrap_or(0));
         self.stage(bucket, key, change)?;
         Ok(true)
     }
@@ -241,7 +222,8 @@ impl<'a> Exclusive<'a> {
     ///
     /// # Errors
     /// `Unavailable` when the disk is full or an earlier write failed; `Limit` when the batch is too large. Nothing
-    /// has happened then.
+    /// has happened then. `Corrupt` when the ledger is damaged and could not be rebuilt: the batch is in the journal, and
+    /// is there after reopening.
     pub fn commit(mut self) -> Result<Committed> {
         if self.changes.is_empty() {
             return Ok(Committed { position: self.seen });
@@ -270,8 +252,14 @@ impl<'a> Exclusive<'a> {
         });
         let mut failed = None;
         each(&mut |partition, engine, offset, commands| {
-            if let Err(error) = engine.apply(position, appended.body_at + offset, commands) {
-                // The journal has the batch and the engine has not: opening again will replay it.
+            let applied = engine.apply(position, appended.body_at + offset, commands).map_err(Error::from);
+            // The journal has the batch and the engine has not: a damaged ledger is rebuilt from the journal, batch and
+            // all; otherwise opening again will replay it.
+            let healed = applied.or_else(|error| match partition.reader.is_damaged() {
+                true => self.inner.heal_locked(partition, engine),
+                false => Err(error),
+            });
+            if let Err(error) = healed {
                 partition.set_broken();
                 failed = Some(error);
             }
@@ -284,7 +272,7 @@ impl<'a> Exclusive<'a> {
         });
         match failed {
             None => Ok(Committed { position }),
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
         }
     }
 

@@ -178,16 +178,8 @@ impl Exclusive<'_> {
         let mut staged = BTreeMap::new();
         for change in self.changes.iter().filter(|change| change.bucket == bucket) {
             let put = match &change.change {
-                Change::Put { value, metadata, expires_ms } => {
-                    let head = Head {
-                        version: Position::MAX,
-                        value_bytes: value.len() as u64,
-                        checksum: base::crc32c(value),
-                        expires_ms: (*expires_ms != 0).then_some(*expires_ms),
-                        modified_ms: self.now_ms,
-                        metadata: metadata.clone(),
-                    };
-                    Some((head, Value::from_vec(value.clone())))
+                Change::Put { value, .. } => {
+                    change.change.head(None, self.now_ms).map(|head| (head, Value::from_vec(value.clone())))
                 }
                 Change::Delete => None,
                 Change::Expire { .. } => continue,

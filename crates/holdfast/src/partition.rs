@@ -63,6 +63,26 @@ impl Partition {
         })
     }
 
+    /// Builds the engine anew when its ledger came upon damage; readers wait meanwhile. The lock is held.
+    pub(crate) fn heal(&self, engine: &mut Engine, rebuild: impl FnOnce(&mut Engine) -> Result<()>) -> Result<()> {
+        if !self.reader.is_damaged() {
+            return Ok(());
+        }
+        // A commit that meets the damage has marked its changes already.
+        let marked = !self.changing.load(Ordering::Acquire).is_multiple_of(2);
+        if !marked {
+            self.begin_changes();
+        }
+        let rebuilt = rebuild(engine);
+        if rebuilt.is_err() {
+            self.set_broken();
+        }
+        if !marked {
+            self.end_changes();
+        }
+        rebuilt
+    }
+
     /// Marks a batch of several changes as begun; the lock is held.
     pub(crate) fn begin_changes(&self) {
         self.changing.fetch_add(1, Ordering::AcqRel);

@@ -77,6 +77,26 @@ fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, optio
     Ok(engines)
 }
 
+/// Builds one partition's engine anew from the whole journal, in place. The caller holds its lock and keeps readers away.
+pub(crate) fn rebuild(journal: &Journal, partition: PartitionId, engine: &mut Engine) -> Result<()> {
+    engine.reset()?;
+    let mut failed = None;
+    let read = journal.read_from(Position::ZERO, &mut |visit| {
+        let Visit::Record(record) = visit else { return Ok(()) };
+        for section in record.sections.iter().filter(|section| section.partition == partition) {
+            if let Err(error) = engine.apply(record.position, section.at, section.commands) {
+                failed = Some(error);
+                return Err(journal::Error::Closed);
+            }
+        }
+        Ok(())
+    });
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(read?),
+    }
+}
+
 struct Replay<'a> {
     engines: &'a mut [Engine],
     options: &'a Options,

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kv::Metadata;
+use journal::Position;
+use kv::{Head, Metadata};
 
 /// What becomes of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,37 @@ pub(crate) enum Change {
     Put { value: Vec<u8>, metadata: Metadata, expires_ms: u64 },
     Delete,
     Expire { expires_ms: u64 },
+}
+
+impl Change {
+    /// What is known of an object after the change, when `stored` is known before it. Its version is
+    /// [`Position::MAX`] until it is committed.
+    pub(crate) fn head(&self, stored: Option<Head>, now_ms: u64) -> Option<Head> {
+        let version = Position::MAX;
+        let expiry = |at: u64| (at != 0).then_some(at);
+        match self {
+            Self::Delete => None,
+            Self::Expire { expires_ms } => stored.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head }),
+            Self::Put { value, metadata, expires_ms } => Some(Head {
+                version,
+                value_bytes: value.len() as u64,
+                checksum: base::crc32c(value),
+                expires_ms: expiry(*expires_ms),
+                modified_ms: now_ms,
+                metadata: metadata.clone(),
+            }),
+        }
+    }
+
+    /// The change that sets the expiry on top of an earlier change of the same object.
+    pub(crate) fn expire(earlier: Option<&Self>, expires_ms: u64) -> Self {
+        match earlier {
+            Some(Self::Put { value, metadata, .. }) => {
+                Self::Put { value: value.clone(), metadata: metadata.clone(), expires_ms }
+            }
+            _ => Self::Expire { expires_ms },
+        }
+    }
 }
 
 /// One object's change.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
-use kv::{Engine, LiveBytes};
+use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background;
 use crate::durability::Durability;
@@ -268,6 +268,36 @@ impl Inner {
         Position::new(self.journal.watermarks().appended.get().saturating_sub(1))
     }
 
+    /// Reads one object; if the ledger turns out damaged, rebuilds it and reads again.
+    pub(crate) fn read<T>(
+        &self,
+        partition: &Partition,
+        read: impl Fn(&Reader) -> kv::Result<Found<T>>,
+    ) -> Result<Shown<Option<T>>> {
+        match partition.read(&read) {
+            Err(kv::Error::Ledger { .. }) => {
+                self.heal(partition)?;
+                Ok(partition.read(&read)?)
+            }
+            shown => Ok(shown?),
+        }
+    }
+
+    /// Rebuilds a partition whose ledger came upon damage from the journal, in place.
+    pub(crate) fn heal(&self, partition: &Partition) -> Result<()> {
+        if !partition.reader.is_damaged() {
+            return Ok(());
+        }
+        let _one = lock(&partition.writing_out);
+        self.heal_locked(partition, &mut partition.lock())
+    }
+
+    /// As [`Inner::heal`], for whoever holds the partition's lock.
+    pub(crate) fn heal_locked(&self, partition: &Partition, engine: &mut Engine) -> Result<()> {
+        let rebuild = |engine: &mut Engine| replay::rebuild(&self.journal, partition.id, engine);
+        partition.heal(engine, rebuild)
+    }
+
     pub(crate) fn note_memory(&self, engine: &Engine) {
         if engine.ledger().memory_bytes() >= self.options.limits.ledger_memory_bytes {
             self.ledger_wake.raise();
@@ -344,13 +374,11 @@ impl Inner {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        for partition in &self.partitions {
-            if partition.reader.memory_bytes() > 0 {
-                self.write_out(partition)?;
-            }
-        }
+        let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
+        let written = unwritten.map(|partition| self.write_out(partition)).fold(Ok(()), Result::and);
+        // The journal is closed whatever became of the ledgers, which are derived.
         self.journal.close()?;
         drop(lock(&self.held).take());
-        Ok(())
+        written
     }
 }

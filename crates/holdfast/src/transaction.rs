@@ -45,22 +45,10 @@ impl Transaction {
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
         let stored = self.store.kv().peek_head(bucket, key)?.value;
         self.note(bucket, key, stored.as_ref().map(|head| head.version))?;
-        let version = Position::MAX;
-        let expiry = |at: u64| (at != 0).then_some(at);
+        let now_ms = self.store.now_ms();
         Ok(match self.changes.get(bucket, key) {
             None => stored,
-            Some(Change::Delete) => None,
-            Some(Change::Expire { expires_ms }) => {
-                stored.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head })
-            }
-            Some(Change::Put { value, metadata, expires_ms }) => Some(Head {
-                version,
-                value_bytes: value.len() as u64,
-                checksum: base::crc32c(value),
-                expires_ms: expiry(*expires_ms),
-                modified_ms: self.store.now_ms(),
-                metadata: metadata.clone(),
-            }),
+            Some(change) => change.head(stored, now_ms),
         })
     }
 
@@ -128,13 +116,7 @@ impl Transaction {
     pub fn expire(&mut self, bucket: &[u8], key: &[u8], expires_ms: Option<u64>) -> Result<bool> {
         let there = self.head(bucket, key)?.is_some();
         if there {
-            let at = expires_ms.unwrap_or(0);
-            let change = match self.changes.get(bucket, key) {
-                Some(Change::Put { value, metadata, .. }) => {
-                    Change::Put { value: value.clone(), metadata: metadata.clone(), expires_ms: at }
-                }
-                _ => Change::Expire { expires_ms: at },
-            };
+            let change = Change::expire(self.changes.get(bucket, key), expires_ms.unwrap_or(0));
             self.changes.set(bucket, key, change);
         }
         Ok(there)

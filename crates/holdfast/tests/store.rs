@@ -271,17 +271,12 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
         let seen = Arc::clone(&told);
         let progress: Arc<dyn Fn(Progress) + Send + Sync> = Arc::new(move |p| seen.lock().unwrap().push(p));
         let store = Store::open(dir.path(), Options { progress: Some(progress), ..Options::default() }).unwrap();
-        // Damage inside a table shows only when it is read: then that partition is given up, and rebuilt at reopening.
-        let (store, found) = match store.digest() {
-            Ok(found) => (store, found),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Corrupt);
-                drop(store);
-                let store = open(dir.path());
-                let found = store.digest().unwrap();
-                (store, found)
-            }
-        };
+        // Damage inside a table shows only when it is read: then that partition is rebuilt on the spot.
+        for i in 0..1700u32 {
+            store.kv().get(b"b", &i.to_le_bytes()).unwrap();
+            store.kv().get(b"c", &i.to_le_bytes()).unwrap();
+        }
+        let found = store.digest().unwrap();
         assert_eq!(found, digest);
         assert_eq!((store.stats().live_bytes, store.kv().count(b"b").unwrap().value), (live, count));
         drop(store);

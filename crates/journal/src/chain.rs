@@ -33,16 +33,17 @@ impl PartitionState {
     pub(crate) fn next(self, partition: PartitionId, digest: u128) -> Self {
         let index = self.index + 1;
         let mut input = [0; 50];
-        let parts: [&[u8]; 5] = [
-            &self.chain.to_le_bytes(),
-            &digest.to_le_bytes(),
-            &partition.get().to_le_bytes(),
-            &self.epoch.to_le_bytes(),
-            &index.to_le_bytes(),
-        ];
-        for (to, from) in input.iter_mut().zip(parts.into_iter().flatten()) {
-            *to = *from;
-        }
+        let mut rest = input.as_mut_slice();
+        let mut put = |bytes: &[u8]| {
+            let (to, behind) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            to.copy_from_slice(bytes);
+            rest = behind;
+        };
+        put(&self.chain.to_le_bytes());
+        put(&digest.to_le_bytes());
+        put(&partition.get().to_le_bytes());
+        put(&self.epoch.to_le_bytes());
+        put(&index.to_le_bytes());
         Self { epoch: self.epoch, index, chain: hash128(&input) }
     }
 

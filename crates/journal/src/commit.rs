@@ -42,10 +42,14 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// The checksum of a segment that was left; each is asked for once.
-    pub(crate) fn take_sum(&mut self, base: Position) -> Option<u32> {
-        let at = self.sums.iter().position(|(of, _)| *of == base)?;
-        Some(self.sums.swap_remove(at).1)
+    /// The checksum of a segment that was left.
+    pub(crate) fn finished_sum(&self, base: Position) -> Option<u32> {
+        self.sums.iter().find(|(of, _)| *of == base).map(|(_, sum)| *sum)
+    }
+
+    /// Drops the checksum of a segment that is sealed.
+    pub(crate) fn forget_sum(&mut self, base: Position) {
+        self.sums.retain(|(of, _)| *of != base);
     }
 
     /// Ends the checksum of the current segment, which gets nothing more.
@@ -114,6 +118,7 @@ impl Journal {
             Level::Window(window) => {
                 self.write_past(position)?;
                 if load(&self.synced) <= position {
+                    self.check()?;
                     self.sync_within(window);
                 }
                 Ok(())
@@ -132,16 +137,27 @@ impl Journal {
     /// Stops all writing because of `error`, and returns what to tell.
     pub(crate) fn poisoned(&self, error: Error) -> Error {
         let first = Arc::clone(self.poison.get_or_init(|| Arc::new(error)));
+        // Whoever waits for a sync learns that there will be none.
+        let waiters = std::mem::take(&mut lock(&self.syncing).waiters);
+        waiters.iter().for_each(|(_, place)| place.wake());
         Error::Poisoned { first }
     }
 
     fn write_past(&self, position: Position) -> Result<()> {
-        if load(&self.written) > position { Ok(()) } else { self.flush() }
+        if load(&self.written) > position {
+            return Ok(());
+        }
+        let writing = lock(&self.writing);
+        // Whoever had the lock before may have written this batch too.
+        if load(&self.written) > position { Ok(()) } else { self.write_all(writing) }
     }
 
     /// Writes everything that was appended so far.
     pub(crate) fn flush(&self) -> Result<()> {
-        let mut writing = lock(&self.writing);
+        self.write_all(lock(&self.writing))
+    }
+
+    fn write_all(&self, mut writing: MutexGuard<'_, Writing>) -> Result<()> {
         self.check()?;
         let spare = std::mem::take(&mut writing.spare);
         let (groups, end) = {
@@ -176,11 +192,12 @@ impl Journal {
             if load(&self.synced) > position {
                 return Ok(());
             }
-            self.check()?;
             let mut syncing = lock(&self.syncing);
             if load(&self.synced) > position {
                 return Ok(());
             }
+            // Under the lock: whoever poisons the journal wakes all that are in the list, and later ones see it here.
+            self.check()?;
             if syncing.running {
                 let place = Parked::here();
                 syncing.waiters.push((position, Arc::clone(&place)));
@@ -210,6 +227,10 @@ impl Journal {
             let mut due = lock(&self.due);
             due.at = None;
             due.last_start = Some(started);
+        }
+        if self.last_group.load(Ordering::Relaxed) > 1 {
+            // Those woken by the sync before are about to append again: with their turn first, this one covers them.
+            base::yield_now();
         }
         if let Ok(reached) = self.sync_written() {
             lock(&self.ages).synced(reached);
@@ -245,6 +266,7 @@ impl Journal {
         let before = self.synced.fetch_max(target.get(), Ordering::AcqRel);
         let group = batches - self.counters.synced_batches.swap(batches, Ordering::AcqRel);
         self.counters.group_batches.add(group);
+        self.last_group.store(group, Ordering::Relaxed);
         self.note_group(target.get().saturating_sub(before));
         Ok(target)
     }

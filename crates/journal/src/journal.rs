@@ -1,12 +1,13 @@
 //! The journal: its directory, its state, and the `Log` it is.
 //!
-//! Locks, always taken in this order: `next`, `writing`, `tail`, then the small ones (`syncing`, `due`, `ages`) alone.
+//! Locks, always taken in this order: `next`, `writing`, `tail`, `segments`; the small ones (`syncing`, `due`, `ages`,
+//! `damage`) last and one at a time.
 //!
 //! May use: all of this crate. Must not know: engines, stores, protocols.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use base::{Clock, DirLock, Files, Limits, Signal};
@@ -25,6 +26,8 @@ use crate::tail::{Tail, capacity_for};
 
 /// Disk space taken at a time for the open segment.
 const RESERVE_BYTES: u64 = 8 << 20;
+/// What a sync is taken to cover before there were any: so much that zeros ahead are not worth their while.
+const UNKNOWN_GROUP_BYTES: u64 = 1 << 20;
 const LOCK_FILE: &str = "lock";
 
 /// How to open a journal.
@@ -87,10 +90,11 @@ pub struct Journal {
     pub(crate) synced: AtomicU64,
     /// Average bytes of the last syncs.
     pub(crate) group_bytes: AtomicU64,
+    /// Batches that the last sync covered.
+    pub(crate) last_group: AtomicU64,
     pub(crate) poison: OnceLock<Arc<Error>>,
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
-    closed: AtomicBool,
     /// Released by closing.
     held: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -135,11 +139,11 @@ impl Journal {
             appended: AtomicU64::new(start),
             written: AtomicU64::new(start),
             synced: AtomicU64::new(start - 1),
-            group_bytes: AtomicU64::new(0),
+            group_bytes: AtomicU64::new(UNKNOWN_GROUP_BYTES),
+            last_group: AtomicU64::new(0),
             poison: OnceLock::new(),
             counters: Counters::default(),
             damage: Mutex::new(recovered.report.clone()),
-            closed: AtomicBool::new(false),
             dir: dir.to_owned(),
             options,
             files,
@@ -157,7 +161,8 @@ impl Journal {
     /// # Errors
     /// The failure of a write or sync; acknowledged data is as safe as it was.
     pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
+        // From here on nothing gets a position, so what is synced now is everything.
+        if std::mem::replace(&mut lock(&self.tail).closed, true) {
             return Ok(());
         }
         self.check()?;
@@ -171,7 +176,7 @@ impl Journal {
         };
         lock(&self.writing).finish_sum();
         for full in full {
-            self.seal(full).map_err(|error| self.poisoned(error))?;
+            self.seal(&full).map_err(|error| self.poisoned(error))?;
         }
         if let Some(next) = lock(&self.next).take() {
             self.remove_unused(std::slice::from_ref(&next.path))?;
@@ -273,6 +278,9 @@ impl Journal {
     }
 
     fn push_locked(&self, tail: &mut Tail, batch: &Batch, sum: u32, bytes: u64) -> Result<Appended> {
+        if tail.closed {
+            return Err(Error::Closed);
+        }
         let now = if tail.open_batches == 0 { self.clock.now() } else { tail.open_since };
         let synced = load(&self.synced);
         let appended = tail.push(batch, sum, synced, now, self.options.reserve_bytes)?;
@@ -286,7 +294,7 @@ impl Journal {
         let bytes = batch.record_len();
         let mut next = lock(&self.next);
         let mut tail = lock(&self.tail);
-        if tail.must_roll(bytes) {
+        if tail.must_roll(bytes) && !tail.closed {
             self.roll(&mut next, &mut tail, bytes)?;
         }
         self.push_locked(&mut tail, batch, sum, bytes)
@@ -326,9 +334,6 @@ impl Log for Journal {
         }
         let known = |section: &crate::batch::Draft| section.partition.get() < self.options.partitions;
         assert!(batch.sections.iter().all(known), "a section's partition exists");
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
         self.check()?;
         let sum = batch.sum();
         if let Some(appended) = self.push(batch, sum)? {

@@ -193,6 +193,11 @@ fn find(
                 report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header checksum mismatch"));
                 None
             }
+            // A sealed segment was in use, whatever its first block says.
+            Start::Blank if segment.read_trailer()?.is_some() => {
+                report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header is all zeros"));
+                None
+            }
             Start::Blank => {
                 // The header goes out with the first group, so nothing in here was ever synced.
                 let bytes = segment.read_all(None)?.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
@@ -247,7 +252,8 @@ fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
                 let (kind, reason) = (DamageKind::Missing, "a segment is missing");
                 report.damage.push(Damage { kind, path, offset: 0, bytes, position: previous_base, reason });
             }
-            if base < previous_base {
+            if base < previous_base || this.header.is_none() {
+                // A damaged header says nothing about what came before it.
                 next = None;
             }
         }
@@ -330,7 +336,7 @@ impl Walk<'_> {
         };
         // The hole is a whole segment whose header never reached the disk.
         self.cut |= this.after_hole && !this.void && !self.survived(this);
-        if let Some(header) = &this.header {
+        if let Some(header) = this.header.as_ref().filter(|_| !this.void && !self.cut) {
             states.clone_from(&header.states);
         }
         let mut extents = Vec::with_capacity(scanned.stretches.len());

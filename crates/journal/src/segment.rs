@@ -153,10 +153,13 @@ impl Segment {
             return Ok(false);
         }
         let zeros = vec![0; index(to - *zeroed)];
-        let written = self.file.write_at(&zeros, *zeroed).and_then(|()| self.file.sync());
-        written.map_err(|error| Error::io("preparing", &self.path, error))?;
+        let failed = |error| Error::io("preparing", &self.path, error);
+        self.file.write_at(&zeros, *zeroed).map_err(failed)?;
         *zeroed = to;
         self.zeroed_hint.store(to, Ordering::Release);
+        // A writer that overtakes the zeros waits for their writing, not for their sync.
+        drop(zeroed);
+        self.file.sync().map_err(failed)?;
         Ok(true)
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Tail {
     pub(crate) states: Vec<PartitionState>,
     extents: Vec<Extent>,
     pub(crate) full: Vec<Full>,
+    /// Nothing is appended any more: the journal is being closed.
+    pub(crate) closed: bool,
     store: u128,
     boot: u128,
 }
@@ -73,6 +75,7 @@ impl Tail {
             states,
             extents: Vec::new(),
             full: Vec::new(),
+            closed: false,
             store,
             boot,
         };

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use base::Time;
 
 use crate::commit::{load, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::journal::Journal;
 use crate::segment::Segment;
@@ -92,24 +92,30 @@ impl Journal {
             if load(&self.synced) < full.end {
                 self.sync_all()?;
             }
-            self.seal(full).map_err(|error| self.poisoned(error))?;
+            match self.seal(&full) {
+                // The records are safe, and the footer finds its space later, or recovery makes it.
+                Err(Error::DiskFull { .. }) => lock(&self.tail).full.push(full),
+                sealed => sealed.map_err(|error| self.poisoned(error))?,
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn seal(&self, full: Full) -> Result<()> {
+    pub(crate) fn seal(&self, full: &Full) -> Result<()> {
         let base = full.segment.base;
-        let finished = lock(&self.writing).take_sum(base);
+        let finished = lock(&self.writing).finished_sum(base);
         let sum = match finished {
             Some(sum) => sum,
             None => {
                 // The checksum ends when the next segment's header is written.
                 self.flush()?;
-                lock(&self.writing).take_sum(base).expect("the header behind a full segment was written")
+                lock(&self.writing).finished_sum(base).expect("the header behind a full segment was written")
             }
         };
         let data_end = full.end.get() - base.get();
-        let footer = Footer { extents: full.extents, states: full.states };
-        full.segment.seal(&footer, data_end, full.end, sum)
+        let footer = Footer { extents: full.extents.clone(), states: full.states.clone() };
+        full.segment.seal(&footer, data_end, full.end, sum)?;
+        lock(&self.writing).forget_sum(base);
+        Ok(())
     }
 }

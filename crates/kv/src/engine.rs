@@ -106,6 +106,18 @@ impl Engine {
         &self.live
     }
 
+    /// Drops the whole state, ledger included: everything has to be applied again.
+    ///
+    /// # Errors
+    /// When the ledger cannot be made anew.
+    pub fn reset(&mut self) -> Result<()> {
+        self.ledger().reset()?;
+        self.counts.clear();
+        self.live = LiveBytes::default();
+        self.applied = Position::ZERO;
+        Ok(())
+    }
+
     /// Prepares the ledger to be written out, with everything before `next` in it: the journal has given this partition
     /// nothing at or behind `next` yet.
     pub fn rotate(&mut self, next: Position) {

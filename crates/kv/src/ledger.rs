@@ -48,6 +48,15 @@ pub trait Ledger: Send + Sync {
     /// lowest position that may come.
     fn rotate(&self, next: Position);
 
+    /// Whether a read or a write came upon damage: then the ledger wants [`Ledger::reset`].
+    fn is_damaged(&self) -> bool;
+
+    /// Drops everything, in memory and on the disk. Whoever calls it keeps readers away until the ledger is filled again.
+    ///
+    /// # Errors
+    /// When the files cannot be removed or made.
+    fn reset(&self) -> Result<()>;
+
     /// Writes out what was rotated. The journal must have synced it. Versions that only readers below `keep` could see
     /// may go.
     ///

@@ -191,6 +191,12 @@ impl Reader {
         self.entries.ledger.memory_bytes()
     }
 
+    /// Whether the ledger came upon damage and wants to be built anew: see [`crate::Engine::reset`].
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.entries.ledger.is_damaged()
+    }
+
     /// Everything at or below is in the written-out part of the ledger.
     #[must_use]
     pub fn persisted(&self) -> Option<Position> {

@@ -45,6 +45,8 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// Least room that is made when more is announced than has come.
+const READ_BYTES_MIN: usize = 16 << 10;
 
 /// A socket, with or without TLS.
 pub(crate) enum Stream {
@@ -269,7 +271,9 @@ impl Connection {
         } else {
             let missing = self.parser.needed().saturating_sub(self.input.len());
             // Doubling at most, so that an announced length costs no memory before its bytes arrive.
-            self.input.reserve(missing.clamp(4 << 10, READ_BYTES_MAX.max(self.input.len())));
+            // In proportion to what has come, not to what was announced: announcing costs a client nothing.
+            let step = self.input.len().clamp(READ_BYTES_MIN, READ_BYTES_MAX.max(self.input.len()));
+            self.input.reserve(missing.clamp(4 << 10, step));
             let received = match self.stream.poll_read_more(cx, &mut self.input) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(result) => result?,

@@ -1,4 +1,4 @@
-//! The real ledger: one LSM tree per partition, in `ledger/NN`, with one block cache for all.
+//! The real ledger: one LSM tree per partition, in `ledger/NNNN`, with one block cache for all.
 //!
 //! Its sequence numbers are journal positions, so a snapshot of the store is a sequence number here. The tree opens its
 //! files itself: it is derived, and a kill or a power cut costs only what was not written out. A tree that does not
@@ -13,8 +13,8 @@
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use journal::{PartitionId, Position};
 use lsm_tree::compaction::Leveled;
@@ -33,7 +33,8 @@ const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
 const MERGES_MAX: usize = 4;
 
-/// LSM trees under one folder.
+/// LSM trees under one folder. Clones share the cache.
+#[derive(Clone)]
 pub struct LsmLedgers {
     dir: PathBuf,
     cache: Arc<Cache>,
@@ -52,7 +53,7 @@ impl LsmLedgers {
         self.dir.join(format!("{:04}", partition.get()))
     }
 
-    fn open_tree(&self, path: &Path) -> Result<(AnyTree, SequenceNumberCounter)> {
+    fn open_tree(&self, path: &Path) -> Result<Tree> {
         let number = SequenceNumberCounter::default();
         let config = Config::new(path, number.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(&self.cache))
@@ -62,7 +63,7 @@ impl LsmLedgers {
         // A damaged file may surprise the tree's own decoding; that is damage like any other.
         let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
         match opened {
-            Ok(Ok(tree)) => Ok((tree, number)),
+            Ok(Ok(tree)) => Ok(Tree { tree, number }),
             Ok(Err(error)) => Err(failed(path, &error)),
             Err(_) => Err(Error::Ledger { path: path.display().to_string(), reason: "it does not decode".into() }),
         }
@@ -113,14 +114,16 @@ impl Ledgers for LsmLedgers {
         if path.join(CONDEMNED).exists() {
             discard(&path)?;
         }
-        let (tree, number) = match self.open_tree(&path) {
+        let tree = match self.open_tree(&path) {
             Ok(opened) => opened,
             Err(_) => {
                 discard(&path)?;
                 self.open_tree(&path)?
             }
         };
-        Ok(Arc::new(LsmLedger { tree, number, path, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }))
+        let damaged = Arc::default();
+        let (active, sealed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Arc::new(LsmLedger { home: self.clone(), tree: RwLock::new(tree), damaged, path, active, sealed }))
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
@@ -129,12 +132,37 @@ impl Ledgers for LsmLedgers {
 }
 
 struct LsmLedger {
-    tree: AnyTree,
-    number: SequenceNumberCounter,
+    home: LsmLedgers,
+    tree: RwLock<Tree>,
+    damaged: Arc<AtomicBool>,
     path: PathBuf,
     /// Bytes in the memory part that grows, and in those that wait to be written out.
     active: AtomicU64,
     sealed: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Tree {
+    tree: AnyTree,
+    number: SequenceNumberCounter,
+}
+
+impl LsmLedger {
+    fn tree(&self) -> Tree {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Turns the tree's error into ours, and notes when it is the tree's content that is wrong.
+    fn failed(&self, error: &lsm_tree::Error) -> Error {
+        noted(failed(&self.path, error), &self.damaged)
+    }
+}
+
+fn noted(error: Error, damaged: &AtomicBool) -> Error {
+    if matches!(error, Error::Ledger { .. }) {
+        damaged.store(true, Ordering::Release);
+    }
+    error
 }
 
 /// The tree shows what is below a sequence number; the engine asks for at or below.
@@ -144,22 +172,24 @@ fn upto(at: Position) -> u64 {
 
 impl Ledger for LsmLedger {
     fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        self.tree.get(key, upto(at)).map_err(|error| failed(&self.path, &error))
+        let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
+        tree.tree.get(key, upto(at)).map_err(|error| self.failed(&error))
     }
 
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries {
         let path = self.path.clone();
-        let entries = self.tree.range::<&[u8], _>((start, end), upto(at), None);
-        Box::new(entries.map(move |entry| entry.into_inner().map_err(|error| failed(&path, &error))))
+        let damaged = Arc::clone(&self.damaged);
+        let entries = self.tree().tree.range::<&[u8], _>((start, end), upto(at), None);
+        Box::new(entries.map(move |entry| entry.into_inner().map_err(|error| noted(failed(&path, &error), &damaged))))
     }
 
     fn insert(&self, key: &[u8], value: Slice, position: Position) {
-        let (_, bytes) = self.tree.insert(key, value, position.get());
+        let (_, bytes) = self.tree().tree.insert(key, value, position.get());
         self.active.store(bytes, Ordering::Release);
     }
 
     fn remove(&self, key: &[u8], position: Position) {
-        let (_, bytes) = self.tree.remove(key, position.get());
+        let (_, bytes) = self.tree().tree.remove(key, position.get());
         self.active.store(bytes, Ordering::Release);
     }
 
@@ -168,37 +198,55 @@ impl Ledger for LsmLedger {
     }
 
     fn persisted(&self) -> Option<Position> {
-        self.tree.get_highest_persisted_seqno().map(Position::new)
+        self.tree().tree.get_highest_persisted_seqno().map(Position::new)
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
+    }
+
+    fn reset(&self) -> Result<()> {
+        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        // Snapshots that still read the old tree keep its open files; they may find others gone.
+        discard(&self.path)?;
+        *tree = self.home.open_tree(&self.path)?;
+        self.active.store(0, Ordering::Release);
+        self.sealed.store(0, Ordering::Release);
+        self.damaged.store(false, Ordering::Release);
+        Ok(())
     }
 
     fn rotate(&self, next: Position) {
-        self.number.set(next.get());
-        if self.tree.rotate_memtable().is_some() {
+        let Tree { tree, number } = self.tree();
+        number.set(next.get());
+        if tree.rotate_memtable().is_some() {
             self.sealed.fetch_add(self.active.swap(0, Ordering::AcqRel), Ordering::AcqRel);
         }
     }
 
     fn write_out(&self, keep: Position) -> Result<()> {
+        let tree = self.tree().tree;
         let write = || {
             let waiting = self.sealed.load(Ordering::Acquire);
-            let held = self.tree.get_flush_lock();
-            self.tree.flush(&held, keep.get())?;
+            let held = tree.get_flush_lock();
+            tree.flush(&held, keep.get())?;
             self.sealed.fetch_sub(waiting, Ordering::AcqRel);
             drop(held);
             let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
             for _ in 0..MERGES_MAX {
-                let before = self.tree.table_count();
-                self.tree.compact(strategy.clone(), keep.get())?;
-                if self.tree.table_count() == before {
+                let before = tree.table_count();
+                tree.compact(strategy.clone(), keep.get())?;
+                if tree.table_count() == before {
                     break;
                 }
             }
             Ok(())
         };
         match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| failed(&self.path, &error)),
+            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| self.failed(&error)),
             Err(_) => {
                 let _ = condemn(&self.path);
+                self.damaged.store(true, Ordering::Release);
                 Err(Error::Ledger { path: self.path.display().to_string(), reason: "it does not decode".into() })
             }
         }

@@ -141,6 +141,15 @@ impl Ledger for MemoryLedger {
         lock(&self.state).persisted
     }
 
+    fn is_damaged(&self) -> bool {
+        false
+    }
+
+    fn reset(&self) -> Result<()> {
+        *lock(&self.state) = State::default();
+        self.home.condemn(self.partition)
+    }
+
     fn rotate(&self, _next: Position) {
         let mut state = lock(&self.state);
         state.rotated = state.last;
