@@ -26,7 +26,8 @@ use crate::bytes::{Reader, index, len32};
 use crate::chain::{PartitionState, STATE_BYTES};
 use crate::position::Position;
 
-const MAGIC: [u8; 8] = *b"HOLDSEG\x01";
+const MAGIC: [u8; 7] = *b"HOLDSEG";
+const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 80;
 const BLOCK: usize = 4096;
 /// Most bytes a header may take: 65,535 partitions.
@@ -53,6 +54,7 @@ impl SegmentHeader {
         let len = header_bytes(self.states.len());
         let mut to = Vec::with_capacity(index(len));
         to.extend_from_slice(&MAGIC);
+        to.push(VERSION);
         to.extend_from_slice(&len32(index(len)).to_le_bytes());
         to.extend_from_slice(&len32(self.states.len()).to_le_bytes());
         to.extend_from_slice(&self.base.get().to_le_bytes());
@@ -70,12 +72,13 @@ impl SegmentHeader {
         to
     }
 
-    /// The header at the start of `bytes`, if an intact one is there.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The header at the start of `bytes`, if an intact one is there; the version if it is intact and not ours.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Self, u8>> {
         let mut from = Reader(bytes);
         if from.array()? != MAGIC {
             return None;
         }
+        let [version] = from.array()?;
         let len = u64::from(from.u32()?);
         let partitions = usize::try_from(from.u32()?).ok()?;
         if partitions > usize::from(u16::MAX) || len != header_bytes(partitions) {
@@ -88,14 +91,10 @@ impl SegmentHeader {
         let (store, boot) = (from.u128()?, from.u128()?);
         let states = (0..partitions).map(|_| PartitionState::decode(&mut from)).collect::<Option<Vec<_>>>()?;
         let summed = bytes.get(..FIXED_BYTES + partitions * STATE_BYTES)?;
-        (crc32c(summed) == from.u32()?).then_some(Self {
-            base,
-            capacity,
-            previous_base,
-            previous_end,
-            store,
-            boot,
-            states,
-        })
+        if crc32c(summed) != from.u32()? {
+            return None;
+        }
+        let header = Self { base, capacity, previous_base, previous_end, store, boot, states };
+        Some(if version == VERSION { Ok(header) } else { Err(version) })
     }
 }

@@ -28,7 +28,7 @@
 //!
 //! May use: `base`. Must not know: segments, files.
 
-use base::crc32c;
+use base::{crc32c, hash128};
 
 use crate::batch::{Batch, Draft};
 use crate::bytes::{Reader, index, len32};
@@ -141,6 +141,19 @@ impl RecordHeader {
 
     pub(crate) fn record_len(&self) -> u64 {
         record_len(self.sections.len(), u64::from(self.body_len))
+    }
+
+    /// Partition, state and digest of the commands of each section, for an intact body.
+    pub(crate) fn digests<'a>(
+        &'a self,
+        body: &'a [u8],
+    ) -> impl Iterator<Item = (PartitionId, PartitionState, u128)> + 'a {
+        let mut rest = body;
+        self.sections.iter().map(move |section| {
+            let (commands, behind) = rest.split_at_checked(index(u64::from(section.len))).unwrap_or((rest, &[]));
+            rest = behind;
+            (section.partition, section.state, hash128(commands))
+        })
     }
 
     /// The record's body in `bytes`, which start at the record, if it is whole and intact, padding included.

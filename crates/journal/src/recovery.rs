@@ -122,7 +122,8 @@ struct Scanned {
 struct Stretch {
     offset: u64,
     extent: Extent,
-    sections: Vec<(PartitionId, PartitionState)>,
+    /// Partition, state after the section, and digest of its commands.
+    sections: Vec<(PartitionId, PartitionState, u128)>,
     reason: &'static str,
 }
 
@@ -282,9 +283,9 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
         for item in Scan::new(&bytes, this.segment.base, start) {
             scanned.data_end = item.end();
             let (sections, reason) = match &item {
-                Item::Record { header, .. } => {
+                Item::Record { header, body, .. } => {
                     promised = promised.max(header.synced);
-                    (header.sections.iter().map(|s| (s.partition, s.state)).collect(), "")
+                    (header.digests(body).collect(), "")
                 }
                 Item::Damaged { reason, .. } => (Vec::new(), *reason),
                 Item::Tail { .. } => (Vec::new(), "unfinished or damaged bytes at the end"),
@@ -416,12 +417,12 @@ impl Walk<'_> {
 
     /// Checks that a record continues its partitions' chains, and moves them on.
     fn follow(&mut self, segment: &Segment, stretch: &Stretch, states: &mut [PartitionState]) {
-        for (partition, state) in &stretch.sections {
+        for (partition, state, digest) in &stretch.sections {
             let Some(before) = states.get_mut(partition.index()) else { continue };
-            let gap = state.index != before.index + 1;
+            let expected = PartitionState { epoch: state.epoch, ..*before }.next(*partition, *digest);
             *before = *state;
-            if gap && self.report.damage.iter().all(|damage| damage.kind == DamageKind::Header) {
-                let reason = "a partition's sections are not contiguous";
+            if expected != *state && self.report.damage.iter().all(|damage| damage.kind == DamageKind::Header) {
+                let reason = "a section does not continue its partition's chain";
                 let bytes = stretch.extent.bytes;
                 self.report.damage.push(damage_at(segment, DamageKind::Chain, stretch.offset, bytes, reason));
             }

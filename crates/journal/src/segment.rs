@@ -198,7 +198,11 @@ impl Segment {
             bytes = self.read_all(Some(stated))?;
         }
         Ok(match SegmentHeader::decode(&bytes) {
-            Some(header) if header.base == self.base => Start::Header(header),
+            Some(Ok(header)) if header.base == self.base => Start::Header(header),
+            Some(Err(version)) => {
+                let reason = format!("it is of version {version}; this program reads version 1, use a newer one");
+                return Err(Error::foreign(&self.path, reason));
+            }
             _ => Start::Damaged,
         })
     }

@@ -377,6 +377,82 @@ fn a_missing_segment_is_reported() {
 }
 
 #[test]
+fn closing_beside_writers_loses_nothing_acknowledged() {
+    for round in 0..30 {
+        let disk = Disk::new(round);
+        let (journal, _) = open(&disk).unwrap();
+        let acknowledged: Vec<Position> = std::thread::scope(|scope| {
+            let write = |writer: u64| {
+                let mut acknowledged = Vec::new();
+                for number in 0..200 {
+                    let Ok(appended) = journal.append(&batch(writer * 1000 + number, 50)) else { break };
+                    if journal.wait(appended.position, Level::Synced).is_ok() {
+                        acknowledged.push(appended.position);
+                    }
+                }
+                acknowledged
+            };
+            let writers: Vec<_> = (0..3).map(|writer| scope.spawn(move || write(writer))).collect();
+            while journal.stats().batches < 20 + round {
+                std::thread::yield_now();
+            }
+            journal.close().unwrap();
+            writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+        });
+        drop(journal);
+        disk.kill_process();
+        let (found, _) = contents(&open(&disk).unwrap().0);
+        assert!(acknowledged.len() >= 20 && acknowledged.iter().all(|position| found.contains_key(position)));
+    }
+}
+
+#[test]
+fn a_failed_sync_wakes_everybody_who_waits_for_one() {
+    let mut poisoned = 0;
+    for round in 0..40 {
+        let disk = Disk::new(round);
+        let (journal, _) = open(&disk).unwrap();
+        disk.plan(10 + round % 7, Fault::Error);
+        std::thread::scope(|scope| {
+            for writer in 0..8u64 {
+                let journal = &journal;
+                scope.spawn(move || {
+                    for number in 0..50 {
+                        let appended = journal.append(&batch(writer * 1000 + number, 50));
+                        let waited = appended.and_then(|a| journal.wait(a.position, Level::Synced));
+                        if waited.is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        poisoned += u64::from(journal.stats().poisoned);
+    }
+    assert!(poisoned > 20, "the fault met a write or sync in {poisoned} rounds only");
+}
+
+#[test]
+fn a_segment_of_a_newer_version_is_refused_and_a_rotten_version_byte_is_not() {
+    let disk = Disk::new(1);
+    let (journal, _) = open(&disk).unwrap();
+    let expected = write(&journal, 0..3, Level::Synced);
+    drop(journal);
+    disk.kill_process();
+    let path = disk.inventory().into_iter().next().unwrap().0;
+    let rotten = disk.fork(1);
+    rotten.flip(&path, 7, 3);
+    assert_eq!(contents(&open(&rotten).unwrap().0).0, expected);
+    let file = base::Files::open(&disk, &path).unwrap();
+    let mut header = vec![0; 80 + 32 * usize::from(PARTITIONS)];
+    base::read_exact_at(&*file, &mut header, 0).unwrap();
+    header[7] = 2;
+    header.extend_from_slice(&base::crc32c(&header.clone()).to_le_bytes());
+    file.write_at(&header, 0).unwrap();
+    assert!(matches!(open(&disk), Err(Error::Foreign { reason, .. }) if reason.contains("version 2")));
+}
+
+#[test]
 fn many_writers_share_syncs() {
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits { segment_bytes: 1 << 20, ..Limits::default() };

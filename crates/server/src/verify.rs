@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast::{Damage, Limits, MemoryLedgers, World};
+use holdfast::{Damage, DamageKind, Limits, MemoryLedgers, World};
 
 use crate::failure::Failure;
 use crate::inspect::open;
@@ -61,10 +61,15 @@ pub(crate) fn verify(dir: &Path, digest: holdfast::Result<u128>) -> Result<Verif
     let damage = store.stats().damage;
     let ledger = match digest {
         Err(error) => LedgerState::Damaged(error.to_string()),
-        Ok(_) if !damage.is_empty() => LedgerState::Unknown,
+        Ok(_) if damage.iter().any(|one| costs_records(one.kind)) => LedgerState::Unknown,
         Ok(digest) if store.digest().map_err(Failure::Read)? == digest => LedgerState::Agrees,
         Ok(_) => LedgerState::Differs,
     };
     store.close().map_err(Failure::Close)?;
     Ok(Verified { damage, ledger })
+}
+
+/// Whether what the ledger should hold is not in the journal any more. What was never acknowledged is in neither.
+fn costs_records(kind: DamageKind) -> bool {
+    matches!(kind, DamageKind::Record | DamageKind::Missing)
 }
