@@ -118,6 +118,14 @@ impl Entries {
         self.cache.0.insert(key.into(), entry);
     }
 
+    /// Drops everything, also what the cache holds of other partitions: it comes back with use.
+    pub(crate) fn reset(&self) -> Result<()> {
+        let mut changes = self.changes();
+        *changes += 1;
+        self.cache.0.clear();
+        self.ledger.reset()
+    }
+
     pub(crate) fn remove(&self, key: &[u8], position: Position) {
         let mut changes = self.changes();
         *changes += 1;

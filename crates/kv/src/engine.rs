@@ -111,7 +111,7 @@ impl Engine {
     /// # Errors
     /// When the ledger cannot be made anew.
     pub fn reset(&mut self) -> Result<()> {
-        self.ledger().reset()?;
+        self.reader.entries.reset()?;
         self.counts.clear();
         self.live = LiveBytes::default();
         self.applied = Position::ZERO;

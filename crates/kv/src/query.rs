@@ -203,7 +203,7 @@ impl Reader {
         self.entries.ledger.persisted()
     }
 
-    /// Writes out what the engine has rotated: see [`Ledger::write_out`].
+    /// Writes out what the engine has rotated: see [`crate::Ledger::write_out`].
     ///
     /// # Errors
     /// `Ledger` when writing fails.

@@ -215,8 +215,8 @@ impl Clients {
         lock(&self.by_id).len()
     }
 
-    /// All of them, in the order they came.
+    /// All of them, in the order they came. One that was killed is gone, though its thread may not know yet.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
-        lock(&self.by_id).values().cloned().collect()
+        lock(&self.by_id).values().filter(|client| !matches!(client.asked(), Ask::Kill)).cloned().collect()
     }
 }
