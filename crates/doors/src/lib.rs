@@ -4,7 +4,10 @@
 //! Doors keep nothing that must survive a restart.
 
 pub mod auth;
+mod error;
 pub mod http;
 pub mod numbers;
 pub mod resp;
 pub mod tls;
+
+pub use error::ServeError;

@@ -21,9 +21,9 @@ pub(crate) enum Failure {
     #[error("there is no store in {}: it has neither a file `store` nor a folder `journal`", .0.display())]
     NoStore(PathBuf),
     #[error("resp: {0}")]
-    Resp(#[from] doors::resp::ServeError),
+    Resp(#[source] doors::ServeError),
     #[error("http: {0}")]
-    Http(#[from] doors::http::ServeError),
+    Http(#[source] doors::ServeError),
     #[error("cannot start: {0}")]
     Start(#[source] io::Error),
     #[error("cannot read the password: {0}")]

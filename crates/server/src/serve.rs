@@ -104,7 +104,7 @@ fn open_resp(config: &Config, store: &Store, shutdown: &Arc<Notify>) -> Result<r
         on_shutdown: Some(on_shutdown),
         ..resp::Options::new(config.resp.listen)
     };
-    Ok(resp::serve(store.clone(), options)?)
+    resp::serve(store.clone(), options).map_err(Failure::Resp)
 }
 
 fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Result<http::Running, Failure> {
@@ -118,7 +118,7 @@ fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Resul
         doors: vec![("resp".to_owned(), numbers)],
         ..http::Options::new(config.http.listen)
     };
-    Ok(http::serve(store.clone(), options)?)
+    http::serve(store.clone(), options).map_err(Failure::Http)
 }
 
 fn start_log(level: LogLevel) {

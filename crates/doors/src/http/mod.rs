@@ -21,6 +21,6 @@ mod tests;
 
 pub use limits::Limits;
 pub use options::{NumbersSource, Options};
-pub use serve::{Running, ServeError, serve};
+pub use serve::{Running, serve};
 
 pub use crate::numbers::DoorNumbers;

@@ -4,7 +4,6 @@
 //!
 //! May use: tokio, `connection`. Must not know: what is answered.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,6 +19,7 @@ use super::connection;
 use super::handle::router;
 use super::options::Options;
 use super::shared::Shared;
+use crate::error::ServeError;
 
 /// How long requests that are under way may take when the door closes.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,26 +29,6 @@ const BLOCKING_THREADS_MAX: usize = 2;
 const BLOCKING_THREADS_IDLE: Duration = Duration::from_secs(1);
 /// The least size of headers that `hyper` can be told.
 const HEADER_BYTES_MIN: usize = 8 << 10;
-
-/// Why a door could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The address is taken, or may not be used.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A thread or its event loop could not be started.
-    #[error("cannot start an event loop: {0}")]
-    Start(#[source] io::Error),
-    /// An option is outside its range.
-    #[error("{0}")]
-    Option(&'static str),
-}
 
 /// An open door. Dropping it closes it.
 pub struct Running {

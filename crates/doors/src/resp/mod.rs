@@ -32,4 +32,4 @@ pub use commands::command::reference_markdown;
 pub use door::{Options, ShutdownHook};
 pub use glob::matches as glob_matches;
 pub use limits::Limits;
-pub use serve::{Running, ServeError, serve};
+pub use serve::{Running, serve};

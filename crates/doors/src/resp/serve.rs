@@ -5,7 +5,6 @@
 //!
 //! May use: tokio, `connection`, `door`. Must not know: commands.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,6 +22,8 @@ use super::clients::{Ask, Client};
 use super::connection::{Connection, Reactor, Stream};
 use super::counters::add;
 use super::door::{Door, Options};
+use crate::error::ServeError;
+
 use crate::numbers::DoorNumbers;
 
 /// How long a TLS client may take to introduce itself.
@@ -33,26 +34,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Threads of one reactor that verify passwords: argon2 takes 19 MiB each.
 const BLOCKING_THREADS_MAX: usize = 2;
-
-/// Why a door could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The address is taken, or may not be used.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A thread or its event loop could not be started.
-    #[error("cannot start an event loop: {0}")]
-    Start(#[source] io::Error),
-    /// An option is outside its range.
-    #[error("{0}")]
-    Option(&'static str),
-}
 
 /// An open door. Dropping it closes it.
 pub struct Running {
