@@ -146,19 +146,22 @@ impl Disk {
         self.state().end_process();
     }
 
-    /// Changes one stored byte, also on stable storage.
+    /// Changes one stored byte, also on stable storage; returns what it was.
     ///
     /// # Panics
     /// When the file or the byte does not exist: a test that flips nothing proves nothing.
-    pub fn flip(&self, path: &Path, offset: u64, mask: u8) {
+    pub fn flip(&self, path: &Path, offset: u64, mask: u8) -> u8 {
         let mut state = self.state();
         let id = *state.names.get(path).expect("the file to damage exists");
         let at = usize::try_from(offset).expect("offsets of a memory disk fit memory");
         let inode = state.inodes.get_mut(id).expect("names point at inodes");
-        *inode.current.get_mut(at).expect("the byte to damage exists") ^= mask;
+        let byte = inode.current.get_mut(at).expect("the byte to damage exists");
+        let was = *byte;
+        *byte ^= mask;
         if let Some(byte) = inode.durable.get_mut(at) {
             *byte ^= mask;
         }
+        was
     }
 
     /// Paths and lengths of all files.

@@ -275,6 +275,8 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
             if i != last || this.segment.read_footer()?.is_some() {
                 continue;
             }
+            let (bytes, reason) = (trailer.body_bytes(), "segment footer checksum mismatch");
+            report.damage.push(damage_at(&this.segment, DamageKind::Footer, trailer.data_end, bytes, reason));
         }
         let start = header_bytes(usize::from(options.partitions));
         let bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
