@@ -16,6 +16,8 @@ pub struct Limits {
     pub value_bytes_max: usize,
     /// All user metadata of one object together, in bytes.
     pub metadata_bytes_max: usize,
+    /// All index entries of one object together, in bytes: names and terms.
+    pub indexes_bytes_max: usize,
     /// Most changes in one batch.
     pub batch_changes_max: usize,
     /// All commands of one batch together, in bytes. Must fit a record's 32-bit length.
@@ -51,6 +53,7 @@ impl Default for Limits {
             key_bytes_max: 60 << 10,
             value_bytes_max: 64 << 20,
             metadata_bytes_max: 64 << 10,
+            indexes_bytes_max: 64 << 10,
             batch_changes_max: 1 << 20,
             batch_bytes_max: 1 << 30,
             group_bytes_max: 4 << 20,
@@ -77,6 +80,7 @@ impl Limits {
             key_bytes_max: 64,
             value_bytes_max: 8 << 10,
             metadata_bytes_max: 64,
+            indexes_bytes_max: 256,
             batch_changes_max: 64,
             batch_bytes_max: 32 << 10,
             group_bytes_max: 2 << 10,

@@ -8,7 +8,7 @@
 use std::sync::MutexGuard;
 
 use journal::{Batch, Log, PartitionId, Position, StateMachine};
-use kv::{Command, Engine, Head, Metadata, Object, Put, Value};
+use kv::{Command, Engine, Head, Indexes, Metadata, Object, Put, Stored, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
@@ -100,8 +100,8 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
-        if let Some(Change::Put { value, .. }) = self.changes.get(bucket, key) {
-            let value = Value::from_vec(value.clone());
+        if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
+            let value = Value::from_vec(stored.value());
             let head = self.head(bucket, key)?;
             return Ok(head.map(|head| Object { head, value }));
         }
@@ -138,13 +138,7 @@ impl<'a> Exclusive<'a> {
     pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
         self.holds(bucket, key)?;
         self.inner.check_key(bucket, key)?;
-        let limits = &self.inner.options.limits;
-        if value.len() > limits.value_bytes_max {
-            return Err(Error::limit("value", value.len(), limits.value_bytes_max));
-        }
-        if options.metadata.len() > limits.metadata_bytes_max {
-            return Err(Error::limit("metadata", options.metadata.len(), limits.metadata_bytes_max));
-        }
+        self.inner.check_put(bucket, key, value, options)?;
         let mut expires_ms = options.expires_ms.unwrap_or(0);
         if options.condition != Condition::None || options.keep_expiry {
             let head = self.head(bucket, key)?;
@@ -153,8 +147,9 @@ impl<'a> Exclusive<'a> {
                 expires_ms = head.and_then(|head| head.expires_ms).unwrap_or(0);
             }
         }
-        let change = Change::Put { value: value.to_vec(), metadata: options.metadata.clone(), expires_ms };
-        self.stage(bucket, key, change)
+        let stored = Stored::new(value, options.compression.unwrap_or(self.inner.options.compression));
+        let (metadata, indexes) = (options.metadata.clone(), options.indexes.clone());
+        self.stage(bucket, key, Change::Put { stored, metadata, indexes, expires_ms })
     }
 
     /// Stages a new expiry, `None` for never. False if there is no such object.
@@ -298,11 +293,12 @@ impl<'a> Exclusive<'a> {
 
 fn command<'c>(bucket: &'c [u8], key: &'c [u8], change: &'c Change, modified_ms: u64) -> Command<'c> {
     match change {
-        Change::Put { value, metadata, expires_ms } => Command::Put(Put {
+        Change::Put { stored, metadata, indexes, expires_ms } => Command::Put(Put {
             metadata: Metadata::encoded(metadata),
+            indexes: Indexes::encoded(indexes),
             modified_ms,
             expires_ms: *expires_ms,
-            ..Put::new(bucket, key, value)
+            ..Put::of(bucket, key, stored)
         }),
         Change::Delete => Command::Delete { bucket, key },
         Change::Expire { expires_ms } => Command::Expire { bucket, key, modified_ms, expires_ms: *expires_ms },

@@ -3,7 +3,7 @@
 //! May use: the `kv` engine, the commit path. Must not know: protocols.
 
 use journal::Position;
-use kv::{Head, Metadata, Object};
+use kv::{Compression, Head, Indexes, Metadata, Object};
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,8 +51,21 @@ pub struct PutOptions {
     pub keep_expiry: bool,
     /// What to note on it.
     pub metadata: Metadata,
+    /// What it is to be found by. A put replaces all index entries of the object.
+    pub indexes: Indexes,
+    /// How its value is stored; `None` is as the store does: [`crate::Options::compression`].
+    pub compression: Option<Compression>,
     /// Whether it may happen.
     pub condition: Condition,
+}
+
+impl PutOptions {
+    /// Options that keep everything an object has besides its value: expiry, metadata and index entries.
+    #[must_use]
+    pub fn keeping(head: Head) -> Self {
+        let Head { expires_ms, metadata, indexes, .. } = head;
+        Self { expires_ms, metadata, indexes, ..Self::default() }
+    }
 }
 
 impl Condition {

@@ -19,10 +19,12 @@
 //! May use: `base`, `journal`, the engines. Must not know: sockets, async, protocols.
 
 mod background;
+mod cursor;
 mod durability;
 mod error;
 mod exclusive;
 mod identity;
+mod index;
 mod kv;
 mod listing;
 mod options;
@@ -34,16 +36,20 @@ mod stats;
 mod store;
 mod transaction;
 
-pub use ::kv::{Head, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Value};
+pub use ::kv::{
+    Compression, Head, Indexes, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Term, Value,
+};
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use exclusive::{Committed, Exclusive, Scope};
+pub use index::{IndexCursor, IndexPage, IndexQuery, regex};
 pub use journal::{Damage, DamageKind, Position, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
 pub use options::{Options, Progress, World};
 pub use snapshot::Snapshot;
+pub use ::regex::bytes::Regex;
 pub use stats::{SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;

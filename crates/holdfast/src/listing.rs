@@ -178,8 +178,8 @@ impl Exclusive<'_> {
         let mut staged = BTreeMap::new();
         for change in self.changes.iter().filter(|change| change.bucket == bucket) {
             let put = match &change.change {
-                Change::Put { value, .. } => {
-                    change.change.head(None, self.now_ms).map(|head| (head, Value::from_vec(value.clone())))
+                Change::Put { stored, .. } => {
+                    change.change.head(None, self.now_ms).map(|head| (head, Value::from_vec(stored.value())))
                 }
                 Change::Delete => None,
                 Change::Expire { .. } => continue,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Files, Limits, OsClock, OsFiles};
-use kv::{Ledgers, LsmLedgers};
+use kv::{Compression, Ledgers, LsmLedgers};
 
 use crate::durability::Durability;
 
@@ -19,6 +19,8 @@ pub struct Options {
     pub partitions: u16,
     /// Every limit. Default: see [`Limits`].
     pub limits: Limits,
+    /// How values are stored that do not say it themselves. May be changed at any opening. Default: `None`.
+    pub compression: Compression,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -36,7 +38,13 @@ pub struct Progress {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durability: Durability::Synced, partitions: 16, limits: Limits::default(), progress: None }
+        Self {
+            durability: Durability::Synced,
+            partitions: 16,
+            limits: Limits::default(),
+            compression: Compression::None,
+            progress: None,
+        }
     }
 }
 
@@ -46,6 +54,7 @@ impl std::fmt::Debug for Options {
             .field("durability", &self.durability)
             .field("partitions", &self.partitions)
             .field("limits", &self.limits)
+            .field("compression", &self.compression)
             .finish_non_exhaustive()
     }
 }

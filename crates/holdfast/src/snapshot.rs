@@ -33,8 +33,14 @@ impl Snapshot {
         Ok(Self { store: store.clone(), position, now_ms })
     }
 
-    fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &Inner {
         self.store.inner()
+    }
+
+    /// The time it takes for now, in milliseconds since 1970: what has expired by then is absent.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// Everything at or before this position is seen, and nothing after. Wait for it before showing what was read.

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use journal::Position;
-use kv::{Head, Metadata};
+use kv::{Head, Indexes, Metadata, Stored};
 
 /// What becomes of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    Put { value: Vec<u8>, metadata: Metadata, expires_ms: u64 },
+    Put { stored: Stored, metadata: Metadata, indexes: Indexes, expires_ms: u64 },
     Delete,
     Expire { expires_ms: u64 },
 }
@@ -26,13 +26,15 @@ impl Change {
         match self {
             Self::Delete => None,
             Self::Expire { expires_ms } => stored.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head }),
-            Self::Put { value, metadata, expires_ms } => Some(Head {
+            Self::Put { stored, metadata, indexes, expires_ms } => Some(Head {
                 version,
-                value_bytes: value.len() as u64,
-                checksum: base::crc32c(value),
+                value_bytes: stored.value_bytes as u64,
+                checksum: stored.checksum,
                 expires_ms: expiry(*expires_ms),
                 modified_ms: now_ms,
                 metadata: metadata.clone(),
+                indexes: indexes.clone(),
+                compression: stored.compression,
             }),
         }
     }
@@ -40,8 +42,8 @@ impl Change {
     /// The change that sets the expiry on top of an earlier change of the same object.
     pub(crate) fn expire(earlier: Option<&Self>, expires_ms: u64) -> Self {
         match earlier {
-            Some(Self::Put { value, metadata, .. }) => {
-                Self::Put { value: value.clone(), metadata: metadata.clone(), expires_ms }
+            Some(Self::Put { stored, metadata, indexes, .. }) => {
+                Self::Put { stored: stored.clone(), metadata: metadata.clone(), indexes: indexes.clone(), expires_ms }
             }
             _ => Self::Expire { expires_ms },
         }

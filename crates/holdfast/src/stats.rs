@@ -55,6 +55,8 @@ pub struct SegmentLive {
     pub bytes: u64,
     /// Bytes in it of objects that are still needed.
     pub live_bytes: u64,
+    /// Bytes in it of commands that nothing needs any more: what compaction would win.
+    pub dead_bytes: u64,
     /// Whether it is sealed.
     pub sealed: bool,
 }

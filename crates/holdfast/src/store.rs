@@ -16,7 +16,7 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
 use crate::identity;
-use crate::kv::{Kv, Shown};
+use crate::kv::{Kv, PutOptions, Shown};
 use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
@@ -255,6 +255,26 @@ impl Inner {
         Ok(())
     }
 
+    /// Checks what is to be put against its limits.
+    pub(crate) fn check_put(&self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
+        let limits = &self.options.limits;
+        if value.len() > limits.value_bytes_max {
+            return Err(Error::limit("value", value.len(), limits.value_bytes_max));
+        }
+        if options.metadata.len() > limits.metadata_bytes_max {
+            return Err(Error::limit("metadata", options.metadata.len(), limits.metadata_bytes_max));
+        }
+        if options.indexes.len() > limits.indexes_bytes_max {
+            return Err(Error::limit("index entries", options.indexes.len(), limits.indexes_bytes_max));
+        }
+        // Bytes may double where they are escaped in the ledger; see `kv/src/key.rs`.
+        let longest = options.indexes.iter().map(|(name, term)| 2 * (bucket.len() + name.len() + term.len())).max();
+        match longest.map(|longest| longest + key.len() + 16).filter(|bytes| *bytes > kv::KEY_BYTES_MAX) {
+            Some(bytes) => Err(Error::limit("bucket, index, term and key together", bytes, kv::KEY_BYTES_MAX)),
+            None => Ok(()),
+        }
+    }
+
     /// The partition of an object: fixed for the life of the store.
     pub(crate) fn partition(&self, bucket: &[u8], key: &[u8]) -> &Partition {
         let hash = hash64(key).wrapping_add(hash64(bucket).rotate_left(32));
@@ -333,12 +353,10 @@ impl Inner {
             live.merge(engine.live());
             ledger_memory_bytes += engine.ledger().memory_bytes();
         }
-        let live: BTreeMap<Position, u64> = live.iter().collect();
-        let segment_live = |s: journal::SegmentStats| SegmentLive {
-            base: s.base,
-            bytes: s.bytes,
-            live_bytes: live.get(&s.base).copied().unwrap_or_default(),
-            sealed: s.sealed,
+        let live: BTreeMap<Position, kv::SegmentBytes> = live.iter().collect();
+        let segment_live = |s: journal::SegmentStats| {
+            let of = live.get(&s.base).copied().unwrap_or_default();
+            SegmentLive { base: s.base, bytes: s.bytes, live_bytes: of.live, dead_bytes: of.dead(), sealed: s.sealed }
         };
         Stats {
             watermarks: journal.watermarks,
@@ -351,7 +369,7 @@ impl Inner {
             sync_nanos: journal.sync_nanos,
             segments: journal.segments,
             journal_bytes: journal.segment_bytes,
-            live_bytes: live.values().sum(),
+            live_bytes: live.values().map(|of| of.live).sum(),
             segment_live: self.journal.segment_stats().into_iter().map(segment_live).collect(),
             ledger_memory_bytes,
             damage: self.journal.recovery().damage,

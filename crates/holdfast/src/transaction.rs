@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use journal::Position;
-use kv::{Head, Object, Page, PageOut, Value};
+use kv::{Head, Object, Page, PageOut, Stored, Value};
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -58,8 +58,8 @@ impl Transaction {
     /// `Conflict` when somebody changed it since this transaction read it first.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
         let Some(head) = self.head(bucket, key)? else { return Ok(None) };
-        if let Some(Change::Put { value, .. }) = self.changes.get(bucket, key) {
-            return Ok(Some(Object { head, value: Value::from_vec(value.clone()) }));
+        if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
+            return Ok(Some(Object { head, value: Value::from_vec(stored.value()) }));
         }
         let stored = self.store.kv().peek(bucket, key)?.value;
         self.note(bucket, key, stored.as_ref().map(|object| object.head.version))?;
@@ -82,7 +82,7 @@ impl Transaction {
     /// Puts an object.
     ///
     /// # Errors
-    /// `Conflict` when the condition does not hold. Limits are checked at commit.
+    /// `Conflict` when the condition does not hold; `Limit` when bucket, key, value, metadata or indexes are too large.
     pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
         let mut expires_ms = options.expires_ms.unwrap_or(0);
         if options.condition != crate::Condition::None || options.keep_expiry {
@@ -92,8 +92,12 @@ impl Transaction {
                 expires_ms = head.and_then(|head| head.expires_ms).unwrap_or(0);
             }
         }
-        let change = Change::Put { value: value.to_vec(), metadata: options.metadata.clone(), expires_ms };
-        self.changes.set(bucket, key, change);
+        let inner = self.store.inner();
+        inner.check_key(bucket, key)?;
+        inner.check_put(bucket, key, value, options)?;
+        let stored = Stored::new(value, options.compression.unwrap_or(inner.options.compression));
+        let (metadata, indexes) = (options.metadata.clone(), options.indexes.clone());
+        self.changes.set(bucket, key, Change::Put { stored, metadata, indexes, expires_ms });
         Ok(())
     }
 
@@ -144,7 +148,7 @@ impl Transaction {
         let mut exclusive = self.store.exclusive(&scope)?;
         self.validate(&mut exclusive)?;
         for staged in self.changes.iter() {
-            hand(&mut exclusive, &staged.bucket, &staged.key, &staged.change)?;
+            exclusive.stage(&staged.bucket, &staged.key, staged.change.clone())?;
         }
         exclusive.commit()
     }
@@ -162,17 +166,6 @@ impl Transaction {
             }
         }
         Ok(())
-    }
-}
-
-fn hand(exclusive: &mut Exclusive<'_>, bucket: &[u8], key: &[u8], change: &Change) -> Result<()> {
-    match change {
-        Change::Put { value, metadata, expires_ms } => {
-            let expires_ms = (*expires_ms != 0).then_some(*expires_ms);
-            let options = PutOptions { expires_ms, metadata: metadata.clone(), ..PutOptions::default() };
-            exclusive.put(bucket, key, value, &options)
-        }
-        change => exclusive.stage(bucket, key, change.clone()),
     }
 }
 

@@ -7,22 +7,37 @@
 //!   delete   2 | bucket | key
 //!   expire   3 | modified 8 | expires 8 | bucket | key
 //!   clear    4 | bucket
+//!   object   5 | modified 8 | expires 8 | value checksum 4 | compression 1 | value bytes 4 |
+//!                bucket | key | metadata | indexes | stored value
+//!   kept     6 | version 8 | put, delete, clear or object
 //!
 //! Times are milliseconds since 1970-01-01 UTC; expires 0 is never. The value checksum is CRC32C of the value, so that
-//! one positioned read of a put proves key and value. Commands are effects: they say what became, never how.
+//! one positioned read of a put proves key and value. An object is a put with indexes, or whose value is compressed:
+//! 0 not, 1 LZ4, 2 Zstandard; value bytes is its length before. Commands are effects: they say what became, never how.
+//!
+//! A kept command says again what a command said at an earlier position, its version: compaction appends what is still
+//! needed of a segment before it lets the segment go. It never changes what a reader sees.
 //!
 //! May use: `base`. Must not know: the ledger.
 
 use base::crc32c;
+use journal::Position;
 
-use crate::bytes::{Fields, put_string};
+use crate::bytes::{Fields, len32, put_string};
+use crate::compression::{Compression, Stored};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const EXPIRE: u8 = 3;
 const CLEAR: u8 = 4;
-/// Bytes of a put beside its four strings, with their lengths.
-const PUT_FIXED_BYTES: usize = 1 + 8 + 8 + 4 + 4 * 4;
+const OBJECT: u8 = 5;
+const KEPT: u8 = 6;
+/// Bytes of an object command beside its strings, with their lengths: the most that a put needs.
+const OBJECT_FIXED_BYTES: usize = 1 + 8 + 8 + 4 + 1 + 4 + 5 * 4;
+/// Bytes of an expire command beside its strings, with their lengths.
+const EXPIRE_FIXED_BYTES: usize = 1 + 8 + 8 + 2 * 4;
+/// Bytes before a command that is kept.
+pub(crate) const KEPT_BYTES: usize = 1 + 8;
 
 /// An object as it is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +46,18 @@ pub struct Put<'a> {
     pub bucket: &'a [u8],
     /// Key within the bucket.
     pub key: &'a [u8],
-    /// Value.
-    pub value: &'a [u8],
+    /// Value, as it is stored.
+    pub stored: &'a [u8],
+    /// How the value is compressed.
+    pub compression: Compression,
+    /// Length of the value.
+    pub value_bytes: u32,
     /// CRC32C of the value.
     pub checksum: u32,
     /// Encoded user metadata.
     pub metadata: &'a [u8],
+    /// Encoded index entries.
+    pub indexes: &'a [u8],
     /// When the object was put, in milliseconds since 1970.
     pub modified_ms: u64,
     /// When it expires, in milliseconds since 1970; 0 is never.
@@ -74,34 +95,112 @@ pub enum Command<'a> {
 }
 
 impl<'a> Put<'a> {
-    /// A put of `value` with its checksum taken.
+    /// A put of `value` as it is, with its checksum taken.
     #[must_use]
     pub fn new(bucket: &'a [u8], key: &'a [u8], value: &'a [u8]) -> Self {
-        Self { bucket, key, value, checksum: crc32c(value), metadata: &[], modified_ms: 0, expires_ms: 0 }
+        Self {
+            bucket,
+            key,
+            stored: value,
+            compression: Compression::None,
+            value_bytes: len32(value.len()),
+            checksum: crc32c(value),
+            metadata: &[],
+            indexes: &[],
+            modified_ms: 0,
+            expires_ms: 0,
+        }
     }
 
-    /// Bytes of the encoded command.
+    /// A put of a value that was made ready before.
     #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        PUT_FIXED_BYTES + self.bucket.len() + self.key.len() + self.metadata.len() + self.value.len()
+    pub fn of(bucket: &'a [u8], key: &'a [u8], stored: &'a Stored) -> Self {
+        Self {
+            bucket,
+            key,
+            stored: &stored.bytes,
+            compression: stored.compression,
+            value_bytes: len32(stored.value_bytes),
+            checksum: stored.checksum,
+            metadata: &[],
+            indexes: &[],
+            modified_ms: 0,
+            expires_ms: 0,
+        }
     }
+
+    /// Most bytes that the encoded command takes.
+    #[must_use]
+    pub fn encoded_len_max(&self) -> usize {
+        let strings = [self.bucket, self.key, self.metadata, self.indexes, self.stored];
+        OBJECT_FIXED_BYTES + strings.iter().map(|string| string.len()).sum::<usize>()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.indexes.is_empty() && self.compression == Compression::None
+    }
+
+    fn encode(&self, to: &mut Vec<u8>) {
+        to.reserve(self.encoded_len_max());
+        to.push(if self.is_plain() { PUT } else { OBJECT });
+        to.extend_from_slice(&self.modified_ms.to_le_bytes());
+        to.extend_from_slice(&self.expires_ms.to_le_bytes());
+        to.extend_from_slice(&self.checksum.to_le_bytes());
+        if !self.is_plain() {
+            to.push(self.compression.code());
+            to.extend_from_slice(&self.value_bytes.to_le_bytes());
+        }
+        put_string(to, self.bucket);
+        put_string(to, self.key);
+        put_string(to, self.metadata);
+        if !self.is_plain() {
+            put_string(to, self.indexes);
+        }
+        put_string(to, self.stored);
+    }
+
+    fn decode(from: &mut Fields<'a>, plain: bool) -> Option<Self> {
+        let (modified_ms, expires_ms, checksum) = (from.u64()?, from.u64()?, from.u32()?);
+        let (mut compression, mut value_bytes) = (Compression::None, None);
+        if !plain {
+            compression = Compression::from_code(from.u8()?)?;
+            value_bytes = Some(from.u32()?);
+        }
+        let (bucket, key, metadata) = (from.string()?, from.string()?, from.string()?);
+        let indexes = if plain { Default::default() } else { from.string()? };
+        let stored = from.string()?;
+        let value_bytes = value_bytes.unwrap_or(len32(stored.len()));
+        let put = Self {
+            bucket,
+            key,
+            stored,
+            compression,
+            value_bytes,
+            checksum,
+            metadata,
+            indexes,
+            modified_ms,
+            expires_ms,
+        };
+        let fits = compression != Compression::None || stored.len() == usize::try_from(value_bytes).ok()?;
+        (fits && put.is_plain() == plain).then_some(put)
+    }
+}
+
+/// A command as the journal holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded<'a> {
+    /// The earlier position as of which the command is said, when it is kept; else its batch's position counts.
+    pub version: Option<Position>,
+    /// What became.
+    pub command: Command<'a>,
 }
 
 impl<'a> Command<'a> {
     /// Appends the command to `to`.
     pub fn encode(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Put(put) => {
-                to.reserve(put.encoded_len());
-                to.push(PUT);
-                to.extend_from_slice(&put.modified_ms.to_le_bytes());
-                to.extend_from_slice(&put.expires_ms.to_le_bytes());
-                to.extend_from_slice(&put.checksum.to_le_bytes());
-                put_string(to, put.bucket);
-                put_string(to, put.key);
-                put_string(to, put.metadata);
-                put_string(to, put.value);
-            }
+            Self::Put(put) => put.encode(to),
             Self::Delete { bucket, key } => {
                 to.push(DELETE);
                 put_string(to, bucket);
@@ -121,17 +220,23 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The command at the start of `bytes`, and how many bytes it takes.
-    #[must_use]
-    pub fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
-        let mut from = Fields(bytes);
-        let command = match from.u8()? {
-            PUT => {
-                let (modified_ms, expires_ms, checksum) = (from.u64()?, from.u64()?, from.u32()?);
-                let (bucket, key) = (from.string()?, from.string()?);
-                let (metadata, value) = (from.string()?, from.string()?);
-                Self::Put(Put { bucket, key, value, checksum, metadata, modified_ms, expires_ms })
-            }
+    /// Bytes of an expire command.
+    pub(crate) fn expire_bytes(bucket: &[u8], key: &[u8]) -> u64 {
+        (EXPIRE_FIXED_BYTES + bucket.len() + key.len()) as u64
+    }
+
+    /// Appends the command to `to`, kept as of `version`. Not for an expiry, which its object is kept with.
+    pub fn encode_kept(&self, version: Position, to: &mut Vec<u8>) {
+        debug_assert!(!matches!(self, Self::Expire { .. }));
+        to.push(KEPT);
+        to.extend_from_slice(&version.get().to_le_bytes());
+        self.encode(to);
+    }
+
+    fn decode(from: &mut Fields<'a>) -> Option<Self> {
+        Some(match from.u8()? {
+            PUT => Self::Put(Put::decode(from, true)?),
+            OBJECT => Self::Put(Put::decode(from, false)?),
             DELETE => Self::Delete { bucket: from.string()?, key: from.string()? },
             EXPIRE => {
                 let (modified_ms, expires_ms) = (from.u64()?, from.u64()?);
@@ -139,8 +244,38 @@ impl<'a> Command<'a> {
             }
             CLEAR => Self::Clear { bucket: from.string()? },
             _ => return None,
-        };
-        Some((command, bytes.len() - from.0.len()))
+        })
+    }
+}
+
+impl<'a> Recorded<'a> {
+    /// The command at the start of `bytes`, and how many bytes it takes.
+    #[must_use]
+    pub fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let mut from = Fields(bytes);
+        let mut version = None;
+        if bytes.first() == Some(&KEPT) {
+            from.u8()?;
+            version = Some(Position::new(from.u64()?));
+        }
+        let command = Command::decode(&mut from)?;
+        if version.is_some() && matches!(command, Command::Expire { .. }) {
+            return None;
+        }
+        Some((Self { version, command }, bytes.len() - from.0.len()))
+    }
+
+    /// Bytes before the command itself: a value's address is that of its command.
+    pub(crate) fn prefix_bytes(&self) -> usize {
+        if self.version.is_some() { KEPT_BYTES } else { 0 }
+    }
+
+    #[cfg(test)]
+    fn encode(&self, to: &mut Vec<u8>) {
+        match self.version {
+            None => self.command.encode(to),
+            Some(version) => self.command.encode_kept(version, to),
+        }
     }
 }
 
@@ -151,30 +286,46 @@ mod tests {
     #[test]
     fn commands_come_back_as_they_went_in() {
         let put = Put { metadata: b"m", modified_ms: 5, expires_ms: 9, ..Put::new(b"b", b"k", b"value") };
+        let stored = Stored::new(&[7; 300], Compression::Lz4);
         let commands = [
             Command::Put(put),
+            Command::Put(Put { indexes: b"entries", ..put }),
+            Command::Put(Put { expires_ms: 3, ..Put::of(b"b", b"k", &stored) }),
             Command::Delete { bucket: b"b", key: b"" },
             Command::Expire { bucket: b"b", key: b"k", modified_ms: 1, expires_ms: 0 },
             Command::Clear { bucket: b"bucket" },
         ];
-        let mut bytes = Vec::new();
-        commands.iter().for_each(|command| command.encode(&mut bytes));
-        let mut rest = bytes.as_slice();
+        let mut recorded = Vec::new();
         for command in commands {
-            let (found, len) = Command::decode(rest).unwrap();
-            assert_eq!(found, command);
-            rest = &rest[len..];
+            recorded.push(Recorded { version: None, command });
+            if !matches!(command, Command::Expire { .. }) {
+                recorded.push(Recorded { version: Some(Position::new(77)), command });
+            }
         }
-        assert!(rest.is_empty());
-        for end in 0..put.encoded_len() {
-            assert_eq!(Command::decode(&bytes[..end]), None, "a cut command does not decode");
+        for command in recorded {
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            assert_eq!(Recorded::decode(&bytes), Some((command, bytes.len())));
+            for end in 0..bytes.len() {
+                assert_eq!(Recorded::decode(&bytes[..end]), None, "a cut command does not decode");
+            }
+            bytes.push(0);
+            assert_eq!(Recorded::decode(&bytes).map(|found| found.1), Some(bytes.len() - 1), "the next one follows");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn garbage_decodes_to_nothing_or_to_itself(bytes in proptest::collection::vec(0u8..=255, 0..200)) {
-            if let Some((command, len)) = Command::decode(&bytes) {
+        fn garbage_decodes_to_nothing_or_to_itself(
+            mut bytes in proptest::collection::vec(0u8..=255, 0..200), kind in 0u8..8, inner in 0u8..8
+        ) {
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if let (KEPT, Some(byte)) = (kind, bytes.get_mut(KEPT_BYTES)) {
+                *byte = inner;
+            }
+            if let Some((command, len)) = Recorded::decode(&bytes) {
                 let mut again = Vec::new();
                 command.encode(&mut again);
                 assert_eq!(again, bytes[..len]);

@@ -3,9 +3,10 @@
 //! Format: docs/formats/kv.md
 //!
 //! `apply` is the only way in, live and in replay, so both give the same state. With each object it keeps the number of
-//! objects per bucket and the live bytes per journal segment; both are written into the ledger as its *summary*
+//! objects per bucket and what is needed of each journal segment; both are written into the ledger as its *summary*
 //! whenever the ledger is written out:
-//!   summary   count of buckets 4 | (bucket behind its length, objects 8)* | count of segments 4 | (base 8, bytes 8)*
+//!   summary   version F2 | count of buckets 4 | (bucket behind its length, objects 8)* |
+//!             count of segments 4 | (base 8, applied bytes 8, live bytes 8, held bytes 8)*
 //!
 //! May use: the ledger. Must not know: the journal's files, locks, clocks.
 
@@ -18,13 +19,16 @@ use journal::{Log, Position, StateMachine};
 
 use crate::bytes::{Fields, len32, put_string};
 use crate::cache::{Entries, EntryCache};
-use crate::command::{Command, Put};
+use crate::command::{Command, Put, Recorded};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::indexes;
 use crate::key;
 use crate::ledger::{Ledger, Slice};
 use crate::live::{LiveBytes, Places};
 use crate::query::{Reader, decode};
+
+const SUMMARY_VERSION: u8 = 0xF2;
 
 /// How to open an engine.
 #[derive(Debug, Clone, Copy)]
@@ -100,10 +104,15 @@ impl Engine {
         self.counts.get(bucket).copied().unwrap_or_default()
     }
 
-    /// Live bytes by journal segment.
+    /// What is needed of each journal segment.
     #[must_use]
     pub fn live(&self) -> &LiveBytes {
         &self.live
+    }
+
+    /// Drops what is counted of a segment that compaction has let go.
+    pub fn forget_segment(&mut self, segment: Position) {
+        self.live.forget(segment);
     }
 
     /// Drops the whole state, ledger included: everything has to be applied again.
@@ -128,7 +137,7 @@ impl Engine {
     }
 
     fn encode_summary(&self) -> Vec<u8> {
-        let mut to = Vec::new();
+        let mut to = vec![SUMMARY_VERSION];
         to.extend_from_slice(&len32(self.counts.len()).to_le_bytes());
         for (bucket, count) in &self.counts {
             put_string(&mut to, bucket);
@@ -142,11 +151,15 @@ impl Engine {
         self.reader.entries.get(ledger_key, Position::MAX)
     }
 
-    fn put(&mut self, position: Position, at: u64, bytes: usize, put: &Put<'_>) -> Result<()> {
+    fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {
         let ledger_key = key::object(put.bucket, put.key);
         let old = self.old(&ledger_key)?;
+        let old = old.as_deref().map(decode).transpose()?;
+        if change.is_stale(old.as_ref()) {
+            return Ok(());
+        }
         match &old {
-            Some(old) => self.forget(&decode(old)?, put.bucket, put.key, put.expires_ms, position),
+            Some(old) => self.forget(change, old, put),
             None => match self.counts.get_mut(put.bucket) {
                 Some(count) => *count += 1,
                 None => {
@@ -155,80 +168,154 @@ impl Engine {
             },
         }
         let entry = Entry {
-            version: position,
+            version: change.version,
             modified_ms: put.modified_ms,
             expires_ms: put.expires_ms,
-            at,
-            command_bytes: len32(bytes),
-            value_bytes: len32(put.value.len()),
+            at: change.at,
+            command_bytes: len32(change.command_bytes),
+            value_bytes: put.value_bytes,
             checksum: put.checksum,
+            compression: put.compression,
             metadata: put.metadata,
-            inline: (put.value.len() <= self.options.inline_bytes_max).then_some(put.value),
+            indexes: put.indexes,
+            inline: (put.stored.len() <= self.options.inline_bytes_max).then_some(put.stored),
         };
-        self.live.add(self.places.segment_of(at), bytes as u64);
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), position);
-        if put.expires_ms != 0 {
+        self.live.add(self.places.segment_of(change.at), change.command_bytes as u64);
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
+        let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
+        if put.expires_ms != 0 && !had(&|old| old.expires_ms == put.expires_ms) {
             let expiry = key::expiry(put.expires_ms, put.bucket, put.key);
-            self.ledger().insert(&expiry, Slice::empty(), position);
+            self.ledger().insert(&expiry, Slice::empty(), change.position);
+        }
+        if !had(&|old| old.indexes == put.indexes && old.expires_ms == put.expires_ms) {
+            self.index(change, put.bucket, put.key, put.indexes, put.expires_ms);
         }
         Ok(())
     }
 
-    /// Takes back what an entry that is replaced or removed had added, except an expiry that stays the same.
-    fn forget(&mut self, old: &Entry<'_>, bucket: &[u8], key: &[u8], expires_ms: u64, position: Position) {
-        self.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
-        if old.expires_ms != 0 && old.expires_ms != expires_ms {
-            self.ledger().remove(&key::expiry(old.expires_ms, bucket, key), position);
+    /// Enters an object into its indexes. Each entry says when it expires, so that it vanishes together with the object.
+    fn index(&self, change: &Change, bucket: &[u8], key: &[u8], entries: &[u8], expires_ms: u64) {
+        let expiry = if expires_ms == 0 { Slice::empty() } else { Slice::new(&expires_ms.to_le_bytes()) };
+        for (index, term) in indexes::pairs(entries) {
+            self.ledger().insert(&key::index(bucket, index, term, key), expiry.clone(), change.position);
         }
     }
 
-    fn delete(&mut self, position: Position, bucket: &[u8], key: &[u8]) -> Result<()> {
+    /// Takes back what an entry that is replaced or removed had added, except what stays the same.
+    fn forget(&mut self, change: &Change, old: &Entry<'_>, new: &Put<'_>) {
+        let (bucket, key) = (new.bucket, new.key);
+        self.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
+        if old.version.get() > old.at {
+            // Its expiry was changed after it was put; that command is not needed any more.
+            let held = Command::expire_bytes(bucket, key);
+            self.live.release(self.places.segment_of(old.version.get()), held);
+        }
+        if old.expires_ms != 0 && old.expires_ms != new.expires_ms {
+            self.ledger().remove(&key::expiry(old.expires_ms, bucket, key), change.position);
+        }
+        if !old.indexes.is_empty() && old.indexes != new.indexes {
+            for (index, term) in indexes::pairs(old.indexes) {
+                self.ledger().remove(&key::index(bucket, index, term, key), change.position);
+            }
+        }
+    }
+
+    /// Removes an object that is there and not newer; returns whether it was.
+    fn delete(&mut self, change: &Change, bucket: &[u8], key: &[u8]) -> Result<bool> {
         let ledger_key = key::object(bucket, key);
-        let Some(old) = self.old(&ledger_key)? else { return Ok(()) };
-        self.forget(&decode(&old)?, bucket, key, 0, position);
-        self.reader.entries.remove(&ledger_key, position);
-        self.removed = position;
+        let Some(old) = self.old(&ledger_key)? else { return Ok(false) };
+        let old = decode(&old)?;
+        if change.is_stale(Some(&old)) {
+            return Ok(false);
+        }
+        self.forget(change, &old, &Put::new(bucket, key, &[]));
+        self.reader.entries.remove(&ledger_key, change.position);
+        self.removed = change.position;
         if let Some(count) = self.counts.get_mut(bucket) {
             *count = count.saturating_sub(1);
             if *count == 0 {
                 self.counts.remove(bucket);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn expire(
-        &mut self,
-        position: Position,
-        modified_ms: u64,
-        expires_ms: u64,
-        bucket: &[u8],
-        key: &[u8],
-    ) -> Result<()> {
+    fn expire(&mut self, change: &Change, expiry: (u64, u64), bucket: &[u8], key: &[u8]) -> Result<bool> {
+        let (modified_ms, expires_ms) = expiry;
         let ledger_key = key::object(bucket, key);
-        let Some(old) = self.old(&ledger_key)? else { return Ok(()) };
+        let Some(old) = self.old(&ledger_key)? else { return Ok(false) };
         let old = decode(&old)?;
-        let ledger = self.ledger();
+        let ledger = self.reader.entries.ledger.clone();
+        if old.version.get() > old.at {
+            let held = Command::expire_bytes(bucket, key);
+            self.live.release(self.places.segment_of(old.version.get()), held);
+        }
         if old.expires_ms != 0 && old.expires_ms != expires_ms {
-            ledger.remove(&key::expiry(old.expires_ms, bucket, key), position);
+            ledger.remove(&key::expiry(old.expires_ms, bucket, key), change.position);
         }
-        if expires_ms != 0 {
-            ledger.insert(&key::expiry(expires_ms, bucket, key), Slice::empty(), position);
+        if expires_ms != 0 && old.expires_ms != expires_ms {
+            ledger.insert(&key::expiry(expires_ms, bucket, key), Slice::empty(), change.position);
         }
-        let entry = Entry { version: position, modified_ms, expires_ms, ..old };
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), position);
-        Ok(())
+        if old.expires_ms != expires_ms {
+            self.index(change, bucket, key, old.indexes, expires_ms);
+        }
+        let entry = Entry { version: change.position, modified_ms, expires_ms, ..old };
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
+        Ok(true)
     }
 
-    fn clear(&mut self, position: Position, bucket: &[u8]) -> Result<()> {
+    fn clear(&mut self, change: &Change, bucket: &[u8]) -> Result<bool> {
         let (start, end) = (key::object(bucket, &[]), key::bucket_end(bucket));
         let entries = self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let mut any = false;
         for entry in entries {
             let (ledger_key, _) = entry?;
             let key = ledger_key.get(start.len()..).unwrap_or_default();
-            self.delete(position, bucket, key)?;
+            any |= self.delete(change, bucket, key)?;
+        }
+        Ok(any)
+    }
+
+    fn change(&mut self, change: &Change, command: &Command<'_>) -> Result<()> {
+        let segment = self.places.segment_of(change.at);
+        self.live.applied(segment, change.command_bytes as u64);
+        let holds = match command {
+            Command::Put(put) => {
+                self.put(change, put)?;
+                false
+            }
+            Command::Delete { bucket, key } => self.delete(change, bucket, key)? || change.is_kept(),
+            Command::Expire { bucket, key, modified_ms, expires_ms } => {
+                self.expire(change, (*modified_ms, *expires_ms), bucket, key)?
+            }
+            Command::Clear { bucket } => self.clear(change, bucket)? || change.is_kept(),
+        };
+        if holds {
+            self.live.hold(segment, change.command_bytes as u64);
         }
         Ok(())
+    }
+}
+
+/// Where a command stands, and as of when it is said.
+struct Change {
+    /// Of its batch.
+    position: Position,
+    /// Version of what it makes; earlier than `position` when it was kept.
+    version: Position,
+    /// Its address, and bytes from there.
+    at: u64,
+    command_bytes: usize,
+}
+
+impl Change {
+    fn is_kept(&self) -> bool {
+        self.version != self.position
+    }
+
+    /// Whether the object has changed since what a kept command says.
+    fn is_stale(&self, old: Option<&Entry<'_>>) -> bool {
+        self.is_kept() && old.is_some_and(|old| old.version > self.version)
     }
 }
 
@@ -238,15 +325,15 @@ impl StateMachine for Engine {
     fn apply(&mut self, position: Position, at: u64, commands: &[u8]) -> Result<()> {
         let mut offset = 0;
         while let Some(rest) = commands.get(offset..).filter(|rest| !rest.is_empty()) {
-            let (command, bytes) = Command::decode(rest).ok_or(Error::Command)?;
-            match command {
-                Command::Put(put) => self.put(position, at + offset as u64, bytes, &put)?,
-                Command::Delete { bucket, key } => self.delete(position, bucket, key)?,
-                Command::Expire { bucket, key, modified_ms, expires_ms } => {
-                    self.expire(position, modified_ms, expires_ms, bucket, key)?;
-                }
-                Command::Clear { bucket } => self.clear(position, bucket)?,
-            }
+            let (recorded, bytes) = Recorded::decode(rest).ok_or(Error::Command)?;
+            let prefix = recorded.prefix_bytes();
+            let change = Change {
+                position,
+                version: recorded.version.unwrap_or(position),
+                at: at + (offset + prefix) as u64,
+                command_bytes: bytes - prefix,
+            };
+            self.change(&change, &recorded.command)?;
             offset += bytes;
         }
         self.applied = position;
@@ -271,6 +358,13 @@ impl StateMachine for Engine {
             digest = hash128(&input);
         }
         let mut input = digest.to_le_bytes().to_vec();
+        let (start, end) = key::all_indexes();
+        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX) {
+            let (place, expiry) = entry?;
+            put_string(&mut input, &place);
+            put_string(&mut input, &expiry);
+            input = hash128(&input).to_le_bytes().to_vec();
+        }
         for (bucket, count) in &self.counts {
             put_string(&mut input, bucket);
             input.extend_from_slice(&count.to_le_bytes());
@@ -281,6 +375,9 @@ impl StateMachine for Engine {
 
 fn decode_summary(bytes: &[u8]) -> Option<(BTreeMap<Vec<u8>, u64>, LiveBytes)> {
     let mut from = Fields(bytes);
+    if from.u8()? != SUMMARY_VERSION {
+        return None;
+    }
     let buckets = from.u32()?;
     let counts = (0..buckets).map(|_| Some((from.string()?.to_vec(), from.u64()?))).collect::<Option<_>>()?;
     Some((counts, LiveBytes::decode(&mut from)?))

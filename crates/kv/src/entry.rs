@@ -3,7 +3,8 @@
 //! Format: docs/formats/kv.md
 //!
 //! Layout, sizes in bytes, integers little-endian:
-//!   kind           1   1 the value follows, 2 the value is in the journal
+//!   kind           1   low half: 1 the value follows, 2 the value is in the journal
+//!                      high half: how the value is compressed, 0 not, 1 LZ4, 2 Zstandard; plus 8 if there are indexes
 //!   version        8   position of the batch that last changed the object
 //!   modified       8   milliseconds since 1970
 //!   expires        8   milliseconds since 1970; 0 is never
@@ -12,17 +13,23 @@
 //!   value bytes    4
 //!   checksum       4   CRC32C of the value
 //!   metadata           behind its 32-bit length
-//!   value              the rest, if kind is 1
+//!   indexes            behind its 32-bit length, if there are any
+//!   value              the rest, if it follows, as it is stored
 //!
 //! May use: nothing. Must not know: where ledgers lie.
 
 use journal::Position;
 
 use crate::bytes::{Fields, put_string};
+use crate::compression::Compression;
+use crate::indexes::Indexes;
 use crate::metadata::Metadata;
 
 const INLINE: u8 = 1;
 const IN_JOURNAL: u8 = 2;
+const WHERE: u8 = 0x0F;
+const COMPRESSION_SHIFT: u32 = 4;
+const HAS_INDEXES: u8 = 0x80;
 /// Bytes before the metadata.
 const FIXED_BYTES: usize = 1 + 8 * 4 + 4 * 3;
 
@@ -41,6 +48,10 @@ pub struct Head {
     pub modified_ms: u64,
     /// What the user noted on it.
     pub metadata: Metadata,
+    /// What it is found by.
+    pub indexes: Indexes,
+    /// How its value is stored.
+    pub compression: Compression,
 }
 
 /// A ledger entry, decoded.
@@ -53,16 +64,20 @@ pub(crate) struct Entry<'a> {
     pub(crate) command_bytes: u32,
     pub(crate) value_bytes: u32,
     pub(crate) checksum: u32,
+    pub(crate) compression: Compression,
     pub(crate) metadata: &'a [u8],
-    /// The value, if it is kept here.
+    pub(crate) indexes: &'a [u8],
+    /// The value as it is stored, if it is kept here.
     pub(crate) inline: Option<&'a [u8]>,
 }
 
 impl<'a> Entry<'a> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let inline = self.inline.unwrap_or_default();
-        let mut to = Vec::with_capacity(FIXED_BYTES + 4 + self.metadata.len() + inline.len());
-        to.push(if self.inline.is_some() { INLINE } else { IN_JOURNAL });
+        let mut to = Vec::with_capacity(FIXED_BYTES + 8 + self.metadata.len() + self.indexes.len() + inline.len());
+        let place = if self.inline.is_some() { INLINE } else { IN_JOURNAL };
+        let indexed = if self.indexes.is_empty() { 0 } else { HAS_INDEXES };
+        to.push(place | self.compression.code() << COMPRESSION_SHIFT | indexed);
         to.extend_from_slice(&self.version.get().to_le_bytes());
         to.extend_from_slice(&self.modified_ms.to_le_bytes());
         to.extend_from_slice(&self.expires_ms.to_le_bytes());
@@ -71,6 +86,9 @@ impl<'a> Entry<'a> {
         to.extend_from_slice(&self.value_bytes.to_le_bytes());
         to.extend_from_slice(&self.checksum.to_le_bytes());
         put_string(&mut to, self.metadata);
+        if !self.indexes.is_empty() {
+            put_string(&mut to, self.indexes);
+        }
         to.extend_from_slice(inline);
         to
     }
@@ -81,13 +99,31 @@ impl<'a> Entry<'a> {
         let version = Position::new(from.u64()?);
         let (modified_ms, expires_ms, at) = (from.u64()?, from.u64()?, from.u64()?);
         let (command_bytes, value_bytes, checksum) = (from.u32()?, from.u32()?, from.u32()?);
+        let compression = Compression::from_code((kind & !HAS_INDEXES) >> COMPRESSION_SHIFT)?;
         let metadata = from.string()?;
-        let inline = match kind {
-            INLINE if from.0.len() == usize::try_from(value_bytes).ok()? => Some(from.0),
+        let mut indexes: &[u8] = &[];
+        if kind & HAS_INDEXES != 0 {
+            indexes = from.string().filter(|indexes| !indexes.is_empty())?;
+        }
+        let whole = usize::try_from(value_bytes).ok()?;
+        let inline = match kind & WHERE {
+            INLINE if compression != Compression::None || from.0.len() == whole => Some(from.0),
             IN_JOURNAL if from.0.is_empty() => None,
             _ => return None,
         };
-        Some(Self { version, modified_ms, expires_ms, at, command_bytes, value_bytes, checksum, metadata, inline })
+        Some(Self {
+            version,
+            modified_ms,
+            expires_ms,
+            at,
+            command_bytes,
+            value_bytes,
+            checksum,
+            compression,
+            metadata,
+            indexes,
+            inline,
+        })
     }
 
     pub(crate) fn expired(&self, now_ms: u64) -> bool {
@@ -102,6 +138,8 @@ impl<'a> Entry<'a> {
             expires_ms: (self.expires_ms != 0).then_some(self.expires_ms),
             modified_ms: self.modified_ms,
             metadata: Metadata::from_encoded(self.metadata),
+            indexes: Indexes::from_encoded(self.indexes),
+            compression: self.compression,
         }
     }
 }
@@ -114,7 +152,7 @@ mod tests {
         #[test]
         fn garbage_decodes_to_nothing_or_to_itself(mut bytes in proptest::collection::vec(0u8..=255, 0..80), kind in 0u8..4) {
             if let Some(first) = bytes.first_mut() {
-                *first = kind;
+                *first = *first & !WHERE | kind;
             }
             if let Some(entry) = Entry::decode(&bytes) {
                 assert_eq!(entry.encode(), bytes);

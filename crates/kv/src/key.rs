@@ -2,22 +2,33 @@
 //!
 //! Format: docs/formats/kv.md
 //!
-//!   object    bucket, escaped | 00 | key
-//!   expiry    FF 'x' | expires 8, big-endian | bucket, escaped | 00 | key      (no value)
-//!   summary   FF 's'                                                           (see `engine.rs`)
+//!   object    bucket, escaped | 00 | key                                            -> see `entry.rs`
+//!   index     FF 'i' | bucket, escaped | 00 | index, escaped | 00 | term | key      -> expires 8, or nothing
+//!   expiry    FF 'x' | expires 8, big-endian | bucket, escaped | 00 | key           -> nothing
+//!   summary   FF 's'                                                                -> see `engine.rs`
 //!
-//! Escaped: of the bucket's bytes 00 becomes 01 01, 01 becomes 01 02, FE becomes FE FE and FF becomes FE FF. So ledger
-//! order is bucket order, then key order, no bucket's keys mix with another's, and no object's key starts with FF.
+//!   term      02 | integer 8, big-endian, sign bit flipped
+//!             03 | bytes, escaped | 00
+//!
+//! Escaped: of the bytes 00 becomes 01 01, 01 becomes 01 02, FE becomes FE FE and FF becomes FE FF. So ledger order is
+//! bucket order, then key order, no bucket's keys mix with another's, and no object's key starts with FF; and an
+//! index's entries are in order of terms, then keys.
 //! Usual names cost one byte beside bucket and key: the ledger's memory holds keys up to 20 bytes without a pointer, and
 //! following pointers is what a search there costs.
 //!
 //! May use: nothing. Must not know: values.
 
+use crate::indexes::Term;
+
 pub(crate) const SUMMARY: &[u8] = b"\xFFs";
 const EXPIRY: &[u8] = b"\xFFx";
+const INDEX: &[u8] = b"\xFFi";
+const BINARY_TERM: u8 = 3;
+/// Longest key that a ledger takes.
+pub const KEY_BYTES_MAX: usize = 65_535;
 
-fn push_bucket(to: &mut Vec<u8>, bucket: &[u8]) {
-    for byte in bucket {
+fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
         match byte {
             0x00 => to.extend_from_slice(&[0x01, 0x01]),
             0x01 => to.extend_from_slice(&[0x01, 0x02]),
@@ -32,18 +43,14 @@ fn push_bucket(to: &mut Vec<u8>, bucket: &[u8]) {
 /// The ledger key of an object.
 pub(crate) fn object(bucket: &[u8], key: &[u8]) -> Vec<u8> {
     let mut to = Vec::with_capacity(bucket.len() + key.len() + 1);
-    push_bucket(&mut to, bucket);
+    push_escaped(&mut to, bucket);
     to.extend_from_slice(key);
     to
 }
 
 /// The ledger key behind all objects of a bucket and before those of the next.
 pub(crate) fn bucket_end(bucket: &[u8]) -> Vec<u8> {
-    let mut to = object(bucket, &[]);
-    if let Some(last) = to.last_mut() {
-        *last = 1;
-    }
-    to
+    behind(object(bucket, &[]))
 }
 
 /// Start and end of all objects.
@@ -56,7 +63,7 @@ pub(crate) fn expiry(expires_ms: u64, bucket: &[u8], key: &[u8]) -> Vec<u8> {
     let mut to = Vec::with_capacity(bucket.len() + key.len() + 11);
     to.extend_from_slice(EXPIRY);
     to.extend_from_slice(&expires_ms.to_be_bytes());
-    push_bucket(&mut to, bucket);
+    push_escaped(&mut to, bucket);
     to.extend_from_slice(key);
     to
 }
@@ -68,29 +75,94 @@ pub(crate) fn expired(now_ms: u64) -> (Vec<u8>, Vec<u8>) {
     (EXPIRY.to_vec(), end)
 }
 
+/// Start and end of all index entries.
+pub(crate) fn all_indexes() -> (Vec<u8>, Vec<u8>) {
+    (INDEX.to_vec(), behind(INDEX.to_vec()))
+}
+
+/// What the ledger keys of one index begin with.
+pub(crate) fn index_prefix(bucket: &[u8], index: &[u8]) -> Vec<u8> {
+    let mut to = Vec::with_capacity(INDEX.len() + bucket.len() + index.len() + 2);
+    to.extend_from_slice(INDEX);
+    push_escaped(&mut to, bucket);
+    push_escaped(&mut to, index);
+    to
+}
+
+/// The ledger key of an index entry; `term` is encoded as `indexes.rs` says.
+pub(crate) fn index(bucket: &[u8], index: &[u8], term: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut to = index_prefix(bucket, index);
+    push_term(&mut to, term);
+    to.extend_from_slice(key);
+    to
+}
+
+fn push_term(to: &mut Vec<u8>, term: &[u8]) {
+    match term.split_first() {
+        Some((&BINARY_TERM, bytes)) => {
+            to.push(BINARY_TERM);
+            push_escaped(to, bytes);
+        }
+        _ => to.extend_from_slice(term),
+    }
+}
+
+/// Start and end of the entries of an index from one term to another, both included.
+pub(crate) fn index_range(bucket: &[u8], index: &[u8], from: &Term, to: &Term) -> (Vec<u8>, Vec<u8>) {
+    let at = |term: &Term| {
+        let mut place = index_prefix(bucket, index);
+        push_term(&mut place, &term.encode());
+        place
+    };
+    (at(from), behind(at(to)))
+}
+
+/// The least ledger key behind all that begin with `prefix`, whose bytes are not all FF.
+fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
+    while let Some(last) = prefix.pop() {
+        if let Some(next) = last.checked_add(1) {
+            prefix.push(next);
+            break;
+        }
+    }
+    prefix
+}
+
+/// Term and key of an index entry's ledger key, whose prefix is `prefix` bytes long.
+pub(crate) fn split_index(ledger_key: &[u8], prefix: usize) -> Option<(Term, &[u8])> {
+    let rest = ledger_key.get(prefix..)?;
+    if rest.first() == Some(&BINARY_TERM) {
+        let (bytes, key) = split_escaped(rest.get(1..)?)?;
+        return Some((Term::Binary(bytes), key));
+    }
+    let (term, key) = rest.split_at_checked(9)?;
+    Some((Term::decode(term)?, key))
+}
+
 /// Bucket and key of an object's ledger key.
 pub(crate) fn split_object(ledger_key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    if ledger_key.first() == Some(&0xFF) { None } else { split_bucket(ledger_key) }
+    if ledger_key.first() == Some(&0xFF) { None } else { split_escaped(ledger_key) }
 }
 
 /// Bucket and key of an expiry's ledger key.
 pub(crate) fn split_expiry(ledger_key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    split_bucket(ledger_key.strip_prefix(EXPIRY)?.get(8..)?)
+    split_escaped(ledger_key.strip_prefix(EXPIRY)?.get(8..)?)
 }
 
-fn split_bucket(ledger_key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let end = ledger_key.iter().position(|byte| *byte == 0x00)?;
-    let (escaped, rest) = ledger_key.split_at_checked(end)?;
-    let mut bucket = Vec::with_capacity(end);
+/// What was escaped at the start, and what follows it.
+fn split_escaped(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0x00)?;
+    let (escaped, rest) = bytes.split_at_checked(end)?;
+    let mut plain = Vec::with_capacity(end);
     let mut bytes = escaped.iter();
     while let Some(byte) = bytes.next() {
-        bucket.push(match byte {
+        plain.push(match byte {
             0x01 => bytes.next().filter(|low| matches!(low, 1 | 2))? - 1,
             0xFE => *bytes.next().filter(|high| matches!(high, 0xFE | 0xFF))?,
             byte => *byte,
         });
     }
-    Some((bucket, rest.get(1..)?))
+    Some((plain, rest.get(1..)?))
 }
 
 #[cfg(test)]
@@ -103,18 +175,48 @@ mod tests {
         prop_oneof![Just(0), Just(1), Just(2), Just(0x61), Just(0xFD), Just(0xFE), Just(0xFF)]
     }
 
+    fn word() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(edge(), 0..4)
+    }
+
+    fn term() -> impl Strategy<Value = Term> {
+        let numbers = prop_oneof![Just(i64::MIN), Just(-1), Just(0), Just(255), Just(i64::MAX)];
+        prop_oneof![numbers.prop_map(Term::Integer), word().prop_map(Term::Binary)]
+    }
+
     proptest::proptest! {
         #[test]
-        fn ledger_order_is_bucket_then_key_order(
-            a in (proptest::collection::vec(edge(), 0..4), proptest::collection::vec(edge(), 0..4)),
-            b in (proptest::collection::vec(edge(), 0..4), proptest::collection::vec(edge(), 0..4)),
-        ) {
+        fn ledger_order_is_bucket_then_key_order(a in (word(), word()), b in (word(), word())) {
             let (left, right) = (object(&a.0, &a.1), object(&b.0, &b.1));
             assert_eq!(left.cmp(&right), a.cmp(&b));
             assert_eq!(split_object(&left), Some((a.0.clone(), a.1.as_slice())));
             assert_eq!(split_expiry(&expiry(7, &a.0, &a.1)), Some((a.0.clone(), a.1.as_slice())));
             assert_eq!(right < bucket_end(&a.0), b.0 <= a.0);
             assert!(left < objects().1 && expiry(7, &a.0, &a.1) > objects().1);
+        }
+
+        #[test]
+        fn index_entries_are_in_order_of_bucket_index_term_and_key(
+            a in (word(), word(), term(), word()), b in (word(), word(), term(), word()),
+        ) {
+            let place = |(bucket, name, term, key): &(Vec<u8>, Vec<u8>, Term, Vec<u8>)| {
+                index(bucket, name, &term.encode(), key)
+            };
+            assert_eq!(place(&a).cmp(&place(&b)), a.cmp(&b));
+            let prefix = index_prefix(&a.0, &a.1).len();
+            assert_eq!(split_index(&place(&a), prefix), Some((a.2.clone(), a.3.as_slice())));
+        }
+
+        #[test]
+        fn a_range_of_terms_holds_just_the_terms_in_it(a in term(), from in term(), to in term(), key in word()) {
+            let (start, end) = index_range(b"b", b"i", &from, &to);
+            let place = index(b"b", b"i", &a.encode(), &key);
+            assert_eq!(place >= start && place < end, a >= from && a <= to);
+        }
+
+        #[test]
+        fn garbage_splits_without_harm(bytes in proptest::collection::vec(edge(), 0..20), prefix in 0usize..30) {
+            let _ = (split_object(&bytes), split_expiry(&bytes), split_index(&bytes, prefix));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many bytes of each journal segment are still needed: exact, counted with every change.
+//! What each journal segment holds for this engine: exact, counted with every change.
 //!
 //! May use: nothing. Must not know: files.
 
@@ -14,44 +14,96 @@ pub trait Places {
     fn segment_of(&self, at: u64) -> Position;
 }
 
-/// Live bytes by segment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveBytes(BTreeMap<Position, u64>);
+/// Bytes of commands in one segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SegmentBytes {
+    /// Of all commands that were applied.
+    pub applied: u64,
+    /// Of puts whose object is still there: what the ledger points at.
+    pub live: u64,
+    /// Of deletes, expiries and clears that took effect: a rebuild needs them while older segments are there.
+    pub held: u64,
+}
 
-impl LiveBytes {
-    pub(crate) fn add(&mut self, segment: Position, bytes: u64) {
-        *self.0.entry(segment).or_default() += bytes;
+/// Counts by segment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveBytes(BTreeMap<Position, SegmentBytes>);
+
+impl SegmentBytes {
+    /// Bytes that nothing needs any more.
+    #[must_use]
+    pub fn dead(&self) -> u64 {
+        self.applied.saturating_sub(self.live + self.held)
     }
 
+    fn add(&mut self, other: Self) {
+        self.applied += other.applied;
+        self.live += other.live;
+        self.held += other.held;
+    }
+}
+
+impl LiveBytes {
+    fn at(&mut self, segment: Position) -> &mut SegmentBytes {
+        self.0.entry(segment).or_default()
+    }
+
+    /// A command of so many bytes was applied.
+    pub(crate) fn applied(&mut self, segment: Position, bytes: u64) {
+        self.at(segment).applied += bytes;
+    }
+
+    pub(crate) fn add(&mut self, segment: Position, bytes: u64) {
+        self.at(segment).live += bytes;
+    }
+
+    /// A segment that was let go has no counts any more; what is taken from it was not counted.
     pub(crate) fn subtract(&mut self, segment: Position, bytes: u64) {
-        if let Some(left) = self.0.get_mut(&segment) {
-            *left = left.saturating_sub(bytes);
-            if *left == 0 {
-                self.0.remove(&segment);
-            }
+        if let Some(of) = self.0.get_mut(&segment) {
+            of.live = of.live.saturating_sub(bytes);
         }
     }
 
-    /// Segments with live bytes, by base position.
-    pub fn iter(&self) -> impl Iterator<Item = (Position, u64)> {
+    pub(crate) fn hold(&mut self, segment: Position, bytes: u64) {
+        self.at(segment).held += bytes;
+    }
+
+    pub(crate) fn release(&mut self, segment: Position, bytes: u64) {
+        if let Some(of) = self.0.get_mut(&segment) {
+            of.held = of.held.saturating_sub(bytes);
+        }
+    }
+
+    /// Drops what is counted of a segment that was let go.
+    pub(crate) fn forget(&mut self, segment: Position) {
+        self.0.remove(&segment);
+    }
+
+    /// Counts of each segment that holds something, by base position.
+    pub fn iter(&self) -> impl Iterator<Item = (Position, SegmentBytes)> {
         self.0.iter().map(|(segment, bytes)| (*segment, *bytes))
     }
 
     /// Adds another partition's counts.
     pub fn merge(&mut self, other: &Self) {
-        other.iter().for_each(|(segment, bytes)| self.add(segment, bytes));
+        other.iter().for_each(|(segment, bytes)| self.at(segment).add(bytes));
     }
 
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&crate::bytes::len32(self.0.len()).to_le_bytes());
         for (segment, bytes) in &self.0 {
-            to.extend_from_slice(&segment.get().to_le_bytes());
-            to.extend_from_slice(&bytes.to_le_bytes());
+            for number in [segment.get(), bytes.applied, bytes.live, bytes.held] {
+                to.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 
     pub(crate) fn decode(from: &mut Fields<'_>) -> Option<Self> {
         let count = from.u32()?;
-        (0..count).map(|_| Some((Position::new(from.u64()?), from.u64()?))).collect::<Option<_>>().map(Self)
+        let one = |_| {
+            let segment = Position::new(from.u64()?);
+            Some((segment, SegmentBytes { applied: from.u64()?, live: from.u64()?, held: from.u64()? }))
+        };
+        (0..count).map(one).collect::<Option<_>>().map(Self)
     }
 }

@@ -12,7 +12,8 @@ use base::crc32c;
 use journal::{Log, Position};
 
 use crate::cache::Entries;
-use crate::command::Command;
+use crate::command::{Command, Recorded};
+use crate::compression::Compression;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::key;
@@ -133,6 +134,14 @@ pub(crate) fn decode(slice: &[u8]) -> Result<Entry<'_>> {
     Entry::decode(slice).ok_or_else(|| Error::Ledger { path: String::new(), reason: "an entry does not decode".into() })
 }
 
+/// The value that was stored compressed, proven by its checksum.
+fn expand(compression: Compression, stored: &[u8], entry: &Entry<'_>) -> Result<Vec<u8>> {
+    let damaged = |reason| Error::Value { at: entry.at, reason };
+    let whole = usize::try_from(entry.value_bytes).map_err(|_| damaged("impossible length"))?;
+    let value = compression.expand(stored, whole).ok_or_else(|| damaged("it does not decompress"))?;
+    if crc32c(&value) == entry.checksum { Ok(value) } else { Err(damaged("checksum mismatch")) }
+}
+
 impl Reader {
     /// The object at `bucket` and `key`, with its value: one ledger look-up, and one read when the value is large.
     ///
@@ -164,24 +173,30 @@ impl Reader {
     /// The value that a ledger entry stands for.
     fn value(&self, bucket: &[u8], key: &[u8], slice: &Slice) -> Result<Value> {
         let entry = decode(slice)?;
-        if let Some(inline) = entry.inline {
-            return Ok(Value::inline(slice.clone(), inline.len()));
-        }
         let at = entry.at;
         let damaged = |reason| Error::Value { at, reason };
+        if let Some(inline) = entry.inline {
+            return match entry.compression {
+                Compression::None => Ok(Value::inline(slice.clone(), inline.len())),
+                compression => expand(compression, inline, &entry).map(Value::from_vec),
+            };
+        }
         let mut buffer = vec![0; usize::try_from(entry.command_bytes).map_err(|_| damaged("impossible length"))?];
         self.log.read_at(at, &mut buffer)?;
-        let put = match Command::decode(&buffer) {
-            Some((Command::Put(put), _)) => put,
+        let put = match Recorded::decode(&buffer) {
+            Some((Recorded { version: None, command: Command::Put(put) }, _)) => put,
             _ => return Err(damaged("no put command there")),
         };
         if put.bucket != bucket || put.key != key {
             return Err(damaged("another key's value there"));
         }
-        if crc32c(put.value) != entry.checksum || put.value.len() as u64 != u64::from(entry.value_bytes) {
+        if put.compression != Compression::None {
+            return expand(put.compression, put.stored, &entry).map(Value::from_vec);
+        }
+        if put.value_bytes != entry.value_bytes || crc32c(put.stored) != entry.checksum {
             return Err(damaged("checksum mismatch"));
         }
-        let from = buffer.len() - put.value.len();
+        let from = buffer.len() - put.stored.len();
         Ok(Value { buffer: Buffer::Journal(buffer), from })
     }
 

@@ -29,8 +29,7 @@ pub(crate) fn decrby(call: &mut Call<'_, '_>) -> Answer {
 
 /// What the new value keeps of the object it replaces.
 fn kept(old: Option<Object>) -> PutOptions {
-    let metadata = old.map(|object| object.head.metadata).unwrap_or_default();
-    PutOptions { keep_expiry: true, metadata, ..PutOptions::default() }
+    old.map(|object| PutOptions::keeping(object.head)).unwrap_or_default()
 }
 
 fn add(call: &mut Call<'_, '_>, amount: i64) -> Answer {

@@ -2,7 +2,7 @@
 //!
 //! May use: `call`. Must not know: sockets, dispatch.
 
-use holdfast::{Object, PutOptions};
+use holdfast::PutOptions;
 
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::handle::copy_database;
@@ -38,11 +38,6 @@ pub(crate) fn type_of(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// The options that keep everything an object has besides its value.
-fn everything_of(object: &Object) -> PutOptions {
-    PutOptions { expires_ms: object.head.expires_ms, metadata: object.head.metadata.clone(), ..PutOptions::default() }
-}
-
 fn rename_to(call: &mut Call<'_, '_>, overwrite: bool) -> Result<bool, Fail> {
     let args = call.args();
     let (from, to) = (args.at(1), args.at(2));
@@ -53,7 +48,7 @@ fn rename_to(call: &mut Call<'_, '_>, overwrite: bool) -> Result<bool, Fail> {
     if !overwrite && call.head(to)?.is_some() {
         return Ok(false);
     }
-    let options = everything_of(&object);
+    let options = PutOptions::keeping(object.head.clone());
     call.put(to, object.value.as_ref(), &options)?;
     call.delete(from)?;
     Ok(true)
@@ -103,7 +98,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_>) -> Answer {
         call.reply.integer(0);
         return Ok(());
     }
-    let options = everything_of(&object);
+    let options = PutOptions::keeping(object.head.clone());
     call.put_in(target.as_bytes(), to, object.value.as_ref(), &options)?;
     call.reply.integer(1);
     Ok(())

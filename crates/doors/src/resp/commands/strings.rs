@@ -2,7 +2,7 @@
 //!
 //! May use: `call`, `expiry`. Must not know: sockets, dispatch.
 
-use holdfast::{Metadata, PutOptions};
+use holdfast::PutOptions;
 
 use super::expiry::{Expiry, Unit, checked_expiry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
@@ -222,11 +222,6 @@ fn put_pairs(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// What a changed value keeps of the object it replaces.
-fn kept(metadata: Option<Metadata>) -> PutOptions {
-    PutOptions { keep_expiry: true, metadata: metadata.unwrap_or_default(), ..PutOptions::default() }
-}
-
 pub(crate) fn append(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (key, tail) = (args.at(1), args.at(2));
@@ -241,7 +236,7 @@ pub(crate) fn append(call: &mut Call<'_, '_>) -> Answer {
                 return Err(TOO_LONG.into());
             }
             let value = [head, tail].concat();
-            call.put(key, &value, &kept(Some(object.head.metadata)))?;
+            call.put(key, &value, &PutOptions::keeping(object.head))?;
             value.len()
         }
     };
@@ -300,7 +295,7 @@ pub(crate) fn setrange(call: &mut Call<'_, '_>) -> Answer {
     if let Some(place) = value.get_mut(offset..end) {
         place.copy_from_slice(part);
     }
-    call.put(key, &value, &kept(old.map(|object| object.head.metadata)))?;
+    call.put(key, &value, &old.map(|object| PutOptions::keeping(object.head)).unwrap_or_default())?;
     call.reply.unsigned(value.len() as u64);
     Ok(())
 }

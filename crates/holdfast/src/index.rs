@@ -1,0 +1,172 @@
+//! Secondary indexes as users see them: ranges of terms over all partitions, in order of terms, then keys.
+//!
+//! May use: `kv`, partitions, `regex`. Must not know: protocols.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use journal::Position;
+use kv::{IndexEntries, IndexEntry, IndexRange, Reader, Term};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::{Kv, Shown};
+use crate::partition::Partition;
+use crate::snapshot::Snapshot;
+use crate::store::Inner;
+
+/// Memory that a compiled regular expression may take, in bytes.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// A query of one index.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexQuery<'a> {
+    /// Bucket.
+    pub bucket: &'a [u8],
+    /// Index.
+    pub index: &'a [u8],
+    /// Lowest term.
+    pub from: &'a Term,
+    /// Highest term; the same as `from` asks for objects with just that term.
+    pub to: &'a Term,
+    /// Only terms that this expression matches somewhere; integers are matched as decimal text. See [`regex`].
+    pub term_regex: Option<&'a Regex>,
+    /// Most entries to return; the store's `page_entries_max` at the most.
+    pub limit: usize,
+    /// Go on where an earlier page ended.
+    pub after: Option<&'a IndexCursor>,
+}
+
+/// A page of an index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IndexPage {
+    /// Term and key, ascending. A key stands as often as it has terms in the range.
+    pub entries: Vec<(Term, Vec<u8>)>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<IndexCursor>,
+}
+
+/// A place in an index. It stays valid whatever changes, also over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexCursor(Vec<u8>);
+
+/// Compiles a regular expression (syntax of the `regex` crate, over bytes) whose size and time are bounded.
+///
+/// # Errors
+/// `Invalid` when it does not compile, or would take too much memory.
+pub fn regex(pattern: &str) -> Result<Regex> {
+    let built = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    built.map_err(|error| Error::new(ErrorKind::Invalid, format!("regular expression: {error}")))
+}
+
+impl IndexCursor {
+    /// The cursor as letters and digits.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        cursor::encode(b'i', &self.0)
+    }
+
+    /// The cursor that [`IndexCursor::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Invalid` when it is something else.
+    pub fn decode(text: &str) -> Result<Self> {
+        cursor::decode(b'i', text).map(Self)
+    }
+}
+
+/// One partition's next entry, ordered by place.
+struct Head {
+    entry: IndexEntry,
+    source: usize,
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.entry.place().cmp(other.entry.place())
+    }
+}
+
+/// Merges the partitions' entries of an index.
+pub(crate) fn query<'r>(
+    readers: impl Iterator<Item = &'r Reader>,
+    query: &IndexQuery<'_>,
+    at: Position,
+    now_ms: u64,
+) -> Result<IndexPage> {
+    let IndexQuery { bucket, index, from, to, .. } = *query;
+    let range = IndexRange { bucket, index, from, to, after: query.after.map(|cursor| cursor.0.as_slice()) };
+    let mut sources: Vec<IndexEntries> = readers.map(|reader| reader.index_entries(&range, at, now_ms)).collect();
+    let mut heads = BinaryHeap::with_capacity(sources.len());
+    for (source, entries) in sources.iter_mut().enumerate() {
+        if let Some(entry) = entries.next().transpose()? {
+            heads.push(Reverse(Head { entry, source }));
+        }
+    }
+    let mut page = IndexPage::default();
+    let mut last: Option<IndexEntry> = None;
+    while let Some(mut least) = heads.peek_mut() {
+        if page.entries.len() >= query.limit {
+            page.next = last.map(|entry| IndexCursor(entry.place().to_vec()));
+            break;
+        }
+        let Reverse(head) = &mut *least;
+        let (term, key) = head.entry.split()?;
+        if query.term_regex.is_none_or(|regex| matches(regex, &term)) {
+            page.entries.push((term, key.to_vec()));
+        }
+        match sources.get_mut(head.source).and_then(Iterator::next).transpose()? {
+            Some(next) => last = Some(std::mem::replace(&mut head.entry, next)),
+            None => last = Some(std::collections::binary_heap::PeekMut::pop(least).0.entry),
+        }
+    }
+    Ok(page)
+}
+
+fn matches(regex: &Regex, term: &Term) -> bool {
+    match term {
+        Term::Binary(bytes) => regex.is_match(bytes),
+        Term::Integer(number) => regex.is_match(number.to_string().as_bytes()),
+    }
+}
+
+fn bounded<'a>(inner: &Inner, wanted: &IndexQuery<'a>) -> IndexQuery<'a> {
+    IndexQuery { limit: wanted.limit.min(inner.options.limits.page_entries_max), ..*wanted }
+}
+
+impl Kv<'_> {
+    /// A page of an index, as of one instant. Does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn index(&self, wanted: &IndexQuery<'_>) -> Result<Shown<IndexPage>> {
+        let snapshot = self.store.snapshot()?;
+        Ok(Shown { value: snapshot.index(wanted)?, position: snapshot.position() })
+    }
+}
+
+impl Snapshot {
+    /// A page of an index as it was.
+    ///
+    /// # Errors
+    /// `Corrupt` when the ledger is damaged.
+    pub fn index(&self, wanted: &IndexQuery<'_>) -> Result<IndexPage> {
+        let readers = self.inner().partitions.iter().map(|partition: &Partition| &partition.reader);
+        query(readers, &bounded(self.inner(), wanted), self.position(), self.now_ms())
+    }
+}
