@@ -39,6 +39,7 @@ mod transaction;
 pub use ::kv::{
     Compression, Head, Indexes, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Term, Value,
 };
+pub use ::regex::bytes::Regex;
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
@@ -49,7 +50,6 @@ pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
 pub use options::{Options, Progress, World};
 pub use snapshot::Snapshot;
-pub use ::regex::bytes::Regex;
 pub use stats::{SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;

@@ -24,13 +24,14 @@ use std::time::Duration;
 use base::memory::Disk;
 use base::{Limits, ManualClock, hash64, read_whole};
 use holdfast::{
-    Condition, Durability, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, World,
+    Condition, Durability, Indexes, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term,
+    World,
 };
 use journal::{PartitionId, Position};
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "1";
+const NEWEST: &str = "2";
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -95,6 +96,9 @@ fn story(disk: &Disk) -> Story {
     store.kv().put(b"cleared", b"x", b"gone", &plain).unwrap();
     store.kv().put(b"db0", b"replaced", b"old", &plain).unwrap();
     store.kv().put(b"db0", b"replaced", b"new", &plain).unwrap();
+    let pairs = [("city", Term::Binary(b"Ulm".to_vec())), ("age", Term::Integer(-3)), ("age", Term::Integer(40))];
+    let put = PutOptions { indexes: Indexes::from_pairs(pairs), ..plain.clone() };
+    store.kv().put(b"users", b"bo", b"found by index", &put).unwrap();
     let mut all = store.exclusive(&Scope::All).unwrap();
     all.clear(b"cleared").unwrap();
     all.commit().unwrap();
@@ -133,10 +137,12 @@ fn contents(store: &Store) -> String {
             let value = value.unwrap();
             let pair = |(name, value): (&[u8], &[u8])| format!(" {}={}", name.escape_ascii(), value.escape_ascii());
             let metadata: String = head.metadata.iter().map(pair).collect();
+            let indexes: String =
+                head.indexes.iter().map(|(name, term)| format!(" {}={term:?}", name.escape_ascii())).collect();
             let (bucket, key) = (bucket.escape_ascii(), key.escape_ascii());
             writeln!(
                 text,
-                "{bucket} {key}: version {}, {} bytes, crc32c {:08x}, xxh3 {:016x}, modified {}, expires {:?}, metadata{metadata}",
+                "{bucket} {key}: version {}, {} bytes, crc32c {:08x}, xxh3 {:016x}, modified {}, expires {:?}, metadata{metadata}{indexes}",
                 head.version,
                 head.value_bytes,
                 head.checksum,

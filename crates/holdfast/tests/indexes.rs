@@ -65,10 +65,10 @@ fn term(number: i8) -> Term {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_index_holds_just_what_the_objects_say(steps in proptest::collection::vec(step(), 1..60), limit in 1usize..20) {
+    fn an_index_holds_just_what_the_objects_say(steps in proptest::collection::vec(step(), 1..30), limit in 1usize..20) {
         let dir = tempfile::tempdir().unwrap();
         let mut store = open(dir.path());
         let mut model: BTreeMap<u8, BTreeSet<Term>> = BTreeMap::new();

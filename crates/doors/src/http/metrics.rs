@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn a_long_journal_gets_a_histogram_and_no_series_of_its_own() {
-        let segment = |n| SegmentLive { base: Position::new(n), bytes: 100, live_bytes: n % 101, dead_bytes: 0, sealed: true };
+        let segment =
+            |n| SegmentLive { base: Position::new(n), bytes: 100, live_bytes: n % 101, dead_bytes: 0, sealed: true };
         let few = rendered(|text| segments(text, &[segment(10), segment(100)]));
         for line in [
             "holdfast_segment_live_ratio_bucket{le=\"0.1\"} 1\n",
