@@ -89,6 +89,7 @@ fn options(config: &Config) -> holdfast::Options {
         partitions: config.partitions,
         limits: config.limits.clone(),
         progress: Some(progress::show("replaying the journal")),
+        ..holdfast::Options::default()
     }
 }
 
