@@ -48,4 +48,6 @@ pub use survey::{Survey, SurveyedSegment};
 pub use verify::Verified;
 
 #[cfg(test)]
+mod link_tests;
+#[cfg(test)]
 mod tests;

@@ -191,7 +191,7 @@ pub fn examine(files: &dyn Files, dir: &Path, told: &mut dyn FnMut(u64, u64)) ->
         };
         let trailer = segment.read_trailer()?;
         match trailer {
-            None => wrong(DamageKind::Footer, segment.reserved(), "the segment has no intact footer"),
+            None => wrong(DamageKind::Record, segment.reserved(), "the segment has no intact footer to check it by"),
             Some(trailer) if !entry.is_of(&trailer) => {
                 wrong(DamageKind::Missing, segment.reserved(), "another segment than the manifest says");
             }
