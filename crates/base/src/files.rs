@@ -8,6 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
 /// A file system, real or simulated.
 pub trait Files: Send + Sync {
     /// Opens an existing file for reading and writing.
@@ -16,12 +19,27 @@ pub trait Files: Send + Sync {
     /// `NotFound` when there is none; otherwise what the system says.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
+    /// Opens an existing file for reading only: needs no right to write, and changes nothing, times included.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; otherwise what the system says.
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+
     /// Creates a file that must not exist. After a power cut it is there only if [`Files::sync_dir`] of its folder came
     /// after, and holds only what [`File::sync`] covered.
     ///
     /// # Errors
     /// `AlreadyExists` when it does; otherwise what the system says.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+
+    /// Gives the file `from` a second name, `to`, which must not exist. Both name the same bytes, until one of the names is
+    /// removed or renamed over. The name is durable after [`Files::sync_dir`] of `to`'s folder; the content is as durable
+    /// as it was.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when `to` does; `CrossesDevices` or `Unsupported` when such a link cannot be; otherwise what the
+    /// system says.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Moves a file over whatever `to` was, atomically. Durable after [`Files::sync_dir`].
     ///
@@ -44,7 +62,7 @@ pub trait Files: Send + Sync {
     /// The names of the files in a folder, sorted. Folders are left out.
     ///
     /// # Errors
-    /// What the system says.
+    /// `NotFound` when there is no such folder; otherwise what the system says.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// Makes creations, renames and removals in this folder durable.
@@ -128,7 +146,7 @@ pub fn read_exact_at(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Res
 /// # Errors
 /// `InvalidData` when it is larger; otherwise what the system says.
 pub fn read_whole(files: &dyn Files, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = files.open(path)?;
+    let file = files.open_to_read(path)?;
     let len = file.len()?;
     if len > bytes_max {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "file is larger than its kind may be"));
@@ -145,15 +163,92 @@ pub fn read_whole(files: &dyn Files, path: &Path, bytes_max: u64) -> io::Result<
 /// What the system says; the old content is then still there.
 pub fn write_new_file(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = with_suffix(path, ".new");
-    match files.remove(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_there(files, &beside)?;
     let file = files.create(&beside)?;
     file.write_at(bytes, 0)?;
     file.sync()?;
     files.rename(&beside, path)?;
     files.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// How a file came to have a second name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placed {
+    /// It is the same file: no bytes were copied, no space was taken.
+    Linked,
+    /// It is a copy, synced.
+    Copied,
+}
+
+/// Puts the file `from`, whose content must be on stable storage and not change any more, at `to`, over whatever was
+/// there, atomically: as a hard link where that can be, as a copy otherwise. The name is durable after
+/// [`Files::sync_dir`] of `to`'s folder; until then a power cut leaves the old or the new file, whole.
+///
+/// # Errors
+/// What the system says; what was at `to` is then still there.
+pub fn link_or_copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<Placed> {
+    place(files, from, to, true)
+}
+
+/// As [`link_or_copy`], but always a copy: bytes that rot in one of the two stay sound in the other.
+///
+/// # Errors
+/// What the system says; what was at `to` is then still there.
+pub fn copy_whole(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
+    place(files, from, to, false).map(|_| ())
+}
+
+fn place(files: &dyn Files, from: &Path, to: &Path, may_link: bool) -> io::Result<Placed> {
+    let beside = with_suffix(to, ".new");
+    remove_if_there(files, &beside)?;
+    let placed = match if may_link { files.link(from, &beside) } else { Err(io::ErrorKind::Unsupported.into()) } {
+        Ok(()) => Placed::Linked,
+        Err(error) if is_no_link(&error) => {
+            let copied = copy(files, from, &beside);
+            if copied.is_err() {
+                // A full disk must not keep the half of a copy.
+                let _ = files.remove(&beside);
+            }
+            copied?;
+            Placed::Copied
+        }
+        Err(error) => return Err(error),
+    };
+    files.rename(&beside, to)?;
+    // POSIX: renaming over another name of the same file does nothing, and leaves both.
+    remove_if_there(files, &beside)?;
+    Ok(placed)
+}
+
+/// Whether a copy may do what the link cannot: another file system, one without links, or too many links already.
+fn is_no_link(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::CrossesDevices | E::Unsupported | E::PermissionDenied | E::TooManyLinks)
+}
+
+fn copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
+    let source = files.open_to_read(from)?;
+    let target = files.create(to)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    loop {
+        let read = source.read_at(&mut buffer, at)?;
+        let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        target.write_at(bytes, at)?;
+        at += read as u64;
+    }
+    target.sync()
+}
+
+/// Removes a file, or finds that there is none.
+///
+/// # Errors
+/// What the system says.
+pub fn remove_if_there(files: &dyn Files, path: &Path) -> io::Result<()> {
+    match files.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

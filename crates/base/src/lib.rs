@@ -18,7 +18,9 @@ mod thread;
 
 pub use checksum::{Crc32c, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
-pub use files::{DirLock, File, Files, read_exact_at, read_whole, write_new_file};
+pub use files::{
+    DirLock, File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file,
+};
 pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;
 pub use os::OsFiles;

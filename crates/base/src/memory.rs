@@ -61,6 +61,7 @@ struct State {
     capacity_bytes: u64,
     short_reads: bool,
     lying_syncs: bool,
+    links: bool,
     /// Counts processes: handles and locks of an earlier one are dead.
     process: u64,
 }
@@ -83,12 +84,13 @@ impl Disk {
             capacity_bytes: u64::MAX,
             short_reads: false,
             lying_syncs: false,
+            links: true,
             process: 0,
         })))
     }
 
     /// Lets `fault` strike at the `after`-th changing operation from now (0 is the next). Operations that change
-    /// something count: create, rename, remove, write, set length, allocate, sync, directory sync.
+    /// something count: create, link, rename, remove, write, set length, allocate, sync, directory sync.
     pub fn plan(&self, after: u64, fault: Fault) {
         let mut state = self.state();
         let at = state.operations + after;
@@ -119,6 +121,11 @@ impl Disk {
     /// Makes syncs succeed without doing anything: a disk that no store can be safe on, to test the testers.
     pub fn set_lying_syncs(&self, lying: bool) {
         self.state().lying_syncs = lying;
+    }
+
+    /// Makes hard links impossible, as between file systems.
+    pub fn set_links(&self, links: bool) {
+        self.state().links = links;
     }
 
     /// Cuts the power: what was not synced survives or vanishes by coin, and every operation fails until
@@ -319,6 +326,10 @@ impl Files for Disk {
         Ok(Arc::new(Handle { disk: self.clone(), inode: state.find(path)?, process: state.process }))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.open(path)
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let mut state = self.state();
         state.change()?;
@@ -332,9 +343,30 @@ impl Files for Disk {
         Ok(Arc::new(Handle { disk: self.clone(), inode: id, process: state.process }))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change()?;
+        let id = state.find(from)?;
+        if !state.links {
+            return Err(io::Error::from(io::ErrorKind::CrossesDevices));
+        }
+        if state.names.contains_key(to) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        // In the folder it is what a new file is: a name for an inode.
+        let change = Change::Create(to.to_owned(), id);
+        apply(&mut state.names, &change);
+        state.unsynced.push(change);
+        Ok(())
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.change()?;
+        if state.names.get(to).is_some_and(|id| state.names.get(from) == Some(id)) {
+            // POSIX: two names of one file stay two names.
+            return Ok(());
+        }
         state.find(from)?;
         let change = Change::Rename(from.to_owned(), to.to_owned());
         apply(&mut state.names, &change);
@@ -495,92 +527,4 @@ impl File for Handle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(name: &str) -> PathBuf {
-        PathBuf::from("/d").join(name)
-    }
-
-    #[test]
-    fn synced_bytes_survive_a_power_cut_and_unsynced_ones_only_by_luck() {
-        let mut outcomes = BTreeSet::new();
-        for seed in 0..64 {
-            let disk = Disk::new(seed);
-            let file = disk.create(&path("a")).unwrap();
-            file.write_at(&[1; SECTOR], 0).unwrap();
-            file.sync().unwrap();
-            disk.sync_dir(Path::new("/d")).unwrap();
-            file.write_at(&[2; SECTOR], SECTOR as u64).unwrap();
-            disk.power_cut();
-            assert!(file.read_at(&mut [0], 0).is_err(), "a disk without power answers nothing");
-            disk.power_on();
-            let file = disk.open(&path("a")).unwrap();
-            let mut read = [0; SECTOR];
-            read_exact(&*file, &mut read);
-            assert_eq!(read, [1; SECTOR]);
-            let len = file.len().unwrap();
-            let mut second = vec![9; SECTOR];
-            let n = file.read_at(&mut second, SECTOR as u64).unwrap();
-            outcomes.insert((len, second.first().copied().filter(|_| n > 0)));
-        }
-        let whole = 2 * SECTOR as u64;
-        assert_eq!(outcomes, BTreeSet::from([(SECTOR as u64, None), (whole, Some(0)), (whole, Some(2))]));
-    }
-
-    fn read_exact(file: &dyn File, buffer: &mut [u8]) {
-        crate::files::read_exact_at(file, buffer, 0).unwrap();
-    }
-
-    #[test]
-    fn a_file_without_directory_sync_may_vanish() {
-        let there = |seed| {
-            let disk = Disk::new(seed);
-            disk.create(&path("a")).unwrap().sync().unwrap();
-            disk.power_cut();
-            disk.power_on();
-            disk.open(&path("a")).is_ok()
-        };
-        let outcomes: BTreeSet<bool> = (0..64).map(there).collect();
-        assert_eq!(outcomes.len(), 2);
-    }
-
-    #[test]
-    fn a_failed_sync_loses_what_it_should_have_written() {
-        let disk = Disk::new(1);
-        let file = disk.create(&path("a")).unwrap();
-        disk.sync_dir(Path::new("/d")).unwrap();
-        file.write_at(b"lost", 0).unwrap();
-        disk.plan(0, Fault::Error);
-        assert!(file.sync().is_err());
-        file.sync().unwrap();
-        let mut read = [0; 4];
-        read_exact(&*file, &mut read);
-        assert_eq!(&read, b"lost", "the process still sees it");
-        disk.power_cut();
-        disk.power_on();
-        let mut read = [1; 4];
-        read_exact(&*disk.open(&path("a")).unwrap(), &mut read);
-        assert_eq!(read, [0; 4]);
-    }
-
-    #[test]
-    fn a_full_disk_refuses_growth_and_keeps_the_rest() {
-        let disk = Disk::new(1);
-        disk.set_capacity(10);
-        let file = disk.create(&path("a")).unwrap();
-        file.write_at(b"12345678", 0).unwrap();
-        assert_eq!(file.write_at(b"123", 8).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!(file.allocate(11).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        file.write_at(b"87654321", 0).unwrap();
-    }
-
-    #[test]
-    fn a_lock_has_one_holder() {
-        let disk = Disk::new(1);
-        let held = disk.lock(&path("lock")).unwrap();
-        assert_eq!(disk.lock(&path("lock")).err().unwrap().kind(), io::ErrorKind::WouldBlock);
-        drop(held);
-        assert!(disk.lock(&path("lock")).is_ok());
-    }
-}
+mod tests;

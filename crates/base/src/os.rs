@@ -26,8 +26,16 @@ impl Files for OsFiles {
         Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
     }
 
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OsFile(fs::File::open(path)?)))
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -72,7 +72,18 @@ pub(crate) struct Footer {
     pub(crate) states: Vec<PartitionState>,
 }
 
+impl Extent {
+    pub(crate) fn is_record(&self) -> bool {
+        self.kind == ExtentKind::Record
+    }
+}
+
 impl Footer {
+    /// Bytes that are damaged or void.
+    pub(crate) fn damaged_bytes(&self) -> u64 {
+        self.extents.iter().filter(|extent| !extent.is_record()).map(|extent| extent.bytes).sum()
+    }
+
     /// The footer's bytes, to be written at `data_end`.
     pub(crate) fn encode(&self, base: Position, data_end: u64, log_end: Position, segment_sum: u32) -> Vec<u8> {
         let mut to = Vec::new();
@@ -89,7 +100,7 @@ impl Footer {
             state.encode(&mut to);
         }
         let tail_sum = crc32c(&to);
-        let damaged: u64 = self.extents.iter().filter(|e| e.kind != ExtentKind::Record).map(|e| e.bytes).sum();
+        let damaged = self.damaged_bytes();
         let start = to.len();
         to.extend_from_slice(&MAGIC);
         to.extend_from_slice(&base.get().to_le_bytes());
@@ -152,6 +163,11 @@ impl Trailer {
             Self { base, data_end, index_bytes, partitions, extents, tail_sum, segment_sum, log_end, damaged_bytes };
         let whole = data_end.checked_add(trailer.body_bytes())?.checked_add(TRAILER_BYTES as u64)?;
         (crc32c(bytes.get(..SUMMED_BYTES)?) == sum && whole == file_bytes).then_some(trailer)
+    }
+
+    /// Bytes of the whole file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.data_end + self.body_bytes() + TRAILER_BYTES as u64
     }
 
     /// Bytes of index and states.

@@ -1,6 +1,6 @@
 //! The journal: its directory, its state, and the `Log` it is.
 //!
-//! Locks, always taken in this order: `next`, `writing`, `tail`, `segments`; the small ones (`syncing`, `due`, `ages`,
+//! Locks, always taken in this order: `holds`, `sealing`, `next`, `writing`, `tail`, `segments`; the small ones (`syncing`, `due`, `ages`,
 //! `damage`) last and one at a time.
 //!
 //! May use: all of this crate. Must not know: engines, stores, protocols.
@@ -19,7 +19,7 @@ use crate::header::header_bytes;
 use crate::log::{Level, Log, Visit, Watermarks};
 use crate::position::Position;
 use crate::record::RECORD_BYTES_MIN;
-use crate::recovery::{Recovery, recover};
+use crate::recovery::{Mode, Recovery, recover};
 use crate::segment::Segment;
 use crate::stats::{Counters, SegmentStats, Stats};
 use crate::tail::{Tail, capacity_for};
@@ -78,6 +78,10 @@ pub struct Journal {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dir: PathBuf,
     pub(crate) segments: RwLock<BTreeMap<Position, Arc<Segment>>>,
+    /// How many hold the files of sealed segments; held while such a file is removed or replaced.
+    pub(crate) holds: Mutex<usize>,
+    /// Held while full segments are sealed.
+    pub(crate) sealing: Mutex<()>,
     /// The segment that comes after the current one, when it is prepared.
     pub(crate) next: Mutex<Option<Arc<Segment>>>,
     pub(crate) writing: Mutex<Writing>,
@@ -85,7 +89,7 @@ pub struct Journal {
     pub(crate) syncing: Mutex<Syncing>,
     pub(crate) due: Mutex<Due>,
     pub(crate) ages: Mutex<Ages>,
-    appended: AtomicU64,
+    pub(crate) appended: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) synced: AtomicU64,
     /// Average bytes of the last syncs.
@@ -118,7 +122,7 @@ impl Journal {
             std::io::ErrorKind::WouldBlock => Error::InUse { path: dir.to_owned() },
             _ => Error::io("locking", dir, error),
         })?;
-        let recovered = recover(&*files, dir, &options)?;
+        let recovered = recover(&*files, dir, &options, Mode::Seal)?;
         let first = header_bytes(usize::from(options.partitions));
         let capacity = capacity_for(RECORD_BYTES_MIN, first, options.segment_bytes);
         let reserve = options.reserve_bytes.min(capacity);
@@ -130,6 +134,8 @@ impl Journal {
         let start = tail.end().get();
         let journal = Self {
             segments: RwLock::new(segments),
+            holds: Mutex::default(),
+            sealing: Mutex::default(),
             next: Mutex::new(None),
             writing: Mutex::default(),
             tail: Mutex::new(tail),
@@ -167,6 +173,7 @@ impl Journal {
         }
         self.check()?;
         self.sync_all()?;
+        let _sealing = lock(&self.sealing);
         let full = {
             let mut tail = lock(&self.tail);
             let last = tail.take_full();
@@ -250,7 +257,7 @@ impl Journal {
     }
 
     /// Makes room for a record of `bytes` by going on in the next segment. `next` was locked before the tail.
-    fn roll(&self, next: &mut Option<Arc<Segment>>, tail: &mut Tail, bytes: u64) -> Result<()> {
+    pub(crate) fn roll(&self, next: &mut Option<Arc<Segment>>, tail: &mut Tail, bytes: u64) -> Result<()> {
         let segment = match next.take() {
             Some(prepared) => prepared,
             None => self.create_segment(tail.segment.end())?,
@@ -368,6 +375,7 @@ impl Log for Journal {
     }
 
     fn trim(&self, lowest: Position) -> Result<()> {
+        let Some(_none_holds) = self.letting_go() else { return Ok(()) };
         let removed: Vec<Arc<Segment>> = {
             let current = lock(&self.tail).segment.base;
             let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);

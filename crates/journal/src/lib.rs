@@ -17,25 +17,37 @@ mod error;
 mod footer;
 mod header;
 mod journal;
+mod link;
 mod log;
+mod manifest;
 mod position;
 mod read;
 mod record;
 mod recovery;
 mod scan;
+mod scrub;
 mod segment;
 mod stats;
+mod survey;
 mod tail;
 mod upkeep;
+mod verify;
 
 pub use batch::{Appended, Batch};
 pub use chain::PartitionState;
 pub use error::{Error, Result};
 pub use journal::{Journal, Options};
+pub use link::{Examined, Hold, Linked, MANIFEST_FILE, examine, read_manifest};
 pub use log::{Level, Log, Record, RecordSection, StateMachine, Visit, Watermarks, Window};
+pub use manifest::{Manifest, ManifestSegment};
 pub use position::{PartitionId, Position};
 pub use recovery::{Damage, DamageKind, Recovery, identify};
+pub use scrub::{Scrub, Scrubbed};
 pub use stats::{SegmentStats, Stats};
+pub use survey::{Survey, SurveyedSegment};
+pub use verify::Verified;
 
+#[cfg(test)]
+mod link_tests;
 #[cfg(test)]
 mod tests;

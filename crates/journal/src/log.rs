@@ -104,7 +104,8 @@ pub trait Log: Send + Sync {
     /// `Missing` when the address is not in the log any more; `Damaged` when the file ends before.
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Removes what lies wholly below `lowest`, which no reader needs any more.
+    /// Removes what lies wholly below `lowest`, which no reader needs any more. Does nothing, and is to be called again
+    /// later, while somebody holds the files.
     ///
     /// # Errors
     /// What removing files meets.

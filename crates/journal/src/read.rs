@@ -41,9 +41,11 @@ fn read_segment(
     visit: &mut Visitor<'_>,
 ) -> Result<()> {
     let start = header_bytes(usize::from(journal.options.partitions));
+    let note = |kind, range, reason| note(journal, segment, kind, range, reason);
+    let mut hand = Hand { base: segment.base, from, to: Position::MAX, note: &note, visit };
     let Some(trailer) = segment.trailer() else {
         let bytes = segment.read_all(Some(to.get() - segment.base.get()))?;
-        return Scan::new(&bytes, segment.base, start).try_for_each(|item| hand(journal, segment, &item, from, visit));
+        return Scan::new(&bytes, segment.base, start).try_for_each(|item| hand.item(&item));
     };
     if trailer.log_end <= from {
         return Ok(());
@@ -51,62 +53,69 @@ fn read_segment(
     let footer = segment.read_footer()?;
     let bytes = segment.read_all(Some(trailer.data_end))?;
     match footer {
-        Some(footer) => read_by_index(journal, segment, &bytes, &footer, from, visit),
+        Some(footer) => hand.by_index(&bytes, &footer),
         None => {
             let end = index(trailer.log_end.get() - segment.base.get());
             let bytes = bytes.get(..end).unwrap_or(&bytes);
-            let reason = "segment footer checksum mismatch";
-            note(journal, segment, DamageKind::Footer, (trailer.data_end, trailer.body_bytes()), reason);
-            Scan::new(bytes, segment.base, start).try_for_each(|item| hand(journal, segment, &item, from, visit))
+            note(DamageKind::Footer, (trailer.data_end, trailer.body_bytes()), "segment footer checksum mismatch");
+            Scan::new(bytes, segment.base, start).try_for_each(|item| hand.item(&item))
         }
     }
 }
 
-/// Reads a sealed segment by its footer: each record is where the index says, or it is damaged.
-fn read_by_index(
-    journal: &Journal,
-    segment: &Segment,
-    bytes: &[u8],
-    footer: &Footer,
-    from: Position,
-    visit: &mut Visitor<'_>,
-) -> Result<()> {
-    let mut offset = header_bytes(footer.states.len());
-    for extent in &footer.extents {
-        let at = offset;
-        offset += extent.bytes;
-        if segment.base.plus(offset) <= from || extent.kind == ExtentKind::Void {
-            continue;
-        }
-        let rest = bytes.get(index(at)..index(offset)).unwrap_or_default();
-        let header = RecordHeader::decode(rest, segment.base.plus(at)).filter(|h| h.record_len() == extent.bytes);
-        let body = header.as_ref().and_then(|header| header.body(rest));
-        let item = match (extent.kind, header.clone(), body) {
-            (ExtentKind::Record, Some(header), Some(body)) => Item::Record { offset: at, header, body },
-            (ExtentKind::Damaged, ..) => {
-                Item::Damaged { offset: at, bytes: extent.bytes, reason: "set aside by an earlier recovery" }
+/// Remembers a damaged range of a segment, and returns it.
+pub(crate) type Note<'a> = dyn Fn(DamageKind, (u64, u64), &'static str) -> Damage + 'a;
+
+/// Hands what is found in one segment to who reads: what lies at or behind `from` and before `to`.
+pub(crate) struct Hand<'a, 'v> {
+    pub(crate) base: Position,
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+    pub(crate) note: &'a Note<'a>,
+    pub(crate) visit: &'a mut Visitor<'v>,
+}
+
+impl Hand<'_, '_> {
+    /// Reads a sealed segment by its footer: each record is where the index says, or it is damaged.
+    pub(crate) fn by_index(&mut self, bytes: &[u8], footer: &Footer) -> Result<()> {
+        let mut offset = header_bytes(footer.states.len());
+        for extent in &footer.extents {
+            let at = offset;
+            offset += extent.bytes;
+            let is_outside = self.base.plus(offset) <= self.from || self.base.plus(at) >= self.to;
+            if is_outside || extent.kind == ExtentKind::Void {
+                continue;
             }
-            _ => Item::Damaged { offset: at, bytes: extent.bytes, reason: "record checksum mismatch" },
-        };
-        hand(journal, segment, &item, from, visit)?;
+            let rest = bytes.get(index(at)..index(offset)).unwrap_or_default();
+            let header = RecordHeader::decode(rest, self.base.plus(at)).filter(|h| h.record_len() == extent.bytes);
+            let body = header.as_ref().and_then(|header| header.body(rest));
+            let item = match (extent.kind, header.clone(), body) {
+                (ExtentKind::Record, Some(header), Some(body)) => Item::Record { offset: at, header, body },
+                (ExtentKind::Damaged, ..) => {
+                    Item::Damaged { offset: at, bytes: extent.bytes, reason: "set aside by an earlier recovery" }
+                }
+                _ => Item::Damaged { offset: at, bytes: extent.bytes, reason: "record checksum mismatch" },
+            };
+            self.item(&item)?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn hand(journal: &Journal, segment: &Segment, item: &Item<'_>, from: Position, visit: &mut Visitor<'_>) -> Result<()> {
-    match item {
-        Item::Record { offset, .. } if segment.base.plus(*offset) < from => Ok(()),
-        Item::Record { offset, header, body } => {
-            visit(Visit::Record(record(header, body, segment.base.get() + offset + header.header_len())))
-        }
-        Item::Damaged { offset, bytes, reason } => {
-            let damage = note(journal, segment, DamageKind::Record, (*offset, *bytes), reason);
-            visit(Visit::Damaged(&damage))
-        }
-        Item::Tail { offset, bytes } => {
-            let reason = "record checksum mismatch at the end";
-            let damage = note(journal, segment, DamageKind::Record, (*offset, *bytes), reason);
-            visit(Visit::Damaged(&damage))
+    fn item(&mut self, item: &Item<'_>) -> Result<()> {
+        match item {
+            Item::Record { offset, .. } if self.base.plus(*offset) < self.from => Ok(()),
+            Item::Record { offset, header, body } => {
+                (self.visit)(Visit::Record(record(header, body, self.base.get() + offset + header.header_len())))
+            }
+            Item::Damaged { offset, bytes, reason } => {
+                let damage = (self.note)(DamageKind::Record, (*offset, *bytes), reason);
+                (self.visit)(Visit::Damaged(&damage))
+            }
+            Item::Tail { offset, bytes } => {
+                let reason = "record checksum mismatch at the end";
+                let damage = (self.note)(DamageKind::Record, (*offset, *bytes), reason);
+                (self.visit)(Visit::Damaged(&damage))
+            }
         }
     }
 }
@@ -131,12 +140,18 @@ fn note(
     reason: &'static str,
 ) -> Damage {
     let position = segment.base.plus(offset);
-    let damage = Damage { kind, path: segment.path.clone(), offset, bytes, position, reason };
-    let mut known = lock(&journal.damage);
-    let before = known.damage.iter().find(|d| (&d.path, d.offset, d.bytes) == (&damage.path, offset, bytes));
-    if let Some(before) = before {
-        return before.clone();
+    journal.remember(Damage { kind, path: segment.path.clone(), offset, bytes, position, reason })
+}
+
+impl Journal {
+    /// Adds damage to what is known, unless it is; returns what is known of that range.
+    pub(crate) fn remember(&self, damage: Damage) -> Damage {
+        let mut known = lock(&self.damage);
+        let is_same = |d: &&Damage| (&d.path, d.offset, d.bytes) == (&damage.path, damage.offset, damage.bytes);
+        if let Some(before) = known.damage.iter().find(is_same) {
+            return before.clone();
+        }
+        known.damage.push(damage.clone());
+        damage
     }
-    known.damage.push(damage.clone());
-    damage
 }

@@ -88,6 +88,22 @@ pub struct Recovery {
     pub end: Position,
 }
 
+/// Whether what recovery decides is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Segments are sealed.
+    Seal,
+    /// Nothing is written; what would be sealed is told. Somebody else may be writing meanwhile.
+    Look,
+}
+
+/// How a segment would be sealed.
+pub(crate) struct Planned {
+    pub(crate) footer: Footer,
+    pub(crate) data_end: u64,
+    pub(crate) log_end: Position,
+}
+
 /// The journal's state, ready to go on.
 pub(crate) struct Recovered {
     pub(crate) segments: BTreeMap<Position, Arc<Segment>>,
@@ -98,6 +114,8 @@ pub(crate) struct Recovered {
     /// Files that were prepared and hold nothing; to be removed once a new segment stands behind them.
     pub(crate) unused: Vec<PathBuf>,
     pub(crate) report: Recovery,
+    /// What [`Mode::Look`] did not do.
+    pub(crate) planned: BTreeMap<Position, Planned>,
 }
 
 struct Found {
@@ -128,14 +146,16 @@ struct Stretch {
 }
 
 /// Opens all segments in `dir`, finds the end of the log and seals what is not sealed.
-pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Result<Recovered> {
+pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mode) -> Result<Recovered> {
     let mut report = Recovery::default();
     let mut unused = Vec::new();
     let mut next_base = Position::ZERO;
-    let mut found = find(files, dir, options, &mut report, &mut unused, &mut next_base)?;
+    let mut found = find(files, dir, (options, mode), &mut report, &mut unused, &mut next_base)?;
     link(&mut found, &unused, &mut report);
     let promised = scan_unsealed(&mut found, options, &mut report)?;
-    let mut walk = Walk { boot: files.boot_id(), promised, cut: false, report: &mut report };
+    let mut planned = BTreeMap::new();
+    let boot = files.boot_id();
+    let mut walk = Walk { boot, promised, cut: false, report: &mut report, mode, planned: &mut planned };
     let mut states = vec![PartitionState::START; usize::from(options.partitions)];
     let mut end = (Position::ZERO, Position::ZERO);
     for i in 0..found.len() {
@@ -145,7 +165,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Resul
     }
     report.end = end.1;
     let segments = found.into_iter().map(|found| (found.segment.base, found.segment)).collect();
-    Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report })
+    Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report, planned })
 }
 
 /// Identity of the store and number of partitions, from the first segment in `dir` that can tell; `None` when there
@@ -156,7 +176,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options) -> Resul
 pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
     let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
     for base in names.iter().filter_map(|name| base_of(name)) {
-        if let Start::Header(header) = Segment::open(files, dir, base)?.read_start()? {
+        if let Start::Header(header) = Segment::open_to_read(files, dir, base)?.read_start()? {
             let partitions = u16::try_from(header.states.len()).unwrap_or(u16::MAX);
             return Ok(Some((header.store, partitions)));
         }
@@ -168,7 +188,7 @@ pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
 fn find(
     files: &dyn Files,
     dir: &Path,
-    options: &Options,
+    (options, mode): (&Options, Mode),
     report: &mut Recovery,
     unused: &mut Vec<PathBuf>,
     next_base: &mut Position,
@@ -176,7 +196,14 @@ fn find(
     let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
     let mut all = Vec::new();
     for base in names.iter().filter_map(|name| base_of(name)) {
-        let segment = Segment::open(files, dir, base)?;
+        let segment = match mode {
+            Mode::Seal => Segment::open(files, dir, base)?,
+            Mode::Look => match Segment::open_to_read(files, dir, base) {
+                // Whoever has the journal open has let go of it since the folder was listed.
+                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            },
+        };
         let start = segment.read_start()?;
         let capacity = match &start {
             Start::Header(header) => header.capacity,
@@ -317,6 +344,8 @@ struct Walk<'a> {
     promised: Position,
     cut: bool,
     report: &'a mut Recovery,
+    mode: Mode,
+    planned: &'a mut BTreeMap<Position, Planned>,
 }
 
 impl Walk<'_> {
@@ -371,17 +400,27 @@ impl Walk<'_> {
                 log_end = known;
             }
         }
-        let sum = if at == scanned.data_end { scanned.sum } else { crc32c(&padded(&this.segment, at)?) };
-        let proven = self.promised.get().saturating_sub(base.get()).min(at);
-        // The header goes out with the first records.
-        let unproven = if proven > scanned.start { proven } else { 0 };
-        this.segment.rewrite(unproven, at)?;
         let footer = Footer { extents, states: states.clone() };
-        this.segment.seal(&footer, at, log_end, sum)?;
+        match self.mode {
+            Mode::Look => drop(self.planned.insert(base, Planned { footer, data_end: at, log_end })),
+            Mode::Seal => self.seal(this, scanned, &Planned { footer, data_end: at, log_end })?,
+        }
         if log_end > base.plus(scanned.start) {
             *end = (base, log_end);
         }
         Ok(())
+    }
+
+    /// Puts on stable storage what may not be, and seals.
+    fn seal(&self, this: &Found, scanned: &Scanned, planned: &Planned) -> Result<()> {
+        let Planned { footer, data_end, log_end } = planned;
+        let is_whole = *data_end == scanned.data_end;
+        let sum = if is_whole { scanned.sum } else { crc32c(&padded(&this.segment, *data_end)?) };
+        let proven = self.promised.get().saturating_sub(this.segment.base.get()).min(*data_end);
+        // The header goes out with the first records.
+        let unproven = if proven > scanned.start { proven } else { 0 };
+        this.segment.rewrite(unproven, *data_end)?;
+        this.segment.seal(footer, *data_end, *log_end, sum)
     }
 
     /// Decides what a stretch of an unsealed segment is to the log, and reports it.

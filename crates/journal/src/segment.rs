@@ -73,7 +73,19 @@ impl Segment {
     /// Opens an existing file, which is of any state.
     pub(crate) fn open(files: &dyn Files, dir: &Path, base: Position) -> Result<Self> {
         let path = dir.join(file_name(base));
-        let opened = files.open(&path).and_then(|file| file.len().map(|len| (file, len)));
+        let file = files.open(&path);
+        Self::opened(file, base, path)
+    }
+
+    /// Opens an existing file, which is of any state, and changes nothing.
+    pub(crate) fn open_to_read(files: &dyn Files, dir: &Path, base: Position) -> Result<Self> {
+        let path = dir.join(file_name(base));
+        let file = files.open_to_read(&path);
+        Self::opened(file, base, path)
+    }
+
+    fn opened(file: std::io::Result<Arc<dyn File>>, base: Position, path: PathBuf) -> Result<Self> {
+        let opened = file.and_then(|file| file.len().map(|len| (file, len)));
         let (file, len) = opened.map_err(|error| Error::io("opening", &path, error))?;
         Ok(Self::new(base, path, file, len, len, len))
     }

@@ -109,6 +109,11 @@ impl Tail {
         self.segment.base.plus(self.offset())
     }
 
+    /// Whether the current segment holds records.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.extents.is_empty()
+    }
+
     /// Whether a record of `bytes` belongs in a new segment.
     pub(crate) fn must_roll(&self, bytes: u64) -> bool {
         self.offset() + bytes > self.segment.capacity()

@@ -10,19 +10,19 @@ use base::{Clock, Limits, ManualClock, Random};
 
 use crate::*;
 
-const DIR: &str = "/store/journal";
-const PARTITIONS: u16 = 3;
+pub(crate) const DIR: &str = "/store/journal";
+pub(crate) const PARTITIONS: u16 = 3;
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options { reserve_bytes: 4 << 10, ..Options::new(7, PARTITIONS, &Limits::tiny()) }
 }
 
-fn open(disk: &Disk) -> Result<(Journal, Recovery)> {
+pub(crate) fn open(disk: &Disk) -> Result<(Journal, Recovery)> {
     let clock = Arc::new(ManualClock::at(1_000));
     Journal::open(Arc::new(disk.clone()), clock, Path::new(DIR), options())
 }
 
-fn batch(number: u64, bytes: usize) -> Batch {
+pub(crate) fn batch(number: u64, bytes: usize) -> Batch {
     let mut random = Random::new(number);
     let mut batch = Batch::new();
     for partition in 0..=number % u64::from(PARTITIONS) {
@@ -46,7 +46,7 @@ fn number_of(record: &Record<'_>) -> u64 {
 }
 
 /// Every batch by position, and the damage met on the way.
-fn contents(journal: &Journal) -> (BTreeMap<Position, u64>, Vec<Damage>) {
+pub(crate) fn contents(journal: &Journal) -> (BTreeMap<Position, u64>, Vec<Damage>) {
     let (mut batches, mut damage) = (BTreeMap::new(), Vec::new());
     let mut last = Position::ZERO;
     let visit = &mut |visit: Visit<'_>| {
@@ -64,7 +64,7 @@ fn contents(journal: &Journal) -> (BTreeMap<Position, u64>, Vec<Damage>) {
     (batches, damage)
 }
 
-fn write(journal: &Journal, numbers: std::ops::Range<u64>, level: Level) -> BTreeMap<Position, u64> {
+pub(crate) fn write(journal: &Journal, numbers: std::ops::Range<u64>, level: Level) -> BTreeMap<Position, u64> {
     let mut written = BTreeMap::new();
     for number in numbers {
         let appended = journal.append(&batch(number, 100)).unwrap();

@@ -86,7 +86,8 @@ impl Journal {
     }
 
     /// Writes the footers of segments that are full. They are synced before: a sealed segment is wholly on the disk.
-    fn seal_full(&self) -> Result<()> {
+    pub(crate) fn seal_full(&self) -> Result<()> {
+        let _sealing = lock(&self.sealing);
         let full = std::mem::take(&mut lock(&self.tail).full);
         for full in full {
             if load(&self.synced) < full.end {
