@@ -23,7 +23,7 @@ pub use command::{Command, Put};
 pub use engine::{Engine, Options};
 pub use entry::Head;
 pub use error::{Error, Result};
-pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice};
+pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
 pub use live::{LiveBytes, Places};
 pub use metadata::Metadata;
 pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};
