@@ -21,12 +21,14 @@
 mod background;
 mod durability;
 mod error;
+mod exchange;
 mod exclusive;
 mod identity;
 mod kv;
 mod listing;
 mod options;
 mod partition;
+mod peer;
 mod replay;
 mod snapshot;
 mod staged;
@@ -34,10 +36,14 @@ mod stats;
 mod store;
 mod transaction;
 
-pub use ::kv::{Head, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Value};
+pub use ::kv::{
+    Clock, Head, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Tree, TreeSize, Value,
+    object_hash,
+};
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
+pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, Side};
 pub use exclusive::{Committed, Exclusive, Scope};
 pub use journal::{Damage, DamageKind, Position, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};

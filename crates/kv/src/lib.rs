@@ -8,22 +8,30 @@
 
 mod bytes;
 mod cache;
+mod clock;
 mod command;
 mod engine;
 mod entry;
 mod error;
+mod hash;
 mod key;
+mod leaf_set;
 mod ledger;
 mod live;
 mod metadata;
 mod query;
+mod tree;
 
 pub use cache::EntryCache;
+pub use clock::Clock;
 pub use command::{Command, Put};
 pub use engine::{Engine, Options};
 pub use entry::Head;
 pub use error::{Error, Result};
+pub use hash::object_hash;
+pub use leaf_set::LeafSet;
 pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice};
 pub use live::{LiveBytes, Places};
 pub use metadata::Metadata;
 pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};
+pub use tree::{Tree, TreeSize};
