@@ -14,6 +14,8 @@ use crate::{Durability, Options, PutOptions, Store, World};
 
 type Objects = BTreeMap<(Vec<u8>, Vec<u8>), Clock>;
 
+type Before = Box<dyn Fn(&Memory)>;
+
 /// A peer that holds a map, and counts what it was asked.
 #[derive(Default)]
 struct Memory {
@@ -22,7 +24,7 @@ struct Memory {
     /// Most leaves it was asked the objects of at once.
     leaves: Cell<usize>,
     /// Called before each answer.
-    before: Option<Box<dyn Fn(&Memory)>>,
+    before: Option<Before>,
 }
 
 impl Memory {
