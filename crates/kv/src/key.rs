@@ -4,7 +4,7 @@
 //!
 //!   object    bucket, escaped | 00 | key
 //!   expiry    FF 'x' | expires 8, big-endian | bucket, escaped | 00 | key      (no value)
-//!   summary   FF 's'                                                           (see `engine.rs`)
+//!   summary   FF 's'                                                           (see `summary.rs`)
 //!
 //! Escaped: of the bucket's bytes 00 becomes 01 01, 01 becomes 01 02, FE becomes FE FE and FF becomes FE FF. So ledger
 //! order is bucket order, then key order, no bucket's keys mix with another's, and no object's key starts with FF.
@@ -87,6 +87,7 @@ fn split_bucket(ledger_key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
         bucket.push(match byte {
             0x01 => bytes.next().filter(|low| matches!(low, 1 | 2))? - 1,
             0xFE => *bytes.next().filter(|high| matches!(high, 0xFE | 0xFF))?,
+            0xFF => return None,
             byte => *byte,
         });
     }
@@ -115,6 +116,18 @@ mod tests {
             assert_eq!(split_expiry(&expiry(7, &a.0, &a.1)), Some((a.0.clone(), a.1.as_slice())));
             assert_eq!(right < bucket_end(&a.0), b.0 <= a.0);
             assert!(left < objects().1 && expiry(7, &a.0, &a.1) > objects().1);
+        }
+
+        /// The story: FF within a bucket decoded as if it had been escaped, so two keys stood for one object.
+        #[test]
+        fn garbage_decodes_to_nothing_or_to_itself(bytes in proptest::collection::vec(edge(), 0..8)) {
+            if let Some((bucket, key)) = split_object(&bytes) {
+                assert_eq!(object(&bucket, key), bytes);
+            }
+            let bytes = [EXPIRY, &7u64.to_be_bytes(), &bytes].concat();
+            if let Some((bucket, key)) = split_expiry(&bytes) {
+                assert_eq!(expiry(7, &bucket, key), bytes);
+            }
         }
     }
 }
