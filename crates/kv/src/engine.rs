@@ -1,22 +1,18 @@
 //! One partition's key-value state machine.
 //!
-//! Format: docs/formats/kv.md
-//!
 //! `apply` is the only way in, live and in replay, so both give the same state. With each object it keeps the number of
 //! objects per bucket and the live bytes per journal segment; both are written into the ledger as its *summary*
-//! whenever the ledger is written out:
-//!   summary   count of buckets 4 | (bucket behind its length, objects 8)* | count of segments 4 | (base 8, bytes 8)*
+//! (`summary.rs`) whenever the ledger is written out.
 //!
 //! May use: the ledger. Must not know: the journal's files, locks, clocks.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use base::hash128;
 use journal::{Log, Position, StateMachine};
 
-use crate::bytes::{Fields, len32, put_string};
+use crate::bytes::{len32, put_string};
 use crate::cache::{Entries, EntryCache};
 use crate::command::{Command, Put};
 use crate::entry::Entry;
@@ -25,6 +21,7 @@ use crate::key;
 use crate::ledger::{Ledger, Slice};
 use crate::live::{LiveBytes, Places};
 use crate::query::{Reader, decode};
+use crate::summary::{self, Counts};
 
 /// How to open an engine.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +35,7 @@ pub struct Engine {
     reader: Reader,
     places: Arc<dyn Places + Send + Sync>,
     options: Options,
-    counts: BTreeMap<Vec<u8>, u64>,
+    counts: Counts,
     live: LiveBytes,
     /// Everything at or below was applied.
     applied: Position,
@@ -59,11 +56,11 @@ impl Engine {
         options: Options,
     ) -> Result<Self> {
         let applied = ledger.persisted();
-        let (mut counts, mut live) = (BTreeMap::new(), LiveBytes::default());
+        let (mut counts, mut live) = (Counts::new(), LiveBytes::default());
         if applied.is_some() {
             let damaged = || Error::Ledger { path: String::new(), reason: "the summary is missing".into() };
             let summary = ledger.get(key::SUMMARY, Position::MAX)?.ok_or_else(damaged)?;
-            (counts, live) = decode_summary(&summary).ok_or_else(damaged)?;
+            (counts, live) = summary::decode(&summary).ok_or_else(damaged)?;
         }
         let applied = applied.unwrap_or_default();
         let reader = Reader { entries: Entries::new(ledger, cache), log };
@@ -122,20 +119,9 @@ impl Engine {
     /// nothing at or behind `next` yet.
     pub fn rotate(&mut self, next: Position) {
         let through = Position::new(next.get().saturating_sub(1)).max(self.applied);
-        self.ledger().insert(key::SUMMARY, self.encode_summary().into(), through);
+        self.ledger().insert(key::SUMMARY, summary::encode(&self.counts, &self.live).into(), through);
         self.applied = through;
         self.ledger().rotate(next);
-    }
-
-    fn encode_summary(&self) -> Vec<u8> {
-        let mut to = Vec::new();
-        to.extend_from_slice(&len32(self.counts.len()).to_le_bytes());
-        for (bucket, count) in &self.counts {
-            put_string(&mut to, bucket);
-            to.extend_from_slice(&count.to_le_bytes());
-        }
-        self.live.encode(&mut to);
-        to
     }
 
     fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
@@ -277,11 +263,4 @@ impl StateMachine for Engine {
         }
         Ok(hash128(&input))
     }
-}
-
-fn decode_summary(bytes: &[u8]) -> Option<(BTreeMap<Vec<u8>, u64>, LiveBytes)> {
-    let mut from = Fields(bytes);
-    let buckets = from.u32()?;
-    let counts = (0..buckets).map(|_| Some((from.string()?.to_vec(), from.u64()?))).collect::<Option<_>>()?;
-    Some((counts, LiveBytes::decode(&mut from)?))
 }

@@ -20,6 +20,7 @@ mod ledger;
 mod live;
 mod metadata;
 mod query;
+mod summary;
 mod tree;
 
 pub use cache::EntryCache;
