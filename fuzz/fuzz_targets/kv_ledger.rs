@@ -1,4 +1,4 @@
-//! Decodes foreign bytes as ledger keys, entries and metadata: nothing panics, and what decodes encodes to the same bytes.
+//! Decodes foreign bytes as ledger keys, entries, metadata and summaries: nothing panics, and what decodes encodes to the same bytes.
 //!
 //! These decoders are private to their crate and use little of it, so this compiles their files.
 //!
@@ -14,8 +14,12 @@ mod bytes;
 mod entry;
 #[path = "../../crates/kv/src/key.rs"]
 mod key;
+#[path = "../../crates/kv/src/live.rs"]
+mod live;
 #[path = "../../crates/kv/src/metadata.rs"]
 mod metadata;
+#[path = "../../crates/kv/src/summary.rs"]
+mod summary;
 
 fuzz_target!(|input: &[u8]| {
     if let Some(entry) = entry::Entry::decode(input) {
@@ -23,6 +27,9 @@ fuzz_target!(|input: &[u8]| {
         // Metadata is read as far as it is whole.
         let head = entry.head();
         assert!(head.metadata.iter().count() <= input.len(), "each pair takes bytes");
+    }
+    if let Some((counts, live)) = summary::decode(input) {
+        assert_eq!(summary::encode(&counts, &live), input, "a summary has one encoding");
     }
     if let Some((bucket, name)) = key::split_object(input) {
         assert_eq!(key::object(&bucket, name), input, "a ledger key has one encoding");

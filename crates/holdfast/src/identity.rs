@@ -5,7 +5,7 @@
 //! Layout, sizes in bytes, integers little-endian:
 //!   magic        8   "HOLDSTO\x01"; the last byte is the version
 //!   store       16   identity, made once
-//!   partitions   4
+//!   partitions   4   1 to 1024
 //!   checksum     4   CRC32C of all the above
 //!
 //! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged.
@@ -31,7 +31,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut to = MAGIC.to_vec();
         to.extend_from_slice(&self.store.to_le_bytes());
         to.extend_from_slice(&u32::from(self.partitions).to_le_bytes());
@@ -40,13 +40,14 @@ impl Identity {
         to
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         let (body, partitions) = body.split_last_chunk::<4>()?;
         let (magic, store) = body.split_last_chunk::<16>()?;
         let intact = magic == MAGIC && crc32c(bytes.get(..BYTES - 4)?) == u32::from_le_bytes(*sum);
         let partitions = u16::try_from(u32::from_le_bytes(*partitions)).ok()?;
+        let intact = intact && (1..=PARTITIONS_MAX).contains(&partitions);
         intact.then_some(Self { store: u128::from_le_bytes(*store), partitions })
     }
 }
@@ -82,4 +83,50 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
     };
     write_new_file(files, &path, &identity.encode()).map_err(failed)?;
     Ok(identity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intact_file_with_an_impossible_number_of_partitions_is_damage() {
+        for (partitions, good) in [(0, false), (1, true), (PARTITIONS_MAX, true), (PARTITIONS_MAX + 1, false)] {
+            let identity = Identity { store: 7, partitions };
+            assert_eq!(Identity::decode(&identity.encode()), good.then_some(identity));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_changed_byte_is_noticed_and_garbage_is_no_identity(
+            store in 0u128..=u128::MAX,
+            partitions in 1u16..=PARTITIONS_MAX,
+            at in 0usize..BYTES,
+            flip in 1u8..=255,
+            garbage in proptest::collection::vec(0u8..=255, 0..2 * BYTES),
+        ) {
+            let identity = Identity { store, partitions };
+            let mut bytes = identity.encode();
+            assert_eq!(Identity::decode(&bytes), Some(identity));
+            assert_eq!(Identity::decode(&bytes[..at]), None);
+            assert_eq!(Identity::decode(&[&bytes[..], &[0]].concat()), None);
+            bytes[at] ^= flip;
+            assert_eq!(Identity::decode(&bytes), None);
+            assert_eq!(Identity::decode(&garbage), None);
+        }
+
+        #[test]
+        fn what_has_a_right_checksum_decodes_to_nothing_or_to_itself(
+            store in 0u128..=u128::MAX,
+            partitions in proptest::prop_oneof![0u32..2000, 0u32..=u32::MAX],
+        ) {
+            let mut bytes = [&MAGIC[..], &store.to_le_bytes(), &partitions.to_le_bytes()].concat();
+            bytes.extend(crc32c(&bytes).to_le_bytes());
+            match Identity::decode(&bytes) {
+                Some(identity) => assert_eq!(identity.encode(), bytes),
+                None => assert!(!(1..=1024).contains(&partitions)),
+            }
+        }
+    }
 }

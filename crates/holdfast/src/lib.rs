@@ -22,6 +22,7 @@ mod background;
 mod cursor;
 mod durability;
 mod error;
+mod exchange;
 mod exclusive;
 mod identity;
 mod index;
@@ -29,6 +30,7 @@ mod kv;
 mod listing;
 mod options;
 mod partition;
+mod peer;
 mod replay;
 mod room;
 mod snapshot;
@@ -38,12 +40,14 @@ mod store;
 mod transaction;
 
 pub use ::kv::{
-    Compression, Head, Indexes, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Term, Value,
+    Clock, Compression, Head, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut,
+    Term, Tree, TreeSize, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
+pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, Side};
 pub use exclusive::{Committed, Exclusive, Scope};
 pub use index::{IndexCursor, IndexPage, IndexQuery, regex};
 pub use journal::{Damage, DamageKind, Position, Watermarks, Window};

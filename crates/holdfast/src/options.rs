@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Files, Limits, OsClock, OsFiles};
-use kv::{Compression, Ledgers, LsmLedgers};
+use kv::{Compression, Ledgers, LsmLedgers, TreeSize};
 
 use crate::durability::Durability;
 
@@ -21,6 +21,9 @@ pub struct Options {
     pub limits: Limits,
     /// How values are stored that do not say it themselves. May be changed at any opening. Default: `None`.
     pub compression: Compression,
+    /// Size of the Merkle tree that is kept with every change; `None` keeps none, and comparing two stores then looks
+    /// through all heads. May be changed at any opening, which then looks through all heads once. Default: 2^16 leaves.
+    pub tree: Option<TreeSize>,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -43,6 +46,7 @@ impl Default for Options {
             partitions: 16,
             limits: Limits::default(),
             compression: Compression::None,
+            tree: Some(TreeSize::default()),
             progress: None,
         }
     }
@@ -55,6 +59,7 @@ impl std::fmt::Debug for Options {
             .field("partitions", &self.partitions)
             .field("limits", &self.limits)
             .field("compression", &self.compression)
+            .field("tree", &self.tree)
             .finish_non_exhaustive()
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn engines(
 type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 
 fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, options: &Options) -> Attempt<Vec<Engine>> {
-    let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max };
+    let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max, tree: options.tree };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let cache = Arc::new(EntryCache::new(options.limits.entry_cache_bytes));
     let mut engines = Vec::new();

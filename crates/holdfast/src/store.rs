@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
+use base::{Clock, DirLock, Limits, Signal, Worker};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
 use kv::{Engine, Found, LiveBytes, Reader};
 
@@ -286,8 +286,7 @@ impl Inner {
 
     /// The partition of an object: fixed for the life of the store.
     pub(crate) fn partition(&self, bucket: &[u8], key: &[u8]) -> &Partition {
-        let hash = hash64(key).wrapping_add(hash64(bucket).rotate_left(32));
-        let spread = (u128::from(hash) * self.partitions.len() as u128) >> 64;
+        let spread = (u128::from(kv::object_hash(bucket, key)) * self.partitions.len() as u128) >> 64;
         let at = usize::try_from(spread).expect("below the number of partitions");
         self.partitions.get(at).expect("the product's high half is below the number of partitions")
     }

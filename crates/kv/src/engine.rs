@@ -1,40 +1,39 @@
 //! One partition's key-value state machine.
 //!
-//! Format: docs/formats/kv.md
-//!
 //! `apply` is the only way in, live and in replay, so both give the same state. With each object it keeps the number of
-//! objects per bucket and what is needed of each journal segment; both are written into the ledger as its *summary*
-//! whenever the ledger is written out:
-//!   summary   version F2 | count of buckets 4 | (bucket behind its length, objects 8)* |
-//!             count of segments 4 | (base 8, applied bytes 8, live bytes 8, held bytes 8)*
+//! objects per bucket, what is needed of each journal segment, and the leaves of the Merkle tree that are this
+//! partition's; all are written into the ledger as its *summary* (`summary.rs`) whenever the ledger is written out.
 //!
 //! May use: the ledger. Must not know: the journal's files, locks, clocks.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use base::hash128;
 use journal::{Log, Position, StateMachine};
 
-use crate::bytes::{Fields, len32, put_string};
+use crate::bytes::{len32, put_string};
 use crate::cache::{Entries, EntryCache};
+use crate::clock::Clock;
 use crate::command::{Command, Put, Recorded};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::hash::object_hash;
 use crate::indexes;
 use crate::key;
 use crate::ledger::{Ledger, Slice};
 use crate::live::{LiveBytes, Places};
 use crate::query::{Reader, decode};
-
-const SUMMARY_VERSION: u8 = 0xF2;
+use crate::summary::Summary;
+use crate::tree::{Tree, TreeSize};
 
 /// How to open an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Values up to this many bytes are kept in the ledger.
     pub inline_bytes_max: usize,
+    /// Size of the store's Merkle tree, of which this engine keeps its objects' leaves; `None` keeps none.
+    pub tree: Option<TreeSize>,
 }
 
 /// The state machine. One thread at a time changes it; any number read through [`Engine::reader`].
@@ -42,8 +41,7 @@ pub struct Engine {
     reader: Reader,
     places: Arc<dyn Places + Send + Sync>,
     options: Options,
-    counts: BTreeMap<Vec<u8>, u64>,
-    live: LiveBytes,
+    summary: Summary,
     /// Everything at or below was applied.
     applied: Position,
     /// Position of the newest change that made something absent.
@@ -63,15 +61,19 @@ impl Engine {
         options: Options,
     ) -> Result<Self> {
         let applied = ledger.persisted();
-        let (mut counts, mut live) = (BTreeMap::new(), LiveBytes::default());
+        let mut summary = Summary { tree: options.tree.map(Tree::new), ..Summary::default() };
         if applied.is_some() {
             let damaged = || Error::Ledger { path: String::new(), reason: "the summary is missing".into() };
-            let summary = ledger.get(key::SUMMARY)?.ok_or_else(damaged)?;
-            (counts, live) = decode_summary(&summary).ok_or_else(damaged)?;
+            let bytes = ledger.get(key::SUMMARY)?.ok_or_else(damaged)?;
+            summary = Summary::decode(&bytes).ok_or_else(damaged)?;
         }
         let applied = applied.unwrap_or_default();
         let reader = Reader::new(Entries::new(ledger, cache), log);
-        Ok(Self { reader, places, options, counts, live, applied, removed: Position::ZERO })
+        let mut engine = Self { reader, places, options, summary, applied, removed: Position::ZERO };
+        if engine.summary.tree.as_ref().map(Tree::size) != options.tree {
+            engine.grow_tree()?;
+        }
+        Ok(engine)
     }
 
     /// A way to read beside this engine.
@@ -101,18 +103,52 @@ impl Engine {
     /// How many objects a bucket holds, those that expired and were not removed yet included.
     #[must_use]
     pub fn count(&self, bucket: &[u8]) -> u64 {
-        self.counts.get(bucket).copied().unwrap_or_default()
+        self.summary.counts.get(bucket).copied().unwrap_or_default()
     }
 
     /// What is needed of each journal segment.
     #[must_use]
     pub fn live(&self) -> &LiveBytes {
-        &self.live
+        &self.summary.live
+    }
+
+    /// This partition's share of the store's Merkle tree, if one is kept.
+    #[must_use]
+    pub fn tree(&self) -> Option<&Tree> {
+        self.summary.tree.as_ref()
+    }
+
+    /// The tree made anew from every head: after its size was changed, or to check the one that is kept.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn tree_from_heads(&self, size: TreeSize) -> Result<Tree> {
+        let mut tree = Tree::new(size);
+        let (start, end) = key::objects();
+        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
+            let (ledger_key, slice) = entry?;
+            let damaged = || Error::Ledger { path: String::new(), reason: "a key does not decode".into() };
+            let (bucket, key) = key::split_object(&ledger_key).ok_or_else(damaged)?;
+            tree.update(object_hash(&bucket, key), None, Some(Clock::from(&decode(&slice)?).hash()));
+        }
+        Ok(tree)
+    }
+
+    fn grow_tree(&mut self) -> Result<()> {
+        self.summary.tree = self.options.tree.map(|size| self.tree_from_heads(size)).transpose()?;
+        Ok(())
+    }
+
+    fn note_clock(&mut self, bucket: &[u8], key: &[u8], old: Option<&Entry<'_>>, new: Option<&Entry<'_>>) {
+        if let Some(tree) = &mut self.summary.tree {
+            let hash = |entry: Option<&Entry<'_>>| entry.map(|entry| Clock::from(entry).hash());
+            tree.update(object_hash(bucket, key), hash(old), hash(new));
+        }
     }
 
     /// Drops what is counted of a segment that compaction has let go.
     pub fn forget_segment(&mut self, segment: Position) {
-        self.live.forget(segment);
+        self.summary.live.forget(segment);
     }
 
     /// Drops the whole state, ledger included: everything has to be applied again.
@@ -121,8 +157,7 @@ impl Engine {
     /// When the ledger cannot be made anew.
     pub fn reset(&mut self) -> Result<()> {
         self.reader.entries.reset()?;
-        self.counts.clear();
-        self.live = LiveBytes::default();
+        self.summary = Summary { tree: self.options.tree.map(Tree::new), ..Summary::default() };
         self.applied = Position::ZERO;
         Ok(())
     }
@@ -131,20 +166,9 @@ impl Engine {
     /// nothing at or behind `next` yet.
     pub fn rotate(&mut self, next: Position) {
         let through = Position::new(next.get().saturating_sub(1)).max(self.applied);
-        self.ledger().insert(key::SUMMARY, self.encode_summary().into(), through);
+        self.ledger().insert(key::SUMMARY, self.summary.encode().into(), through);
         self.applied = through;
         self.ledger().rotate(next);
-    }
-
-    fn encode_summary(&self) -> Vec<u8> {
-        let mut to = vec![SUMMARY_VERSION];
-        to.extend_from_slice(&len32(self.counts.len()).to_le_bytes());
-        for (bucket, count) in &self.counts {
-            put_string(&mut to, bucket);
-            to.extend_from_slice(&count.to_le_bytes());
-        }
-        self.live.encode(&mut to);
-        to
     }
 
     fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
@@ -160,10 +184,10 @@ impl Engine {
         }
         match &old {
             Some(old) => self.forget(change, old, put),
-            None => match self.counts.get_mut(put.bucket) {
+            None => match self.summary.counts.get_mut(put.bucket) {
                 Some(count) => *count += 1,
                 None => {
-                    self.counts.insert(put.bucket.to_vec(), 1);
+                    self.summary.counts.insert(put.bucket.to_vec(), 1);
                 }
             },
         }
@@ -180,7 +204,8 @@ impl Engine {
             indexes: put.indexes,
             inline: (put.stored.len() <= self.options.inline_bytes_max).then_some(put.stored),
         };
-        self.live.add(self.places.segment_of(change.at), change.command_bytes as u64);
+        self.summary.live.add(self.places.segment_of(change.at), change.command_bytes as u64);
+        self.note_clock(put.bucket, put.key, old.as_ref(), Some(&entry));
         self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
         let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
         if put.expires_ms != 0 && !had(&|old| old.expires_ms == put.expires_ms) {
@@ -204,11 +229,11 @@ impl Engine {
     /// Takes back what an entry that is replaced or removed had added, except what stays the same.
     fn forget(&mut self, change: &Change, old: &Entry<'_>, new: &Put<'_>) {
         let (bucket, key) = (new.bucket, new.key);
-        self.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
+        self.summary.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
         if old.version.get() > old.at {
             // Its expiry was changed after it was put; that command is not needed any more.
             let held = Command::expire_bytes(bucket, key);
-            self.live.release(self.places.segment_of(old.version.get()), held);
+            self.summary.live.release(self.places.segment_of(old.version.get()), held);
         }
         if old.expires_ms != 0 && old.expires_ms != new.expires_ms {
             self.ledger().remove(&key::expiry(old.expires_ms, bucket, key), change.position);
@@ -229,12 +254,13 @@ impl Engine {
             return Ok(false);
         }
         self.forget(change, &old, &Put::new(bucket, key, &[]));
+        self.note_clock(bucket, key, Some(&old), None);
         self.reader.entries.remove(&ledger_key, change.position);
         self.removed = change.position;
-        if let Some(count) = self.counts.get_mut(bucket) {
+        if let Some(count) = self.summary.counts.get_mut(bucket) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.counts.remove(bucket);
+                self.summary.counts.remove(bucket);
             }
         }
         Ok(true)
@@ -248,7 +274,7 @@ impl Engine {
         let ledger = self.reader.entries.ledger.clone();
         if old.version.get() > old.at {
             let held = Command::expire_bytes(bucket, key);
-            self.live.release(self.places.segment_of(old.version.get()), held);
+            self.summary.live.release(self.places.segment_of(old.version.get()), held);
         }
         if old.expires_ms != 0 && old.expires_ms != expires_ms {
             ledger.remove(&key::expiry(old.expires_ms, bucket, key), change.position);
@@ -260,6 +286,7 @@ impl Engine {
             self.index(change, bucket, key, old.indexes, expires_ms);
         }
         let entry = Entry { version: change.position, modified_ms, expires_ms, ..old };
+        self.note_clock(bucket, key, Some(&old), Some(&entry));
         self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
         Ok(true)
     }
@@ -278,7 +305,7 @@ impl Engine {
 
     fn change(&mut self, change: &Change, command: &Command<'_>) -> Result<()> {
         let segment = self.places.segment_of(change.at);
-        self.live.applied(segment, change.command_bytes as u64);
+        self.summary.live.applied(segment, change.command_bytes as u64);
         let holds = match command {
             Command::Put(put) => {
                 self.put(change, put)?;
@@ -291,7 +318,7 @@ impl Engine {
             Command::Clear { bucket } => self.clear(change, bucket)? || change.is_kept(),
         };
         if holds {
-            self.live.hold(segment, change.command_bytes as u64);
+            self.summary.live.hold(segment, change.command_bytes as u64);
         }
         Ok(())
     }
@@ -365,20 +392,10 @@ impl StateMachine for Engine {
             put_string(&mut input, &expiry);
             input = hash128(&input).to_le_bytes().to_vec();
         }
-        for (bucket, count) in &self.counts {
+        for (bucket, count) in &self.summary.counts {
             put_string(&mut input, bucket);
             input.extend_from_slice(&count.to_le_bytes());
         }
         Ok(hash128(&input))
     }
-}
-
-fn decode_summary(bytes: &[u8]) -> Option<(BTreeMap<Vec<u8>, u64>, LiveBytes)> {
-    let mut from = Fields(bytes);
-    if from.u8()? != SUMMARY_VERSION {
-        return None;
-    }
-    let buckets = from.u32()?;
-    let counts = (0..buckets).map(|_| Some((from.string()?.to_vec(), from.u64()?))).collect::<Option<_>>()?;
-    Some((counts, LiveBytes::decode(&mut from)?))
 }

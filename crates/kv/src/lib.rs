@@ -8,29 +8,38 @@
 
 mod bytes;
 mod cache;
+mod clock;
 mod command;
 mod compression;
 mod engine;
 mod entry;
 mod error;
+mod hash;
 mod index;
 mod indexes;
 mod key;
+mod leaf_set;
 mod ledger;
 mod live;
 mod metadata;
 mod query;
+mod summary;
+mod tree;
 
 pub use cache::EntryCache;
+pub use clock::Clock;
 pub use command::{Command, Put, Recorded};
 pub use compression::{Compression, Stored, UnknownCompression};
 pub use engine::{Engine, Options};
 pub use entry::Head;
 pub use error::{Error, Result};
+pub use hash::object_hash;
 pub use index::{IndexEntries, IndexEntry, IndexRange};
 pub use indexes::{Indexes, Term};
 pub use key::KEY_BYTES_MAX;
+pub use leaf_set::LeafSet;
 pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};
 pub use metadata::Metadata;
 pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};
+pub use tree::{Tree, TreeSize};
