@@ -266,7 +266,8 @@ impl<'a> Recorded<'a> {
     }
 
     /// Bytes before the command itself: a value's address is that of its command.
-    pub(crate) fn prefix_bytes(&self) -> usize {
+    #[must_use]
+    pub fn prefix_bytes(&self) -> usize {
         if self.version.is_some() { KEPT_BYTES } else { 0 }
     }
 

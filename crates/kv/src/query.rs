@@ -155,7 +155,7 @@ impl Reader {
         Self { view: Some(self.entries.ledger.view(at)), ..self.clone() }
     }
 
-    fn entry(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
+    pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
         match &self.view {
             Some(view) => view.get(ledger_key),
             None => self.entries.get(ledger_key),
@@ -197,7 +197,7 @@ impl Reader {
     }
 
     /// The value that a ledger entry stands for.
-    fn value(&self, bucket: &[u8], key: &[u8], slice: &Slice) -> Result<Value> {
+    pub(crate) fn value(&self, bucket: &[u8], key: &[u8], slice: &Slice) -> Result<Value> {
         let entry = decode(slice)?;
         let at = entry.at;
         let damaged = |reason| Error::Value { at, reason };

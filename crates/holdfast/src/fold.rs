@@ -1,0 +1,396 @@
+//! Folds: going through many objects of one instant, over heads or over objects, in a chosen order.
+//!
+//! May use: snapshots, `kv`, the journal. Must not know: protocols.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::{Bound, ControlFlow, Range};
+
+use journal::{Log, Position, Visit};
+use kv::{Brief, Clock, Command, FoldRange, Head, Item, Items, LeafSet, Reader, Recorded, Value, object_hash};
+use regex::bytes::Regex;
+
+use crate::cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::snapshot::Snapshot;
+
+/// In which order a fold comes to the objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FoldOrder {
+    /// By bucket, then key.
+    #[default]
+    Key,
+    /// As they lie in the journal: by when they were put, or moved by compaction. Reads large values at the speed of the
+    /// disk, and passes over everything that was overwritten.
+    Write,
+    /// Partition by partition, by bucket and key in each: the least work.
+    Partition,
+}
+
+/// Which objects to go through, and how.
+#[derive(Debug, Clone)]
+pub struct Fold<'a> {
+    /// Only this bucket.
+    pub bucket: Option<&'a [u8]>,
+    /// First key; needs a bucket.
+    pub start: Bound<&'a [u8]>,
+    /// Last key; needs a bucket.
+    pub end: Bound<&'a [u8]>,
+    /// Only keys that this expression matches somewhere. See [`crate::regex`].
+    pub key_regex: Option<&'a Regex>,
+    /// Only objects last changed in this time, in milliseconds since 1970.
+    pub modified_ms: Range<u64>,
+    /// Only objects under these leaves of a Merkle tree.
+    pub leaves: Option<&'a LeafSet>,
+    /// In which order.
+    pub order: FoldOrder,
+    /// Most objects to visit.
+    pub limit: usize,
+    /// Go on where an earlier fold of the same order ended.
+    pub after: Option<&'a FoldCursor>,
+}
+
+impl Default for Fold<'_> {
+    /// Everything, in order of keys.
+    fn default() -> Self {
+        Self {
+            bucket: None,
+            start: Bound::Unbounded,
+            end: Bound::Unbounded,
+            key_regex: None,
+            modified_ms: 0..u64::MAX,
+            leaves: None,
+            order: FoldOrder::Key,
+            limit: usize::MAX,
+            after: None,
+        }
+    }
+}
+
+/// A place among all objects. It stays valid whatever changes, also over restarts; but another snapshot may show other
+/// objects behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoldCursor(Place);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Key(Vec<u8>),
+    Address(u64),
+    Partition(u16, Vec<u8>),
+}
+
+/// One object that a fold came to.
+pub struct Folded<'a> {
+    bucket: &'a [u8],
+    key: &'a [u8],
+    item: &'a Item,
+    reader: &'a Reader,
+    brief: Brief,
+}
+
+/// Called for each object; says whether to go on.
+pub type Visitor<'v> = &'v mut dyn FnMut(&Folded<'_>) -> Result<ControlFlow<()>>;
+
+impl Folded<'_> {
+    /// Its bucket.
+    #[must_use]
+    pub fn bucket(&self) -> &[u8] {
+        self.bucket
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    /// Position of the batch that last changed it.
+    #[must_use]
+    pub fn version(&self) -> Position {
+        self.brief.version
+    }
+
+    /// When it was last changed, in milliseconds since 1970.
+    #[must_use]
+    pub fn modified_ms(&self) -> u64 {
+        self.brief.modified_ms
+    }
+
+    /// Length of its value.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        self.brief.value_bytes
+    }
+
+    /// All that is known of it.
+    ///
+    /// # Errors
+    /// `Corrupt` when it does not decode.
+    pub fn head(&self) -> Result<Head> {
+        Ok(self.item.head()?)
+    }
+
+    /// What two stores can compare of it.
+    ///
+    /// # Errors
+    /// `Corrupt` when it does not decode.
+    pub fn clock(&self) -> Result<Clock> {
+        Ok(self.item.clock()?)
+    }
+
+    /// Its value, proven by its checksum.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged.
+    pub fn value(&self) -> Result<Value> {
+        Ok(self.reader.value_of(self.item)?)
+    }
+}
+
+impl FoldCursor {
+    /// The cursor as letters and digits.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        match &self.0 {
+            Place::Key(place) => cursor::encode(b'k', place),
+            Place::Address(at) => cursor::encode(b'a', &at.to_be_bytes()),
+            Place::Partition(number, place) => {
+                cursor::encode(b'p', &[number.to_be_bytes().as_slice(), place.as_slice()].concat())
+            }
+        }
+    }
+
+    /// The cursor that [`FoldCursor::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Invalid` when it is something else.
+    pub fn decode(text: &str) -> Result<Self> {
+        if let Ok(place) = cursor::decode(b'k', text) {
+            return Ok(Self(Place::Key(place)));
+        }
+        let invalid = || Error::new(ErrorKind::Invalid, "the continuation is not one that this store has given out");
+        if let Ok(place) = cursor::decode(b'a', text) {
+            let at = place.as_slice().try_into().map_err(|_| invalid())?;
+            return Ok(Self(Place::Address(u64::from_be_bytes(at))));
+        }
+        let place = cursor::decode(b'p', text)?;
+        let (number, rest) = place.split_first_chunk::<2>().ok_or_else(invalid)?;
+        Ok(Self(Place::Partition(u16::from_be_bytes(*number), rest.to_vec())))
+    }
+}
+
+impl Snapshot {
+    /// Calls `visit` for each object that is wanted, as it was. Returns where to go on when the limit ended it, or the
+    /// visitor; `None` when everything was visited.
+    ///
+    /// # Errors
+    /// `Invalid` when the cursor is of another order; the visitor's; `Corrupt` when something stored is damaged.
+    pub fn fold(&self, fold: &Fold<'_>, visit: Visitor<'_>) -> Result<Option<FoldCursor>> {
+        let mut going = Going { fold, visit, left: fold.limit, ended: false };
+        let place = match fold.order {
+            FoldOrder::Key => self.fold_by_key(&mut going)?.map(Place::Key),
+            FoldOrder::Write => self.fold_by_write(&mut going)?.map(Place::Address),
+            FoldOrder::Partition => self.fold_by_partition(&mut going)?,
+        };
+        Ok(place.map(FoldCursor))
+    }
+
+    fn fold_by_key(&self, going: &mut Going<'_, '_>) -> Result<Option<Vec<u8>>> {
+        let after = match going.fold.after {
+            None => None,
+            Some(FoldCursor(Place::Key(place))) => Some(place.as_slice()),
+            Some(_) => return Err(other_order()),
+        };
+        let range = going.range(after);
+        let mut sources: Vec<Items> = self.readers.iter().map(|reader| reader.items(&range, self.now_ms())).collect();
+        let mut heads = BinaryHeap::with_capacity(sources.len());
+        for (source, items) in sources.iter_mut().enumerate() {
+            if let Some(item) = items.next().transpose()? {
+                heads.push(Reverse(Next { item, source }));
+            }
+        }
+        let mut last = None;
+        while let Some(mut least) = heads.peek_mut() {
+            if going.is_over() {
+                return Ok(last.map(|item: Item| item.place().to_vec()));
+            }
+            let Reverse(next) = &mut *least;
+            let reader = self.readers.get(next.source).expect("each source is a partition's");
+            going.visit(&next.item, reader)?;
+            match sources.get_mut(next.source).and_then(Iterator::next).transpose()? {
+                Some(item) => last = Some(std::mem::replace(&mut next.item, item)),
+                None => last = Some(std::collections::binary_heap::PeekMut::pop(least).0.item),
+            }
+        }
+        Ok(None)
+    }
+
+    fn fold_by_partition(&self, going: &mut Going<'_, '_>) -> Result<Option<Place>> {
+        let (first, mut after) = match going.fold.after {
+            None => (0, None),
+            Some(FoldCursor(Place::Partition(number, place))) => (*number, Some(place.as_slice())),
+            Some(_) => return Err(other_order()),
+        };
+        let mut last: Option<(u16, Item)> = None;
+        for (number, reader) in (0u16..).zip(&self.readers).skip(usize::from(first)) {
+            for item in reader.items(&going.range(after.take()), self.now_ms()) {
+                if going.is_over() {
+                    return Ok(last.map(|(number, item)| Place::Partition(number, item.place().to_vec())));
+                }
+                let item = item?;
+                going.visit(&item, reader)?;
+                last = Some((number, item));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the journal, and asks the ledger of each put whether that is what the snapshot shows.
+    fn fold_by_write(&self, going: &mut Going<'_, '_>) -> Result<Option<u64>> {
+        let after = match going.fold.after {
+            None => None,
+            Some(FoldCursor(Place::Address(at))) => Some(*at),
+            Some(_) => return Err(other_order()),
+        };
+        let from = Position::new(after.unwrap_or(0));
+        let (mut last, mut failed) = (None, None);
+        let journal = &self.inner().journal;
+        // A batch's address is above its position, so the batch of the last address is read again.
+        let from = journal.segment_base(from.get());
+        let read = journal.read_from(from, &mut |found| {
+            let Visit::Record(record) = found else { return Ok(()) };
+            if record.position > self.position() {
+                return Err(journal::Error::Closed);
+            }
+            for section in &record.sections {
+                let Some(reader) = self.readers.get(section.partition.index()) else { continue };
+                let outcome = each_put(section.commands, section.at, |at, bucket, key| {
+                    if after.is_some_and(|after| at <= after) {
+                        return Ok(());
+                    }
+                    let Some(item) = reader.item(bucket, key)?.filter(|item| item.brief().is_ok_and(|b| b.at == at))
+                    else {
+                        return Ok(());
+                    };
+                    if item.is_expired(self.now_ms())? {
+                        return Ok(());
+                    }
+                    if going.is_over() {
+                        return Err(stop());
+                    }
+                    going.visit_within(&item, reader)?;
+                    last = Some(at);
+                    Ok(())
+                });
+                if let Err(error) = outcome {
+                    failed = Some(error);
+                    return Err(journal::Error::Closed);
+                }
+            }
+            Ok(())
+        });
+        match failed {
+            Some(error) if error.kind() != ErrorKind::Closed => Err(error),
+            Some(_) => Ok(last),
+            None => match read {
+                Err(journal::Error::Closed) | Ok(()) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+}
+
+/// Ends the reading of the journal from within.
+fn stop() -> Error {
+    Error::new(ErrorKind::Closed, "the fold is over")
+}
+
+fn other_order() -> Error {
+    Error::new(ErrorKind::Invalid, "the continuation is of a fold in another order")
+}
+
+/// Address, bucket and key of each put among a section's commands.
+fn each_put(commands: &[u8], at: u64, mut act: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
+    let mut offset = 0;
+    while let Some(rest) = commands.get(offset..).filter(|rest| !rest.is_empty()) {
+        let damaged = || Error::new(ErrorKind::Corrupt, "a journaled command does not decode");
+        let (recorded, bytes) = Recorded::decode(rest).ok_or_else(damaged)?;
+        if let Command::Put(put) = recorded.command {
+            act(at + (offset + recorded.prefix_bytes()) as u64, put.bucket, put.key)?;
+        }
+        offset += bytes;
+    }
+    Ok(())
+}
+
+/// A fold that is under way.
+struct Going<'f, 'v> {
+    fold: &'f Fold<'f>,
+    visit: Visitor<'v>,
+    left: usize,
+    ended: bool,
+}
+
+impl<'f> Going<'f, '_> {
+    fn range<'a>(&self, after: Option<&'a [u8]>) -> FoldRange<'a>
+    where
+        'f: 'a,
+    {
+        FoldRange { bucket: self.fold.bucket, start: self.fold.start, end: self.fold.end, after }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended || self.left == 0
+    }
+
+    /// As [`Going::visit`], for an object that may lie outside the range.
+    fn visit_within(&mut self, item: &Item, reader: &Reader) -> Result<()> {
+        let (bucket, key) = item.name()?;
+        let inside = std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), key);
+        match self.fold.bucket {
+            Some(wanted) if wanted != bucket || !inside => Ok(()),
+            _ => self.visit(item, reader),
+        }
+    }
+
+    fn visit(&mut self, item: &Item, reader: &Reader) -> Result<()> {
+        let brief = item.brief()?;
+        if !self.fold.modified_ms.contains(&brief.modified_ms) {
+            return Ok(());
+        }
+        let (bucket, key) = item.name()?;
+        let matches = self.fold.key_regex.is_none_or(|regex| regex.is_match(key));
+        if !matches || self.fold.leaves.is_some_and(|leaves| !leaves.contains(object_hash(&bucket, key))) {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.ended = (self.visit)(&Folded { bucket: &bucket, key, item, reader, brief })?.is_break();
+        Ok(())
+    }
+}
+
+/// One partition's next object, ordered by place.
+struct Next {
+    item: Item,
+    source: usize,
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.item.place().cmp(other.item.place())
+    }
+}
