@@ -91,15 +91,12 @@ impl Entries {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        if at != Position::MAX {
-            return self.ledger.get(key, at);
-        }
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
         if let Some(entry) = self.cache.0.get(key) {
             return Ok(Some(entry));
         }
         let before = *self.changes();
-        let found = self.ledger.get(key, at)?;
+        let found = self.ledger.get(key)?;
         if let Some(entry) = &found {
             // A copy: what the ledger returns may keep a whole block alive.
             let copy = Slice::new(entry);

@@ -66,11 +66,11 @@ impl Engine {
         let (mut counts, mut live) = (BTreeMap::new(), LiveBytes::default());
         if applied.is_some() {
             let damaged = || Error::Ledger { path: String::new(), reason: "the summary is missing".into() };
-            let summary = ledger.get(key::SUMMARY, Position::MAX)?.ok_or_else(damaged)?;
+            let summary = ledger.get(key::SUMMARY)?.ok_or_else(damaged)?;
             (counts, live) = decode_summary(&summary).ok_or_else(damaged)?;
         }
         let applied = applied.unwrap_or_default();
-        let reader = Reader { entries: Entries::new(ledger, cache), log };
+        let reader = Reader::new(Entries::new(ledger, cache), log);
         Ok(Self { reader, places, options, counts, live, applied, removed: Position::ZERO })
     }
 
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
-        self.reader.entries.get(ledger_key, Position::MAX)
+        self.reader.entries.get(ledger_key)
     }
 
     fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {
@@ -266,7 +266,7 @@ impl Engine {
 
     fn clear(&mut self, change: &Change, bucket: &[u8]) -> Result<bool> {
         let (start, end) = (key::object(bucket, &[]), key::bucket_end(bucket));
-        let entries = self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let entries = self.ledger().range(Bound::Included(&start), Bound::Excluded(&end));
         let mut any = false;
         for entry in entries {
             let (ledger_key, _) = entry?;
@@ -348,7 +348,7 @@ impl StateMachine for Engine {
     fn digest(&self) -> Result<u128> {
         let (start, end) = key::objects();
         let mut digest = 0u128;
-        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX) {
+        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
             let (ledger_key, slice) = entry?;
             let entry = decode(&slice)?;
             let mut input = digest.to_le_bytes().to_vec();
@@ -359,7 +359,7 @@ impl StateMachine for Engine {
         }
         let mut input = digest.to_le_bytes().to_vec();
         let (start, end) = key::all_indexes();
-        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX) {
+        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
             let (place, expiry) = entry?;
             put_string(&mut input, &place);
             put_string(&mut input, &expiry);

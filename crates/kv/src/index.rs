@@ -4,7 +4,6 @@
 
 use std::ops::Bound;
 
-use journal::Position;
 
 use crate::error::{Error, Result};
 use crate::indexes::Term;
@@ -77,14 +76,14 @@ impl Iterator for IndexEntries {
 
 impl Reader {
     /// Entries of this partition in a part of an index.
-    pub fn index_entries(&self, range: &IndexRange<'_>, at: Position, now_ms: u64) -> IndexEntries {
+    pub fn index_entries(&self, range: &IndexRange<'_>, now_ms: u64) -> IndexEntries {
         let (start, end) = key::index_range(range.bucket, range.index, range.from, range.to);
         let prefix = key::index_prefix(range.bucket, range.index);
         let after = range.after.map(|place| [prefix.as_slice(), place].concat()).filter(|after| *after >= start);
         let start = after.map_or(Bound::Included(start), Bound::Excluded);
         let entries: ledger::Entries = match &start {
             Bound::Included(from) | Bound::Excluded(from) if *from < end => {
-                self.entries.ledger.range(start.as_ref().map(Vec::as_slice), Bound::Excluded(&end), at)
+                self.range(start.as_ref().map(Vec::as_slice), Bound::Excluded(&end))
             }
             _ => Box::new(std::iter::empty()),
         };

@@ -1,4 +1,4 @@
-//! The ledger as the engine sees it: a sorted map with versions by position, whose unwritten part may be lost.
+//! The ledger as the engine sees it: a sorted map that can be held as it is, whose unwritten part may be lost.
 //!
 //! The real one is an LSM tree without a log ([`LsmLedgers`]); simulations use [`MemoryLedgers`].
 //!
@@ -6,6 +6,8 @@
 
 mod lsm;
 mod memory;
+mod merged;
+mod young;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,16 +23,32 @@ use crate::error::Result;
 /// Keys and values of a range, ascending.
 pub type Entries = Box<dyn Iterator<Item = Result<(Slice, Slice)>> + Send>;
 
-/// One partition's ledger. Readers may run beside the one writer.
-pub trait Ledger: Send + Sync {
-    /// The value of `key` as of `at`, later changes left out; [`Position::MAX`] is the newest.
+/// One partition's ledger as it was at one moment.
+pub trait View: Send + Sync {
+    /// The value that `key` had.
     ///
     /// # Errors
     /// `Ledger` when stored bytes do not read back.
-    fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>>;
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
 
-    /// Entries in a range as of `at`. What the iterator shows does not change while it lives.
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries;
+    /// Entries in a range.
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries;
+}
+
+/// One partition's ledger. Readers may run beside the one writer.
+pub trait Ledger: Send + Sync {
+    /// The newest value of `key`.
+    ///
+    /// # Errors
+    /// `Ledger` when stored bytes do not read back.
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
+
+    /// Newest entries in a range. What the iterator shows does not change while it lives.
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries;
+
+    /// What the ledger holds now, for as long as the view lives. `at` is not below any position that was changed, and
+    /// below those to come; whoever writes out names it as one to keep until the view is dropped.
+    fn view(&self, at: Position) -> Arc<dyn View>;
 
     /// Sets `key`. Positions never go down.
     fn insert(&self, key: &[u8], value: Slice, position: Position);
@@ -57,8 +75,7 @@ pub trait Ledger: Send + Sync {
     /// When the files cannot be removed or made.
     fn reset(&self) -> Result<()>;
 
-    /// Writes out what was rotated. The journal must have synced it. Versions that only readers below `keep` could see
-    /// may go.
+    /// Writes out what was rotated. The journal must have synced it. What only views below `keep` could see may go.
     ///
     /// # Errors
     /// `Ledger` when writing fails; nothing is lost that the journal does not have.

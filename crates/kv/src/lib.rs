@@ -30,7 +30,7 @@ pub use error::{Error, Result};
 pub use index::{IndexEntries, IndexEntry, IndexRange};
 pub use indexes::{Indexes, Term};
 pub use key::KEY_BYTES_MAX;
-pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice};
+pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};
 pub use metadata::Metadata;
 pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};

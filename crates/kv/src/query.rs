@@ -1,7 +1,7 @@
 //! Reading one partition's objects, by any thread, beside the engine that changes them.
 //!
-//! Every query names the position it looks at and the time it takes for now; an object whose expiry is at or before
-//! now is absent.
+//! A reader shows the newest state, or holds a view of one moment. Every query names the time it takes for now; an
+//! object whose expiry is at or before now is absent.
 //!
 //! May use: the ledger, the journal's `Log`. Must not know: locks, who waits for what.
 
@@ -17,13 +17,14 @@ use crate::compression::Compression;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::key;
-use crate::ledger::{self, Slice};
+use crate::ledger::{self, Slice, View};
 
-/// Reads objects. Clones read the same partition.
+/// Reads objects: the newest, or those of a view. Clones read the same.
 #[derive(Clone)]
 pub struct Reader {
     pub(crate) entries: Entries,
-    pub(crate) log: Arc<dyn Log>,
+    view: Option<Arc<dyn View>>,
+    log: Arc<dyn Log>,
 }
 
 /// An object's value. Dereferences to its bytes.
@@ -143,12 +144,37 @@ fn expand(compression: Compression, stored: &[u8], entry: &Entry<'_>) -> Result<
 }
 
 impl Reader {
+    pub(crate) fn new(entries: Entries, log: Arc<dyn Log>) -> Self {
+        Self { entries, view: None, log }
+    }
+
+    /// A reader of what is there now, whatever changes, for as long as it lives: see [`crate::Ledger::view`]. Taken
+    /// under the lock of whoever changes the partition, or it may show the half of a batch.
+    #[must_use]
+    pub fn view(&self, at: Position) -> Self {
+        Self { view: Some(self.entries.ledger.view(at)), ..self.clone() }
+    }
+
+    fn entry(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
+        match &self.view {
+            Some(view) => view.get(ledger_key),
+            None => self.entries.get(ledger_key),
+        }
+    }
+
+    pub(crate) fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> ledger::Entries {
+        match &self.view {
+            Some(view) => view.range(start, end),
+            None => self.entries.ledger.range(start, end),
+        }
+    }
+
     /// The object at `bucket` and `key`, with its value: one ledger look-up, and one read when the value is large.
     ///
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
-    pub fn get(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Object>> {
-        let Some(slice) = self.entries.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+    pub fn get(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Object>> {
+        let Some(slice) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
         let entry = decode(&slice)?;
         let version = Some(entry.version);
         if entry.expired(now_ms) {
@@ -163,8 +189,8 @@ impl Reader {
     ///
     /// # Errors
     /// What the ledger says.
-    pub fn head(&self, bucket: &[u8], key: &[u8], at: Position, now_ms: u64) -> Result<Found<Head>> {
-        let Some(slice) = self.entries.get(&key::object(bucket, key), at)? else { return Ok(Found::nothing()) };
+    pub fn head(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Head>> {
+        let Some(slice) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
         let entry = decode(&slice)?;
         let value = (!entry.expired(now_ms)).then(|| entry.head());
         Ok(Found { value, version: Some(entry.version) })
@@ -227,7 +253,7 @@ impl Reader {
     }
 
     /// Objects of a bucket in key order, expired ones left out.
-    pub fn objects(&self, page: &Page<'_>, at: Position, now_ms: u64) -> Objects {
+    pub fn objects(&self, page: &Page<'_>, now_ms: u64) -> Objects {
         let bucket = page.bucket;
         let start = match page.start {
             Bound::Included(start) => Bound::Included(key::object(bucket, start)),
@@ -243,7 +269,7 @@ impl Reader {
         let entries: ledger::Entries = if empty {
             Box::new(std::iter::empty())
         } else {
-            self.entries.ledger.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice), at)
+            self.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))
         };
         let prefix = key::object(bucket, &[]).len();
         Objects { reader: self.clone(), bucket: bucket.to_vec(), entries, prefix, values: page.values, now_ms }
@@ -253,10 +279,10 @@ impl Reader {
     ///
     /// # Errors
     /// What the ledger says.
-    pub fn next_bucket(&self, after: Option<&[u8]>, at: Position) -> Result<Option<Vec<u8>>> {
+    pub fn next_bucket(&self, after: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
         let (first, end) = key::objects();
         let start = after.map_or(first, key::bucket_end);
-        let mut range = self.entries.ledger.range(Bound::Included(&start), Bound::Excluded(&end), at);
+        let mut range = self.range(Bound::Included(&start), Bound::Excluded(&end));
         let Some((ledger_key, _)) = range.next().transpose()? else { return Ok(None) };
         let split = key::split_object(&ledger_key).map(|(bucket, _)| bucket);
         split.map(Some).ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
@@ -268,7 +294,7 @@ impl Reader {
     /// What the ledger says.
     pub fn expired(&self, now_ms: u64, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let (start, end) = key::expired(now_ms);
-        let range = self.entries.ledger.range(Bound::Included(&start), Bound::Excluded(&end), Position::MAX);
+        let range = self.range(Bound::Included(&start), Bound::Excluded(&end));
         let split = |entry: Result<(Slice, Slice)>| {
             let (ledger_key, _) = entry?;
             let split = key::split_expiry(&ledger_key).map(|(bucket, key)| (bucket, key.to_vec()));

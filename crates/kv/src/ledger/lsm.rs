@@ -5,8 +5,14 @@
 //! open is discarded and replayed from the journal; one that turns out damaged when it is read condemns itself, by a
 //! file beside it, and is discarded when it is opened next.
 //!
-//! A reader with an old position uses the tree's old version, which lives as long as `keep` is not above it. So a new
-//! version's number must not be above positions that are yet to come; `rotate` and `write_out` set it.
+//! Changes go to a map in memory ([`Young`]); `rotate` puts it aside and `write_out` makes tables of it, so the tree's own
+//! memory stays empty and an entry that was replaced before it was written out never gets there. A read asks the young
+//! map, the one put aside, and the tree, and the first to know the key is right.
+//!
+//! A view is both maps as they are, which costs nothing, and the tree below a sequence number: an old version of the
+//! tree, which lives as long as `keep` is not above it. A view that was taken after a write-out must find its tables, so
+//! their version's number must not be above the view's position, which may be just below the lowest that is to come:
+//! `rotate` sets it to that.
 //!
 //! May use: `lsm-tree`, `std::fs` (the one exception to the wall: derived files). Must not know: the journal.
 
@@ -14,14 +20,19 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use journal::{PartitionId, Position};
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy};
-use lsm_tree::{AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, SequenceNumberCounter};
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, InternalValue, IterGuardImpl, SeqNo,
+    SequenceNumberCounter, ValueType,
+};
 
-use super::{Entries, Ledger, Ledgers, Slice};
+use super::merged::Merged;
+use super::young::{Change, Young};
+use super::{Entries, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
@@ -63,23 +74,23 @@ impl LsmLedgers {
         // A damaged file may surprise the tree's own decoding; that is damage like any other.
         let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
         match opened {
-            Ok(Ok(tree)) => Ok(Tree { tree, number }),
-            Ok(Err(error)) => Err(failed(path, &error)),
-            Err(_) => Err(Error::Ledger { path: path.display().to_string(), reason: "it does not decode".into() }),
+            Ok(Ok(tree)) => Ok(Tree { tree, number, path: path.to_owned(), damaged: AtomicBool::new(false) }),
+            Ok(Err(error)) => Err(as_ours(path, &error)),
+            Err(_) => Err(undecodable(path)),
         }
     }
 }
 
-/// Turns the tree's error into ours, and condemns the tree if it is its content that is wrong.
-fn failed(path: &Path, error: &lsm_tree::Error) -> Error {
-    if let lsm_tree::Error::Io(error) = error
-        && !is_damage(error)
-    {
-        return io_failed(path, error);
+/// Turns the tree's error into ours: `Ledger` when it is the tree's content that is wrong.
+fn as_ours(path: &Path, error: &lsm_tree::Error) -> Error {
+    match error {
+        lsm_tree::Error::Io(error) if !is_damage(error) => io_failed(path, error),
+        error => Error::Ledger { path: path.display().to_string(), reason: error.to_string() },
     }
-    // If even this cannot be noted, the next reader of the damaged part finds it again.
-    let _ = condemn(path);
-    Error::Ledger { path: path.display().to_string(), reason: error.to_string() }
+}
+
+fn undecodable(path: &Path) -> Error {
+    Error::Ledger { path: path.display().to_string(), reason: "it does not decode".into() }
 }
 
 fn io_failed(path: &Path, error: &std::io::Error) -> Error {
@@ -121,9 +132,15 @@ impl Ledgers for LsmLedgers {
                 self.open_tree(&path)?
             }
         };
-        let damaged = Arc::default();
-        let (active, sealed) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Arc::new(LsmLedger { home: self.clone(), tree: RwLock::new(tree), damaged, path, active, sealed }))
+        let persisted = tree.persisted();
+        let parts = Parts { young: Young::default(), rotated: None, tree: Arc::new(tree), persisted, rotations: 0 };
+        Ok(Arc::new(LsmLedger {
+            home: self.clone(),
+            path,
+            parts: RwLock::new(parts),
+            memory_bytes: AtomicU64::new(0),
+            writing_out: Mutex::default(),
+        }))
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
@@ -133,122 +150,262 @@ impl Ledgers for LsmLedgers {
 
 struct LsmLedger {
     home: LsmLedgers,
-    tree: RwLock<Tree>,
-    damaged: Arc<AtomicBool>,
     path: PathBuf,
-    /// Bytes in the memory part that grows, and in those that wait to be written out.
-    active: AtomicU64,
-    sealed: AtomicU64,
+    parts: RwLock<Parts>,
+    /// Of the young map and the one put aside.
+    memory_bytes: AtomicU64,
+    /// Held while the tree's files change.
+    writing_out: Mutex<()>,
 }
 
-#[derive(Clone)]
+struct Parts {
+    young: Young,
+    /// Waits to be written out, or is being written out.
+    rotated: Option<Arc<Young>>,
+    tree: Arc<Tree>,
+    persisted: Option<Position>,
+    /// Counts what moves from the young map towards the tree.
+    rotations: u64,
+}
+
 struct Tree {
     tree: AnyTree,
     number: SequenceNumberCounter,
+    path: PathBuf,
+    damaged: AtomicBool,
 }
 
-impl LsmLedger {
-    fn tree(&self) -> Tree {
-        self.tree.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
+impl Tree {
     /// Turns the tree's error into ours, and notes when it is the tree's content that is wrong.
     fn failed(&self, error: &lsm_tree::Error) -> Error {
-        noted(failed(&self.path, error), &self.damaged)
-    }
-}
-
-fn noted(error: Error, damaged: &AtomicBool) -> Error {
-    if matches!(error, Error::Ledger { .. }) {
-        damaged.store(true, Ordering::Release);
-    }
-    error
-}
-
-/// The tree shows what is below a sequence number; the engine asks for at or below.
-fn upto(at: Position) -> u64 {
-    at.get().saturating_add(1)
-}
-
-impl Ledger for LsmLedger {
-    fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
-        tree.tree.get(key, upto(at)).map_err(|error| self.failed(&error))
+        self.noted(as_ours(&self.path, error))
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries {
-        let path = self.path.clone();
-        let damaged = Arc::clone(&self.damaged);
-        let entries = self.tree().tree.range::<&[u8], _>((start, end), upto(at), None);
-        Box::new(entries.map(move |entry| entry.into_inner().map_err(|error| noted(failed(&path, &error), &damaged))))
+    /// Condemns the tree when it is damaged, once: what a tree that was reset says later is no news of its successor.
+    fn noted(&self, error: Error) -> Error {
+        if matches!(error, Error::Ledger { .. }) && !self.damaged.swap(true, Ordering::AcqRel) {
+            // If even this cannot be noted, the next reader of the damaged part finds it again.
+            let _ = condemn(&self.path);
+        }
+        error
     }
 
-    fn insert(&self, key: &[u8], value: Slice, position: Position) {
-        let (_, bytes) = self.tree().tree.insert(key, value, position.get());
-        self.active.store(bytes, Ordering::Release);
-    }
-
-    fn remove(&self, key: &[u8], position: Position) {
-        let (_, bytes) = self.tree().tree.remove(key, position.get());
-        self.active.store(bytes, Ordering::Release);
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.active.load(Ordering::Acquire) + self.sealed.load(Ordering::Acquire)
+    /// What the tree has below a sequence number.
+    fn get(&self, key: &[u8], below: SeqNo) -> Result<Option<Slice>> {
+        self.tree.get(key, below).map_err(|error| self.failed(&error))
     }
 
     fn persisted(&self) -> Option<Position> {
-        self.tree().tree.get_highest_persisted_seqno().map(Position::new)
+        self.tree.get_highest_persisted_seqno().map(Position::new)
+    }
+}
+
+/// The tree shows what is below a sequence number; the engine asks for at or below.
+fn upto(at: Position) -> SeqNo {
+    at.get().saturating_add(1)
+}
+
+/// The tree's entries of a range.
+struct TreeEntries {
+    tree: Arc<Tree>,
+    entries: Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>,
+}
+
+impl TreeEntries {
+    fn new(tree: &Arc<Tree>, start: Bound<&[u8]>, end: Bound<&[u8]>, below: SeqNo) -> Self {
+        let entries = tree.tree.range::<&[u8], _>((start, end), below, None);
+        Self { tree: Arc::clone(tree), entries }
+    }
+}
+
+impl Iterator for TreeEntries {
+    type Item = Result<(Slice, Slice)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.entries.next()?.into_inner().map_err(|error| self.tree.failed(&error)))
+    }
+}
+
+struct LsmView {
+    young: Young,
+    rotated: Option<Arc<Young>>,
+    tree: Arc<Tree>,
+    at: Position,
+}
+
+impl View for LsmView {
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
+        match known {
+            Some(change) => Ok(change.value.clone()),
+            None => self.tree.get(key, upto(self.at)),
+        }
+    }
+
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
+        let older = self.rotated.as_ref().map(|rotated| rotated.range(start, end));
+        let tree = TreeEntries::new(&self.tree, start, end, upto(self.at));
+        Box::new(Merged::new(self.young.range(start, end), older, tree))
+    }
+}
+
+impl LsmLedger {
+    fn parts(&self) -> RwLockReadGuard<'_, Parts> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parts_mut(&self) -> RwLockWriteGuard<'_, Parts> {
+        self.parts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, key: &[u8], value: Option<Slice>, position: Position) {
+        let mut parts = self.parts_mut();
+        parts.young.set(key, Change { value, position });
+        self.note_memory(&parts);
+    }
+
+    fn note_memory(&self, parts: &Parts) {
+        let rotated = parts.rotated.as_ref().map_or(0, |rotated| rotated.bytes());
+        self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
+    }
+
+    /// Makes tables of what was rotated, then lets go of it.
+    fn flush(&self, keep: Position) -> lsm_tree::Result<()> {
+        let (rotated, tree) = {
+            let parts = self.parts();
+            (parts.rotated.clone(), Arc::clone(&parts.tree))
+        };
+        let Some(rotated) = rotated else { return Ok(()) };
+        let entries = rotated.iter().map(|(key, change)| {
+            let at = change.position.get();
+            Ok(match &change.value {
+                Some(value) => InternalValue::from_components(key.clone(), value.clone(), at, ValueType::Value),
+                None => InternalValue::new_tombstone(key.clone(), at),
+            })
+        });
+        if let Some((tables, _)) = tree.tree.flush_to_tables(entries)? {
+            tree.tree.register_tables(&tables, None, None, &[], keep.get())?;
+        }
+        let persisted = tree.persisted();
+        let mut parts = self.parts_mut();
+        parts.persisted = persisted;
+        if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
+            parts.rotated = None;
+        }
+        self.note_memory(&parts);
+        // What was written out is freed without the lock.
+        drop(parts);
+        Ok(())
+    }
+
+    fn compact(&self, keep: Position) -> lsm_tree::Result<()> {
+        let tree = Arc::clone(&self.parts().tree);
+        let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
+        for _ in 0..MERGES_MAX {
+            let before = tree.tree.table_count();
+            tree.tree.compact(strategy.clone(), keep.get())?;
+            if tree.tree.table_count() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ledger for LsmLedger {
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        let tree = {
+            let parts = self.parts();
+            let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
+            if let Some(change) = known {
+                return Ok(change.value.clone());
+            }
+            Arc::clone(&parts.tree)
+        };
+        tree.get(key, SeqNo::MAX)
+    }
+
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
+        loop {
+            let (young, rotated, tree, rotations) = {
+                let parts = self.parts();
+                (parts.young.clone(), parts.rotated.clone(), Arc::clone(&parts.tree), parts.rotations)
+            };
+            let tree = TreeEntries::new(&tree, start, end, SeqNo::MAX);
+            // Had there been a rotation since, the tree might show what came after the moment of the maps.
+            if self.parts().rotations == rotations {
+                return Box::new(Merged::new(young.range(start, end), rotated.map(|old| old.range(start, end)), tree));
+            }
+        }
+    }
+
+    fn view(&self, at: Position) -> Arc<dyn View> {
+        let parts = self.parts();
+        let (young, rotated, tree) = (parts.young.clone(), parts.rotated.clone(), Arc::clone(&parts.tree));
+        Arc::new(LsmView { young, rotated, tree, at })
+    }
+
+    fn insert(&self, key: &[u8], value: Slice, position: Position) {
+        self.set(key, Some(value), position);
+    }
+
+    fn remove(&self, key: &[u8], position: Position) {
+        self.set(key, None, position);
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Acquire)
+    }
+
+    fn persisted(&self) -> Option<Position> {
+        self.parts().persisted
     }
 
     fn is_damaged(&self) -> bool {
-        self.damaged.load(Ordering::Acquire)
+        self.parts().tree.damaged.load(Ordering::Acquire)
     }
 
     fn reset(&self) -> Result<()> {
-        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        // Snapshots that still read the old tree keep its open files; they may find others gone.
+        // Two trees must never write to the same folder.
+        let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts_mut();
+        // Views that still read the old tree keep its open files; they may find others gone, which is no news.
+        parts.tree.damaged.store(true, Ordering::Release);
         discard(&self.path)?;
-        *tree = self.home.open_tree(&self.path)?;
-        self.active.store(0, Ordering::Release);
-        self.sealed.store(0, Ordering::Release);
-        self.damaged.store(false, Ordering::Release);
+        parts.tree = Arc::new(self.home.open_tree(&self.path)?);
+        (parts.young, parts.rotated, parts.persisted) = (Young::default(), None, None);
+        parts.rotations += 1;
+        self.note_memory(&parts);
         Ok(())
     }
 
     fn rotate(&self, next: Position) {
-        let Tree { tree, number } = self.tree();
-        number.set(next.get());
-        if tree.rotate_memtable().is_some() {
-            self.sealed.fetch_add(self.active.swap(0, Ordering::AcqRel), Ordering::AcqRel);
+        let mut parts = self.parts_mut();
+        parts.tree.number.set(next.get().saturating_sub(1));
+        parts.rotations += 1;
+        let young = std::mem::take(&mut parts.young);
+        if young.is_empty() {
+            return;
         }
+        parts.rotated = Some(Arc::new(match parts.rotated.take() {
+            None => young,
+            // What was rotated before could not be written out: what is newer wins.
+            Some(waiting) => {
+                let mut both = (*waiting).clone();
+                young.iter().for_each(|(key, change)| both.set(key, change.clone()));
+                both
+            }
+        }));
+        self.note_memory(&parts);
     }
 
     fn write_out(&self, keep: Position) -> Result<()> {
-        let tree = self.tree().tree;
-        let write = || {
-            let waiting = self.sealed.load(Ordering::Acquire);
-            let held = tree.get_flush_lock();
-            tree.flush(&held, keep.get())?;
-            self.sealed.fetch_sub(waiting, Ordering::AcqRel);
-            drop(held);
-            let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
-            for _ in 0..MERGES_MAX {
-                let before = tree.table_count();
-                tree.compact(strategy.clone(), keep.get())?;
-                if tree.table_count() == before {
-                    break;
-                }
-            }
-            Ok(())
-        };
+        let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = Arc::clone(&self.parts().tree);
+        let write = || self.flush(keep).and_then(|()| self.compact(keep));
         match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(outcome) => outcome.map_err(|error: lsm_tree::Error| self.failed(&error)),
-            Err(_) => {
-                let _ = condemn(&self.path);
-                self.damaged.store(true, Ordering::Release);
-                Err(Error::Ledger { path: self.path.display().to_string(), reason: "it does not decode".into() })
-            }
+            Ok(written) => written.map_err(|error| tree.failed(&error)),
+            Err(_) => Err(tree.noted(undecodable(&self.path))),
         }
     }
 }

@@ -3,19 +3,19 @@
 //! May use: nothing. Must not know: files.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{PartitionId, Position};
 
-use super::{Entries, Ledger, Ledgers, Slice};
+use super::{Entries, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
-type Versions = BTreeMap<(Vec<u8>, std::cmp::Reverse<Position>), Option<Slice>>;
+type Map = BTreeMap<Vec<u8>, Slice>;
 
 #[derive(Default, Clone)]
 struct Disk {
-    versions: Versions,
+    map: Arc<Map>,
     persisted: Option<Position>,
 }
 
@@ -52,7 +52,7 @@ impl Ledgers for MemoryLedgers {
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
         let home = lock(&self.0);
         let disk = home.disks.get(&partition).cloned().unwrap_or_default();
-        let state = State { live: disk.versions, persisted: disk.persisted, ..State::default() };
+        let state = State { live: disk.map, persisted: disk.persisted, ..State::default() };
         let process = home.process;
         Ok(Arc::new(MemoryLedger { home: self.clone(), partition, process, state: Mutex::new(state) }))
     }
@@ -65,11 +65,18 @@ impl Ledgers for MemoryLedgers {
 
 #[derive(Default)]
 struct State {
-    live: Versions,
-    persisted: Option<Position>,
-    rotated: Option<Position>,
-    last: Option<Position>,
+    live: Arc<Map>,
     bytes: u64,
+    last: Option<Position>,
+    persisted: Option<Position>,
+    rotated: Option<Rotated>,
+}
+
+/// What the next write-out writes.
+struct Rotated {
+    map: Arc<Map>,
+    bytes: u64,
+    last: Option<Position>,
 }
 
 struct MemoryLedger {
@@ -84,53 +91,51 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MemoryLedger {
-    fn set(&self, key: &[u8], value: Option<Slice>, position: Position) {
+    /// Makes a change and counts what it costs.
+    fn change(&self, key: &[u8], value_bytes: usize, position: Position, make: impl FnOnce(&mut Map)) {
         let mut state = lock(&self.state);
-        state.bytes += (key.len() + value.as_ref().map_or(0, |value| value.len()) + 32) as u64;
-        state.live.insert((key.to_vec(), std::cmp::Reverse(position)), value);
+        state.bytes += (key.len() + value_bytes + 32) as u64;
         state.last = Some(position);
+        make(Arc::make_mut(&mut state.live));
+    }
+}
+
+impl View for Map {
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        Ok(BTreeMap::get(self, key).cloned())
+    }
+
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
+        let inside = |key: &[u8]| (start, end).contains(key);
+        let shown = self.iter().filter(|(key, _)| inside(key));
+        let shown: Vec<_> = shown.map(|(key, value)| Ok((Slice::from(key), value.clone()))).collect();
+        Box::new(shown.into_iter())
     }
 }
 
 impl Ledger for MemoryLedger {
-    fn get(&self, key: &[u8], at: Position) -> Result<Option<Slice>> {
-        let state = lock(&self.state);
-        let from = (key.to_vec(), std::cmp::Reverse(at));
-        let newest = state.live.range(from..).next().filter(|((found, _), _)| found == key);
-        Ok(newest.and_then(|(_, value)| value.clone()))
+    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        View::get(&*lock(&self.state).live, key)
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, at: Position) -> Entries {
-        let state = lock(&self.state);
-        let inside = |key: &[u8]| {
-            let above = match start {
-                Bound::Included(start) => key >= start,
-                Bound::Excluded(start) => key > start,
-                Bound::Unbounded => true,
-            };
-            let below = match end {
-                Bound::Included(end) => key <= end,
-                Bound::Excluded(end) => key < end,
-                Bound::Unbounded => true,
-            };
-            above && below
-        };
-        let mut newest: BTreeMap<&[u8], &Option<Slice>> = BTreeMap::new();
-        for ((key, position), value) in &state.live {
-            if inside(key) && position.0 <= at {
-                newest.entry(key).or_insert(value);
-            }
-        }
-        let shown = newest.into_iter().filter_map(|(key, value)| Some(Ok((Slice::from(key), value.clone()?))));
-        Box::new(shown.collect::<Vec<_>>().into_iter())
+    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
+        View::range(&*lock(&self.state).live, start, end)
+    }
+
+    fn view(&self, _at: Position) -> Arc<dyn View> {
+        Arc::clone(&lock(&self.state).live) as _
     }
 
     fn insert(&self, key: &[u8], value: Slice, position: Position) {
-        self.set(key, Some(value), position);
+        self.change(key, value.len(), position, |map| {
+            map.insert(key.to_vec(), value);
+        });
     }
 
     fn remove(&self, key: &[u8], position: Position) {
-        self.set(key, None, position);
+        self.change(key, 0, position, |map| {
+            map.remove(key);
+        });
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -152,23 +157,20 @@ impl Ledger for MemoryLedger {
 
     fn rotate(&self, _next: Position) {
         let mut state = lock(&self.state);
-        state.rotated = state.last;
+        state.rotated = Some(Rotated { map: Arc::clone(&state.live), bytes: state.bytes, last: state.last });
     }
 
     fn write_out(&self, _keep: Position) -> Result<()> {
         let mut state = lock(&self.state);
-        if let Some(to) = state.rotated.take() {
-            let versions: Versions =
-                state.live.iter().filter(|((_, at), _)| at.0 <= to).map(|(k, v)| (k.clone(), v.clone())).collect();
-            let mut home = lock(&self.home.0);
-            if home.process != self.process {
-                let (path, reason) = ("memory".into(), "the process that opened it has ended".into());
-                return Err(Error::Ledger { path, reason });
-            }
-            home.disks.insert(self.partition, Disk { versions, persisted: Some(to) });
-            state.persisted = Some(to);
-            state.bytes = 0;
+        let Some(rotated) = state.rotated.take() else { return Ok(()) };
+        let mut home = lock(&self.home.0);
+        if home.process != self.process {
+            let (path, reason) = ("memory".into(), "the process that opened it has ended".into());
+            return Err(Error::Ledger { path, reason });
         }
+        state.persisted = rotated.last.or(state.persisted);
+        state.bytes -= rotated.bytes;
+        home.disks.insert(self.partition, Disk { map: rotated.map, persisted: state.persisted });
         Ok(())
     }
 }

@@ -1,0 +1,102 @@
+//! The young map against a `BTreeMap`.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Model = BTreeMap<Vec<u8>, Change>;
+
+fn range(young: &Young, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Vec<(Vec<u8>, Change)> {
+    let mut range = young.range(start, end);
+    let mut all = Vec::new();
+    while let Some((key, change)) = range.peek() {
+        all.push((key.to_vec(), change.clone()));
+        range.advance();
+    }
+    assert_eq!(range.peek(), None);
+    all
+}
+
+fn all(young: &Young) -> Vec<(Vec<u8>, Change)> {
+    young.iter().map(|(key, change)| (key.to_vec(), change.clone())).collect()
+}
+
+fn check(young: &Young, model: &Model) {
+    assert_eq!(all(young), model.clone().into_iter().collect::<Vec<_>>());
+    assert_eq!(young.is_empty(), model.is_empty());
+    assert_eq!(young.bytes(), model.iter().map(|(key, change)| cost(key, change)).sum::<u64>());
+    for run in young.runs.iter() {
+        assert!((1..=CHUNK_MAX).contains(&run.chunk.keys.len()));
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    // Few keys of one or two bytes, so that they meet; enough of them to split chunks several times.
+    proptest::collection::vec(0u8..24, 0..3)
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![Just(Bound::Unbounded), key().prop_map(Bound::Included), key().prop_map(Bound::Excluded)]
+}
+
+fn borrow(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Whether a `BTreeMap` accepts the range.
+fn ordered(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
+    match (start, end) {
+        (Bound::Excluded(start), Bound::Excluded(end)) => start < end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start <= end,
+        _ => true,
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_map_is_a_sorted_map_and_its_clones_do_not_change(
+        changes in proptest::collection::vec((key(), proptest::option::of(0usize..40)), 0..1500),
+        ranges in proptest::collection::vec((bound(), bound()), 20),
+        clone_every in 1usize..400,
+    ) {
+        let (mut young, mut model) = (Young::default(), Model::new());
+        let mut clones = Vec::new();
+        for (number, (key, value)) in changes.iter().enumerate() {
+            if number % clone_every == 0 {
+                clones.push((young.clone(), model.clone()));
+            }
+            let value = value.map(|len| Slice::from(vec![7; len]));
+            let change = Change { value, position: Position::new(number as u64) };
+            young.set(key, change.clone());
+            model.insert(key.clone(), change);
+            assert_eq!(young.get(key), model.get(key));
+        }
+        clones.push((young, model));
+        for (young, model) in &clones {
+            check(young, model);
+            for (start, end) in &ranges {
+                let wanted: Vec<_> = match ordered(start, end) {
+                    true => model.range((start.clone(), end.clone())).map(|(k, v)| (k.clone(), v.clone())).collect(),
+                    false => Vec::new(),
+                };
+                assert_eq!(range(young, borrow(start), borrow(end)), wanted, "{start:?}..{end:?}");
+            }
+        }
+        let (young, model) = clones.last().unwrap();
+        for key in (0u8..25).flat_map(|a| [vec![], vec![a], vec![a, 3]]) {
+            assert_eq!(young.get(&key), model.get(&key));
+        }
+    }
+}
+
+#[test]
+fn keys_that_come_in_order_fill_their_chunks() {
+    let mut young = Young::default();
+    for number in 0..(10 * CHUNK_MAX as u64) {
+        young.set(&number.to_be_bytes(), Change { value: None, position: Position::new(number) });
+    }
+    assert_eq!((young.iter().count(), young.runs.len()), (10 * CHUNK_MAX, 10));
+}
