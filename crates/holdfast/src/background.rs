@@ -14,7 +14,7 @@ use base::{Signal, Worker};
 use journal::{Level, Log, Position};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exclusive::{Exclusive, Scope};
+use crate::exclusive::Exclusive;
 use crate::partition::Partition;
 use crate::store::{Inner, Store};
 
@@ -61,11 +61,9 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
     for partition in &inner.partitions {
         // A partition that cannot be rebuilt says so to whoever asks for it.
         let _ = inner.heal(partition);
-        if inner.is_due(partition) {
-            // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
-            let _ = inner.write_out(partition);
-        }
     }
+    // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
+    let _ = inner.write_out_due();
     let removed = inner.remove_expired().unwrap_or(0);
     (removed >= inner.options.limits.expiry_batch_max).then_some(Duration::ZERO)
 }
@@ -77,11 +75,36 @@ impl Inner {
         let memory = partition.reader.memory_bytes();
         let persisted = partition.reader.persisted().unwrap_or_default();
         let lag = self.journal.watermarks().appended.get().saturating_sub(persisted.get());
-        memory >= limits.ledger_memory_bytes || lag >= limits.replay_bytes_max / 2
+        memory >= limits.ledger_memory_bytes.min(limits.ledger_memory_bytes_max) || lag >= limits.replay_bytes_max / 2
+    }
+
+    /// Writes out the ledgers that are due, that with most in memory first, each once.
+    ///
+    /// # Errors
+    /// The first failure; the others are written out all the same.
+    fn write_out_due(&self) -> Result<()> {
+        let mut left: Vec<&Partition> = self.partitions.iter().collect();
+        let mut outcome = Ok(());
+        // Looked at anew each time: while one is written out the others go on.
+        while let Some((at, _)) = left
+            .iter()
+            .enumerate()
+            .filter(|(_, partition)| self.is_due(partition))
+            .max_by_key(|(_, partition)| partition.reader.memory_bytes())
+        {
+            outcome = outcome.and(self.write_out(left.swap_remove(at)));
+        }
+        outcome
     }
 
     /// Writes out a partition's ledger, after the journal is on stable storage up to there.
     pub(crate) fn write_out(&self, partition: &Partition) -> Result<()> {
+        let outcome = self.try_write_out(partition);
+        partition.room.tried(&outcome);
+        outcome
+    }
+
+    fn try_write_out(&self, partition: &Partition) -> Result<()> {
         let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
         partition.check()?;
         let next = {
@@ -97,14 +120,6 @@ impl Inner {
         Ok(partition.reader.write_out(self.keep(next))?)
     }
 
-    /// Called by writers: when a partition's ledger has far too much in memory, the writer writes it out itself.
-    pub(crate) fn relieve(&self, partition: &Partition) -> Result<()> {
-        if partition.reader.memory_bytes() < self.options.limits.ledger_memory_bytes_max {
-            return Ok(());
-        }
-        self.write_out(partition)
-    }
-
     /// Removes objects that have expired, as ordinary batches; returns how many were looked at.
     pub(crate) fn remove_expired(&self) -> Result<usize> {
         let now_ms = self.clock.wall_ms();
@@ -117,7 +132,7 @@ impl Inner {
                 continue;
             }
             for (bucket, key) in &expired {
-                let mut exclusive = Exclusive::open(self, &Scope::Keys(&[(bucket, key)]))?;
+                let mut exclusive = Exclusive::open_at_once(self, bucket, key)?;
                 if exclusive.delete_expired(bucket, key, now_ms)? {
                     exclusive.commit()?;
                     self.expired.fetch_add(1, Ordering::Relaxed);
@@ -137,11 +152,7 @@ impl Store {
     pub fn step(&self) -> Result<()> {
         let inner = self.inner();
         inner.journal.step(inner.clock.now())?;
-        for partition in &inner.partitions {
-            if inner.is_due(partition) {
-                inner.write_out(partition)?;
-            }
-        }
+        inner.write_out_due()?;
         inner.remove_expired()?;
         Ok(())
     }

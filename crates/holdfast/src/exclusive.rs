@@ -50,14 +50,15 @@ pub struct Exclusive<'a> {
 }
 
 impl<'a> Exclusive<'a> {
+    /// Waits first while the partitions have too much in memory: see [`Inner::relieve`].
     pub(crate) fn open(inner: &'a Inner, scope: &Scope<'_>) -> Result<Self> {
         inner.check_open()?;
-        let guards = match scope {
-            Scope::All => inner.partitions.iter().map(|partition| (partition, partition.lock())).collect(),
+        match scope {
+            Scope::All => Self::lock(inner, inner.partitions.iter(), true),
             Scope::Keys([(bucket, key)]) => {
                 let partition = inner.partition(bucket, key);
-                inner.relieve(partition)?;
-                vec![(partition, partition.lock())]
+                inner.relieve(&[partition])?;
+                Self::lock(inner, std::iter::once(partition), false)
             }
             Scope::Keys(keys) => {
                 let mut ids: Vec<PartitionId> = keys.iter().map(|(b, k)| inner.partition(b, k).id).collect();
@@ -66,11 +67,21 @@ impl<'a> Exclusive<'a> {
                 ids.dedup();
                 let partition = |id: &PartitionId| inner.partitions.get(id.index());
                 let partitions: Vec<&Partition> = ids.iter().filter_map(partition).collect();
-                partitions.iter().try_for_each(|partition| inner.relieve(partition))?;
-                partitions.into_iter().map(|partition| (partition, partition.lock())).collect()
+                inner.relieve(&partitions)?;
+                Self::lock(inner, partitions.into_iter(), false)
             }
-        };
-        let all = matches!(scope, Scope::All);
+        }
+    }
+
+    /// Access to one object for the thread that makes room: it must not wait for itself.
+    pub(crate) fn open_at_once(inner: &'a Inner, bucket: &[u8], key: &[u8]) -> Result<Self> {
+        inner.check_open()?;
+        Self::lock(inner, std::iter::once(inner.partition(bucket, key)), false)
+    }
+
+    /// Takes the locks, in the order of `partitions`.
+    fn lock(inner: &'a Inner, partitions: impl Iterator<Item = &'a Partition>, all: bool) -> Result<Self> {
+        let guards = partitions.map(|partition| (partition, partition.lock())).collect();
         let now_ms = inner.clock.wall_ms();
         let this = Self { inner, guards, changes: Changes::default(), seen: Position::ZERO, now_ms, all };
         this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
@@ -107,7 +118,7 @@ impl<'a> Exclusive<'a> {
         }
         let Some(head) = self.head(bucket, key)? else { return Ok(None) };
         let partition = self.holds(bucket, key)?;
-        let found = partition.reader.get(bucket, key, Position::MAX, self.now_ms)?;
+        let found = partition.reader.get(bucket, key, self.now_ms)?;
         Ok(found.value.map(|object| Object { head, value: object.value }))
     }
 
@@ -120,7 +131,7 @@ impl<'a> Exclusive<'a> {
         let base = if self.changes.is_cleared(bucket) {
             None
         } else {
-            let shown = partition.shown(partition.reader.head(bucket, key, Position::MAX, self.now_ms)?);
+            let shown = partition.shown(partition.reader.head(bucket, key, self.now_ms)?);
             self.seen = self.seen.max(shown.position);
             shown.value
         };
@@ -180,7 +191,7 @@ impl<'a> Exclusive<'a> {
     /// Stages the removal of an object that expired by `now_ms`. False if it did not, or is gone.
     pub(crate) fn delete_expired(&mut self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<bool> {
         let partition = self.holds(bucket, key)?;
-        let stored = partition.reader.head(bucket, key, Position::MAX, 0)?.value;
+        let stored = partition.reader.head(bucket, key, 0)?.value;
         let expired = stored.is_some_and(|head| head.expires_ms.is_some_and(|at| at <= now_ms));
         if expired {
             self.stage(bucket, key, Change::Delete)?;

@@ -5,14 +5,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use journal::Position;
 use kv::{IndexEntries, IndexEntry, IndexRange, Reader, Term};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Kv, Shown};
-use crate::partition::Partition;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
 
@@ -106,12 +104,11 @@ impl Ord for Head {
 pub(crate) fn query<'r>(
     readers: impl Iterator<Item = &'r Reader>,
     query: &IndexQuery<'_>,
-    at: Position,
     now_ms: u64,
 ) -> Result<IndexPage> {
     let IndexQuery { bucket, index, from, to, .. } = *query;
     let range = IndexRange { bucket, index, from, to, after: query.after.map(|cursor| cursor.0.as_slice()) };
-    let mut sources: Vec<IndexEntries> = readers.map(|reader| reader.index_entries(&range, at, now_ms)).collect();
+    let mut sources: Vec<IndexEntries> = readers.map(|reader| reader.index_entries(&range, now_ms)).collect();
     let mut heads = BinaryHeap::with_capacity(sources.len());
     for (source, entries) in sources.iter_mut().enumerate() {
         if let Some(entry) = entries.next().transpose()? {
@@ -166,7 +163,6 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn index(&self, wanted: &IndexQuery<'_>) -> Result<IndexPage> {
-        let readers = self.inner().partitions.iter().map(|partition: &Partition| &partition.reader);
-        query(readers, &bounded(self.inner(), wanted), self.position(), self.now_ms())
+        query(self.readers(), &bounded(self.inner(), wanted), self.now_ms())
     }
 }

@@ -117,7 +117,7 @@ impl Kv<'_> {
         let now_ms = inner.clock.wall_ms();
         let partition = inner.partition(bucket, key);
         partition.check()?;
-        inner.read(partition, |reader| reader.get(bucket, key, Position::MAX, now_ms))
+        inner.read(partition, |reader| reader.get(bucket, key, now_ms))
     }
 
     /// As [`Kv::head`], but does not wait.
@@ -130,7 +130,7 @@ impl Kv<'_> {
         let now_ms = inner.clock.wall_ms();
         let partition = inner.partition(bucket, key);
         partition.check()?;
-        inner.read(partition, |reader| reader.head(bucket, key, Position::MAX, now_ms))
+        inner.read(partition, |reader| reader.head(bucket, key, now_ms))
     }
 
     /// Puts an object and waits for the store's durability.

@@ -30,6 +30,7 @@ mod listing;
 mod options;
 mod partition;
 mod replay;
+mod room;
 mod snapshot;
 mod staged;
 mod stats;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use base::Random;
-use journal::{PartitionId, Position};
+use journal::PartitionId;
 use kv::{Head, Page, PageOut, Reader, Value};
 
 use crate::error::Result;
@@ -26,15 +26,10 @@ pub struct ScanCursor {
 type Keys = (Vec<Vec<u8>>, Option<ScanCursor>);
 
 /// Merges the partitions' objects of a bucket into one page in key order.
-pub(crate) fn page<'r>(
-    readers: impl Iterator<Item = &'r Reader>,
-    page: &Page<'_>,
-    at: Position,
-    now_ms: u64,
-) -> kv::Result<PageOut> {
+pub(crate) fn page<'r>(readers: impl Iterator<Item = &'r Reader>, page: &Page<'_>, now_ms: u64) -> kv::Result<PageOut> {
     let mut sources = Vec::new();
     for reader in readers {
-        let mut objects = reader.objects(page, at, now_ms);
+        let mut objects = reader.objects(page, now_ms);
         if let Some(first) = objects.next().transpose()? {
             sources.push((first, objects));
         }
@@ -64,7 +59,7 @@ fn scan(inner: &Inner, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize,
     let mut start = cursor.map_or(Bound::Unbounded, |cursor| Bound::Excluded(cursor.after.as_slice()));
     for partition in inner.partitions.iter().skip(first) {
         let page = Page { bucket, start, end: Bound::Unbounded, limit, values: false };
-        for object in partition.reader.objects(&page, Position::MAX, now_ms) {
+        for object in partition.reader.objects(&page, now_ms) {
             let (key, ..) = object?;
             keys.push(key);
             if keys.len() >= limit {
@@ -84,7 +79,7 @@ fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<
     let first = usize::try_from(random.below(count as u64)).unwrap_or(0);
     for partition in inner.partitions.iter().cycle().skip(first).take(count) {
         let all = Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1, values: false };
-        let Some(lowest) = partition.reader.objects(&all, Position::MAX, now_ms).next().transpose()? else { continue };
+        let Some(lowest) = partition.reader.objects(&all, now_ms).next().transpose()? else { continue };
         // A random place near the keys there are: the lowest key's shape with other bytes from some place on.
         let mut place = lowest.0.clone();
         let from = usize::try_from(random.below(place.len() as u64 + 1)).unwrap_or(0);
@@ -92,7 +87,7 @@ fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<
             *byte = byte.saturating_add(u8::try_from(random.below(10)).unwrap_or(0));
         }
         let page = Page { start: Bound::Included(&place), ..all };
-        let found = partition.reader.objects(&page, Position::MAX, now_ms).next().transpose()?;
+        let found = partition.reader.objects(&page, now_ms).next().transpose()?;
         return Ok(Some(found.map_or(lowest.0, |(key, ..)| key)));
     }
     Ok(None)
@@ -103,7 +98,7 @@ fn buckets(partitions: &[Partition]) -> Result<Vec<Vec<u8>>> {
     let mut all = std::collections::BTreeSet::new();
     for partition in partitions {
         let mut last: Option<Vec<u8>> = None;
-        while let Some(bucket) = partition.reader.next_bucket(last.as_deref(), Position::MAX)? {
+        while let Some(bucket) = partition.reader.next_bucket(last.as_deref())? {
             all.insert(bucket.clone());
             last = Some(bucket);
         }
@@ -201,7 +196,7 @@ impl Exclusive<'_> {
         if !self.changes.is_cleared(wanted.bucket) {
             let more = Page { limit: limit + staged.len(), ..*wanted };
             let readers = self.inner.partitions.iter().map(|partition| &partition.reader);
-            out = page(readers, &more, Position::MAX, self.now_ms)?;
+            out = page(readers, &more, self.now_ms)?;
             out.entries.retain(|(key, ..)| !staged.contains_key(key));
         }
         let inside = (wanted.start.map(<[u8]>::to_vec), wanted.end.map(<[u8]>::to_vec));
@@ -272,7 +267,7 @@ impl Exclusive<'_> {
         let mut count: u64 = if cleared { 0 } else { self.engines().map(|(_, engine)| engine.count(bucket)).sum() };
         for (key, put) in self.staged(bucket) {
             let partition = self.inner.partition(bucket, &key);
-            let stored = !cleared && partition.reader.head(bucket, &key, Position::MAX, 0)?.version.is_some();
+            let stored = !cleared && partition.reader.head(bucket, &key, 0)?.version.is_some();
             match put {
                 Some(_) if !stored => count += 1,
                 None if stored => count -= 1,

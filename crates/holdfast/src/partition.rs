@@ -15,6 +15,7 @@ use kv::{Engine, Found, Reader};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
+use crate::room::Room;
 
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
@@ -27,6 +28,8 @@ pub(crate) struct Partition {
     broken: AtomicBool,
     /// Held while the ledger is written out.
     pub(crate) writing_out: Mutex<()>,
+    /// Where writers wait while it has too much in memory.
+    pub(crate) room: Room,
 }
 
 impl Partition {
@@ -40,6 +43,7 @@ impl Partition {
             changing: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             writing_out: Mutex::new(()),
+            room: Room::default(),
         }
     }
 

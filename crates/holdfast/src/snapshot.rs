@@ -3,7 +3,7 @@
 //! May use: partitions, `kv`. Must not know: protocols.
 
 use journal::Position;
-use kv::{Head, Object, Page, PageOut};
+use kv::{Head, Object, Page, PageOut, Reader};
 
 use crate::error::Result;
 use crate::listing;
@@ -14,6 +14,8 @@ use crate::store::{Inner, Store};
 /// what was in the ledger's memory at that time, never a copy of the ledger.
 pub struct Snapshot {
     store: Store,
+    /// A view of each partition.
+    readers: Vec<Reader>,
     position: Position,
     now_ms: u64,
 }
@@ -22,15 +24,16 @@ impl Snapshot {
     pub(crate) fn take(store: &Store) -> Result<Self> {
         let inner = store.inner();
         inner.check_open()?;
-        let (position, now_ms) = {
+        let (position, now_ms, readers) = {
             // With every lock held no batch is half applied.
             let _held: Vec<_> = inner.partitions.iter().map(Partition::lock).collect();
             let position = inner.newest();
             inner.hold_snapshot(position);
-            (position, inner.clock.wall_ms())
+            let view = |partition: &Partition| partition.reader.view(position);
+            (position, inner.clock.wall_ms(), inner.partitions.iter().map(view).collect())
         };
         inner.partitions.iter().try_for_each(Partition::check).inspect_err(|_| inner.drop_snapshot(position))?;
-        Ok(Self { store: store.clone(), position, now_ms })
+        Ok(Self { store: store.clone(), readers, position, now_ms })
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -41,6 +44,15 @@ impl Snapshot {
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    pub(crate) fn readers(&self) -> impl Iterator<Item = &Reader> {
+        self.readers.iter()
+    }
+
+    fn reader(&self, bucket: &[u8], key: &[u8]) -> &Reader {
+        let id = self.inner().partition(bucket, key).id;
+        self.readers.get(id.index()).expect("there is a view of each partition")
     }
 
     /// Everything at or before this position is seen, and nothing after. Wait for it before showing what was read.
@@ -54,8 +66,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
-        let partition = self.inner().partition(bucket, key);
-        Ok(partition.reader.get(bucket, key, self.position, self.now_ms)?.value)
+        Ok(self.reader(bucket, key).get(bucket, key, self.now_ms)?.value)
     }
 
     /// What was known of the object.
@@ -63,8 +74,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn head(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
-        let partition = self.inner().partition(bucket, key);
-        Ok(partition.reader.head(bucket, key, self.position, self.now_ms)?.value)
+        Ok(self.reader(bucket, key).head(bucket, key, self.now_ms)?.value)
     }
 
     /// A part of one bucket in key order.
@@ -72,8 +82,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when something stored is damaged.
     pub fn page(&self, page: &Page<'_>) -> Result<PageOut> {
-        let readers = self.inner().partitions.iter().map(|partition| &partition.reader);
-        Ok(listing::page(readers, page, self.position, self.now_ms)?)
+        Ok(listing::page(self.readers(), page, self.now_ms)?)
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Stats {
     pub segment_live: Vec<SegmentLive>,
     /// Bytes of ledger in memory, not yet written out.
     pub ledger_memory_bytes: u64,
+    /// How long writers were held back since open because a ledger had much in memory, all together.
+    pub write_delay: Duration,
+    /// How many writes were held back.
+    pub delayed_writes: u64,
     /// Damaged ranges known, each with file and offset.
     pub damage: Vec<Damage>,
     /// Objects that expired and were removed since open.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
@@ -51,6 +52,11 @@ pub(crate) struct Inner {
     pub(crate) partitions: Vec<Partition>,
     pub(crate) stopping: AtomicBool,
     pub(crate) expired: AtomicU64,
+    /// How long writers were held back, all together, and how often.
+    pub(crate) delay_nanos: AtomicU64,
+    pub(crate) delayed_writes: AtomicU64,
+    /// Whether there are threads for the background's work.
+    pub(crate) threads: bool,
     snapshots: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
@@ -102,6 +108,9 @@ impl Store {
             ledger_wake: Arc::new(Signal::new()),
             stopping: AtomicBool::new(false),
             expired: AtomicU64::new(0),
+            delay_nanos: AtomicU64::new(0),
+            delayed_writes: AtomicU64::new(0),
+            threads: world.threads,
             snapshots: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
@@ -372,6 +381,8 @@ impl Inner {
             live_bytes: live.values().map(|of| of.live).sum(),
             segment_live: self.journal.segment_stats().into_iter().map(segment_live).collect(),
             ledger_memory_bytes,
+            write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
+            delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
             damage: self.journal.recovery().damage,
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,

@@ -27,7 +27,7 @@ use holdfast::{
     Condition, Durability, Indexes, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term,
     World,
 };
-use journal::{PartitionId, Position};
+use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
@@ -166,7 +166,7 @@ fn ledgers_in_hex(ledgers: &MemoryLedgers) -> String {
     let mut text = String::new();
     for partition in 0..PARTITIONS {
         let ledger = ledgers.open(PartitionId::new(partition)).unwrap();
-        for entry in ledger.range(Bound::Unbounded, Bound::Unbounded, Position::MAX) {
+        for entry in ledger.range(Bound::Unbounded, Bound::Unbounded) {
             let (key, value) = entry.unwrap();
             writeln!(text, "{partition} {} {}", hex(&key), hex(&value)).unwrap();
         }

@@ -153,6 +153,31 @@ fn a_snapshot_shows_one_instant_for_as_long_as_it_is_held() {
 }
 
 #[test]
+fn writers_wait_for_room_and_all_they_wrote_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { ledger_memory_bytes: 2 << 10, ledger_memory_bytes_max: 8 << 10, ..Limits::default() };
+    let options = Options { limits, durability: Durability::Written, partitions: 2, ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    std::thread::scope(|threads| {
+        for writer in 0..4u8 {
+            let kv = store.kv();
+            threads.spawn(move || {
+                for number in 0..300u32 {
+                    kv.put(b"b", &[&[writer][..], &number.to_be_bytes()].concat(), &[writer; 60], &plain()).unwrap();
+                }
+            });
+        }
+    });
+    let stats = store.stats();
+    assert!(stats.delayed_writes > 0 && stats.write_delay > Duration::ZERO, "the disk is slower than four writers");
+    // Each of the four may have added one entry to a partition that had room for less.
+    assert!(stats.ledger_memory_bytes <= 2 * ((8 << 10) + 4 * 512), "{}", stats.ledger_memory_bytes);
+    assert_eq!(store.kv().count(b"b").unwrap().value, 1200);
+    store.close().unwrap();
+    assert_eq!(open(dir.path()).kv().count(b"b").unwrap().value, 1200);
+}
+
+#[test]
 fn pages_scans_buckets_and_counts_agree_with_a_plain_map() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
