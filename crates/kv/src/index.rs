@@ -4,7 +4,6 @@
 
 use std::ops::Bound;
 
-
 use crate::error::{Error, Result};
 use crate::indexes::Term;
 use crate::key;
