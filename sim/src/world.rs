@@ -37,7 +37,7 @@ impl Sim {
             disk,
             clock: Arc::new(ManualClock::at(1_700_000_000_000)),
             ledgers: MemoryLedgers::new(),
-            options: Options { durability, partitions, limits, progress: None },
+            options: Options { durability, partitions, limits, ..Options::default() },
             random,
         }
     }

@@ -19,31 +19,37 @@
 //! May use: `base`, `journal`, the engines. Must not know: sockets, async, protocols.
 
 mod background;
+mod backup;
 mod durability;
 mod error;
 mod exclusive;
 mod identity;
 mod kv;
 mod listing;
+mod live_count;
 mod options;
 mod partition;
 mod replay;
+mod scrub;
 mod snapshot;
 mod staged;
 mod stats;
 mod store;
 mod transaction;
+mod verify;
 
 pub use ::kv::{Head, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut, Value};
+pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use exclusive::{Committed, Exclusive, Scope};
-pub use journal::{Damage, DamageKind, Position, Watermarks, Window};
+pub use journal::{Damage, DamageKind, Position, Verified, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
 pub use options::{Options, Progress, World};
 pub use snapshot::Snapshot;
-pub use stats::{SegmentLive, Stats};
+pub use stats::{ScrubStats, SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;
+pub use verify::{Count, InspectedSegment, Inspection};

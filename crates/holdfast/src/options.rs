@@ -19,6 +19,9 @@ pub struct Options {
     pub partitions: u16,
     /// Every limit. Default: see [`Limits`].
     pub limits: Limits,
+    /// Bytes of sealed segments that are read and checked each second, in the background, round and round; 0 turns it off.
+    /// Damage found is in [`crate::Stats::damage`]. Default: 4 MiB.
+    pub scrub_bytes_per_second: u64,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -36,7 +39,13 @@ pub struct Progress {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durability: Durability::Synced, partitions: 16, limits: Limits::default(), progress: None }
+        Self {
+            durability: Durability::Synced,
+            partitions: 16,
+            limits: Limits::default(),
+            scrub_bytes_per_second: 4 << 20,
+            progress: None,
+        }
     }
 }
 
@@ -46,6 +55,7 @@ impl std::fmt::Debug for Options {
             .field("durability", &self.durability)
             .field("partitions", &self.partitions)
             .field("limits", &self.limits)
+            .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
             .finish_non_exhaustive()
     }
 }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{Clock, DirLock, Limits, Signal, Worker, hash64};
+use base::{Clock, DirLock, Files, Limits, Signal, Worker, hash64};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
 use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background;
+use crate::backup;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -20,6 +21,7 @@ use crate::kv::{Kv, Shown};
 use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
+use crate::scrub::{self, ScrubCounters};
 use crate::snapshot::Snapshot;
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
@@ -45,12 +47,17 @@ struct Owner {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) files: Arc<dyn Files>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) journal_wake: Arc<Signal>,
     pub(crate) ledger_wake: Arc<Signal>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) stopping: AtomicBool,
     pub(crate) expired: AtomicU64,
+    pub(crate) scrub_wake: Arc<Signal>,
+    pub(crate) scrubbed: ScrubCounters,
+    /// One backup at a time.
+    pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
@@ -86,6 +93,7 @@ impl Store {
         };
         world.files.create_dir(dir).map_err(io)?;
         let held = world.files.lock(&dir.join("lock")).map_err(io)?;
+        backup::refuse_half_restored(&*world.files, dir)?;
         let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         options.partitions = identity.partitions;
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
@@ -102,6 +110,10 @@ impl Store {
             ledger_wake: Arc::new(Signal::new()),
             stopping: AtomicBool::new(false),
             expired: AtomicU64::new(0),
+            scrub_wake: Arc::new(Signal::new()),
+            scrubbed: ScrubCounters::default(),
+            backing_up: Mutex::default(),
+            files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
@@ -109,7 +121,11 @@ impl Store {
             options,
             journal,
         });
-        let workers = if world.threads { background::start(&inner)? } else { Vec::new() };
+        let mut workers = Vec::new();
+        if world.threads {
+            workers = background::start(&inner)?;
+            workers.extend(scrub::start(&inner)?);
+        }
         Ok(Self(Arc::new(Owner { inner, workers: Mutex::new(workers) })))
     }
 
@@ -219,6 +235,7 @@ impl Owner {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.journal_wake.raise();
         self.inner.ledger_wake.raise();
+        self.inner.scrub_wake.raise();
         lock(&self.workers).clear();
     }
 }
@@ -231,7 +248,7 @@ impl Drop for Owner {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -355,6 +372,7 @@ impl Inner {
             segment_live: self.journal.segment_stats().into_iter().map(segment_live).collect(),
             ledger_memory_bytes,
             damage: self.journal.recovery().damage,
+            scrub: self.scrubbed.stats(),
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
             refuses_writes: journal.poisoned,
@@ -374,6 +392,8 @@ impl Inner {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        // A backup under way is finished: once the directory is let go, another process may change what is linked.
+        let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
         let written = unwritten.map(|partition| self.write_out(partition)).fold(Ok(()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived.
