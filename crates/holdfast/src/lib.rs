@@ -52,4 +52,4 @@ pub use snapshot::Snapshot;
 pub use stats::{ScrubStats, SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;
-pub use verify::{Count, InspectedSegment, Inspection};
+pub use verify::{Count, InspectedSegment, Inspection, identity_of};

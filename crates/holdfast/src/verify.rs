@@ -27,6 +27,19 @@ pub struct Inspection {
     live: Option<(BTreeMap<Position, u64>, Count)>,
 }
 
+/// Identity of the store, or backup, in `dir`, from its file `store` or from a segment; `None` when there is none. Writes
+/// nothing, and works while a process has the store open.
+///
+/// # Errors
+/// `Unavailable` when the disk refuses.
+pub fn identity_of(dir: impl AsRef<Path>) -> Result<Option<u128>> {
+    let dir = dir.as_ref();
+    if !dir.join("store").exists() && !dir.join("journal").exists() {
+        return Ok(None);
+    }
+    Ok(identity::find(&OsFiles, dir)?.map(|identity| identity.store))
+}
+
 /// Whether live bytes were counted or estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
