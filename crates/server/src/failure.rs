@@ -23,9 +23,9 @@ pub(crate) enum Failure {
     NoStore(PathBuf),
     #[error("no backup was made: {0}")]
     Backup(holdfast::Error),
-    #[error("no backup was made: the server at {address} says: {server}")]
+    #[error("no backup was made: the server at {address} did not make it ({server})")]
     BackupByServer { address: SocketAddr, server: String },
-    #[error("no backup was made: the server at {address} says: {server}; and {open}")]
+    #[error("no backup was made: the server at {address} did not make it ({server}), and {open}")]
     BackupByNobody { address: SocketAddr, server: String, open: Box<Failure> },
     #[error("a server on another machine needs an absolute path for the backup, not {}", .0.display())]
     BackupRelative(PathBuf),

@@ -43,7 +43,7 @@ fn inspect_finds_nothing_wrong_with_a_sound_store_and_changes_nothing() {
         said.contains("    put \"db0\" \"key:0\" = \"000000") && said.contains("\"... (300 bytes, crc32c "),
         "{said}"
     );
-    assert_eq!(said.matches("batch ").count(), 2, "{said}");
+    assert_eq!(said.matches("batch ").count(), 3, "{said}");
     assert_eq!(state(folder.path()), before);
 }
 
