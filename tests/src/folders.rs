@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
@@ -35,6 +36,19 @@ pub fn files_of(folder: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Every file below the folder with its length and when it was changed last.
+///
+/// # Panics
+/// When one cannot be looked at.
+pub fn looks_of(folder: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
+    let look = |path: PathBuf| {
+        let found = fs::metadata(&path).expect("a file of a test can be looked at");
+        let changed = found.modified().expect("files have times");
+        (path, found.len(), changed)
+    };
+    files_of(folder).into_iter().map(look).collect()
 }
 
 /// A folder as it was.

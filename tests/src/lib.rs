@@ -15,7 +15,7 @@ mod server;
 mod wait;
 
 pub use disk::SmallDisk;
-pub use folders::{Kept, Snapshot, files_of, flip, folder_in_memory};
+pub use folders::{Kept, Snapshot, files_of, flip, folder_in_memory, looks_of};
 pub use output::Output;
 pub use programs::{Finished, budget, holdfast, python, run};
 pub use random::Random;

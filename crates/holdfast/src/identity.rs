@@ -52,23 +52,46 @@ impl Identity {
     }
 }
 
+/// Reads the file `store` in `dir`; `None` when it is missing or damaged.
+pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<Option<Identity>> {
+    let path = dir.join(FILE);
+    match read_whole(files, &path, BYTES as u64) {
+        Ok(bytes) => Ok(Identity::decode(&bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(failed(&path, &error)),
+    }
+}
+
+/// Writes the file `store` in `dir`, durably.
+pub(crate) fn write(files: &dyn Files, dir: &Path, identity: Identity) -> Result<()> {
+    let path = dir.join(FILE);
+    write_new_file(files, &path, &identity.encode()).map_err(|error| failed(&path, &error))
+}
+
+/// Reads the identity of the store in `dir`, from its file or its journal, and changes nothing.
+pub(crate) fn find(files: &dyn Files, dir: &Path) -> Result<Option<Identity>> {
+    match read(files, dir)? {
+        Some(identity) => Ok(Some(identity)),
+        None => {
+            let found = journal::identify(files, &dir.join("journal"))?;
+            Ok(found.map(|(store, partitions)| Identity { store, partitions }))
+        }
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
+}
+
 /// Reads the identity of the store in `dir`, or gives it one.
 pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u64) -> Result<Identity> {
-    let path = dir.join(FILE);
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
-    };
-    let found = match read_whole(files, &path, BYTES as u64) {
-        Ok(bytes) => Identity::decode(&bytes),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => None,
-        Err(error) => return Err(failed(error)),
-    };
+    let found = read(files, dir)?;
     if let Some(identity) = found {
         return Ok(identity);
     }
     let journal = dir.join("journal");
-    files.create_dir(&journal).map_err(failed)?;
+    files.create_dir(&journal).map_err(|error| failed(&journal, &error))?;
     let identity = match journal::identify(files, &journal)? {
         Some((store, partitions)) => Identity { store, partitions },
         None => {
@@ -81,7 +104,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
             Identity { store, partitions }
         }
     };
-    write_new_file(files, &path, &identity.encode()).map_err(failed)?;
+    write(files, dir, identity)?;
     Ok(identity)
 }
 

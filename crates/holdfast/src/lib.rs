@@ -19,6 +19,7 @@
 //! May use: `base`, `journal`, the engines. Must not know: sockets, async, protocols.
 
 mod background;
+mod backup;
 mod cursor;
 mod durability;
 mod error;
@@ -29,22 +30,26 @@ mod identity;
 mod index;
 mod kv;
 mod listing;
+mod live_count;
 mod options;
 mod partition;
 mod peer;
 mod replay;
 mod room;
+mod scrub;
 mod snapshot;
 mod staged;
 mod stats;
 mod store;
 mod transaction;
+mod verify;
 
 pub use ::kv::{
     Clock, Compression, Head, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut,
     Term, Tree, TreeSize, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
+pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
@@ -52,11 +57,12 @@ pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, 
 pub use exclusive::{Committed, Exclusive, Scope};
 pub use fold::{Fold, FoldCursor, FoldOrder, Folded, Visitor};
 pub use index::{IndexCursor, IndexPage, IndexQuery, regex};
-pub use journal::{Damage, DamageKind, Position, Watermarks, Window};
+pub use journal::{Damage, DamageKind, Position, Verified, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
 pub use options::{Options, Progress, World};
 pub use snapshot::Snapshot;
-pub use stats::{SegmentLive, Stats};
+pub use stats::{ScrubStats, SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;
+pub use verify::{Count, InspectedSegment, Inspection, identity_of};

@@ -24,6 +24,9 @@ pub struct Options {
     /// Size of the Merkle tree that is kept with every change; `None` keeps none, and comparing two stores then looks
     /// through all heads. May be changed at any opening, which then looks through all heads once. Default: 2^16 leaves.
     pub tree: Option<TreeSize>,
+    /// Bytes of sealed segments that are read and checked each second, in the background, round and round; 0 turns it off.
+    /// Damage found is in [`crate::Stats::damage`]. Default: 4 MiB.
+    pub scrub_bytes_per_second: u64,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -47,6 +50,7 @@ impl Default for Options {
             limits: Limits::default(),
             compression: Compression::None,
             tree: Some(TreeSize::default()),
+            scrub_bytes_per_second: 4 << 20,
             progress: None,
         }
     }
@@ -60,6 +64,7 @@ impl std::fmt::Debug for Options {
             .field("limits", &self.limits)
             .field("compression", &self.compression)
             .field("tree", &self.tree)
+            .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
             .finish_non_exhaustive()
     }
 }

@@ -42,12 +42,27 @@ pub struct Stats {
     pub delayed_writes: u64,
     /// Damaged ranges known, each with file and offset.
     pub damage: Vec<Damage>,
+    /// What the background scrubber did since open.
+    pub scrub: ScrubStats,
     /// Objects that expired and were removed since open.
     pub expired: u64,
     /// Partitions.
     pub partitions: u16,
     /// Why the store refuses writes, when it does.
     pub refuses_writes: bool,
+}
+
+/// What the background scrubber did since open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScrubStats {
+    /// Bytes read and checked.
+    pub bytes: u64,
+    /// Rounds through all sealed segments that ended.
+    pub rounds: u64,
+    /// How long the last of them took.
+    pub last_round: Duration,
+    /// When it ended, in milliseconds since 1970; 0 before the first.
+    pub last_round_ms: u64,
 }
 
 /// One journal segment.

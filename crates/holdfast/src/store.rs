@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Clock, DirLock, Limits, Signal, Worker};
+use base::{Clock, DirLock, Files, Limits, Signal, Worker};
 use journal::{Journal, Log, PartitionId, Position, Watermarks};
 use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background;
+use crate::backup;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -21,6 +22,7 @@ use crate::kv::{Kv, PutOptions, Shown};
 use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
+use crate::scrub::{self, ScrubCounters};
 use crate::snapshot::Snapshot;
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
@@ -46,6 +48,7 @@ struct Owner {
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) files: Arc<dyn Files>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) journal_wake: Arc<Signal>,
     pub(crate) ledger_wake: Arc<Signal>,
@@ -57,6 +60,10 @@ pub(crate) struct Inner {
     pub(crate) delayed_writes: AtomicU64,
     /// Whether there are threads for the background's work.
     pub(crate) threads: bool,
+    pub(crate) scrub_wake: Arc<Signal>,
+    pub(crate) scrubbed: ScrubCounters,
+    /// One backup at a time.
+    pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
@@ -92,6 +99,7 @@ impl Store {
         };
         world.files.create_dir(dir).map_err(io)?;
         let held = world.files.lock(&dir.join("lock")).map_err(io)?;
+        backup::refuse_half_restored(&*world.files, dir)?;
         let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         options.partitions = identity.partitions;
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
@@ -111,6 +119,10 @@ impl Store {
             delay_nanos: AtomicU64::new(0),
             delayed_writes: AtomicU64::new(0),
             threads: world.threads,
+            scrub_wake: Arc::new(Signal::new()),
+            scrubbed: ScrubCounters::default(),
+            backing_up: Mutex::default(),
+            files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
@@ -118,7 +130,11 @@ impl Store {
             options,
             journal,
         });
-        let workers = if world.threads { background::start(&inner)? } else { Vec::new() };
+        let mut workers = Vec::new();
+        if world.threads {
+            workers = background::start(&inner)?;
+            workers.extend(scrub::start(&inner)?);
+        }
         Ok(Self(Arc::new(Owner { inner, workers: Mutex::new(workers) })))
     }
 
@@ -228,6 +244,7 @@ impl Owner {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.journal_wake.raise();
         self.inner.ledger_wake.raise();
+        self.inner.scrub_wake.raise();
         lock(&self.workers).clear();
     }
 }
@@ -240,7 +257,7 @@ impl Drop for Owner {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -383,6 +400,7 @@ impl Inner {
             write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
             damage: self.journal.recovery().damage,
+            scrub: self.scrubbed.stats(),
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
             refuses_writes: journal.poisoned,
@@ -402,6 +420,8 @@ impl Inner {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        // A backup under way is finished: once the directory is let go, another process may change what is linked.
+        let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
         let written = unwritten.map(|partition| self.write_out(partition)).fold(Ok(()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived.

@@ -65,6 +65,12 @@ pub struct Linked {
 }
 
 impl Journal {
+    /// Identity of the store that the journal belongs to.
+    #[must_use]
+    pub fn store(&self) -> u128 {
+        self.options.store
+    }
+
     /// Keeps the files of sealed segments as they are until the hold is dropped.
     pub fn hold(&self) -> Hold<'_> {
         *lock(&self.holds) += 1;

@@ -102,6 +102,7 @@ fn a_power_cut_at_any_operation_of_a_backup_harms_neither_the_store_nor_the_back
         let done = journal.link_into(Path::new(BACKUP), 2);
         let is_over = disk.operations() - before <= n / 2;
         drop(journal);
+        disk.clear_plan();
         disk.power_cut();
         disk.power_on();
         let backup = read_manifest(&disk, Path::new(BACKUP)).unwrap();

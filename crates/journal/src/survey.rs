@@ -12,7 +12,7 @@ use std::sync::Arc;
 use base::{Files, Limits};
 
 use crate::chain::PartitionState;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::header_bytes;
 use crate::journal::Options;
@@ -24,6 +24,8 @@ use crate::verify::{SegmentCheck, Through, Verified, damage_in, is_same};
 
 /// How often the open segments are looked at before what they show is believed.
 const LOOKS: usize = 3;
+/// How often a look is begun anew because a file was sealed under it.
+const RETRIES_MAX: usize = 20;
 
 /// A journal as it was at one moment.
 pub struct Survey {
@@ -63,12 +65,12 @@ impl Survey {
     /// `Foreign` when a segment belongs to something else; what reading meets.
     pub fn of(files: &dyn Files, dir: &Path, store: u128, partitions: u16) -> Result<Self> {
         let options = Options::new(store, partitions, &Limits::default());
-        let mut seen = recover(files, dir, &options, Mode::Look)?;
+        let mut seen = look(files, dir, &options)?;
         for _ in 1..LOOKS {
             if seen.report.damage.iter().all(|damage| seen.is_sealed(damage)) {
                 break;
             }
-            let again = recover(files, dir, &options, Mode::Look)?;
+            let again = look(files, dir, &options)?;
             let before = std::mem::replace(&mut seen, again).report.damage;
             seen.report.damage.retain(|damage| before.contains(damage));
         }
@@ -182,6 +184,17 @@ impl Survey {
             states: vec![PartitionState::START; usize::from(self.partitions)],
         }))
     }
+}
+
+/// Looks once. A file that is sealed meanwhile becomes shorter than it was found to be: then once more.
+fn look(files: &dyn Files, dir: &Path, options: &Options) -> Result<Recovered> {
+    for _ in 0..RETRIES_MAX {
+        match recover(files, dir, options, Mode::Look) {
+            Err(Error::Damaged { .. }) => {}
+            seen => return seen,
+        }
+    }
+    recover(files, dir, options, Mode::Look)
 }
 
 /// Whether damage makes all of a segment void.

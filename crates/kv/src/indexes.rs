@@ -113,7 +113,9 @@ impl Indexes {
         &self.0
     }
 
-    pub(crate) fn from_encoded(bytes: &[u8]) -> Self {
+    /// Index entries from encoded ones.
+    #[must_use]
+    pub fn from_encoded(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
 }

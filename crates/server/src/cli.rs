@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -25,7 +26,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Open the store and serve it until SIGTERM or Ctrl-C [the default command]
     Serve(ServeArguments),
-    /// Show what a store's files hold and which are damaged; the server must not be running
+    /// Back up a store, whether or not a server has it open
+    Backup(BackupArguments),
+    /// Check a backup and make a new data directory of it
+    Restore(RestoreArguments),
+    /// Show what a store's or backup's files hold and which are damaged; changes nothing, also beside a running server
     Inspect(InspectArguments),
     /// Read a password and print its hash for the configuration file
     HashPassword,
@@ -63,12 +68,72 @@ pub(crate) struct ServeArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct BackupArguments {
+    /// Directory of the backup: a new one, or one of the same store, which is then brought up to date. On the same file
+    /// system as the data it costs neither time nor space. On the server's machine, if a server is asked
+    #[arg(value_name = "BACKUP")]
+    pub(crate) to: PathBuf,
+    /// Directory of the data [default: ./holdfast-data if it is there; else whatever the server serves]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where a server that has the store open speaks RESP, without TLS; if there is none, the store is opened
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7411")]
+    pub(crate) address: SocketAddr,
+    /// Who to be for the server: a user with the right `admin` on `*` [default: default]
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub(crate) user: Option<String>,
+    /// File with the user's password in its first line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArguments {
+    /// Directory of the backup
+    pub(crate) backup: PathBuf,
+    /// Directory of the data: a new or empty one
+    pub(crate) data: PathBuf,
+    /// Link the backup's files instead of copying them: takes no time and no space, and what rots in one rots in both
+    #[arg(long)]
+    pub(crate) link: bool,
+    /// If the backup is damaged, restore what is intact
+    #[arg(long)]
+    pub(crate) accept_damage: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// Directory of the data
+    /// Directory of the data, or of a backup
     pub(crate) dir: PathBuf,
-    /// Read every record of the journal, and check the ledger against it
+    /// Read everything, check every checksum, and count what is live
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Print the batches in a range of positions instead; either end may be left out
+    #[arg(long, value_name = "FROM..TO", conflicts_with = "verify")]
+    pub(crate) dump: Option<Range>,
+    /// Check the ledger against the journal as well. This opens the store as a start does, and needs the server stopped
+    #[arg(long, conflicts_with = "dump")]
+    pub(crate) ledger: bool,
+}
+
+/// A range of positions: from the first to before the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once("..").ok_or("write FROM..TO, such as 4096..8192")?;
+        let number = |text: &str, other: u64| match text.trim() {
+            "" => Ok(other),
+            text => text.parse().map_err(|_| format!("`{text}` is no position; write a number")),
+        };
+        Ok(Self { from: number(from, 0)?, to: number(to, u64::MAX)? })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +168,13 @@ mod tests {
     }
 
     #[test]
+    fn either_end_of_a_range_may_be_left_out() {
+        for (text, from, to) in [("1..2", 1, 2), ("7..", 7, u64::MAX), ("..9", 0, 9), ("..", 0, u64::MAX)] {
+            assert_eq!(text.parse(), Ok(Range { from, to }));
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused_with_what_would_be_right() {
         for (words, wanted) in [
             (&["--durability", "perhaps"][..], "use synced, written or window:MIN,MAX"),
@@ -111,6 +183,11 @@ mod tests {
             (&["--resp", "here"], "invalid socket address"),
             (&["--no-such"], "unexpected argument"),
             (&["inspect"], "DIR"),
+            (&["inspect", "x", "--dump", "4096"], "write FROM..TO"),
+            (&["inspect", "x", "--dump", "1..b"], "`b` is no position"),
+            (&["backup"], "BACKUP"),
+            (&["backup", "x", "--user", "ada"], "--password-file"),
+            (&["restore", "x"], "DATA"),
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
         ] {
             let words = std::iter::once("holdfast").chain(words.iter().copied());

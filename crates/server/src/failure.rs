@@ -3,6 +3,7 @@
 //! May use: errors of everything below. Must not know: what to do about them; the text says that.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::config::ConfigError;
@@ -20,6 +21,20 @@ pub(crate) enum Failure {
     Read(holdfast::Error),
     #[error("there is no store in {}: it has neither a file `store` nor a folder `journal`", .0.display())]
     NoStore(PathBuf),
+    #[error("no backup was made: {0}")]
+    Backup(holdfast::Error),
+    #[error("no backup was made: the server at {address} did not make it ({server})")]
+    BackupByServer { address: SocketAddr, server: String },
+    #[error("no backup was made: the server at {address} did not make it ({server}), and {open}")]
+    BackupByNobody { address: SocketAddr, server: String, open: Box<Failure> },
+    #[error("a server on another machine needs an absolute path for the backup, not {}", .0.display())]
+    BackupRelative(PathBuf),
+    #[error("nothing was restored: {0}")]
+    Restore(holdfast::Error),
+    #[error("nothing was restored: {} is not empty; choose another directory", .0.display())]
+    RestoreTarget(PathBuf),
+    #[error("cannot use {}: {error}", path.display())]
+    Path { path: PathBuf, error: io::Error },
     #[error("resp: {0}")]
     Resp(#[source] doors::ServeError),
     #[error("http: {0}")]

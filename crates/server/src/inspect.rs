@@ -1,21 +1,20 @@
-//! `holdfast inspect DIR`: what a store's files hold, and which are damaged. The server must not be running.
+//! `holdfast inspect DIR`: what a store's files hold, and which are damaged. Changes nothing, and works beside a server.
 //!
-//! Opening does what every start does: an unfinished end is cut, the last segment is sealed, the ledger catches up. Nothing
-//! else is changed: expired objects stay.
+//! Only `--ledger` opens the store, which does what every start does: see `verify`.
 //!
 //! May use: the facade, `verify`. Must not know: file formats.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use holdfast::{Damage, DamageKind, Limits, Options, Stats, Store, World};
+use holdfast::{Count, Damage, DamageKind, Inspection, Limits, Options, Position, Store, World};
 
 use crate::announce::describe;
-use crate::cli::InspectArguments;
+use crate::cli::{InspectArguments, Range};
 use crate::failure::Failure;
 use crate::output::{Bytes, say};
 use crate::progress;
-use crate::verify::{Verified, verify};
+use crate::verify::verify_ledger;
 
 /// Prints what there is; exit code 1 when something is damaged.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure> {
@@ -23,30 +22,42 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
     if !dir.join("store").exists() && !dir.join("journal").exists() {
         return Err(Failure::NoStore(dir.clone()));
     }
-    let limits = Limits::default();
-    let store = open(dir, World::real(dir, &limits), limits, "replaying the journal")?;
-    let mut stats = store.stats();
-    overview(dir, &stats);
-    let digest = arguments.verify.then(|| store.digest());
-    store.close().map_err(Failure::Close)?;
-    // Only now the directory may be opened again.
-    drop(store);
-    let mut is_sound = true;
-    if let Some(digest) = digest {
-        let Verified { damage, ledger } = verify(dir, digest)?;
-        stats.damage = damage;
-        is_sound = ledger.is_sound();
-        say(format_args!("verified   every record of the journal was read; {ledger}"));
+    let mut inspection = Inspection::of(dir).map_err(Failure::Read)?;
+    if let Some(Range { from, to }) = arguments.dump {
+        let dumped = inspection.dump(Position::new(from), Position::new(to), &mut |line| say(line));
+        dumped.map_err(Failure::Read)?;
+        return Ok(exit(inspection.damage(), true));
     }
-    for one in &stats.damage {
+    let verified = match arguments.verify {
+        true => {
+            let shown = progress::show("reading the journal");
+            Some(inspection.verify(&mut |progress| shown(progress)).map_err(Failure::Read)?)
+        }
+        false => None,
+    };
+    overview(dir, &inspection);
+    if let Some(verified) = verified {
+        let holdfast::Verified { batches, bytes, segments } = verified;
+        let bytes = Bytes(bytes);
+        say(format_args!("verified   {batches} batches, {bytes}; {segments} sealed segments whole, every chain"));
+    }
+    for one in inspection.damage() {
         say(format_args!("{:<10} {}", if is_loss(one) { "damage" } else { "unfinished" }, describe(one)));
     }
-    let lost = stats.damage.iter().filter(|one| is_loss(one)).count();
-    if lost == 0 && is_sound {
-        say("damage     none");
-        return Ok(ExitCode::SUCCESS);
+    let mut is_sound = true;
+    if arguments.ledger {
+        let ledger = verify_ledger(dir)?;
+        is_sound = ledger.is_sound();
+        say(format_args!("ledger     {ledger}"));
     }
-    Ok(ExitCode::FAILURE)
+    if is_sound && !inspection.damage().iter().any(is_loss) {
+        say("damage     none");
+    }
+    Ok(exit(inspection.damage(), is_sound))
+}
+
+fn exit(damage: &[Damage], is_sound: bool) -> ExitCode {
+    if is_sound && !damage.iter().any(is_loss) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Opens the store in `world` without threads, so that nothing happens behind our back.
@@ -56,24 +67,38 @@ pub(crate) fn open(dir: &Path, world: World, limits: Limits, job: &'static str) 
     opened.map_err(|error| Failure::Open { dir: dir.to_owned(), error })
 }
 
-/// Bytes behind a power cut's hole were never synced, and so never promised: they are worth a line and are no damage.
+/// Bytes behind a power cut's hole were never synced, and so never promised; those behind the last intact record are open:
+/// both are worth a line and are no damage.
 fn is_loss(damage: &Damage) -> bool {
-    damage.kind != DamageKind::Discarded
+    !matches!(damage.kind, DamageKind::Discarded | DamageKind::Torn)
 }
 
-fn overview(dir: &Path, stats: &Stats) {
+fn overview(dir: &Path, inspection: &Inspection) {
+    let segments = inspection.segments();
     let percent = |part: u64, of: u64| part as f64 * 100.0 / of.max(1) as f64;
+    let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
     say(format_args!("store      {}", dir.display()));
-    say(format_args!("partitions {}", stats.partitions));
-    say(format_args!("position   {}", stats.watermarks.appended));
-    say(format_args!("journal    {} in {} segments", Bytes(stats.journal_bytes), stats.segments));
-    let live = percent(stats.live_bytes, stats.journal_bytes);
-    say(format_args!("live       {} ({live:.1} %)", Bytes(stats.live_bytes)));
+    say(format_args!("identity   {:032x}", inspection.store()));
+    say(format_args!("partitions {}", inspection.partitions()));
+    say(format_args!("position   {}", inspection.end()));
+    say(format_args!("journal    {} in {} segments", Bytes(bytes), segments.len()));
+    let about = if inspection.count() == Some(Count::Estimated) { "about " } else { "" };
+    match segments.iter().map(|segment| segment.live_bytes).sum::<Option<u64>>() {
+        Some(live) => say(format_args!("live       {about}{} ({:.1} %)", Bytes(live), percent(live, bytes))),
+        None => say("live       unknown without --verify"),
+    }
     say(format_args!("{:<21} {:>12} {:>12} {:>7}  state", "segment", "bytes", "live bytes", "live"));
-    for segment in &stats.segment_live {
+    for segment in &segments {
         let name = format!("{:016x}.seg", segment.base.get());
-        let live = percent(segment.live_bytes, segment.bytes);
-        let state = if segment.sealed { "sealed" } else { "open" };
-        say(format_args!("{name:<21} {:>12} {:>12} {live:>5.1} %  {state}", segment.bytes, segment.live_bytes));
+        let (live, ratio) = match segment.live_bytes {
+            Some(live) => (live.to_string(), format!("{:.1} %", percent(live, segment.bytes))),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        let state = if segment.sealed { "sealed".to_owned() } else { format!("open, {} used", segment.used_bytes) };
+        let quarantined = match segment.damaged_bytes {
+            0 => String::new(),
+            bytes => format!(", {bytes} quarantined"),
+        };
+        say(format_args!("{name:<21} {:>12} {live:>12} {ratio:>7}  {state}{quarantined}", segment.bytes));
     }
 }

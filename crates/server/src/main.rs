@@ -7,13 +7,16 @@
 //! May use: the facade, the doors. Must not know: engines, protocols, formats.
 
 mod announce;
+mod backup;
 mod cli;
+mod client;
 mod config;
 mod failure;
 mod hash_password;
 mod inspect;
 mod output;
 mod progress;
+mod restore;
 mod serve;
 mod signals;
 mod verify;
@@ -31,6 +34,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Backup(arguments) => backup::backup(&arguments),
+        Command::Restore(arguments) => restore::restore(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::HashPassword => hash_password::hash_password(),
         Command::Config(arguments) => config::check(&arguments.check),

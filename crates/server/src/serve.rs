@@ -88,6 +88,7 @@ fn options(config: &Config) -> holdfast::Options {
         durability: config.durability.0,
         partitions: config.partitions,
         limits: config.limits.clone(),
+        scrub_bytes_per_second: config.scrub_bytes_per_second,
         progress: Some(progress::show("replaying the journal")),
         ..holdfast::Options::default()
     }

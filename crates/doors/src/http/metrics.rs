@@ -8,7 +8,7 @@
 use std::fmt::Display;
 use std::fmt::Write;
 
-use holdfast::{Damage, DamageKind, Quantiles, SegmentLive, Stats};
+use holdfast::{Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
 use crate::numbers::DoorTotals;
@@ -40,6 +40,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     journal(&mut text, &snapshot.stats);
     segments(&mut text, &snapshot.stats.segment_live);
     damage(&mut text, &snapshot.stats.damage);
+    scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
     doors(&mut text, snapshot);
     text.0
@@ -165,6 +166,15 @@ fn damage(text: &mut Text, damage: &[Damage]) {
             text.line(name, &format!("{{kind=\"{word}\"}}"), sum);
         }
     }
+}
+
+fn scrub(text: &mut Text, stats: &ScrubStats) {
+    text.counter("scrubbed_bytes_total", "Bytes of sealed segments that the scrubber read and checked.", stats.bytes);
+    text.counter("scrub_rounds_total", "Rounds of the scrubber through all sealed segments.", stats.rounds);
+    let help = "How long the scrubber's last round took; 0 before the first.";
+    text.gauge("scrub_round_seconds", help, stats.last_round.as_secs_f64());
+    let help = "When the scrubber's last round ended, as a Unix time; 0 before the first.";
+    text.gauge("scrub_round_end_seconds", help, stats.last_round_ms as f64 / 1000.0);
 }
 
 fn engine(text: &mut Text, stats: &Stats) {

@@ -35,6 +35,12 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
         "sync_nanoseconds": quantiles(&stats.sync_nanos),
         "ledger_memory_bytes": stats.ledger_memory_bytes,
         "expired_objects": stats.expired,
+        "scrub": {
+            "bytes": stats.scrub.bytes,
+            "rounds": stats.scrub.rounds,
+            "last_round_seconds": stats.scrub.last_round.as_secs_f64(),
+            "last_round_unix_milliseconds": stats.scrub.last_round_ms,
+        },
         "doors": doors,
         "damage": stats.damage.iter().map(damage).collect::<Vec<_>>(),
         "journal": journal(stats),

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
-use holdfast::Position;
+use holdfast::{Backup, Position};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -29,6 +29,7 @@ use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
 use super::clients::{Ask, Client};
+use super::commands::backup::backed_up;
 use super::commands::connection::authenticated;
 use super::counters::{Counters, add};
 use super::door::Door;
@@ -135,6 +136,7 @@ struct Chunk {
 /// What the connection waits for before its next command.
 enum Blocked {
     Auth(JoinHandle<Option<Arc<User>>>, Option<Hello>),
+    Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
 }
 
@@ -495,6 +497,10 @@ impl Connection {
                 let users = self.reactor.door.options.users.clone();
                 Some(Blocked::Auth(tokio::task::spawn_blocking(move || users.verify(&name, &password)), hello))
             }
+            Some(Pending::Backup { dir }) => {
+                let store = self.reactor.door.store.clone();
+                Some(Blocked::Backup(tokio::task::spawn_blocking(move || store.backup(dir))))
+            }
             Some(Pending::Sync { position, timeout }) => {
                 Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
             }
@@ -510,6 +516,12 @@ impl Connection {
                     return false;
                 };
                 authenticated(&mut self.session, user.ok().flatten(), hello.take(), &mut self.reply);
+            }
+            Some(Blocked::Backup(making)) => {
+                let Poll::Ready(done) = Pin::new(making).poll(cx) else {
+                    return false;
+                };
+                backed_up(&mut self.session, done.ok(), &mut self.reply);
             }
             Some(Blocked::Sync(position, timeout)) => {
                 let position = *position;

@@ -9,7 +9,7 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    client, command, connection, counters, expiry, keyspace, own, scan, server, slow, strings, transaction,
+    backup, client, command, connection, counters, expiry, keyspace, own, scan, server, slow, strings, transaction,
 };
 use super::table::{Command, flag, keys};
 
@@ -246,6 +246,8 @@ commands! {
     "time" 1 [LOADING STALE FAST] NONE "server" "2.6.0" server::time;
       ""; "O(1)"; "Returns the time of the server: Unix seconds and microseconds.";
 
+    "backup" -2 [ADMIN NO_MULTI NOSCRIPT LOADING STALE] NONE "holdfast" "0.1.0" backup::backup;
+      "directory [STORE identity]"; "O(n) with the number of segments that are new"; "Makes a directory of the server's machine a backup of the whole store, or brings the backup there up to date.";
     "kv.buckets" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::buckets;
       "[MATCH pattern] [DURABILITY synced|window|written]"; "O(n) with the number of buckets"; "Returns the names of the buckets that hold something and that this user may read.";
     "kv.del" -3 [WRITE FAST] OWN "holdfast" "0.1.0" own::del;

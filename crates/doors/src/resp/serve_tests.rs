@@ -79,6 +79,25 @@ fn a_pipeline_is_answered_in_order_at_every_durability() {
 }
 
 #[test]
+fn a_backup_is_made_off_the_event_loop_and_answered_in_its_turn() {
+    let server = start(Durability::Written, |options| options.reactors = 1);
+    let mut stream = server.connect();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("backup").display().to_string();
+    exchange(&mut stream, b"SET k v\r\n", "+OK\r\n");
+    let send = format!("BACKUP backup\r\nBACKUP {dir} STORE 0\r\nBACKUP {dir} NOW\r\nBACKUP {dir}\r\nGET k\r\n");
+    stream.write_all(send.as_bytes()).unwrap();
+    stream.write_all(b"MULTI\r\nBACKUP x\r\nQUIT\r\n").unwrap();
+    let all = rest(&mut stream);
+    let lines: Vec<&str> = all.split("\r\n").collect();
+    assert!(lines[0].starts_with("-ERR the directory must be an absolute path"), "{all}");
+    assert_eq!((lines[1], lines[2]), ("-ERR this server serves another store", "-ERR syntax error"));
+    assert_eq!(&lines[3..5], ["*18", "$8"], "{all}");
+    assert!(all.contains("$8\r\nsegments\r\n:1\r\n") && all.contains("removed-segments\r\n:0\r\n$1\r\nv\r\n"), "{all}");
+    assert!(std::path::Path::new(&dir).join("backup").exists());
+}
+
+#[test]
 fn half_frames_are_put_together() {
     let server = start(Durability::Written, |_| {});
     let mut stream = server.connect();

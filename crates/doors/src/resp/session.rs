@@ -98,6 +98,8 @@ pub(crate) struct Watched {
 pub(crate) enum Pending {
     /// A password is to be verified off the event loop; then the rest of HELLO, if it was one.
     Auth { name: Vec<u8>, password: Vec<u8>, hello: Option<Hello> },
+    /// A backup is to be made in this folder, off the event loop.
+    Backup { dir: std::path::PathBuf },
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }

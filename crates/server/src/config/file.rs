@@ -20,6 +20,7 @@ pub(crate) struct File {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) durability: Option<String>,
     pub(crate) partitions: Option<i64>,
+    pub(crate) scrub_bytes_per_second: Option<i64>,
     pub(crate) log: Option<LogLevel>,
     pub(crate) allow_insecure_bind: Option<bool>,
     pub(crate) limits: LimitsTable,

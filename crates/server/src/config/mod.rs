@@ -47,6 +47,8 @@ const VALUE_BYTES: RangeInclusive<i64> = 1 << 10..=512 << 20;
 const SEGMENT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 30;
 const LEDGER_CACHE_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 const LEDGER_MEMORY_BYTES: RangeInclusive<i64> = 64 << 10..=1 << 30;
+/// Zero is never.
+const SCRUB_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 40;
 const REACTORS: RangeInclusive<i64> = 1..=64;
 const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
 /// Zero is never.
@@ -59,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) durability: Dial,
     pub(crate) partitions: u16,
     pub(crate) limits: Limits,
+    pub(crate) scrub_bytes_per_second: u64,
     pub(crate) log: LogLevel,
     pub(crate) resp: Resp,
     pub(crate) http: Http,
@@ -117,6 +120,7 @@ impl Config {
             format!("limits.segment_bytes = {}", self.limits.segment_bytes),
             format!("limits.ledger_cache_bytes = {}", self.limits.ledger_cache_bytes),
             format!("limits.ledger_memory_bytes = {}", self.limits.ledger_memory_bytes),
+            format!("scrub_bytes_per_second = {}", self.scrub_bytes_per_second),
             format!("resp.listen = {}{}", self.resp.listen, tls(&self.resp.tls)),
             format!("resp.reactors = {}", self.resp.reactors),
             format!("resp.connections_max = {}", self.resp.limits.clients_max),
@@ -164,6 +168,9 @@ impl Reading<'_> {
             durability,
             partitions: self.arguments.partitions.or(partitions).unwrap_or(holdfast::Options::default().partitions),
             limits: self.limits(&file.limits)?,
+            scrub_bytes_per_second: self
+                .number("scrub_bytes_per_second", file.scrub_bytes_per_second, SCRUB_BYTES_PER_SECOND)?
+                .unwrap_or(holdfast::Options::default().scrub_bytes_per_second),
             log: self.arguments.log.or(file.log).unwrap_or_default(),
             resp: Resp {
                 listen: self.address("resp.listen", self.arguments.resp, file.resp.listen, RESP_PORT)?,

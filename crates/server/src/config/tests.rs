@@ -139,7 +139,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `log`, `allow_insecure_bind`, `limits`, `resp`, `http`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `scrub_bytes_per_second`, `log`, `allow_insecure_bind`, `limits`, `resp`, `http`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -307,9 +307,11 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     let partitions = i64::from(holdfast::Options::default().partitions);
     let number = |value: usize| i64::try_from(value).unwrap();
     let wide = |value: u64| i64::try_from(value).unwrap();
+    let scrub = wide(holdfast::Options::default().scrub_bytes_per_second);
     let rows = manual();
     for (key, default, range) in [
         ("partitions", partitions, PARTITIONS),
+        ("scrub_bytes_per_second", scrub, SCRUB_BYTES_PER_SECOND),
         ("limits.value_bytes_max", number(limits.value_bytes_max), VALUE_BYTES),
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),

@@ -21,18 +21,48 @@ fn store(folder: &TempDir) -> String {
 }
 
 #[test]
-fn inspect_finds_nothing_wrong_with_a_sound_store() {
+fn inspect_finds_nothing_wrong_with_a_sound_store_and_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let dir = store(&folder);
+    let before = state(folder.path());
     for arguments in [&["inspect", &dir][..], &["inspect", &dir, "--verify"]] {
         let (code, said, complained) = run(arguments);
         assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
         for words in ["partitions 16\n", " segments\n", "\n0000000000000000.seg ", " sealed\n", "\ndamage     none\n"] {
             assert!(said.contains(words), "no {words:?} in {said}");
         }
-        let verified = "verified   every record of the journal was read; the ledger agrees with it\n";
+        let verified = "verified   20 batches, ";
         assert_eq!(said.contains(verified), arguments.len() == 3, "{said}");
+        assert_eq!(said.contains("live       unknown without --verify\n"), arguments.len() == 2, "{said}");
+        assert_eq!(state(folder.path()), before);
     }
+    let (code, said, _) = run(&["inspect", &dir, "--dump", "..5000"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("batch 4096, 1 sections, "), "{said}");
+    assert!(
+        said.contains("    put \"db0\" \"key:0\" = \"000000") && said.contains("\"... (300 bytes, crc32c "),
+        "{said}"
+    );
+    assert_eq!(said.matches("batch ").count(), 3, "{said}");
+    assert_eq!(state(folder.path()), before);
+}
+
+/// Names, lengths, contents and times of everything in a folder.
+fn state(folder: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let changed = fs::metadata(&path).unwrap().modified().unwrap();
+        if path.is_dir() {
+            found.extend(state(&path));
+            found.push((path, changed, Vec::new()));
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            found.push((path, changed, bytes));
+        }
+    }
+    found.sort();
+    found
 }
 
 #[test]
@@ -57,7 +87,7 @@ fn inspect_verify_names_file_and_offset_of_a_changed_byte() {
 }
 
 #[test]
-fn inspect_verify_notices_a_ledger_that_is_not_what_the_journal_says() {
+fn inspect_ledger_notices_a_ledger_that_is_not_what_the_journal_says() {
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let dir = store(&one);
     let lied = other.path().to_str().unwrap();
@@ -70,12 +100,12 @@ fn inspect_verify_notices_a_ledger_that_is_not_what_the_journal_says() {
     assert_eq!(server.stop().code, Some(0));
     fs::remove_dir_all(one.path().join("ledger")).unwrap();
     copy(&other.path().join("ledger"), &one.path().join("ledger"));
-    let (code, said, _) = run(&["inspect", &dir, "--verify"]);
-    let wanted = "the ledger differs from it: remove the folder `ledger` to have it rebuilt\n";
+    let (code, said, _) = run(&["inspect", &dir, "--ledger"]);
+    let wanted = "ledger     differs from the journal: remove the folder `ledger` to have it rebuilt\n";
     assert!(code == Some(1) && said.contains(wanted) && !said.contains("damage "), "{code:?} {said}");
     fs::remove_dir_all(one.path().join("ledger")).unwrap();
-    let (code, said, _) = run(&["inspect", &dir, "--verify"]);
-    assert!(code == Some(0) && said.contains("the ledger agrees with it\n"), "{code:?} {said}");
+    let (code, said, _) = run(&["inspect", &dir, "--ledger"]);
+    assert!(code == Some(0) && said.contains("ledger     agrees with the journal\n"), "{code:?} {said}");
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -90,9 +90,11 @@ fn a_second_start_in_the_directory_is_refused_and_the_first_goes_on() {
     let (code, _, complained) = run(&["--dir", &dir, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     let wanted = format!("holdfast: cannot open the store in {dir}: {dir} is in use by another process\n");
     assert_eq!((code, complained), (Some(1), wanted));
-    let (code, _, complained) = run(&["inspect", &dir]);
+    let (code, _, complained) = run(&["inspect", &dir, "--ledger"]);
     assert_eq!(code, Some(1));
     assert!(complained.contains("in use by another process"), "{complained}");
+    let (code, said, complained) = run(&["inspect", &dir, "--verify"]);
+    assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
     assert_eq!(server.say("PING\r\n"), "+PONG\r\n");
 }
 

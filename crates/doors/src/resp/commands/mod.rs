@@ -2,6 +2,7 @@
 //!
 //! May use: `call` and what it gives. Must not know: sockets, dispatch.
 
+pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod command;
 pub(crate) mod connection;

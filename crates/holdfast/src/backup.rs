@@ -1,0 +1,254 @@
+//! Backups: a folder that is a whole store without its ledger, made while the store serves, and brought back by restoring.
+//!
+//! The segments of a backup are hard links to those of the store: see `journal/src/link.rs`, which also says what a crash
+//! leaves. Beside them lies the file `store`, so a backup opens like any store and rebuilds its ledger; but what opens it
+//! changes it, so restoring copies.
+//!
+//! A restore writes the file `restoring` first and removes it last. A folder that has it is half of a store and is refused.
+//!
+//! May use: `journal`, `identity`. Must not know: protocols.
+
+use std::io;
+use std::path::Path;
+
+use base::{Files, OsFiles, copy_whole, link_or_copy, remove_if_there, write_new_file};
+use journal::{Damage, DamageKind, Examined, Linked, Position};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::{self, Identity};
+use crate::options::Progress;
+use crate::store::{Store, lock};
+
+const RESTORING_FILE: &str = "restoring";
+/// What a store that is, or was, open has in its folder.
+const LOCK_FILE: &str = "lock";
+
+/// What a backup holds and what was done for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// Every batch below this position is in the backup.
+    pub position: Position,
+    /// Segments that it holds.
+    pub segments: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Segments that were linked now.
+    pub linked: u64,
+    /// Bytes in them, for which no space was taken.
+    pub linked_bytes: u64,
+    /// Segments that were copied now, because the backup lies on another file system.
+    pub copied: u64,
+    /// Bytes in them.
+    pub copied_bytes: u64,
+    /// Segments that the backup had already.
+    pub kept: u64,
+    /// Segments that were removed from the backup, because the store has let them go.
+    pub removed: u64,
+}
+
+/// How to restore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restore {
+    /// What becomes of the backup's files.
+    pub files: RestoreFiles,
+    /// What is done about damage that costs data.
+    pub damage: RestoreDamage,
+}
+
+/// What becomes of a backup's files when it is restored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RestoreFiles {
+    /// They are copied: a byte that rots in one place is sound in the other.
+    #[default]
+    Copy,
+    /// They are linked where that can be, which takes no time and no space.
+    Link,
+}
+
+/// What is done about damage that costs data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RestoreDamage {
+    /// Nothing is restored.
+    #[default]
+    Refuse,
+    /// Everything that is intact is restored.
+    Accept,
+}
+
+/// What was restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// Every batch below this position was in the backup.
+    pub position: Position,
+    /// When the backup was made, in milliseconds since 1970.
+    pub taken_ms: u64,
+    /// Batches that were read and found intact.
+    pub batches: u64,
+    /// Segments whose checksums were compared.
+    pub segments: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Damaged ranges of the backup. Unless [`RestoreDamage::Accept`] was asked for, none costs data.
+    pub damage: Vec<Damage>,
+}
+
+impl Store {
+    /// Identity of the store, the same in all of its backups.
+    #[must_use]
+    pub fn identity(&self) -> u128 {
+        self.inner().journal.store()
+    }
+
+    /// Makes the folder `dir` a backup of everything committed so far, or brings the backup that is there up to date, which
+    /// takes only what is new. The store serves meanwhile. Segments are hard links, so the folder has to be on the same
+    /// file system to cost neither time nor space; elsewhere they are copied.
+    ///
+    /// Blocks until the backup is on stable storage. A crash before leaves the backup that was there, or a folder without
+    /// the file `backup`, which is none and becomes one the next time.
+    ///
+    /// # Errors
+    /// `Invalid` when the folder holds something else, such as a store, another store's backup, or one that was opened;
+    /// `Unavailable` when the disk refuses or is full; `Closed`.
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Backup> {
+        let (inner, dir) = (self.inner(), dir.as_ref());
+        let _one = lock(&inner.backing_up);
+        inner.check_open()?;
+        let files = &*inner.files;
+        let identity = Identity { store: self.identity(), partitions: inner.options.partitions };
+        files.create_dir(dir).map_err(|error| unusable(dir, &error))?;
+        check_target(files, dir, identity)?;
+        if identity::read(files, dir)? != Some(identity) {
+            identity::write(files, dir, identity)?;
+        }
+        let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
+        let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
+        Ok(Backup {
+            position: manifest.position,
+            segments: manifest.segments.len() as u64,
+            bytes: manifest.bytes(),
+            linked,
+            linked_bytes,
+            copied,
+            copied_bytes,
+            kept,
+            removed,
+        })
+    }
+}
+
+/// Whether `dir` may become, or is, a backup of this store.
+fn check_target(files: &dyn Files, dir: &Path, identity: Identity) -> Result<()> {
+    let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{} {why}", dir.display())));
+    let names = names(files, dir)?;
+    if names.iter().any(|name| name == LOCK_FILE) {
+        return refuse("is the folder of a store, or a backup that was opened as one; choose another");
+    }
+    match identity::find(files, dir) {
+        Ok(Some(found)) if found == identity => Ok(()),
+        Ok(Some(_)) => refuse("holds a backup of another store; choose another folder"),
+        // What a crash left of the very first step.
+        Ok(None) if names.iter().all(|name| name.starts_with("store")) => Ok(()),
+        Ok(None) => refuse("is not empty and holds no backup; choose another folder"),
+        // There is no folder of segments yet.
+        Err(_) if names.iter().all(|name| name.starts_with("store")) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks the backup in `backup` whole, and makes the folder `dir`, which must hold nothing, the store that it was: to be
+/// opened with [`Store::open`], which builds the ledger anew and so takes as long as reading the journal. `progress` is told
+/// how much of the backup was read.
+///
+/// A crash leaves a folder that does not open; remove it and begin again.
+///
+/// # Errors
+/// `Corrupt`, with each file and offset, when anything in the backup is damaged so that data would be missing, unless the
+/// options accept that; `Invalid` when there is no finished backup, or `dir` is not empty; `Unavailable` when the disk
+/// refuses.
+pub fn restore(
+    backup: impl AsRef<Path>,
+    dir: impl AsRef<Path>,
+    how: Restore,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Restored> {
+    restore_in(&OsFiles, (backup.as_ref(), dir.as_ref()), how, progress)
+}
+
+/// As [`restore`], from the first folder to the second, with other files: for simulations.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_in(
+    files: &dyn Files,
+    (backup, dir): (&Path, &Path),
+    how: Restore,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Restored> {
+    let journal = dir.join("journal");
+    if !names(files, dir)?.is_empty() || !names(files, &journal)?.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, format!("{} is not empty; choose another folder", dir.display())));
+    }
+    let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
+    let Examined { manifest, verified, damage } = journal::examine(files, backup, told)?;
+    if how.damage == RestoreDamage::Refuse && damage.iter().any(is_loss) {
+        let ranges: Vec<String> = damage.iter().map(ToString::to_string).collect();
+        let text = format!("the backup in {} is damaged: {}", backup.display(), ranges.join("; "));
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    }
+    let fail = |error: io::Error| unusable(dir, &error);
+    files.create_dir(&journal).map_err(fail)?;
+    let restoring = dir.join(RESTORING_FILE);
+    write_new_file(files, &restoring, b"").map_err(fail)?;
+    for segment in &manifest.segments {
+        let (from, to) = (backup.join("journal").join(segment.name()), journal.join(segment.name()));
+        let placed = match how.files {
+            RestoreFiles::Copy => copy_whole(files, &from, &to),
+            RestoreFiles::Link => link_or_copy(files, &from, &to).map(|_| ()),
+        };
+        match placed {
+            // Known to be missing, and accepted.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !damage.is_empty() => {}
+            placed => placed.map_err(fail)?,
+        }
+    }
+    files.sync_dir(&journal).map_err(fail)?;
+    identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions })?;
+    remove_if_there(files, &restoring).map_err(fail)?;
+    files.sync_dir(dir).map_err(fail)?;
+    Ok(Restored {
+        position: manifest.position,
+        taken_ms: manifest.taken_ms,
+        batches: verified.batches,
+        segments: verified.segments,
+        bytes: verified.bytes,
+        damage,
+    })
+}
+
+/// Whether something is lost with it.
+fn is_loss(damage: &Damage) -> bool {
+    !matches!(damage.kind, DamageKind::Header | DamageKind::Footer)
+}
+
+/// A folder in which a restore was interrupted holds a part of a store, which must not be taken for the whole.
+pub(crate) fn refuse_half_restored(files: &dyn Files, dir: &Path) -> Result<()> {
+    match files.open_to_read(&dir.join(RESTORING_FILE)) {
+        Ok(_) => {
+            let text = format!("a restore into {} was interrupted; remove the folder and restore again", dir.display());
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Files in a folder, which need not be there.
+fn names(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+    match files.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|error| unusable(dir, &error)),
+    }
+}
+
+fn unusable(dir: &Path, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", dir.display()))
+}
