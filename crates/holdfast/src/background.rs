@@ -1,7 +1,7 @@
 //! The store's background work, one step at a time, and the threads that run the steps.
 //!
-//! Two loops: the journal's (syncs that are due, segments), which must be prompt, and the ledgers' (writing out,
-//! expiry), which may take long. Without threads the same steps are called through [`Store::step`].
+//! Three loops: the journal's (syncs that are due, segments), which must be prompt, the ledgers' (writing out, expiry),
+//! which may take long, and compaction's, which takes as long as its rate says. Without threads the same steps are called through [`Store::step`].
 //!
 //! May use: partitions, `journal`. Must not know: protocols.
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 use base::{Signal, Worker};
 use journal::{Level, Log, Position};
 
+use crate::compaction::LOOK_INTERVAL;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::Exclusive;
 use crate::partition::Partition;
@@ -35,7 +36,12 @@ pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
         Worker::start("holdfast-ledger", move || run(&inner, &wake, Some(EXPIRY_INTERVAL), ledger_step))
             .map_err(failed)?
     };
-    Ok(vec![journal, ledger])
+    let compaction = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.compaction_wake);
+        Worker::start("holdfast-compact", move || run(&inner, &wake, None, compaction_step)).map_err(failed)?
+    };
+    Ok(vec![journal, ledger, compaction])
 }
 
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
@@ -66,6 +72,12 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
     let _ = inner.write_out_due();
     let removed = inner.remove_expired().unwrap_or(0);
     (removed >= inner.options.limits.expiry_batch_max).then_some(Duration::ZERO)
+}
+
+/// Does a piece of compaction; returns when to come back.
+fn compaction_step(inner: &Inner) -> Option<Duration> {
+    // What failed stays as it was, and is tried again: a full disk may have space by then.
+    Some(inner.compact_step().unwrap_or(LOOK_INTERVAL))
 }
 
 impl Inner {
@@ -154,6 +166,7 @@ impl Store {
         inner.journal.step(inner.clock.now())?;
         inner.write_out_due()?;
         inner.remove_expired()?;
+        inner.compact_step()?;
         Ok(())
     }
 }

@@ -258,15 +258,8 @@ impl<'a> Exclusive<'a> {
         });
         let mut failed = None;
         each(&mut |partition, engine, offset, commands| {
-            let applied = engine.apply(position, appended.body_at + offset, commands).map_err(Error::from);
-            // The journal has the batch and the engine has not: a damaged ledger is rebuilt from the journal, batch and
-            // all; otherwise opening again will replay it.
-            let healed = applied.or_else(|error| match partition.reader.is_damaged() {
-                true => self.inner.heal_locked(partition, engine),
-                false => Err(error),
-            });
-            if let Err(error) = healed {
-                partition.set_broken();
+            let applied = engine.apply(position, appended.body_at + offset, commands);
+            if let Err(error) = self.inner.applied(partition, engine, applied) {
                 failed = Some(error);
             }
         });

@@ -20,6 +20,7 @@
 
 mod background;
 mod backup;
+mod compaction;
 mod cursor;
 mod durability;
 mod error;
@@ -36,6 +37,7 @@ mod partition;
 mod peer;
 mod replay;
 mod room;
+mod schedule;
 mod scrub;
 mod snapshot;
 mod staged;
@@ -51,6 +53,7 @@ pub use ::kv::{
 pub use ::regex::bytes::Regex;
 pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};
+pub use compaction::CompactionStats;
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, Side};
@@ -61,6 +64,7 @@ pub use journal::{Damage, DamageKind, Position, Verified, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
 pub use options::{Options, Progress, World};
+pub use schedule::{CompactionOptions, Schedule};
 pub use snapshot::Snapshot;
 pub use stats::{ScrubStats, SegmentLive, Stats};
 pub use store::Store;

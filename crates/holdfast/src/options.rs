@@ -9,6 +9,7 @@ use base::{Clock, Files, Limits, OsClock, OsFiles};
 use kv::{Compression, Ledgers, LsmLedgers, TreeSize};
 
 use crate::durability::Durability;
+use crate::schedule::CompactionOptions;
 
 /// How to open a store.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Options {
     /// Bytes of sealed segments that are read and checked each second, in the background, round and round; 0 turns it off.
     /// Damage found is in [`crate::Stats::damage`]. Default: 4 MiB.
     pub scrub_bytes_per_second: u64,
+    /// When and how fast the journal is compacted. Default: see [`CompactionOptions`].
+    pub compaction: CompactionOptions,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -51,6 +54,7 @@ impl Default for Options {
             compression: Compression::None,
             tree: Some(TreeSize::default()),
             scrub_bytes_per_second: 4 << 20,
+            compaction: CompactionOptions::default(),
             progress: None,
         }
     }
@@ -65,6 +69,7 @@ impl std::fmt::Debug for Options {
             .field("compression", &self.compression)
             .field("tree", &self.tree)
             .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
+            .field("compaction", &self.compaction)
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! May use: `journal`, `kv`. Must not know: threads, protocols.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use journal::{Journal, Log, PartitionId, Position, Record, StateMachine, Visit};
@@ -62,6 +63,10 @@ fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, optio
             .and_then(|ledger| Engine::open(ledger, Arc::clone(&cache), log, places.clone() as _, engine_options));
         engines.push(engine.map_err(|error| (id, error))?);
     }
+    // A crash may have come between letting go of a segment and writing out that it holds nothing any more.
+    let there: BTreeSet<Position> =
+        journal.segment_stats().iter().filter(|segment| !segment.is_stub).map(|segment| segment.base).collect();
+    engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| there.contains(&segment)));
     let from = engines.iter().map(Engine::applied).min().unwrap_or_default();
     let mut replay = Replay::new(journal, options, &mut engines, from);
     let read = journal.read_from(from, &mut |visit| match visit {

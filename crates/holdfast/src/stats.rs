@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::compaction::CompactionStats;
 use base::Quantiles;
 use journal::{Damage, Position, Watermarks};
 
@@ -44,6 +45,8 @@ pub struct Stats {
     pub damage: Vec<Damage>,
     /// What the background scrubber did since open.
     pub scrub: ScrubStats,
+    /// What compaction did since open.
+    pub compaction: CompactionStats,
     /// Objects that expired and were removed since open.
     pub expired: u64,
     /// Partitions.

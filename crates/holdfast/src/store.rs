@@ -14,6 +14,7 @@ use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background;
 use crate::backup;
+use crate::compaction::Compactor;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -61,6 +62,8 @@ pub(crate) struct Inner {
     /// Whether there are threads for the background's work.
     pub(crate) threads: bool,
     pub(crate) scrub_wake: Arc<Signal>,
+    pub(crate) compaction_wake: Arc<Signal>,
+    pub(crate) compactor: Compactor,
     pub(crate) scrubbed: ScrubCounters,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
@@ -120,6 +123,8 @@ impl Store {
             delayed_writes: AtomicU64::new(0),
             threads: world.threads,
             scrub_wake: Arc::new(Signal::new()),
+            compaction_wake: Arc::new(Signal::new()),
+            compactor: Compactor::default(),
             scrubbed: ScrubCounters::default(),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
@@ -245,6 +250,7 @@ impl Owner {
         self.inner.journal_wake.raise();
         self.inner.ledger_wake.raise();
         self.inner.scrub_wake.raise();
+        self.inner.compaction_wake.raise();
         lock(&self.workers).clear();
     }
 }
@@ -343,6 +349,16 @@ impl Inner {
         partition.heal(engine, rebuild)
     }
 
+    /// Judges what applying a batch came to. When the journal has the batch and the engine has not, a damaged ledger is
+    /// rebuilt from the journal, batch and all; otherwise opening again will replay it.
+    pub(crate) fn applied(&self, partition: &Partition, engine: &mut Engine, outcome: kv::Result<()>) -> Result<()> {
+        let healed = outcome.map_err(Error::from).or_else(|error| match partition.reader.is_damaged() {
+            true => self.heal_locked(partition, engine),
+            false => Err(error),
+        });
+        healed.inspect_err(|_| partition.set_broken())
+    }
+
     pub(crate) fn note_memory(&self, engine: &Engine) {
         if engine.ledger().memory_bytes() >= self.options.limits.ledger_memory_bytes {
             self.ledger_wake.raise();
@@ -363,10 +379,13 @@ impl Inner {
         }
     }
 
+    pub(crate) fn oldest_snapshot(&self) -> Option<Position> {
+        lock(&self.snapshots).keys().next().copied()
+    }
+
     /// Versions that only readers below this position can see may go.
     pub(crate) fn keep(&self, next: Position) -> Position {
-        let oldest = lock(&self.snapshots).keys().next().copied();
-        oldest.map_or(next, |oldest| Position::new(oldest.get() + 1).min(next))
+        self.oldest_snapshot().map_or(next, |oldest| Position::new(oldest.get() + 1).min(next))
     }
 
     fn stats(&self) -> Stats {
@@ -401,6 +420,7 @@ impl Inner {
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
             damage: self.journal.recovery().damage,
             scrub: self.scrubbed.stats(),
+            compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
             refuses_writes: journal.poisoned,

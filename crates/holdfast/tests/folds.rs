@@ -11,7 +11,8 @@ use std::ops::{Bound, ControlFlow};
 
 use holdfast::*;
 
-type Objects = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+type Name = (Vec<u8>, Vec<u8>);
+type Objects = BTreeMap<Name, Vec<u8>>;
 
 fn filled(dir: &std::path::Path) -> (Store, Objects) {
     let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
@@ -34,7 +35,7 @@ fn filled(dir: &std::path::Path) -> (Store, Objects) {
 }
 
 /// Goes through everything in pages, and returns what was found in the order of the fold.
-fn pages(snapshot: &Snapshot, fold: &Fold<'_>) -> Vec<((Vec<u8>, Vec<u8>), Vec<u8>)> {
+fn pages(snapshot: &Snapshot, fold: &Fold<'_>) -> Vec<(Name, Vec<u8>)> {
     let mut found = Vec::new();
     let mut after = fold.after.cloned();
     loop {

@@ -245,6 +245,8 @@ impl Journal {
             base: segment.base,
             bytes: segment.reserved(),
             sealed: segment.trailer().is_some(),
+            is_stub: segment.is_stub(),
+            end: segment.end(),
             damaged_bytes: segment.trailer().map_or(0, |trailer| trailer.damaged_bytes),
         };
         segments.values().map(one).collect()
@@ -319,7 +321,10 @@ impl Journal {
         let header = header_bytes(usize::from(self.options.partitions));
         let current = lock(&self.tail).segment.base;
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let empty = |s: &Segment| s.base != current && s.trailer().is_some_and(|trailer| trailer.data_end == header);
+        let empty = |s: &Segment| {
+            let holds_nothing = s.trailer().is_some_and(|trailer| trailer.data_end == header);
+            s.base != current && holds_nothing && !s.is_stub()
+        };
         let empties: Vec<PathBuf> = segments.values().filter(|s| empty(s)).map(|s| s.path.clone()).collect();
         segments.retain(|_, segment| !empty(segment));
         drop(segments);
@@ -368,6 +373,9 @@ impl Log for Journal {
 
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<()> {
         let segment = self.segment_at(at)?;
+        if segment.is_stub() {
+            return Err(Error::Missing { position: Position::new(at) });
+        }
         if at + buffer.len() as u64 > load(&self.written).get() {
             self.flush()?;
         }

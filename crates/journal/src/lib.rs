@@ -24,6 +24,7 @@ mod position;
 mod read;
 mod record;
 mod recovery;
+mod release;
 mod scan;
 mod scrub;
 mod segment;

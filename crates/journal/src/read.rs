@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use crate::bytes::index;
 use crate::commit::{load, lock};
 use crate::error::Result;
-use crate::footer::{ExtentKind, Footer};
+use crate::footer::{Extent, ExtentKind, Footer};
 use crate::header::header_bytes;
 use crate::journal::Journal;
 use crate::log::{Record, RecordSection, Visit};
@@ -16,6 +16,9 @@ use crate::record::RecordHeader;
 use crate::recovery::{Damage, DamageKind};
 use crate::scan::{Item, Scan};
 use crate::segment::Segment;
+
+/// Bytes read at a time, and one record.
+const PIECE_BYTES: u64 = 1 << 20;
 
 pub(crate) type Visitor<'a> = dyn FnMut(Visit<'_>) -> Result<()> + 'a;
 
@@ -33,7 +36,7 @@ pub(crate) fn read_from(journal: &Journal, from: Position, visit: &mut Visitor<'
     Ok(())
 }
 
-fn read_segment(
+pub(crate) fn read_segment(
     journal: &Journal,
     segment: &Segment,
     from: Position,
@@ -50,17 +53,36 @@ fn read_segment(
     if trailer.log_end <= from {
         return Ok(());
     }
-    let footer = segment.read_footer()?;
-    let bytes = segment.read_all(Some(trailer.data_end))?;
-    match footer {
-        Some(footer) => hand.by_index(&bytes, &footer),
-        None => {
-            let end = index(trailer.log_end.get() - segment.base.get());
-            let bytes = bytes.get(..end).unwrap_or(&bytes);
-            note(DamageKind::Footer, (trailer.data_end, trailer.body_bytes()), "segment footer checksum mismatch");
-            Scan::new(bytes, segment.base, start).try_for_each(|item| hand.item(&item))
-        }
+    if let Some(footer) = segment.read_footer()? {
+        return by_pieces(segment, &footer, &mut hand);
     }
+    let bytes = segment.read_all(Some(trailer.data_end))?;
+    let end = index(trailer.log_end.get() - segment.base.get());
+    let bytes = bytes.get(..end).unwrap_or(&bytes);
+    note(DamageKind::Footer, (trailer.data_end, trailer.body_bytes()), "segment footer checksum mismatch");
+    Scan::new(bytes, segment.base, start).try_for_each(|item| hand.item(&item))
+}
+
+/// Reads a sealed segment by its footer, a piece at a time, from the first piece that is wanted.
+fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Result<()> {
+    let mut start = header_bytes(footer.states.len());
+    let mut rest = footer.extents.as_slice();
+    while !rest.is_empty() {
+        let (mut bytes, mut count) = (0, 0);
+        while let Some(extent) = rest.get(count).filter(|_| bytes < PIECE_BYTES) {
+            bytes += extent.bytes;
+            count += 1;
+        }
+        let (extents, behind) = rest.split_at(count);
+        rest = behind;
+        if segment.base.plus(start + bytes) > hand.from {
+            let mut piece = vec![0; index(bytes)];
+            segment.read(&mut piece, start)?;
+            hand.extents(start, &piece, extents)?;
+        }
+        start += bytes;
+    }
+    Ok(())
 }
 
 /// Remembers a damaged range of a segment, and returns it.
@@ -78,15 +100,21 @@ pub(crate) struct Hand<'a, 'v> {
 impl Hand<'_, '_> {
     /// Reads a sealed segment by its footer: each record is where the index says, or it is damaged.
     pub(crate) fn by_index(&mut self, bytes: &[u8], footer: &Footer) -> Result<()> {
-        let mut offset = header_bytes(footer.states.len());
-        for extent in &footer.extents {
+        let start = header_bytes(footer.states.len());
+        self.extents(start, bytes.get(index(start)..).unwrap_or_default(), &footer.extents)
+    }
+
+    /// Takes stretches that lie one behind the other from `start` in the segment; `bytes` are theirs.
+    fn extents(&mut self, start: u64, bytes: &[u8], extents: &[Extent]) -> Result<()> {
+        let mut offset = start;
+        for extent in extents {
             let at = offset;
             offset += extent.bytes;
             let is_outside = self.base.plus(offset) <= self.from || self.base.plus(at) >= self.to;
             if is_outside || extent.kind == ExtentKind::Void {
                 continue;
             }
-            let rest = bytes.get(index(at)..index(offset)).unwrap_or_default();
+            let rest = bytes.get(index(at - start)..index(offset - start)).unwrap_or_default();
             let header = RecordHeader::decode(rest, self.base.plus(at)).filter(|h| h.record_len() == extent.bytes);
             let body = header.as_ref().and_then(|header| header.body(rest));
             let item = match (extent.kind, header.clone(), body) {

@@ -48,8 +48,12 @@ pub struct SegmentStats {
     pub base: Position,
     /// Bytes of its file.
     pub bytes: u64,
+    /// Behind its last position.
+    pub end: Position,
     /// Whether it is sealed.
     pub sealed: bool,
+    /// Whether its records were let go: see [`crate::Journal::let_go`].
+    pub is_stub: bool,
     /// Bytes in it that are damaged, torn or void.
     pub damaged_bytes: u64,
 }

@@ -505,3 +505,66 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_segment_in_the_middle_is_let_go_and_nothing_counts_as_missing_or_damaged() {
+    let disk = Disk::new(5);
+    let (journal, _) = open(&disk).unwrap();
+    let mut expected = write(&journal, 0..60, Level::Synced);
+    journal.step(base::Time::default()).unwrap();
+    let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+    assert!(bases.len() >= 3, "{bases:?}");
+    let (gone, end) = (bases[1], bases[2]);
+    let inside = *expected.range(gone..end).next().unwrap().0;
+    let before = journal.stats().segment_bytes;
+    {
+        let _hold = journal.hold();
+        assert!(!journal.let_go(gone).unwrap(), "somebody holds the files");
+    }
+    assert!(journal.let_go(gone).unwrap() && journal.let_go(gone).unwrap());
+    let open_segment = journal.segment_stats().last().unwrap().base;
+    assert!(!journal.let_go(open_segment).unwrap(), "it is still written to");
+    assert!(journal.stats().segment_bytes < before);
+    expected.retain(|position, _| *position < gone || *position >= end);
+    let missing = journal.read_at(inside.get() + 100, &mut [0; 8]);
+    assert!(matches!(missing, Err(Error::Missing { .. })), "{missing:?}");
+    assert_eq!(contents(&journal).0, expected);
+    std::mem::forget(journal);
+    for round in 1..3 {
+        disk.kill_process();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        assert_eq!(contents(&journal).0, expected);
+        expected.extend(write(&journal, 1000 * round..1000 * round + 3, Level::Synced));
+        std::mem::forget(journal);
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_operation_of_letting_go_leaves_the_segment_or_its_stub() {
+    let mut outcomes = [0; 2];
+    for n in 0.. {
+        let disk = Disk::new(100 + n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..60, Level::Synced);
+        journal.step(base::Time::default()).unwrap();
+        let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+        disk.plan(n, Fault::PowerCut);
+        let before = disk.operations();
+        let done = journal.let_go(bases[1]);
+        if done.is_ok() {
+            assert!(disk.operations() - before <= n, "the fault struck and was not seen");
+            break;
+        }
+        std::mem::forget(journal);
+        disk.power_on();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        let (found, _) = contents(&journal);
+        let rest = || expected.iter().filter(|(position, _)| **position < bases[1] || **position >= bases[2]);
+        let is_stub = found.len() < expected.len();
+        assert!(if is_stub { found.iter().eq(rest()) } else { found == expected });
+        outcomes[usize::from(is_stub)] += 1;
+    }
+    assert!(outcomes[0] > 0 && outcomes.iter().sum::<u64>() > 3, "{outcomes:?}");
+}

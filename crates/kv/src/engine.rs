@@ -88,6 +88,10 @@ impl Engine {
         &self.reader.entries.ledger
     }
 
+    pub(crate) fn log(&self) -> &dyn Log {
+        &*self.reader.log
+    }
+
     /// Everything at or below was applied.
     #[must_use]
     pub fn applied(&self) -> Position {
@@ -146,9 +150,9 @@ impl Engine {
         }
     }
 
-    /// Drops what is counted of a segment that compaction has let go.
-    pub fn forget_segment(&mut self, segment: Position) {
-        self.summary.live.forget(segment);
+    /// Drops what is counted of segments that compaction has let go: all but those that `is_there` tells.
+    pub fn forget_segments(&mut self, is_there: impl Fn(Position) -> bool) {
+        self.summary.live.retain(is_there);
     }
 
     /// Drops the whole state, ledger included: everything has to be applied again.
@@ -171,7 +175,7 @@ impl Engine {
         self.ledger().rotate(next);
     }
 
-    fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
+    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
         self.reader.entries.get(ledger_key)
     }
 

@@ -74,9 +74,9 @@ impl LiveBytes {
         }
     }
 
-    /// Drops what is counted of a segment that was let go.
-    pub(crate) fn forget(&mut self, segment: Position) {
-        self.0.remove(&segment);
+    /// Drops what is counted of segments that were let go.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(Position) -> bool) {
+        self.0.retain(|segment, _| is_there(*segment));
     }
 
     /// Counts of each segment that holds something, by base position.

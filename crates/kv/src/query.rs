@@ -24,7 +24,7 @@ use crate::ledger::{self, Slice, View};
 pub struct Reader {
     pub(crate) entries: Entries,
     view: Option<Arc<dyn View>>,
-    log: Arc<dyn Log>,
+    pub(crate) log: Arc<dyn Log>,
 }
 
 /// An object's value. Dereferences to its bytes.
@@ -174,15 +174,22 @@ impl Reader {
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
     pub fn get(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Object>> {
-        let Some(slice) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
-        let entry = decode(&slice)?;
-        let version = Some(entry.version);
-        if entry.expired(now_ms) {
-            return Ok(Found { value: None, version });
+        let ledger_key = key::object(bucket, key);
+        let mut gone = None;
+        loop {
+            let Some(slice) = self.entry(&ledger_key)? else { return Ok(Found::nothing()) };
+            let entry = decode(&slice)?;
+            let version = Some(entry.version);
+            if entry.expired(now_ms) {
+                return Ok(Found { value: None, version });
+            }
+            match self.value(bucket, key, &slice) {
+                Ok(value) => return Ok(Found { value: Some(Object { head: entry.head(), value }), version }),
+                // Compaction has moved the value since the look-up, and the entry says where to; unless it says the same.
+                Err(Error::Journal(journal::Error::Missing { .. })) if gone != Some(entry.at) => gone = Some(entry.at),
+                Err(error) => return Err(error),
+            }
         }
-        let head = entry.head();
-        let value = self.value(bucket, key, &slice)?;
-        Ok(Found { value: Some(Object { head, value }), version })
     }
 
     /// What is known of the object, without touching its value.

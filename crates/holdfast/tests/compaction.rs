@@ -1,0 +1,283 @@
+//! Compaction against an obvious model, on a real disk: nothing is lost, nothing comes back, and space does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside the wall"
+)]
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use holdfast::*;
+use proptest::prelude::*;
+
+fn options() -> Options {
+    let compaction = CompactionOptions { schedule: Schedule::OnDemand, ..CompactionOptions::default() };
+    Options { durability: Durability::Written, limits: Limits::tiny(), partitions: 4, compaction, ..Options::default() }
+}
+
+fn open(dir: &std::path::Path) -> Store {
+    Store::open(dir, options()).unwrap()
+}
+
+type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn contents(snapshot: &Snapshot) -> Objects {
+    let mut objects = Objects::new();
+    let read = snapshot.fold(&Fold::default(), &mut |folded| {
+        objects.insert(folded.key().to_vec(), folded.value()?.to_vec());
+        Ok(ControlFlow::Continue(()))
+    });
+    assert_eq!(read.unwrap(), None);
+    objects
+}
+
+fn lose_ledger(store: Store, dir: &std::path::Path) -> Store {
+    store.close().unwrap();
+    drop(store);
+    std::fs::remove_dir_all(dir.join("ledger")).unwrap();
+    open(dir)
+}
+
+fn put(store: &Store, key: &[u8], value: &[u8]) -> Committed {
+    store.kv().put(b"b", key, value, &PutOptions::default()).unwrap()
+}
+
+#[test]
+fn space_comes_back_and_every_object_stays_what_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut versions = BTreeMap::new();
+    for round in 0..40u8 {
+        for key in 0..20u8 {
+            let value = vec![round; 200 + usize::from(key)];
+            versions.insert(key, put(&store, &[key], &value).position);
+        }
+        // What is put once and never again shares its segment with what dies.
+        versions.insert(100 + round, put(&store, &[100 + round], &[round; 300]).position);
+    }
+    let before = (store.digest().unwrap(), contents(&store.snapshot().unwrap()), store.stats());
+    let root = store.root(TreeSize::default()).unwrap();
+    let done = store.compact().unwrap();
+    let after = store.stats();
+    assert!(done.segments > 10 && done.moved_bytes > 0, "{done:?}");
+    assert!(after.journal_bytes * 3 < before.2.journal_bytes, "{} of {}", after.journal_bytes, before.2.journal_bytes);
+    let check = |store: &Store| {
+        assert_eq!(store.digest().unwrap(), before.0);
+        assert_eq!(store.root(TreeSize::default()).unwrap(), root);
+        assert_eq!(contents(&store.snapshot().unwrap()), before.1);
+        for (key, version) in &versions {
+            assert_eq!(store.kv().head(b"b", &[*key]).unwrap().unwrap().version, *version, "a move is no change");
+        }
+        assert!(store.stats().damage.is_empty(), "{:?}", store.stats().damage);
+    };
+    check(&store);
+    store.close().unwrap();
+    drop(store);
+    let store = open(dir.path());
+    check(&store);
+    let store = lose_ledger(store, dir.path());
+    check(&store);
+    assert_eq!(store.compact().unwrap().segments, 0, "there is nothing left to do");
+    check(&store);
+    store.close().unwrap();
+    drop(store);
+    // Without a tree that is kept it is made from the heads.
+    check(&Store::open(dir.path(), Options { tree: None, ..options() }).unwrap());
+}
+
+#[test]
+fn a_snapshot_reads_on_and_what_it_reads_goes_when_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for key in 0..60u8 {
+        put(&store, &[key], &[1; 500]);
+    }
+    let snapshot = store.snapshot().unwrap();
+    let before = contents(&snapshot);
+    for key in 0..60u8 {
+        put(&store, &[key], &[2; 500]);
+    }
+    let waiting = store.compact().unwrap();
+    assert!(waiting.waiting > 0, "{waiting:?}");
+    assert_eq!(contents(&snapshot), before);
+    assert!(contents(&store.snapshot().unwrap()).values().all(|value| *value == [2; 500]));
+    drop(snapshot);
+    let done = store.compact().unwrap();
+    assert_eq!((done.waiting, done.segments), (0, waiting.segments + waiting.waiting));
+}
+
+#[test]
+fn what_was_deleted_stays_deleted_when_the_ledger_is_lost_after_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    // A segment that stays, with objects that are deleted later; then their deletes, in segments that go.
+    for key in 0..40u8 {
+        put(&store, &[key], &[key; 400]);
+    }
+    for key in 0..6u8 {
+        store.kv().delete(b"b", &[key], Condition::None).unwrap();
+    }
+    store.kv().expire(b"b", &[7], Some(1)).unwrap();
+    store.kv().expire(b"b", &[8], Some(u64::MAX >> 2)).unwrap();
+    for round in 0..10 {
+        for key in 100..120u8 {
+            put(&store, &[key], &[round; 400]);
+        }
+    }
+    for _ in 0..3 {
+        let before = (contents(&store.snapshot().unwrap()), store.kv().head(b"b", &[8]).unwrap());
+        assert!(before.1.is_some() && !before.0.contains_key(&vec![7]));
+        store.compact().unwrap();
+        store = lose_ledger(store, dir.path());
+        let after = (contents(&store.snapshot().unwrap()), store.kv().head(b"b", &[8]).unwrap());
+        assert_eq!(after, before);
+    }
+    for key in 6..=255u8 {
+        store.kv().delete(b"b", &[key], Condition::None).unwrap();
+    }
+    for _ in 0..4 {
+        store.compact().unwrap();
+        store = lose_ledger(store, dir.path());
+        assert!(contents(&store.snapshot().unwrap()).is_empty());
+    }
+    let stats = store.stats();
+    assert!(stats.segments <= 6, "deletes go when nothing older is left: {:?}", stats.segment_live);
+}
+
+#[test]
+fn a_second_request_is_told_that_one_is_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for round in 0..50 {
+        put(&store, b"k", &[round; 1000]);
+    }
+    let outcomes: Vec<Result<CompactionStats>> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..4).map(|_| scope.spawn(|| store.compact())).collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(outcomes.iter().any(Result::is_ok));
+    let refused = outcomes.into_iter().filter_map(Result::err);
+    refused.for_each(|error| assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"));
+}
+
+#[test]
+fn readers_and_writers_go_on_beside_continuous_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let compaction = CompactionOptions { bytes_per_second: 0, dead_percent: 5, ..CompactionOptions::default() };
+    let store = Store::open(dir.path(), Options { compaction, ..options() }).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let ordering = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for reader in 0..2u8 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                let mut last = 0u32;
+                while !stop.load(ordering) {
+                    let Some(object) = store.kv().get(b"b", &[reader]).unwrap() else { continue };
+                    let round = u32::from_le_bytes(object.value[..4].try_into().unwrap());
+                    assert!(round >= last && object.value.len() == 600);
+                    last = round;
+                    let page =
+                        Page { bucket: b"b", start: Bound::Unbounded, end: Bound::Unbounded, limit: 50, values: true };
+                    store.kv().page(&page).unwrap();
+                }
+            });
+        }
+        let mut round = 0u32;
+        while round < 300 || (store.stats().compaction.segments < 20 && round < 20_000) {
+            for key in 0..10u8 {
+                let mut value = round.to_le_bytes().to_vec();
+                value.resize(600, key);
+                put(&store, &[key], &value);
+            }
+            round += 1;
+        }
+        stop.store(true, ordering);
+    });
+    let stats = store.stats();
+    assert!(stats.compaction.segments >= 20, "{:?}", stats.compaction);
+    assert!(stats.damage.is_empty(), "{:?}", stats.damage);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put { key: u8, len: u16 },
+    Delete { key: u8 },
+    Expire { key: u8, gone: bool },
+    Clear,
+    Compact,
+    Hold,
+    Drop,
+    Reopen,
+    LoseLedger,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        30 => (0u8..16, 0u16..1500).prop_map(|(key, len)| Step::Put { key, len }),
+        6 => (0u8..16).prop_map(|key| Step::Delete { key }),
+        4 => (0u8..16, any::<bool>()).prop_map(|(key, gone)| Step::Expire { key, gone }),
+        1 => Just(Step::Clear),
+        4 => Just(Step::Compact),
+        1 => Just(Step::Hold),
+        1 => Just(Step::Drop),
+        1 => Just(Step::Reopen),
+        1 => Just(Step::LoseLedger),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn compaction_anywhere_in_any_story_changes_nothing(steps in proptest::collection::vec(step(), 20..120)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path());
+        let mut model = Objects::new();
+        let mut held: Option<(Snapshot, Objects)> = None;
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Put { key, len } => {
+                    let value = vec![number as u8; usize::from(len)];
+                    put(&store, &[key], &value);
+                    model.insert(vec![key], value);
+                }
+                Step::Delete { key } => {
+                    store.kv().delete(b"b", &[key], Condition::None).unwrap();
+                    model.remove(&vec![key]);
+                }
+                Step::Expire { key, gone } => {
+                    store.kv().expire(b"b", &[key], Some(if gone { 1 } else { u64::MAX >> 2 })).unwrap();
+                    if gone {
+                        model.remove(&vec![key]);
+                    }
+                }
+                Step::Clear => {
+                    let mut exclusive = store.exclusive(&Scope::All).unwrap();
+                    exclusive.clear(b"b").unwrap();
+                    exclusive.commit().unwrap();
+                    model.clear();
+                }
+                Step::Compact => drop(store.compact().unwrap()),
+                Step::Hold => held = Some((store.snapshot().unwrap(), model.clone())),
+                Step::Drop => held = None,
+                Step::Reopen | Step::LoseLedger => {
+                    held = None;
+                    store.close().unwrap();
+                    drop(store);
+                    if matches!(step, Step::LoseLedger) {
+                        std::fs::remove_dir_all(dir.path().join("ledger")).unwrap();
+                    }
+                    store = open(dir.path());
+                    prop_assert!(store.stats().damage.is_empty(), "{:?}", store.stats().damage);
+                }
+            }
+            prop_assert_eq!(&contents(&store.snapshot().unwrap()), &model);
+            if let Some((snapshot, before)) = &held {
+                prop_assert_eq!(&contents(snapshot), before);
+            }
+        }
+    }
+}

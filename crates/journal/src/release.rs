@@ -1,0 +1,90 @@
+//! Letting go of sealed segments whose content is not needed any more, or was appended again.
+//!
+//! The oldest segments are simply removed ([`crate::Log::trim`]). One in the middle is replaced by a *stub*: its header and
+//! a footer without records, which still says where the log went on and where each partition's chain stood. So a
+//! segment that is missing is told from one that was let go. The stub is written beside and renamed over the segment,
+//! durably: after a crash there is the one or the other, whole. Who reads the old file reads on, from the open file.
+//!
+//! May use: all of this crate. Must not know: engines, what is needed.
+
+use std::sync::{Arc, PoisonError};
+
+use base::{crc32c, write_new_file};
+
+use crate::error::{Error, Result};
+use crate::footer::Footer;
+use crate::header::header_bytes;
+use crate::journal::Journal;
+use crate::log::Visit;
+use crate::position::Position;
+use crate::read::read_segment;
+use crate::segment::Segment;
+
+impl Segment {
+    /// Whether its records were let go.
+    pub(crate) fn is_stub(&self) -> bool {
+        self.trailer().is_some_and(|trailer| {
+            let start = header_bytes(usize::try_from(trailer.partitions).unwrap_or_default());
+            trailer.data_end == start && trailer.log_end > self.base.plus(start)
+        })
+    }
+}
+
+impl Journal {
+    /// Calls `visit` for the batches at or behind `from` in the segment at `base`, in order, with damaged ranges where
+    /// they lie. Nothing when there is no such segment.
+    ///
+    /// # Errors
+    /// What reading meets, and the first error of `visit`, which ends the reading.
+    pub fn read_segment(
+        &self,
+        base: Position,
+        from: Position,
+        visit: &mut dyn FnMut(Visit<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let segment = {
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            segments.get(&base).cloned()
+        };
+        match segment {
+            Some(segment) => read_segment(self, &segment, from, Position::MAX, visit),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the sealed segment at `base` by a stub: its records are gone, and its disk space is free. False when that
+    /// cannot be now, because it is open or somebody holds its file; true when it is a stub already.
+    ///
+    /// Everything in it that is still needed must have been appended again, and be on stable storage.
+    ///
+    /// # Errors
+    /// `DiskFull`; `Io`. The segment is then what it was.
+    pub fn let_go(&self, base: Position) -> Result<bool> {
+        let Some(_none_holds) = self.letting_go() else { return Ok(false) };
+        let segment = {
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            segments.get(&base).cloned()
+        };
+        let Some(segment) = segment else { return Ok(true) };
+        let Some(trailer) = segment.trailer().copied() else { return Ok(false) };
+        if segment.is_stub() {
+            return Ok(true);
+        }
+        let Some(Footer { states, .. }) = segment.read_footer()? else {
+            return Err(segment.damaged(trailer.data_end, trailer.body_bytes(), "segment footer checksum mismatch"));
+        };
+        let start = header_bytes(states.len());
+        let mut bytes = segment.read_all(Some(start))?;
+        let sum = crc32c(&bytes);
+        let footer = Footer { extents: Vec::new(), states };
+        bytes.extend_from_slice(&footer.encode(base, start, trailer.log_end, sum));
+        write_new_file(&*self.files, &segment.path, &bytes)
+            .map_err(|error| Error::io("replacing", &segment.path, error))?;
+        let stub = Segment::open(&*self.files, &self.dir, base)?;
+        stub.set_capacity(segment.capacity());
+        stub.read_trailer()?;
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.insert(base, Arc::new(stub));
+        Ok(true)
+    }
+}
