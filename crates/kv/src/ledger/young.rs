@@ -1,7 +1,11 @@
 //! The youngest part of a ledger: a sorted map in memory whose clones are free and do not change.
 //!
-//! Two levels: a sorted list of *runs*, each with its first key and a chunk of up to [`CHUNK_MAX`] entries. A search is
-//! two binary searches over few neighbouring cache lines, where a skip list or a tree of nodes follows a dozen pointers.
+//! Two levels: a sorted list of *runs*, each with its first key and a chunk of up to [`CHUNK_MAX`] entries. What a search
+//! costs is the memory it waits for, one place after the other: a skip list or a tree of nodes follows a dozen pointers,
+//! and a binary search over keys is no better once they are many. So a chunk has a *tag* of each key in order, eight bytes
+//! from where the chunk's keys begin to differ. All tags are looked at, which waits once for all of them, and usually
+//! one of the keys. Entries lie in the order of their arrival, so that an insertion moves tags only.
+//!
 //! A clone shares everything; a change copies what is shared of its way down, one list of runs and one chunk at the
 //! most, so a reader who holds the whole map costs its writer little, and one who let go costs nothing.
 //!
@@ -9,6 +13,7 @@
 //!
 //! May use: nothing. Must not know: the tree, the disk.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,12 +21,11 @@ use journal::Position;
 
 use super::Slice;
 
-/// Entries of a chunk at which it is split. Inserting moves half of them, searching a list of runs takes longer the
-/// fewer they are.
+/// Entries of a chunk at which it is split. Each search looks at half a kilobyte of tags then.
 const CHUNK_MAX: usize = 64;
 /// Bytes that an entry costs beside key and value: its place in a chunk that is two thirds full, and the heads of what
 /// it points to.
-const OVERHEAD_BYTES: usize = 112;
+const OVERHEAD_BYTES: usize = 128;
 
 /// What became of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,25 +36,29 @@ pub(super) struct Change {
     pub(super) position: Position,
 }
 
-/// Entries that follow each other. Keys lie together because searching looks at them only.
+/// Entries that follow each other.
 #[derive(Debug)]
 struct Chunk {
-    keys: Vec<Slice>,
-    changes: Vec<Change>,
+    /// Bytes that all keys begin with.
+    skip: usize,
+    /// Tags of the keys, ascending; behind them nothing that matters.
+    tags: [u64; CHUNK_MAX],
+    /// Where the entry of each tag is.
+    order: [u8; CHUNK_MAX],
+    entries: Vec<(Slice, Change)>,
 }
 
 impl Clone for Chunk {
     fn clone(&self) -> Self {
-        let mut copy = Self::new();
-        copy.keys.extend_from_slice(&self.keys);
-        copy.changes.extend_from_slice(&self.changes);
-        copy
+        let mut entries = Vec::with_capacity(CHUNK_MAX);
+        entries.extend_from_slice(&self.entries);
+        Self { entries, ..*self }
     }
 }
 
 #[derive(Debug, Clone)]
 struct Run {
-    /// No key in the chunk is less.
+    /// The chunk's least key.
     first: Slice,
     chunk: Arc<Chunk>,
 }
@@ -62,31 +70,100 @@ pub(super) struct Young {
     bytes: u64,
 }
 
+/// The eight bytes of `key` behind the first `skip`, as a number of the same order; zeros for what is not there.
+fn tag(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    rest.iter().zip([56, 48, 40, 32, 24, 16, 8]).fold(0, |tag, (byte, shift)| tag | u64::from(*byte) << shift)
+}
+
+fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 impl Chunk {
-    fn new() -> Self {
-        Self { keys: Vec::with_capacity(CHUNK_MAX), changes: Vec::with_capacity(CHUNK_MAX) }
+    /// A chunk of ascending entries.
+    fn new(ascending: impl Iterator<Item = (Slice, Change)>) -> Self {
+        let mut entries = Vec::with_capacity(CHUNK_MAX);
+        entries.extend(ascending);
+        let order = std::array::from_fn(|place| u8::try_from(place).expect("a chunk has at most 256 entries"));
+        let mut chunk = Self { skip: 0, tags: [0; CHUNK_MAX], order, entries };
+        if let (Some((first, _)), Some((last, _))) = (chunk.entries.first(), chunk.entries.last()) {
+            chunk.retag(common_bytes(first, last));
+        }
+        chunk
     }
 
-    fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        self.keys.binary_search_by(|found| (**found).cmp(key))
+    fn len(&self) -> usize {
+        self.entries.len()
     }
 
-    fn insert(&mut self, at: usize, key: &[u8], change: Change) {
-        self.keys.insert(at, Slice::from(key));
-        self.changes.insert(at, change);
+    /// Takes the tags anew, from the first `skip` bytes on.
+    fn retag(&mut self, skip: usize) {
+        self.skip = skip;
+        for (to, at) in self.tags.iter_mut().zip(self.order).take(self.entries.len()) {
+            *to = self.entries.get(usize::from(at)).map_or(0, |(key, _)| tag(key, skip));
+        }
     }
 
-    /// Takes away the upper half.
-    fn split(&mut self) -> Self {
-        let middle = self.keys.len() / 2;
-        let mut upper = Self::new();
-        upper.keys.extend(self.keys.drain(middle..));
-        upper.changes.extend(self.changes.drain(middle..));
-        upper
+    /// The entry at a place in the order of keys.
+    fn at(&self, place: usize) -> Option<(&Slice, &Change)> {
+        let (key, change) = self.entries.get(usize::from(*self.order.get(place)?))?;
+        Some((key, change))
+    }
+
+    /// The place of `key`, or where it belongs. `first` is the chunk's least key.
+    fn search(&self, first: &[u8], key: &[u8]) -> Result<usize, usize> {
+        let shared = first.get(..self.skip).unwrap_or_default();
+        if !key.starts_with(shared) {
+            return Err(if *key < *shared { 0 } else { self.len() });
+        }
+        let wanted = tag(key, self.skip);
+        // All tags at once: a binary search would wait for one place after the other.
+        let (mut low, mut same) = (0, 0);
+        for tag in self.tags.iter().take(self.len()) {
+            low += usize::from(*tag < wanted);
+            same += usize::from(*tag == wanted);
+        }
+        let mut high = low + same;
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.at(middle).map_or(Ordering::Greater, |(found, _)| (**found).cmp(key)) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// Inserts an entry where it belongs; there must be room. `first` is the chunk's least key before.
+    fn insert(&mut self, first: &[u8], place: usize, key: &[u8], change: Change) {
+        let (len, common) = (self.len(), common_bytes(first, key));
+        debug_assert!(place <= len && len < CHUNK_MAX, "the caller splits full chunks");
+        if common < self.skip {
+            self.retag(common);
+        }
+        self.tags.copy_within(place..len, place + 1);
+        self.order.copy_within(place..len, place + 1);
+        if let (Some(to), Some(order)) = (self.tags.get_mut(place), self.order.get_mut(place)) {
+            *to = tag(key, self.skip);
+            *order = u8::try_from(len).expect("a chunk has at most 256 entries");
+        }
+        self.entries.push((Slice::from(key), change));
+    }
+
+    /// The lower and the upper half, in chunks of their own.
+    fn split(&self) -> (Self, Self) {
+        let ascending = || (0..self.len()).filter_map(|place| self.at(place)).map(|(k, c)| (k.clone(), c.clone()));
+        let middle = self.len() / 2;
+        (Self::new(ascending().take(middle)), Self::new(ascending().skip(middle)))
     }
 
     fn run(self) -> Option<Run> {
-        Some(Run { first: self.keys.first()?.clone(), chunk: Arc::new(self) })
+        Some(Run { first: self.at(0)?.0.clone(), chunk: Arc::new(self) })
     }
 }
 
@@ -111,8 +188,9 @@ impl Young {
 
     /// What last became of `key`, if this map knows.
     pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
-        let chunk = &self.runs.get(self.run_of(key))?.chunk;
-        chunk.changes.get(chunk.search(key).ok()?)
+        let run = self.runs.get(self.run_of(key))?;
+        let place = run.chunk.search(&run.first, key).ok()?;
+        run.chunk.at(place).map(|(_, change)| change)
     }
 
     /// Notes what became of `key`, instead of what was noted before.
@@ -121,16 +199,16 @@ impl Young {
         self.bytes += cost(key, &change);
         let last = at + 1 >= self.runs.len();
         let runs = Arc::make_mut(&mut self.runs);
+        let alone = |change| Chunk::new(std::iter::once((Slice::from(key), change))).run();
         let Some(run) = runs.get_mut(at) else {
-            let mut chunk = Chunk::new();
-            chunk.insert(0, key, change);
-            runs.extend(chunk.run());
+            runs.extend(alone(change));
             return;
         };
-        let chunk = Arc::make_mut(&mut run.chunk);
-        let place = match chunk.search(key) {
+        let place = match run.chunk.search(&run.first, key) {
             Ok(place) => {
-                if let Some(old) = chunk.changes.get_mut(place) {
+                let chunk = Arc::make_mut(&mut run.chunk);
+                let entry = chunk.order.get(place).and_then(|at| chunk.entries.get_mut(usize::from(*at)));
+                if let Some((_, old)) = entry {
                     self.bytes -= cost(key, old);
                     *old = change;
                 }
@@ -138,21 +216,19 @@ impl Young {
             }
             Err(place) => place,
         };
-        if place == 0 {
-            run.first = Slice::from(key);
-        }
-        if chunk.keys.len() < CHUNK_MAX {
-            chunk.insert(place, key, change);
-            return;
-        }
-        // Keys that come in order leave full chunks behind, not halves.
-        let mut upper = if last && place == CHUNK_MAX { Chunk::new() } else { chunk.split() };
-        match place.checked_sub(chunk.keys.len()) {
-            Some(place) if place > 0 || upper.keys.is_empty() => upper.insert(place, key, change),
-            _ => chunk.insert(place, key, change),
-        }
-        if let Some(run) = upper.run() {
-            runs.insert(at + 1, run);
+        if run.chunk.len() < CHUNK_MAX {
+            Arc::make_mut(&mut run.chunk).insert(&run.first, place, key, change);
+            if place == 0 {
+                run.first = Slice::from(key);
+            }
+        } else if last && place == CHUNK_MAX {
+            // Keys that come in order leave full chunks behind, not halves.
+            runs.extend(alone(change));
+        } else {
+            let (lower, upper) = run.chunk.split();
+            runs.splice(at..=at, [lower.run(), upper.run()].into_iter().flatten());
+            self.bytes -= cost(key, &change);
+            self.set(key, change);
         }
     }
 
@@ -164,7 +240,7 @@ impl Young {
             Bound::Excluded(key) => (key, true),
         };
         let run = self.run_of(key);
-        let place = self.runs.get(run).map_or(0, |run| match run.chunk.search(key) {
+        let place = self.runs.get(run).map_or(0, |run| match run.chunk.search(&run.first, key) {
             Ok(place) => place + usize::from(behind),
             Err(place) => place,
         });
@@ -185,7 +261,7 @@ impl Young {
 
     /// All entries, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Slice, &Change)> {
-        self.runs.iter().flat_map(|run| run.chunk.keys.iter().zip(&run.chunk.changes))
+        self.runs.iter().flat_map(|run| (0..run.chunk.len()).filter_map(|place| run.chunk.at(place)))
     }
 }
 
@@ -202,20 +278,19 @@ impl Range {
     /// The next entry.
     pub(super) fn peek(&self) -> Option<(&Slice, &Change)> {
         let (mut run, mut place) = self.at;
-        if self.runs.get(run)?.chunk.keys.len() <= place {
+        if self.runs.get(run)?.chunk.len() <= place {
             (run, place) = (run + 1, 0);
         }
         if (run, place) >= self.end {
             return None;
         }
-        let chunk = &self.runs.get(run)?.chunk;
-        chunk.keys.get(place).zip(chunk.changes.get(place))
+        self.runs.get(run)?.chunk.at(place)
     }
 
     /// Passes the next entry.
     pub(super) fn advance(&mut self) {
         let (run, place) = self.at;
-        let behind = self.runs.get(run).is_none_or(|run| run.chunk.keys.len() <= place);
+        let behind = self.runs.get(run).is_none_or(|run| run.chunk.len() <= place);
         self.at = if behind { (run + 1, 1) } else { (run, place + 1) };
     }
 }

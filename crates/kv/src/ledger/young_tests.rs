@@ -28,13 +28,17 @@ fn check(young: &Young, model: &Model) {
     assert_eq!(young.is_empty(), model.is_empty());
     assert_eq!(young.bytes(), model.iter().map(|(key, change)| cost(key, change)).sum::<u64>());
     for run in young.runs.iter() {
-        assert!((1..=CHUNK_MAX).contains(&run.chunk.keys.len()));
+        assert!((1..=CHUNK_MAX).contains(&run.chunk.len()));
+        assert_eq!(run.chunk.at(0).map(|(key, _)| key), Some(&run.first));
     }
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
-    // Few keys of one or two bytes, so that they meet; enough of them to split chunks several times.
-    proptest::collection::vec(0u8..24, 0..3)
+    // Few keys, so that they meet; enough of them to split chunks several times. Some begin alike for longer than a tag,
+    // some differ only in how many zeros they end with.
+    let name = proptest::collection::vec(0u8..24, 0..3);
+    (prop_oneof![Just(&b""[..]), Just(&b"bucket"[..]), Just(&b"a long bucket"[..])], name, 0usize..2)
+        .prop_map(|(bucket, name, zeros)| [bucket, &name, &[0; 3][..zeros]].concat())
 }
 
 fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
@@ -86,7 +90,7 @@ proptest::proptest! {
             }
         }
         let (young, model) = clones.last().unwrap();
-        for key in (0u8..25).flat_map(|a| [vec![], vec![a], vec![a, 3]]) {
+        for key in (0u8..25).flat_map(|a| [vec![], vec![a], vec![a, 3], [b"bucket", &[a][..]].concat()]) {
             assert_eq!(young.get(&key), model.get(&key));
         }
     }
