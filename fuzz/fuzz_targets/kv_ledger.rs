@@ -1,4 +1,5 @@
-//! Decodes foreign bytes as ledger keys, entries, metadata and summaries: nothing panics, and what decodes encodes to the same bytes.
+//! Decodes foreign bytes as ledger keys, entries, metadata and summaries: nothing panics, and what decodes encodes to the
+//! same bytes.
 //!
 //! These decoders are private to their crate and use little of it, so this compiles their files.
 //!
@@ -10,8 +11,12 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/kv/src/bytes.rs"]
 mod bytes;
+#[path = "../../crates/kv/src/compression.rs"]
+mod compression;
 #[path = "../../crates/kv/src/entry.rs"]
 mod entry;
+#[path = "../../crates/kv/src/indexes.rs"]
+mod indexes;
 #[path = "../../crates/kv/src/key.rs"]
 mod key;
 #[path = "../../crates/kv/src/live.rs"]
@@ -20,22 +25,25 @@ mod live;
 mod metadata;
 #[path = "../../crates/kv/src/summary.rs"]
 mod summary;
+#[path = "../../crates/kv/src/tree.rs"]
+mod tree;
 
 fuzz_target!(|input: &[u8]| {
     if let Some(entry) = entry::Entry::decode(input) {
         assert_eq!(entry.encode(), input, "an entry has one encoding");
-        // Metadata is read as far as it is whole.
+        // Metadata and indexes are read as far as they are whole.
         let head = entry.head();
         assert!(head.metadata.iter().count() <= input.len(), "each pair takes bytes");
+        assert!(head.indexes.iter().count() <= input.len(), "each entry takes bytes");
     }
-    if let Some((counts, live)) = summary::decode(input) {
-        assert_eq!(summary::encode(&counts, &live), input, "a summary has one encoding");
+    if let Some(summary) = summary::Summary::decode(input) {
+        assert_eq!(summary.encode(), input, "a summary has one encoding");
     }
     if let Some((bucket, name)) = key::split_object(input) {
         assert_eq!(key::object(&bucket, name), input, "a ledger key has one encoding");
     }
     if let Some((bucket, name)) = key::split_expiry(input) {
-        let expires = input.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        let expires = input.get(2..10).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
         assert_eq!(expires.map(|expires| key::expiry(expires, &bucket, name)).as_deref(), Some(input));
     }
 });

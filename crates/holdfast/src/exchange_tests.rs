@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::memory::Disk;
-use base::{Limits, ManualClock, Random};
+use base::{ManualClock, Random};
 use kv::{MemoryLedgers, Metadata, Tree};
 use proptest::prelude::*;
 
@@ -262,14 +262,57 @@ fn a_round_that_failed_is_tried_again() {
     assert_eq!(found, 9);
 }
 
-fn store(clock: &Arc<ManualClock>, entropy: u64) -> Store {
+fn world(clock: &Arc<ManualClock>, entropy: u64) -> World {
     let clock = Arc::clone(clock);
     let ledgers = Arc::new(MemoryLedgers::default());
-    let world = World { files: Arc::new(Disk::new(entropy)), clock, ledgers, threads: false, entropy };
-    let partitions = 1 + u16::try_from(entropy).unwrap();
-    let options =
-        Options { durability: Durability::Written, partitions, limits: Limits::default(), ..Options::default() };
-    Store::open_in(&world, std::path::Path::new("/store"), options).unwrap()
+    World { files: Arc::new(Disk::new(entropy)), clock, ledgers, threads: false, entropy }
+}
+
+fn open(world: &World, tree: Option<TreeSize>) -> Store {
+    let partitions = 1 + u16::try_from(world.entropy).unwrap();
+    let options = Options { durability: Durability::Written, partitions, tree, ..Options::default() };
+    Store::open_in(world, std::path::Path::new("/store"), options).unwrap()
+}
+
+fn store(clock: &Arc<ManualClock>, entropy: u64) -> Store {
+    open(&world(clock, entropy), Some(TreeSize::default()))
+}
+
+/// Every leaf of a tree of the store: the one that is kept, or made anew from all heads when that is smaller.
+fn leaves(store: &Store, size: TreeSize) -> Vec<u32> {
+    let all: Vec<u32> = (0..size.width()).collect();
+    store.branches(size, &all).unwrap().concat()
+}
+
+#[test]
+fn the_tree_that_is_kept_is_that_of_the_heads_whatever_was_changed_and_reopened() {
+    let time = Arc::new(ManualClock::at(1_000));
+    let world = world(&time, 4);
+    let mut random = Random::new(11);
+    // A size, another, none, and the first again.
+    for kept in [Some(1), Some(0), None, Some(1)] {
+        let kept = kept.map(|at| TreeSize::ALL[at]);
+        let store = open(&world, kept);
+        for round in 0..3 {
+            let larger = leaves(&store, TreeSize::ALL[2]);
+            let sums: Vec<u32> = larger.chunks(4).map(|leaves| leaves.iter().fold(0, |sum, hash| sum ^ hash)).collect();
+            assert_eq!(leaves(&store, TreeSize::ALL[1]), sums, "{kept:?}, round {round}");
+            let sums: Vec<u32> = sums.chunks(4).map(|leaves| leaves.iter().fold(0, |sum, hash| sum ^ hash)).collect();
+            assert_eq!(leaves(&store, TreeSize::ALL[0]), sums, "{kept:?}, round {round}");
+            for _ in 0..100 {
+                time.advance(std::time::Duration::from_millis(1));
+                let (bucket, key) = name(random.below(60));
+                match random.below(4) {
+                    0 => drop(store.kv().delete(&bucket, &key, crate::Condition::None).unwrap()),
+                    1 => drop(store.kv().expire(&bucket, &key, Some(1_000_000)).unwrap()),
+                    _ => drop(
+                        store.kv().put(&bucket, &key, &random.next().to_le_bytes(), &PutOptions::default()).unwrap(),
+                    ),
+                }
+            }
+        }
+        store.close().unwrap();
+    }
 }
 
 #[test]

@@ -126,6 +126,7 @@ impl From<&Entry<'_>> for Clock {
 mod tests {
     use super::*;
     use crate::compression::Compression;
+    use crate::indexes::{Indexes, Term};
     use crate::metadata::Metadata;
 
     fn clock() -> Clock {
@@ -155,26 +156,26 @@ mod tests {
 
     #[test]
     fn the_ledger_entry_and_the_head_have_the_same_clock() {
-        let metadata = Metadata::from_pairs([("a", "b")]);
-        for (expires_ms, metadata) in [(0, &[][..]), (9, metadata.encoded())] {
-            let (version, at) = (journal::Position::new(7), 8);
-            let (modified_ms, command_bytes, value_bytes, checksum) = (1, 2, 3, 4);
-            let inline = None;
-            let (compression, indexes) = (Compression::None, b"i".as_slice());
+        let (metadata, indexes) = (Metadata::from_pairs([("a", "b")]), Indexes::from_pairs([("i", Term::Integer(1))]));
+        for (expires_ms, metadata, indexes) in [(0, &[][..], &[][..]), (9, metadata.encoded(), indexes.encoded())] {
             let entry = Entry {
-                version,
-                modified_ms,
+                version: journal::Position::new(7),
+                modified_ms: 1,
                 expires_ms,
-                at,
-                command_bytes,
-                value_bytes,
-                checksum,
-                compression,
+                at: 8,
+                command_bytes: 2,
+                value_bytes: 3,
+                checksum: 4,
+                compression: Compression::None,
                 metadata,
                 indexes,
-                inline,
+                inline: None,
             };
-            assert_eq!(Clock::from(&entry), Clock::from(&entry.head()));
+            let clock = Clock::from(&entry);
+            assert_eq!(clock, Clock::from(&entry.head()));
+            assert_eq!([clock.metadata_hash, clock.indexes_hash].map(|hash| hash != 0), [!metadata.is_empty(); 2]);
+            let elsewhere = Entry { version: journal::Position::new(9), at: 1, compression: Compression::Lz4, ..entry };
+            assert_eq!(clock, Clock::from(&elsewhere), "what belongs to one store alone is left out");
         }
     }
 
