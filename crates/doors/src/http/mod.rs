@@ -42,6 +42,16 @@ mod shared;
 mod uri;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_client;
+#[cfg(test)]
+mod tests_indexes;
+#[cfg(test)]
+mod tests_listings;
+#[cfg(test)]
+mod tests_objects;
+#[cfg(test)]
+mod tests_wire;
 
 pub use limits::Limits;
 pub use options::{NumbersSource, Options};

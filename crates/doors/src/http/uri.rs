@@ -158,10 +158,11 @@ mod tests {
         fn what_is_encoded_decodes_to_itself(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let text = encode(&bytes);
             prop_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b'?'));
-            prop_assert_eq!(decode(text.as_bytes()).as_deref(), Some(&bytes[..]));
+            prop_assert_eq!(decode(text.as_bytes()), Some(bytes.clone()));
             let name = encode_name(&bytes);
-            prop_assert_eq!(decode(name.as_bytes()).as_deref(), Some(&bytes[..]));
-            prop_assert!(hyper::header::HeaderName::from_bytes(format!("x{name}").to_lowercase().as_bytes()).is_ok());
+            prop_assert_eq!(decode(name.as_bytes()), Some(bytes));
+            let name = format!("x{name}");
+            prop_assert!(hyper::header::HeaderName::from_bytes(name.as_bytes()).is_ok());
         }
 
         #[test]
