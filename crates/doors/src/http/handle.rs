@@ -238,7 +238,11 @@ impl Asked<'_> {
             ..PutOptions::default()
         };
         if options.indexes.len() > limits.indexes_bytes_max {
-            let text = format!("the index entries have {} bytes; the limit is {}", options.indexes.len(), limits.indexes_bytes_max);
+            let text = format!(
+                "the index entries have {} bytes; the limit is {}",
+                options.indexes.len(),
+                limits.indexes_bytes_max
+            );
             return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
         }
         let (expiry, conditions) = (self.expiry()?, Conditions::parse(headers)?);

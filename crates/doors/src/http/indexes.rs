@@ -140,7 +140,8 @@ fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 
 /// A term as an item of a list, if a header can carry it.
 fn item(bytes: &[u8]) -> Option<Vec<u8>> {
-    let is_plain = header_value(bytes).is_some() && !bytes.is_empty() && !bytes.iter().any(|byte| b",\"".contains(byte));
+    let is_plain =
+        header_value(bytes).is_some() && !bytes.is_empty() && !bytes.iter().any(|byte| b",\"".contains(byte));
     if is_plain {
         return Some(bytes.to_vec());
     }

@@ -39,7 +39,6 @@ mod failure;
 mod limits;
 mod options;
 mod shared;
-mod uri;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -52,6 +51,7 @@ mod tests_listings;
 mod tests_objects;
 #[cfg(test)]
 mod tests_wire;
+mod uri;
 
 pub use limits::Limits;
 pub use options::{NumbersSource, Options};

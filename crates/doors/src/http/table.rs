@@ -65,8 +65,7 @@ pub(crate) const TYPES_PREFIX: &str = "/types/default";
 const KEY: &str = "/buckets/{bucket}/keys/{key}";
 const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
-const INDEX_QUERY: &[&str] =
-    &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
+const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
 
 /// Every route.
 pub(crate) static ROUTES: &[Route] = &[

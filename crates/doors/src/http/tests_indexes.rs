@@ -6,9 +6,13 @@ use super::tests_client::{Answer, Door, open_wide};
 
 fn filled() -> Door {
     let door = open_wide();
-    for (key, age, city) in
-        [("ada", "36", "london"), ("bob", "-5", "ulm, paris"), ("cyd", "7", "ulm"), ("dan", "36", "oslo"), ("eve", "40", "a")]
-    {
+    for (key, age, city) in [
+        ("ada", "36", "london"),
+        ("bob", "-5", "ulm, paris"),
+        ("cyd", "7", "ulm"),
+        ("dan", "36", "oslo"),
+        ("eve", "40", "a"),
+    ] {
         let headers = [("x-riak-index-age_int", age), ("x-riak-index-city_bin", city)];
         assert_eq!(door.put(&format!("/buckets/b/keys/{key}"), &headers, "v").status, 204);
     }
@@ -51,7 +55,10 @@ fn terms_are_found_alone_and_in_ranges_in_order() {
         ("$key/b/d", json!({ "keys": ["bob", "cyd"] })),
         ("$key/bob", json!({ "keys": ["bob"] })),
         ("$key/z/a", json!({ "keys": [] })),
-        ("$key/a/z?term_regex=[bd]&return_terms=true", json!({ "results": [{ "ada": "ada" }, { "bob": "bob" }, { "cyd": "cyd" }, { "dan": "dan" }] })),
+        (
+            "$key/a/z?term_regex=[bd]&return_terms=true",
+            json!({ "results": [{ "ada": "ada" }, { "bob": "bob" }, { "cyd": "cyd" }, { "dan": "dan" }] }),
+        ),
         ("$key/a/z?term_regex=e$", json!({ "keys": ["eve"] })),
         ("$bucket/b", json!({ "keys": ["ada", "bob", "cyd", "dan", "eve", "%FF"] })),
     ] {
@@ -88,7 +95,13 @@ fn a_stream_is_parts_of_json_with_the_continuation_last() {
     let door = filled();
     let all = door.get("/buckets/b/index/age_int/-9/99?stream=true&return_terms=true");
     let found: Vec<Value> = parts(&all).iter().flat_map(|part| part["results"].as_array().unwrap().clone()).collect();
-    let wanted = [json!({ "-5": "bob" }), json!({ "7": "cyd" }), json!({ "36": "ada" }), json!({ "36": "dan" }), json!({ "40": "eve" })];
+    let wanted = [
+        json!({ "-5": "bob" }),
+        json!({ "7": "cyd" }),
+        json!({ "36": "ada" }),
+        json!({ "36": "dan" }),
+        json!({ "40": "eve" }),
+    ];
     assert_eq!(found, wanted);
     let some = parts(&door.get("/buckets/b/index/age_int/-9/99?stream=true&max_results=3"));
     let continuation = some.last().unwrap()["continuation"].as_str().unwrap();

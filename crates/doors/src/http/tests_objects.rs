@@ -44,7 +44,8 @@ fn an_object_comes_back_with_all_that_was_said_of_it() {
         assert_eq!(head.header(name), got.header(name), "{name}");
     }
     let object = door.store.kv().get(b"b", b"k").unwrap().unwrap();
-    let notes: Vec<_> = object.head.metadata.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+    let notes: Vec<_> =
+        object.head.metadata.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
     assert_eq!(notes, [":content-encoding", ":content-type", "owner"]);
     assert_eq!(door.send(&format!("DELETE {KEY}"), &[], None).status, 204);
     assert_eq!(door.send(&format!("DELETE {KEY}"), &[], None).status, 404);
@@ -207,11 +208,8 @@ fn a_store_that_refuses_writes_says_503_and_a_full_disk_507() {
     for (fault, wanted) in [(base::memory::Fault::Error, 503), (base::memory::Fault::Full, 507)] {
         let disk = base::memory::Disk::new(1);
         let ledgers = Arc::new(holdfast::MemoryLedgers::new());
-        let world = World {
-            files: Arc::new(disk.clone()),
-            ledgers,
-            ..World::real(std::path::Path::new("/nowhere"), &limits)
-        };
+        let world =
+            World { files: Arc::new(disk.clone()), ledgers, ..World::real(std::path::Path::new("/nowhere"), &limits) };
         let options = holdfast::Options { limits: limits.clone(), partitions: 1, ..holdfast::Options::default() };
         let store = holdfast::Store::open_in(&world, std::path::Path::new("/data"), options).unwrap();
         store.kv().put(b"b", b"k", b"v", &holdfast::PutOptions::default()).unwrap();
@@ -286,7 +284,8 @@ fn every_route_is_in_the_document_and_the_document_names_no_other() {
             assert!(path.matches('{').count() <= names.len() && !operation["summary"].as_str().unwrap().is_empty());
             let real = path.replace(['{', '}'], "").replace("index/index/", "index/i_bin/");
             let answer = door.send(&format!("{} {real}", method.to_uppercase()), &[], None);
-            let is_ours = answer.status != 405 && (answer.status != 404 || answer.text().is_empty() || answer.text() == "not found\n");
+            let is_ours = answer.status != 405
+                && (answer.status != 404 || answer.text().is_empty() || answer.text() == "not found\n");
             assert!(is_ours, "{method} {path}: {answer:?}");
             let documented = operation["responses"].as_object().unwrap().contains_key(&answer.status.to_string());
             assert!(documented, "{method} {path} answers {}", answer.status);

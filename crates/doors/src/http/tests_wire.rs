@@ -43,10 +43,13 @@ fn requests_that_come_at_once_are_answered_in_order_on_one_connection() {
     let door = open_wide();
     let mut requests = Vec::new();
     for number in 0..20 {
-        let request = format!("{PUT}Content-Length: 2\r\n\r\n{number:02}GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\n\r\n");
+        let request =
+            format!("{PUT}Content-Length: 2\r\n\r\n{number:02}GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\n\r\n");
         requests.extend_from_slice(request.as_bytes());
         // A refused request with a small body does not end the connection.
-        requests.extend_from_slice(b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nIf-Match: \"x\"\r\nContent-Length: 3\r\n\r\nbad");
+        requests.extend_from_slice(
+            b"PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nIf-Match: \"x\"\r\nContent-Length: 3\r\n\r\nbad",
+        );
         requests.extend_from_slice(b"PATCH /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nbad");
     }
     let answers = answers(&door.say_bytes(&requests));

@@ -51,7 +51,8 @@ impl Budget {
         if missing == 0 {
             return Ok(());
         }
-        let taken = u32::try_from(missing).ok().and_then(|units| Arc::clone(&self.0).try_acquire_many_owned(units).ok());
+        let taken =
+            u32::try_from(missing).ok().and_then(|units| Arc::clone(&self.0).try_acquire_many_owned(units).ok());
         let taken = taken.ok_or_else(|| Failure::unavailable("too many large bodies at a time"))?;
         match &mut share.0 {
             Some(permit) => permit.merge(taken),

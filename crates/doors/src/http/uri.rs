@@ -51,8 +51,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 /// The bytes as a part of a header's name, which has no case: everything but lower-case letters, digits and the other
 /// characters of a token is encoded.
 pub(crate) fn encode_name(bytes: &[u8]) -> String {
-    let is_plain =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
     encode_unless(bytes, is_plain)
 }
 
