@@ -10,7 +10,7 @@
 
 use std::ops::Bound;
 
-use holdfast::{Durability, IndexCursor, IndexQuery, Page, Regex, Snapshot, Store, Term};
+use holdfast::{Durability, IndexCursor, IndexQuery, Regex, Snapshot, Store, Term};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
@@ -122,12 +122,23 @@ fn after_key(text: &[u8]) -> Result<Vec<u8>, Failure> {
     key.ok_or_else(|| Failure::bad("the continuation is not one that this query has given out"))
 }
 
-/// The entries of one page, and how to go on.
-struct Found {
-    /// Term and key.
-    entries: Vec<(String, String)>,
-    continuation: Option<String>,
+/// Where a query goes on.
+enum Next {
+    After(Vec<u8>),
+    Cursor(IndexCursor),
 }
+
+impl Next {
+    fn encode(&self) -> String {
+        match self {
+            Next::After(key) => format!("{KEY_CURSOR}{}", uri::encode(key)),
+            Next::Cursor(cursor) => cursor.encode(),
+        }
+    }
+}
+
+/// Terms and keys.
+type Rows = Vec<(Term, Vec<u8>)>;
 
 /// The entries that a request asked for, as of one instant.
 pub(crate) struct Entries {
@@ -145,52 +156,66 @@ enum Written {
 }
 
 impl Entries {
-    /// The next page; the request is set to what comes after it.
-    fn page(&mut self, limit: usize) -> holdfast::Result<Found> {
-        let Request { bucket, wanted, regex, .. } = &mut self.request;
-        match wanted {
+    /// The next entries, whether or not the expression matches them.
+    fn look(&self, limit: usize) -> holdfast::Result<(Rows, Option<Next>)> {
+        let bucket = &self.request.bucket;
+        match &self.request.wanted {
+            Wanted::Keys { from, to } if is_empty(from, to) => Ok((Vec::new(), None)),
             Wanted::Keys { from, to } => {
-                let none = Found { entries: Vec::new(), continuation: None };
-                if is_empty(from, to) {
-                    return Ok(none);
-                }
                 let (start, end) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-                let page = self.snapshot.page(&Page { bucket, start, end, limit, values: false })?;
-                let Some(last) = page.entries.last().map(|(key, ..)| key.clone()) else { return Ok(none) };
-                let continuation = page.more.then(|| format!("{KEY_CURSOR}{}", uri::encode(&last)));
-                *from = Bound::Excluded(last);
-                let keys = page.entries.into_iter().map(|(key, ..)| key);
-                let keys = keys.filter(|key| regex.as_ref().is_none_or(|regex| regex.is_match(key)));
-                let entries = keys.map(|key| (uri::show(&key), uri::show(&key))).collect();
-                Ok(Found { entries, continuation })
+                let page = holdfast::Page { bucket, start, end, limit, values: false };
+                let page = self.snapshot.page(&page)?;
+                let next = page.entries.last().filter(|_| page.more).map(|(key, ..)| Next::After(key.clone()));
+                let entries = page.entries.into_iter().map(|(key, ..)| (Term::Binary(key.clone()), key));
+                Ok((entries.collect(), next))
             }
+            Wanted::Terms { from, to, .. } if from > to => Ok((Vec::new(), None)),
             Wanted::Terms { index, from, to, cursor } => {
-                if from > to {
-                    return Ok(Found { entries: Vec::new(), continuation: None });
-                }
-                let page = self.snapshot.index(&IndexQuery {
-                    bucket,
-                    index,
-                    from,
-                    to,
-                    term_regex: regex.as_ref(),
-                    limit,
-                    after: cursor.as_ref(),
-                })?;
-                let continuation = page.next.as_ref().map(IndexCursor::encode);
-                *cursor = page.next;
-                let shown = page.entries.iter().map(|(term, key)| (indexes::show(term), uri::show(key)));
-                Ok(Found { entries: shown.collect(), continuation })
+                let (term_regex, after) = (None, cursor.as_ref());
+                let page = self.snapshot.index(&IndexQuery { bucket, index, from, to, term_regex, limit, after })?;
+                Ok((page.entries, page.next.map(Next::Cursor)))
             }
         }
     }
 
-    fn values(&self, entries: Vec<(String, String)>) -> Vec<Value> {
-        let with_terms = self.request.with_terms;
-        let value = |(term, key)| {
-            if with_terms { Value::Object(Map::from_iter([(term, Value::String(key))])) } else { Value::String(key) }
+    /// At most `limit` of the next entries that match, and the continuation; the request goes on behind them.
+    ///
+    /// The expression is applied here and not by the store, so that each step costs what one page costs, however few
+    /// entries match.
+    fn page(&mut self, limit: usize) -> holdfast::Result<(Rows, Option<String>)> {
+        let is_match = |regex: &Regex, term: &Term| match term {
+            Term::Binary(bytes) => regex.is_match(bytes),
+            Term::Integer(_) => false,
         };
-        entries.into_iter().map(value).collect()
+        let (entries, next) = match &self.request.regex {
+            None => self.look(limit)?,
+            Some(regex) => {
+                let (mut entries, mut next) = self.look(self.request.entries_max)?;
+                let mut matching = entries.iter().enumerate().filter(|(_, (term, _))| is_match(regex, term));
+                // The first entry that is too many.
+                let end = matching.nth(limit).map(|(index, _)| index);
+                if let Some(end) = end {
+                    (entries, next) = self.look(end)?;
+                }
+                entries.retain(|(term, _)| is_match(regex, term));
+                (entries, next)
+            }
+        };
+        let continuation = next.as_ref().map(Next::encode);
+        match (&mut self.request.wanted, next) {
+            (Wanted::Keys { from, .. }, Some(Next::After(key))) => *from = Bound::Excluded(key),
+            (Wanted::Terms { cursor, .. }, Some(Next::Cursor(next))) => *cursor = Some(next),
+            _ => {}
+        }
+        Ok((entries, continuation))
+    }
+
+    fn values(&self, entries: &[(Term, Vec<u8>)]) -> Vec<Value> {
+        let value = |(term, key): &(Term, Vec<u8>)| {
+            let key = Value::String(uri::show(key));
+            if self.request.with_terms { Value::Object(Map::from_iter([(indexes::show(term), key)])) } else { key }
+        };
+        entries.iter().map(value).collect()
     }
 
     fn name(&self) -> &'static str {
@@ -209,12 +234,12 @@ fn is_empty(from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
 impl Pieces for Entries {
     fn next(&mut self) -> holdfast::Result<Piece> {
         let limit = self.request.left.unwrap_or(usize::MAX).min(self.request.entries_max);
-        let Found { entries, continuation } = self.page(limit)?;
+        let (entries, continuation) = self.page(limit)?;
         if let Some(left) = &mut self.request.left {
             *left -= entries.len().min(*left);
         }
         let is_last = continuation.is_none() || self.request.left == Some(0);
-        let values = self.values(entries);
+        let values = self.values(&entries);
         let text = match self.request.is_stream {
             true => parts(self.name(), values, is_last.then_some(continuation)),
             false => {

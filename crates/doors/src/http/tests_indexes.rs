@@ -91,6 +91,29 @@ fn pages_go_on_where_their_continuation_says() {
 }
 
 #[test]
+fn pages_of_what_an_expression_matches_are_complete_and_none_is_too_long() {
+    let door = filled();
+    for (rest, count) in
+        [("city_bin/a/z?term_regex=l", 4), ("$key/a/z?term_regex=[ae]$", 2), ("city_bin/a/z?term_regex=xyz", 0)]
+    {
+        let whole = index(&door, rest);
+        assert_eq!(whole["keys"].as_array().unwrap().len(), count, "{rest}");
+        for size in 1..=count + 1 {
+            let (mut found, mut continuation) = (Vec::new(), String::new());
+            loop {
+                let page = index(&door, &format!("{rest}&max_results={size}{continuation}"));
+                let keys = page["keys"].as_array().unwrap();
+                assert!(keys.len() <= size, "{rest}, {size}: {page}");
+                found.extend(keys.clone());
+                let Some(next) = page["continuation"].as_str() else { break };
+                continuation = format!("&continuation={next}");
+            }
+            assert_eq!(json!(found), whole["keys"], "{rest}, {size}");
+        }
+    }
+}
+
+#[test]
 fn a_stream_is_parts_of_json_with_the_continuation_last() {
     let door = filled();
     let all = door.get("/buckets/b/index/age_int/-9/99?stream=true&return_terms=true");

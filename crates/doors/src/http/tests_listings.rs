@@ -1,12 +1,17 @@
 //! Listings of buckets and keys through the door.
 
+use holdfast::{Durability, PutOptions};
 use serde_json::json;
 
+use super::index::{Bounds, Request};
+use super::listing::{Encoding, Form, Keys};
+use super::pages::{Piece, Pieces};
 use super::tests_client::{Door, open_wide};
+use super::uri::Query;
 
 fn fill(door: &Door, keys: &[&[u8]]) {
     for key in keys {
-        door.store.kv().put(b"b", key, b"v", &holdfast::PutOptions::default()).unwrap();
+        door.store.kv().put(b"b", key, b"v", &PutOptions::default()).unwrap();
     }
 }
 
@@ -52,7 +57,7 @@ fn buckets_are_listed_in_both_forms_and_have_the_same_properties() {
     let door = open_wide();
     assert_eq!(door.get("/buckets?buckets=true").json(), json!({ "buckets": [] }));
     for bucket in [&b"two"[..], b"one", b"\xfe"] {
-        door.store.kv().put(bucket, b"k", b"v", &holdfast::PutOptions::default()).unwrap();
+        door.store.kv().put(bucket, b"k", b"v", &PutOptions::default()).unwrap();
     }
     let all = json!({ "buckets": ["one", "two", "%FE"] });
     assert_eq!(door.get("/buckets?buckets=true").json(), all);
@@ -60,4 +65,37 @@ fn buckets_are_listed_in_both_forms_and_have_the_same_properties() {
     assert_eq!(door.get("/buckets").text(), "{}");
     let props = door.get("/buckets/any/props").json();
     assert_eq!((&props["props"]["allow_mult"], &props["props"]["n_val"]), (&json!(false), &json!(1)));
+}
+
+#[test]
+fn a_listing_shows_one_instant_whatever_changes_while_it_is_sent() {
+    let door = open_wide();
+    fill(&door, &[b"a", b"c", b"e", b"g", b"i"]);
+    let forms = (Form::Whole, Encoding::Plain);
+    let keys = Keys::begin(&door.store, b"b".to_vec(), forms, Durability::Synced, 2).unwrap();
+    let query = Query::parse(None).unwrap();
+    let bounds = Bounds { entries_max: 2, regex_bytes_max: 10 };
+    let request = Request::parse(b"b", b"$key", (b"a", b"z"), &query, bounds).unwrap();
+    let found = request.begin(&door.store, Durability::Synced).unwrap();
+    let both: [Box<dyn Pieces>; 2] = [Box::new(keys), Box::new(found)];
+    let mut texts = [Vec::new(), Vec::new()];
+    for (mut pieces, text) in both.into_iter().zip(&mut texts) {
+        let mut round = 0;
+        loop {
+            fill(&door, &[b"b", b"d", b"f", b"h"]);
+            door.store.kv().delete(b"b", b"g", holdfast::Condition::None).unwrap();
+            round += 1;
+            match pieces.next().unwrap() {
+                Piece::More(bytes) => text.extend(bytes),
+                Piece::Last(bytes) => {
+                    text.extend(bytes);
+                    break;
+                }
+            }
+        }
+        assert_eq!(round, 3);
+    }
+    for text in texts {
+        assert_eq!(String::from_utf8(text).unwrap(), "{\"keys\":[\"a\",\"c\",\"e\",\"g\",\"i\"]}");
+    }
 }
