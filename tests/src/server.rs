@@ -40,6 +40,7 @@ pub struct Server {
     child: Child,
     output: Output,
     resp: SocketAddr,
+    http: SocketAddr,
 }
 
 impl Launch {
@@ -109,9 +110,9 @@ impl Server {
     /// What it printed, when it ended or did not become ready in time.
     pub fn of(mut child: Child, output: Output) -> Result<Self, Refusal> {
         let ready = output.wait_for(START_TIME_MAX, |line| (line.trim() == "ready").then_some(()));
-        let resp = output.wait_for(Duration::ZERO, |line| line.strip_prefix("resp ")?.trim().parse().ok());
-        if let (Some(()), Some(resp)) = (ready, resp) {
-            return Ok(Self { child, output, resp });
+        let door = |name: &str| output.wait_for(Duration::ZERO, |line| line.strip_prefix(name)?.trim().parse().ok());
+        if let (Some(()), Some(resp), Some(http)) = (ready, door("resp "), door("http ")) {
+            return Ok(Self { child, output, resp, http });
         }
         let exit = until(Duration::from_secs(5), || child.try_wait().ok().flatten());
         drop(child.kill());
@@ -132,6 +133,11 @@ impl Server {
     /// Where it speaks RESP.
     pub fn resp(&self) -> SocketAddr {
         self.resp
+    }
+
+    /// Where it speaks HTTP.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// What it has printed.

@@ -35,6 +35,11 @@ const NEEDS: &[Need] = &[
         },
     },
     Need {
+        packages: &["curl"],
+        why: "curl talks HTTP to the server in the end-to-end tests",
+        is_there: || run::succeeds(Command::new("curl").arg("--version")),
+    },
+    Need {
         packages: &["python3", "python3-venv"],
         why: "redis-py talks to the server in the end-to-end tests",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
@@ -45,7 +50,7 @@ const NEEDS: &[Need] = &[
 pub(crate) fn install(root: &Path, target: &Path, tally: &mut Tally) -> PathBuf {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
-        println!("needed from outside: redis-cli, redis-benchmark, python3: all there");
+        println!("needed from outside: redis-cli, redis-benchmark, curl, python3: all there");
     } else {
         debian(&missing, tally);
     }

@@ -10,6 +10,7 @@ mod crash_tests;
 mod flip_tests;
 mod full_disk_tests;
 mod hostile_tests;
+mod http_tests;
 mod ledger_tests;
 mod life_tests;
 mod load;

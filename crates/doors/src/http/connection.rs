@@ -2,19 +2,22 @@
 //!
 //! May use: hyper, tokio, rustls. Must not know: what is answered.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::handle;
+use super::lingering::Lingering;
 use super::shared::Shared;
 use super::stalling::Stalling;
 
@@ -28,15 +31,15 @@ impl Drop for Counted<'_> {
 }
 
 /// Serves one client until it goes, misbehaves, or `stop` says that the door closes.
-pub(crate) async fn serve(shared: Arc<Shared>, router: Router, stream: TcpStream, stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, stop: watch::Receiver<bool>) {
     shared.connections.fetch_add(1, Relaxed);
     let _counted = Counted(&shared);
     match &shared.options.tls {
-        None => speak(&shared, router, stream, stop).await,
+        None => speak(&shared, stream, stop).await,
         Some(config) => {
             let accept = TlsAcceptor::from(Arc::clone(config)).accept(stream);
             match timeout(shared.options.limits.handshake_timeout, accept).await {
-                Ok(Ok(stream)) => speak(&shared, router, stream, stop).await,
+                Ok(Ok(stream)) => speak(&shared, stream, stop).await,
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => tracing::debug!("TLS handshake took too long"),
             }
@@ -44,12 +47,17 @@ pub(crate) async fn serve(shared: Arc<Shared>, router: Router, stream: TcpStream
     }
 }
 
-async fn speak<S>(shared: &Shared, router: Router, stream: S, mut stop: watch::Receiver<bool>)
+async fn speak<S>(shared: &Arc<Shared>, stream: S, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let limits = &shared.options.limits;
-    let stream = TokioIo::new(Stalling::new(stream, limits.stall_timeout));
+    let unread = Arc::new(AtomicBool::new(false));
+    let stream = Lingering::new(Stalling::new(stream, limits.stall_timeout), Arc::clone(&unread));
+    let answer = service_fn(|request| {
+        let answer = handle::answer(Arc::clone(shared), Arc::clone(&unread), request);
+        async { Ok::<_, Infallible>(answer.await) }
+    });
     let mut talk = std::pin::pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -58,7 +66,7 @@ where
             .max_headers(limits.headers_max)
             // A client that has said everything, as `nc` does at the end of its input, still wants its answer.
             .half_close(true)
-            .serve_connection(stream, TowerToHyperService::new(router))
+            .serve_connection(TokioIo::new(stream), answer)
     );
     let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
     let ended = tokio::select! {

@@ -1,80 +1,337 @@
-//! The answers of the HTTP door, and the paths under which they are.
+//! From a request to its answer: find the route, see who asks, read the parameters and the body, let a thread that may
+//! wait ask the store, and say in HTTP what came of it.
 //!
-//! `/ping` and `/health` are for probes and need no password: they say nothing but how the server is. All else does when
-//! there are users.
-//!
-//! May use: `guard`, `metrics`, `numbers`, axum. Must not know: sockets.
+//! May use: everything of the door but sockets.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::body::Body;
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LINK, LOCATION};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use holdfast::{Compression, Condition, Durability, Indexes, PutOptions};
+use hyper::body::{Bytes, Incoming};
 
-use super::guard::{authenticate, bound, unavailable};
+use super::conditions::Conditions;
+use super::failure::Failure;
+use super::guard::{Refused, admit};
+use super::index::{self, Bounds};
+use super::listing::{self, Encoding, Form, Keys};
+use super::object::{self, DURABILITY, EXPIRES, Expiry, Facts, Fetch, Fetched, Name, Put};
 use super::shared::Shared;
-use super::{metrics, numbers};
+use super::table::{Access, Found, Operation, Route, find};
+use super::upload::Upload;
+use super::uri::{self, Query};
+use super::{admin, indexes, metadata, openapi, pages};
+use crate::auth::{Right, User};
 
-const STALLED: &str = "the store does not answer: its disk may be stuck\n";
+const JSON: &str = "application/json";
+const NOTHING: &str = "there is nothing here; /openapi.json says what there is elsewhere";
+/// How often a key is made before it is believed that none is free.
+const KEYS_TRIED_MAX: usize = 8;
 
-/// All paths.
-pub(crate) fn router(shared: &Arc<Shared>) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/stats", get(stats))
-        .route_layer(from_fn_with_state(Arc::clone(shared), authenticate))
-        .route("/ping", get("OK\n"))
-        .route("/health", get(health))
-        .fallback(not_found)
-        .method_not_allowed_fallback(not_allowed)
-        .layer(map_response(uncached))
-        .layer(from_fn_with_state(Arc::clone(shared), bound))
-        .with_state(Arc::clone(shared))
-}
-
-/// No answer is of use later.
-async fn uncached(mut answer: Response) -> Response {
-    use axum::http::header::{CACHE_CONTROL, HeaderValue};
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+/// Answers one request. `unread` is set when the connection ends though the client may still be sending.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    unread: Arc<AtomicBool>,
+    request: axum::http::Request<Incoming>,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let limits = &shared.options.limits;
+    let mut upload = Upload::new(body, &parts.headers, shared.body_bytes_max(), limits, &shared.budget);
+    let mut answer = match dispatch(&shared, &parts, &mut upload).await {
+        Ok(answer) => answer,
+        Err(refused) => refused.into_response(),
+    };
+    answer.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if !upload.finish().await {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        unread.store(true, Relaxed);
+    }
+    shared.answers.count(answer.status().as_u16());
     answer
 }
 
-async fn not_found() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "there is nothing here; there are /ping, /health, /metrics and /stats\n")
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Refused::Failed(failure)
+    }
 }
 
-async fn not_allowed() -> (StatusCode, &'static str) {
-    (StatusCode::METHOD_NOT_ALLOWED, "this can only be read: GET or HEAD\n")
-}
-
-/// Whether clients should be sent here: 200, or 503 with the reason.
-async fn health(State(shared): State<Arc<Shared>>) -> Response {
-    let (code, status) = match shared.stats().await {
-        Ok(stats) if stats.refuses_writes => (StatusCode::SERVICE_UNAVAILABLE, "refuses_writes"),
-        Ok(_) => (StatusCode::OK, "ok"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
+async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> Result<Response, Refused> {
+    upload.check_declared()?;
+    let segments = uri::segments(parts.uri.path())?;
+    let (route, captured) = match find(parts.method.as_str(), &segments) {
+        Found::Route(route, captured) => (route, captured),
+        Found::Allow(methods) => return Ok(not_allowed(&methods)),
+        Found::Nothing => return Err(Failure::new(StatusCode::NOT_FOUND, NOTHING).into()),
     };
-    json(code, &serde_json::json!({ "status": status }))
+    let user = admit(shared, &parts.headers, route.access, captured.first().copied()).await?;
+    let query = Query::parse(parts.uri.query())?;
+    let asked = Asked { shared, parts, query, captured };
+    if matches!(route.access, Access::Read | Access::Write) {
+        asked.check_names(route)?;
+    }
+    Ok(asked.run(route, user, upload).await?)
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.snapshot().await {
-        Ok(snapshot) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(&snapshot)).into_response(),
-        Err(_) => unavailable(STALLED),
+fn not_allowed(methods: &str) -> Response {
+    let text = format!("this path has the methods {methods}");
+    let mut answer = Failure::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response();
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        answer.headers_mut().insert(ALLOW, methods);
+    }
+    answer
+}
+
+fn with_type(kind: &'static str, body: impl Into<Body>) -> Response {
+    ([(CONTENT_TYPE, kind)], body.into()).into_response()
+}
+
+/// One request that may be carried out.
+struct Asked<'a> {
+    shared: &'a Arc<Shared>,
+    parts: &'a Parts,
+    query: Query,
+    captured: Vec<&'a [u8]>,
+}
+
+impl Asked<'_> {
+    fn captured(&self, index: usize) -> &[u8] {
+        self.captured.get(index).copied().unwrap_or_default()
+    }
+
+    /// Bucket and key are there and not too long for the store.
+    fn check_names(&self, route: &Route) -> Result<(), Failure> {
+        let limits = self.shared.store.limits();
+        let has_key = matches!(route.operation, Operation::Fetch | Operation::Store | Operation::Delete);
+        let bounds = [("bucket", 0, limits.bucket_bytes_max), ("key", 1, limits.key_bytes_max)];
+        for (what, index, bytes_max) in bounds.into_iter().take(if has_key { 2 } else { 1 }) {
+            let bytes = self.captured(index).len();
+            if bytes == 0 {
+                return Err(Failure::bad(format!("the {what} in the path is empty")));
+            }
+            if bytes > bytes_max {
+                let text = format!("the {what} has {bytes} bytes; the limit is {bytes_max}");
+                return Err(Failure::new(StatusCode::URI_TOO_LONG, text));
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, route: &Route, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Failure> {
+        match route.operation {
+            Operation::Ping => Ok("OK\n".into_response()),
+            Operation::Health => Ok(admin::health(self.shared).await),
+            Operation::Metrics => admin::metrics(self.shared).await,
+            Operation::Stats => admin::stats(self.shared).await,
+            Operation::OpenApi => Ok(admin::json(StatusCode::OK, &openapi::render(&self.shared.options.version))),
+            Operation::Buckets => self.buckets(user).await,
+            Operation::Props => Ok(with_type(JSON, listing::props(self.captured(0)).to_string())),
+            Operation::Keys => self.keys().await,
+            Operation::Create => self.create(upload).await,
+            Operation::Fetch => self.fetch().await,
+            Operation::Store => self.store(upload).await,
+            Operation::Delete => self.delete().await,
+            Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
+            Operation::IndexRange => self.index((self.captured(2), self.captured(3))).await,
+        }
+    }
+
+    /// How durable the answer is to be: as the parameter says, or as the store is.
+    fn durability(&self) -> Result<Durability, Failure> {
+        let own = self.shared.store.durability();
+        match self.query.get("durability") {
+            None => Ok(own),
+            Some(name) if name.eq_ignore_ascii_case(b"synced") => Ok(Durability::Synced),
+            Some(name) if name.eq_ignore_ascii_case(b"written") => Ok(Durability::Written),
+            Some(name) if name.eq_ignore_ascii_case(b"window") => Ok(match own {
+                Durability::Window(_) => own,
+                Durability::Synced | Durability::Written => Durability::Window(self.shared.options.window),
+            }),
+            Some(_) => Err(Failure::bad("durability is one of synced, window, written")),
+        }
+    }
+
+    fn name(&self) -> Name {
+        Name { bucket: self.captured(0).to_vec(), key: self.captured(1).to_vec() }
+    }
+
+    async fn buckets(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
+        let (form, encoding) = (Form::parse(&self.query, "buckets")?, Encoding::parse(&self.query)?);
+        let durability = object::shown_at(self.durability()?);
+        let mut names = Vec::new();
+        if form != Form::Nothing {
+            let list = move |store: &holdfast::Store| {
+                let shown = store.kv().buckets()?;
+                store.wait(shown.position, durability)?;
+                Ok::<_, Failure>(shown.value)
+            };
+            names = self.shared.ask(list).await??;
+        }
+        names.retain(|name| user.as_ref().is_none_or(|user| user.may(Right::Read, name)));
+        Ok(with_type(JSON, listing::buckets(&names, form, encoding)))
+    }
+
+    async fn keys(&self) -> Result<Response, Failure> {
+        let (form, encoding) = (Form::parse(&self.query, "keys")?, Encoding::parse(&self.query)?);
+        let durability = object::shown_at(self.durability()?);
+        if form == Form::Nothing {
+            return Ok(with_type(JSON, "{}"));
+        }
+        let (bucket, entries_max) = (self.captured(0).to_vec(), self.shared.options.limits.page_entries_max);
+        let body = pages::body(self.shared, move |store| {
+            Ok(Box::new(Keys::begin(store, bucket, (form, encoding), durability, entries_max)?))
+        });
+        Ok(with_type(JSON, body.await?))
+    }
+
+    async fn index(&self, range: (&[u8], &[u8])) -> Result<Response, Failure> {
+        let limits = &self.shared.options.limits;
+        let bounds = Bounds { entries_max: limits.page_entries_max, regex_bytes_max: limits.regex_bytes_max };
+        let request = index::Request::parse(self.captured(0), self.captured(1), range, &self.query, bounds)?;
+        let durability = object::shown_at(self.durability()?);
+        let kind = match request.is_stream() {
+            true => format!("multipart/mixed;boundary={}", index::BOUNDARY),
+            false => JSON.to_owned(),
+        };
+        let body = pages::body(self.shared, move |store| Ok(Box::new(request.begin(store, durability)?)));
+        Ok(([(CONTENT_TYPE, kind)], body.await?).into_response())
+    }
+
+    async fn fetch(&self) -> Result<Response, Failure> {
+        let (name, budget) = (self.name(), self.shared.budget.clone());
+        let (conditions, durability) = (Conditions::parse(&self.parts.headers)?, self.durability()?);
+        let wanted = Fetch { conditions, durability, is_head: self.parts.method == Method::HEAD };
+        let fetched = self.shared.ask(move |store| object::fetch(store, &budget, &name, &wanted)).await??;
+        let (mut answer, is_modified, facts) = match fetched {
+            Fetched::NotModified(facts) => (StatusCode::NOT_MODIFIED.into_response(), false, facts),
+            Fetched::Object(facts, None) => (Response::new(Body::empty()), true, facts),
+            Fetched::Object(facts, Some(sent)) => (Response::new(Body::from(Bytes::from_owner(sent))), true, facts),
+        };
+        let headers = answer.headers_mut();
+        if is_modified {
+            facts.write(headers);
+        } else {
+            facts.write_state(headers);
+        }
+        // Whoever keeps a copy has to ask whether it is still good.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        Ok(say_durability(answer, durability))
+    }
+
+    /// What a request wants stored: everything but the body is judged before the body is read.
+    async fn put(&self, upload: &mut Upload) -> Result<(Put, bool), Failure> {
+        let headers = &self.parts.headers;
+        let limits = self.shared.store.limits();
+        upload.check_present()?;
+        if headers.get_all(LINK).iter().any(|link| link.as_bytes().windows(7).any(|part| part == b"riaktag")) {
+            return Err(Failure::bad("links between objects are not supported"));
+        }
+        let options = PutOptions {
+            metadata: metadata::parse(headers, limits.metadata_bytes_max)?,
+            indexes: Indexes::from_pairs(indexes::parse(headers)?),
+            compression: self.compression()?,
+            condition: Condition::None,
+            ..PutOptions::default()
+        };
+        if options.indexes.len() > limits.indexes_bytes_max {
+            let text = format!(
+                "the index entries have {} bytes; the limit is {}",
+                options.indexes.len(),
+                limits.indexes_bytes_max
+            );
+            return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+        }
+        let (expiry, conditions) = (self.expiry()?, Conditions::parse(headers)?);
+        let (durability, returns_body) = (self.durability()?, self.query.flag("returnbody")?);
+        let value = upload.read().await?;
+        Ok((Put { value, options, expiry, conditions, durability }, returns_body))
+    }
+
+    fn compression(&self) -> Result<Option<Compression>, Failure> {
+        let parse = |name: &[u8]| String::from_utf8_lossy(name).parse().ok();
+        let Some(name) = self.query.get("compression") else { return Ok(None) };
+        parse(name).map(Some).ok_or_else(|| Failure::bad("compression is one of none, lz4, zstd"))
+    }
+
+    fn expiry(&self) -> Result<Expiry, Failure> {
+        let bad = || Failure::bad("ttl is a number of seconds, at least 1, or keep");
+        let at_ms = self.parts.headers.get(EXPIRES).map(|value| {
+            let text = "X-Holdfast-Expires is in milliseconds since 1970";
+            uri::number(value.as_bytes()).ok_or_else(|| Failure::bad(text))
+        });
+        match (self.query.get("ttl"), at_ms.transpose()?) {
+            (None, None) => Ok(Expiry::Never),
+            (None, Some(at)) => Ok(Expiry::AtMs(at)),
+            (Some(_), Some(_)) => Err(Failure::bad("ttl and X-Holdfast-Expires exclude each other")),
+            (Some(b"keep"), None) => Ok(Expiry::Keep),
+            (Some(seconds), None) => {
+                let seconds = uri::number(seconds).filter(|seconds| *seconds > 0).ok_or_else(bad)?;
+                seconds.checked_mul(1000).map(Expiry::AfterMs).ok_or_else(bad)
+            }
+        }
+    }
+
+    async fn store(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (put, returns_body) = self.put(upload).await?;
+        let (name, durability) = (self.name(), put.durability);
+        let stored = self.shared.ask(move |store| object::put(store, &name, &put).map(|facts| (facts, put.value)));
+        let (facts, value) = stored.await??;
+        let status = if returns_body { StatusCode::OK } else { StatusCode::NO_CONTENT };
+        Ok(say_durability(stored_answer(status, &facts, returns_body.then_some(value)), durability))
+    }
+
+    async fn create(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (mut put, returns_body) = self.put(upload).await?;
+        put.conditions = Conditions::absent();
+        let durability = put.durability;
+        let (shared, bucket) = (Arc::clone(self.shared), self.captured(0).to_vec());
+        let create = move |store: &holdfast::Store| {
+            let mut tried = Err(Failure::precondition());
+            for _ in 0..KEYS_TRIED_MAX {
+                let name = Name { bucket: bucket.clone(), key: shared.new_key().into_bytes() };
+                tried = object::put(store, &name, &put).map(|facts| (facts, name));
+                if !matches!(&tried, Err(failure) if *failure == Failure::precondition()) {
+                    break;
+                }
+            }
+            tried.map(|(facts, name)| (facts, name, put.value))
+        };
+        let (facts, name, value) = self.shared.ask(create).await??;
+        let mut answer = stored_answer(StatusCode::CREATED, &facts, returns_body.then_some(value));
+        let location = format!("/buckets/{}/keys/{}", uri::encode(&name.bucket), uri::encode(&name.key));
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            answer.headers_mut().insert(LOCATION, location);
+        }
+        Ok(say_durability(answer, durability))
+    }
+
+    async fn delete(&self) -> Result<Response, Failure> {
+        let (name, durability) = (self.name(), self.durability()?);
+        let conditions = Conditions::parse(&self.parts.headers)?;
+        self.shared.ask(move |store| object::delete(store, &name, &conditions, durability)).await??;
+        Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
     }
 }
 
-async fn stats(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.snapshot().await {
-        Ok(snapshot) => json(StatusCode::OK, &numbers::render(&snapshot)),
-        Err(_) => unavailable(STALLED),
+/// The answer to a put, with the object if it is wanted back.
+fn stored_answer(status: StatusCode, facts: &Facts, value: Option<Vec<u8>>) -> Response {
+    let mut answer = status.into_response();
+    if let Some(value) = value {
+        facts.write(answer.headers_mut());
+        *answer.body_mut() = Body::from(value);
+    } else {
+        facts.write_state(answer.headers_mut());
     }
+    answer
 }
 
-fn json(code: StatusCode, value: &serde_json::Value) -> Response {
-    (code, [(CONTENT_TYPE, "application/json")], format!("{value:#}\n")).into_response()
+fn say_durability(mut answer: Response, durability: Durability) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&durability.to_string()) {
+        answer.headers_mut().insert(HeaderName::from_static(DURABILITY), value);
+    }
+    answer
 }

@@ -13,8 +13,21 @@ pub struct Limits {
     pub header_bytes_max: usize,
     /// Headers of a request; more is answered with 431.
     pub headers_max: usize,
-    /// Bytes of a request's body; more is answered with 413.
+    /// Bytes of a request's body; more is answered with 413. The store's longest value bounds it too.
     pub body_bytes_max: u64,
+    /// Bytes of bodies that are being received, and of large values that are being sent, of the whole door together; more
+    /// is answered with 503. At least one body of the largest size always fits.
+    pub bodies_bytes_max: u64,
+    /// How long a client may send nothing of a body that it has begun; then it is 408.
+    pub body_idle_timeout: Duration,
+    /// How long a client may take for a whole body; then it is 408.
+    pub body_timeout: Duration,
+    /// Entries of a listing that are fetched and sent at a time.
+    pub page_entries_max: usize,
+    /// Bytes of a regular expression; more is answered with 400.
+    pub regex_bytes_max: usize,
+    /// Threads that ask the store. At `synced` so many writers share one sync.
+    pub threads_max: usize,
     /// How long a client may take to send the headers of a request, and to be idle between two.
     pub header_timeout: Duration,
     /// How long an answer may take to be made; then it is 503.
@@ -28,10 +41,16 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections_max: 256,
-            header_bytes_max: 16 << 10,
-            headers_max: 64,
-            body_bytes_max: 64 << 10,
+            connections_max: 512,
+            header_bytes_max: 128 << 10,
+            headers_max: 256,
+            body_bytes_max: 512 << 20,
+            bodies_bytes_max: 256 << 20,
+            body_idle_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(600),
+            page_entries_max: 1_000,
+            regex_bytes_max: 1 << 10,
+            threads_max: 32,
             header_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
@@ -46,8 +65,14 @@ impl Limits {
         Limits {
             connections_max: 3,
             header_bytes_max: 8 << 10,
-            headers_max: 8,
+            headers_max: 16,
             body_bytes_max: 16,
+            bodies_bytes_max: 4 << 10,
+            body_idle_timeout: Duration::from_millis(200),
+            body_timeout: Duration::from_secs(2),
+            page_entries_max: 2,
+            regex_bytes_max: 32,
+            threads_max: 4,
             header_timeout: Duration::from_millis(200),
             answer_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_millis(200),

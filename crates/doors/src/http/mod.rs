@@ -1,23 +1,57 @@
-//! The HTTP door: whether the server is well, and its numbers, for probes, Prometheus and people.
+//! The HTTP door: objects in buckets, as Riak's clients know them, and how the server is, for probes, Prometheus and people.
 //!
-//! `serve` listens, `connection` drives one socket, `guard` decides who may ask and what is too much, `handle` answers;
-//! `metrics` and `numbers` are the two forms in which the store's statistics go out. HTTP itself is `hyper`'s.
+//! `serve` listens, `connection` drives one socket, `handle` answers by the `table` of routes, after `guard` has looked who
+//! asks. `object`, `listing` and `index` ask the store; `metadata`, `indexes` and `conditions` are headers and what they
+//! mean; `metrics` and `numbers` are the two forms in which the store's statistics go out. HTTP itself is `hyper`'s.
+//! docs/reference/http.md is what clients may rely on.
 //!
 //! May use: the facade, tokio, axum, rustls. Must not know: the other doors, engines.
 
+mod table;
+
+mod serve;
+
 mod connection;
-mod credentials;
+mod lingering;
+mod stalling;
+
 mod guard;
 mod handle;
-mod limits;
+mod upload;
+
+mod index;
+mod listing;
+mod object;
+mod pages;
+
+mod conditions;
+mod indexes;
+mod metadata;
+
+mod admin;
 mod metrics;
 mod numbers;
+mod openapi;
+
+mod base64;
+mod credentials;
+mod failure;
+mod limits;
 mod options;
-mod serve;
 mod shared;
-mod stalling;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_client;
+#[cfg(test)]
+mod tests_indexes;
+#[cfg(test)]
+mod tests_listings;
+#[cfg(test)]
+mod tests_objects;
+#[cfg(test)]
+mod tests_wire;
+mod uri;
 
 pub use limits::Limits;
 pub use options::{NumbersSource, Options};

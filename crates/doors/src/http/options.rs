@@ -1,10 +1,13 @@
 //! How one HTTP door is served.
 //!
-//! May use: `auth`, `crate::numbers`. Must not know: sockets, handlers.
+//! May use: the facade, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::Window;
 
 use super::limits::Limits;
 use crate::auth::Users;
@@ -24,6 +27,8 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Who may come in. Without users everybody may.
     pub users: Arc<Users>,
+    /// What `durability=window` means when the store's default is not a window itself.
+    pub window: Window,
     /// The version of the program, as `/metrics` and `/stats` say it.
     pub version: String,
     /// The other doors by name, for example `resp`. A name is of lower-case letters: it becomes part of metrics' names.
@@ -38,6 +43,7 @@ impl Options {
             limits: Limits::default(),
             tls: None,
             users: Arc::new(Users::open()),
+            window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             doors: Vec::new(),
         }

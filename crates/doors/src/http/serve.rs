@@ -9,23 +9,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
 use holdfast::Store;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::connection;
-use super::handle::router;
 use super::options::Options;
 use super::shared::Shared;
 use crate::error::ServeError;
 
 /// How long requests that are under way may take when the door closes.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Threads that verify passwords and ask the store: argon2 takes 19 MiB each.
-const BLOCKING_THREADS_MAX: usize = 2;
-/// How long such a thread waits for more to do before it ends.
+/// How long a thread that asks the store waits for more to do before it ends.
 const BLOCKING_THREADS_IDLE: Duration = Duration::from_secs(1);
 /// The least size of headers that `hyper` can be told.
 const HEADER_BYTES_MIN: usize = 8 << 10;
@@ -78,7 +74,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     let address = listener.local_addr().map_err(listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .max_blocking_threads(options.limits.threads_max.max(1))
         .thread_keep_alive(BLOCKING_THREADS_IDLE)
         .build()
         .map_err(ServeError::Start)?;
@@ -104,7 +100,6 @@ fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let router: Router = router(&shared);
     let places = Arc::new(Semaphore::new(shared.options.limits.connections_max));
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let connection_stop = stop.clone();
@@ -126,7 +121,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Rec
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         // Without it small answers wait for nothing; that it fails means that the peer is gone, which reading finds.
         let _ = stream.set_nodelay(true);
-        let serving = connection::serve(Arc::clone(&shared), router.clone(), stream, connection_stop.clone());
+        let serving = connection::serve(Arc::clone(&shared), stream, connection_stop.clone());
         let alive = alive.clone();
         tokio::spawn(async move {
             serving.await;

@@ -1,15 +1,19 @@
 //! What all connections of one HTTP door share.
 //!
-//! May use: the facade, `options`. Must not know: sockets.
+//! May use: the facade, `options`, `upload`. Must not know: sockets.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use holdfast::{Stats, Store};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::failure::Failure;
 use super::options::Options;
+use super::upload::Budget;
 use crate::numbers::DoorNumbers;
 
 /// What all connections of one door share.
@@ -19,7 +23,19 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     pub(crate) connections: AtomicU64,
     pub(crate) answers: Answers,
+    /// Bytes of bodies in memory.
+    pub(crate) budget: Budget,
+    /// Passwords that are verified at a time.
+    pub(crate) verifying: Semaphore,
+    keys: (RandomState, RandomState),
+    keys_made: AtomicU64,
 }
+
+/// Argon2 takes 19 MiB for each password.
+const VERIFYING_MAX: usize = 2;
+/// Digits of a key that the server makes: 128 bits and a little in base 62, as Riak's are.
+const KEY_DIGITS: usize = 22;
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Answers by the first digit of their status.
 #[derive(Default)]
@@ -33,24 +49,67 @@ pub(crate) struct Snapshot {
     pub(crate) doors: Vec<(String, DoorNumbers)>,
 }
 
-/// The store did not say how it is within the time there is.
+/// The store did not answer within the time there is. Whether it did what it was asked is known by reading.
 #[derive(Debug)]
 pub(crate) struct Stalled;
 
+impl From<Stalled> for Failure {
+    fn from(_: Stalled) -> Self {
+        Failure::unavailable("the store does not answer: its disk may be stuck; a change may or may not have happened")
+    }
+}
+
 impl Shared {
     pub(crate) fn new(store: Store, options: Options) -> Self {
-        Shared { store, options, started: Instant::now(), connections: AtomicU64::new(0), answers: Answers::default() }
+        let largest = options.limits.body_bytes_max.min(store.limits().value_bytes_max as u64);
+        Shared {
+            // What rounding takes must not keep the largest body out.
+            budget: Budget::new(options.limits.bodies_bytes_max.max(largest + 1024)),
+            store,
+            options,
+            started: Instant::now(),
+            connections: AtomicU64::new(0),
+            answers: Answers::default(),
+            verifying: Semaphore::new(VERIFYING_MAX),
+            keys: (RandomState::new(), RandomState::new()),
+            keys_made: AtomicU64::new(0),
+        }
     }
 
-    /// The store's statistics. They take each partition's lock for a moment, which a stuck disk can make a long one, so
-    /// they are asked for in a thread that may wait.
-    pub(crate) async fn stats(&self) -> Result<Stats, Stalled> {
+    /// The most bytes that a body may have.
+    pub(crate) fn body_bytes_max(&self) -> u64 {
+        self.options.limits.body_bytes_max.min(self.store.limits().value_bytes_max as u64)
+    }
+
+    /// A key that nobody guesses and that was most likely never there.
+    pub(crate) fn new_key(&self) -> String {
+        let seed = (self.keys_made.fetch_add(1, Relaxed), self.store.now_ms());
+        let mut number = u128::from(self.keys.0.hash_one(seed)) << 64 | u128::from(self.keys.1.hash_one(seed));
+        let mut key = String::with_capacity(KEY_DIGITS);
+        for _ in 0..KEY_DIGITS {
+            let digit = usize::try_from(number % 62).unwrap_or(0);
+            key.push(DIGITS.get(digit).copied().map_or('0', char::from));
+            number /= 62;
+        }
+        key
+    }
+
+    /// Lets a thread that may wait ask the store: its disk may be slow, and others may hold what is asked for.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Stalled> {
         let store = self.store.clone();
-        let asked = tokio::task::spawn_blocking(move || store.stats());
+        let asked = tokio::task::spawn_blocking(move || act(&store));
         match timeout(self.options.limits.answer_timeout, asked).await {
-            Ok(Ok(stats)) => Ok(stats),
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) | Err(_) => Err(Stalled),
         }
+    }
+
+    /// The store's statistics. They take each partition's lock for a moment.
+    pub(crate) async fn stats(&self) -> Result<Stats, Stalled> {
+        self.ask(Store::stats).await
     }
 
     /// The statistics with the doors' numbers.

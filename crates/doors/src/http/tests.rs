@@ -1,7 +1,7 @@
 //! The HTTP door from outside, by a client that is nothing but a socket.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,27 +10,10 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
+use super::tests_client::{Door, connect, open, read_all};
 use super::*;
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
 use crate::numbers::DoorTotals;
-
-struct Door {
-    running: Running,
-    store: holdfast::Store,
-    _folder: TempDir,
-}
-
-fn open(change: impl FnOnce(&mut Options)) -> Door {
-    let folder = TempDir::new().unwrap();
-    let limits = holdfast::Limits::tiny();
-    let options = holdfast::Options { limits, partitions: 2, ..holdfast::Options::default() };
-    let store = holdfast::Store::open(folder.path(), options).unwrap();
-    let mut options = Options::new("127.0.0.1:0".parse().unwrap());
-    options.limits = Limits { header_timeout: Duration::from_secs(20), ..Limits::tiny() };
-    change(&mut options);
-    let running = serve(store.clone(), options).unwrap();
-    Door { running, store, _folder: folder }
-}
 
 /// A door as in the server: with a RESP door beside it, whose numbers are all different.
 fn beside_resp(options: &mut Options) {
@@ -46,37 +29,6 @@ fn beside_resp(options: &mut Options) {
     };
     let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals) });
     options.doors.push(("resp".to_owned(), numbers));
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream
-}
-
-impl Door {
-    /// Sends these bytes, says no more, and returns all that comes back.
-    fn say(&self, bytes: &[u8]) -> String {
-        let mut stream = connect(self.running.local_addr());
-        // A server that has seen enough may close while this is still sending.
-        let _ = stream.write_all(bytes);
-        let _ = stream.shutdown(Shutdown::Write);
-        read_all(&mut stream)
-    }
-
-    fn ask(&self, line: &str, headers: &str) -> String {
-        self.say(format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes())
-    }
-}
-
-fn read_all(stream: &mut impl Read) -> String {
-    let mut bytes = Vec::new();
-    match stream.read_to_end(&mut bytes) {
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
-        Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&bytes)),
-    }
-    String::from_utf8(bytes).unwrap()
 }
 
 fn status(answer: &str) -> u16 {
@@ -220,7 +172,7 @@ fn a_poisoned_store_is_unhealthy() {
     (0..8).for_each(|operation| disk.plan(operation, base::memory::Fault::Error));
     store.kv().put(b"b", b"k", b"v", &holdfast::PutOptions::default()).unwrap_err();
     let running = serve(store.clone(), Options::new("127.0.0.1:0".parse().unwrap())).unwrap();
-    let door = Door { running, store, _folder: TempDir::new().unwrap() };
+    let door = Door::of(running, store);
     let answer = door.ask("GET /health", "");
     assert_eq!(status(&answer), 503);
     assert!(body(&answer).contains("\"refuses_writes\""), "{answer}");

@@ -1,0 +1,80 @@
+//! Why a request fails: a status, and a sentence for people.
+//!
+//! May use: the facade's error, axum. Must not know: routes.
+
+use std::borrow::Cow;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use holdfast::ErrorKind;
+
+/// Seconds after which a client may try again what cannot be done now.
+const RETRY_SECONDS: &str = "5";
+/// What the journal's error says when the disk has no space: there is no kind of its own for it.
+const NO_SPACE: &str = "no space left";
+
+/// An answer that is not what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    status: StatusCode,
+    text: Cow<'static, str>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
+        Failure { status, text: text.into() }
+    }
+
+    /// 400: the request makes no sense.
+    pub(crate) fn bad(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::new(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// 404.
+    pub(crate) fn not_found() -> Self {
+        Failure::new(StatusCode::NOT_FOUND, "not found")
+    }
+
+    /// 412: a condition in the headers does not hold.
+    pub(crate) fn precondition() -> Self {
+        Failure::new(StatusCode::PRECONDITION_FAILED, "the object is not in the state that the condition asks for")
+    }
+
+    /// 503, with a hint to come back.
+    pub(crate) fn unavailable(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+}
+
+impl From<holdfast::Error> for Failure {
+    fn from(error: holdfast::Error) -> Self {
+        let text = error.to_string();
+        let status = match error.kind() {
+            ErrorKind::Conflict => StatusCode::PRECONDITION_FAILED,
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorKind::Unavailable if text.contains(NO_SPACE) => StatusCode::INSUFFICIENT_STORAGE,
+            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Failure::new(status, text)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut answer = (self.status, format!("{}\n", self.text)).into_response();
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+        }
+        answer
+    }
+}

@@ -1,0 +1,116 @@
+//! Answers that are made piece by piece while they are sent, so that a listing of any length costs the memory of a page.
+//!
+//! Each piece is made by a thread that may wait, when the client has taken the one before: a slow client holds no thread.
+//! An error in the middle ends the connection without the end of the body, which is how HTTP says that something is
+//! missing.
+//!
+//! May use: `shared`, hyper, tokio. Must not know: what is listed.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use hyper::body::{Bytes, Frame};
+use tokio::task::JoinHandle;
+
+use super::failure::Failure;
+use super::shared::Shared;
+
+/// How long a listing may take from its first piece to its last: it keeps what it shows from being removed.
+const LISTING_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// A part of an answer.
+pub(crate) enum Piece {
+    More(Vec<u8>),
+    Last(Vec<u8>),
+}
+
+/// Makes an answer's pieces. Blocks.
+pub(crate) trait Pieces: Send + 'static {
+    /// The next piece; not called again after the last.
+    ///
+    /// # Errors
+    /// When it cannot be made; there are no more pieces then.
+    fn next(&mut self) -> holdfast::Result<Piece>;
+}
+
+type Made = (Box<dyn Pieces>, holdfast::Result<Piece>);
+
+fn make(mut pieces: Box<dyn Pieces>) -> Made {
+    let piece = pieces.next();
+    (pieces, piece)
+}
+
+/// The body of what `begin` lists. Its first piece is made before this returns, so that what fails at once has its
+/// status.
+///
+/// # Errors
+/// What `begin` and the first piece say.
+pub(crate) async fn body(
+    shared: &Arc<Shared>,
+    begin: impl FnOnce(&holdfast::Store) -> Result<Box<dyn Pieces>, Failure> + Send + 'static,
+) -> Result<Body, Failure> {
+    let first = move |store: &holdfast::Store| Ok::<_, Failure>(make(begin(store)?));
+    let (pieces, piece) = shared.ask(first).await??;
+    match piece? {
+        Piece::Last(bytes) => Ok(Body::from(bytes)),
+        Piece::More(bytes) => Ok(Body::new(Rest {
+            ready: Some(bytes.into()),
+            pieces: Some(pieces),
+            making: None,
+            end: Instant::now() + LISTING_TIME_MAX,
+        })),
+    }
+}
+
+/// A body after its first piece was made.
+struct Rest {
+    ready: Option<Bytes>,
+    /// Between pieces; `None` after the last.
+    pieces: Option<Box<dyn Pieces>>,
+    making: Option<JoinHandle<Made>>,
+    end: Instant,
+}
+
+impl hyper::body::Body for Rest {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(bytes) = self.ready.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if let Some(pieces) = self.pieces.take() {
+            if Instant::now() > self.end {
+                return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+            }
+            self.making = Some(tokio::task::spawn_blocking(move || make(pieces)));
+        }
+        let Some(making) = &mut self.making else { return Poll::Ready(None) };
+        let made = ready!(Pin::new(making).poll(context));
+        self.making = None;
+        let (pieces, piece) = match made {
+            Ok((pieces, Ok(piece))) => (pieces, piece),
+            Ok((_, Err(error))) => {
+                tracing::warn!(%error, "a listing ended early");
+                return Poll::Ready(Some(Err(io::Error::other(error))));
+            }
+            Err(error) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+        };
+        let bytes = match piece {
+            Piece::Last(bytes) => bytes,
+            Piece::More(bytes) => {
+                self.pieces = Some(pieces);
+                bytes
+            }
+        };
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+}
