@@ -156,7 +156,7 @@ fn a_manifest_is_what_it_was() {
     fill(&store, 0..30);
     store.backup(BACKUP).unwrap();
     let found = read_whole(&disk, &Path::new(BACKUP).join("backup"), 1 << 20).unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/backup-1");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_backup/1");
     if std::env::var_os("HOLDFAST_BLESS").is_some() {
         std::fs::write(&golden, &found).unwrap();
     }
