@@ -1,7 +1,7 @@
 //! Counts the live bytes of each segment from the journal alone, in bounded memory.
 //!
-//! For each object the place of its newest command is kept, by a hash of bucket and key: forty bytes whatever their
-//! lengths. When there are too many, every second one is forgotten, by one more bit of the hash, and what is left counts
+//! For each object the place of its newest command is kept, by a hash of bucket and key: some fifty bytes whatever
+//! their lengths. When there are too many, every second one is forgotten, by one more bit of the hash, and what is left counts
 //! double: the count is then an estimate over a sample that hashing drew fairly. Half a million objects sampled put the
 //! ratio of a segment within a percent or so.
 //!
@@ -24,13 +24,13 @@ pub(crate) struct LiveCount {
     mask: u128,
 }
 
+#[derive(Clone, Copy)]
 struct Place {
     bucket: u64,
     partition: PartitionId,
+    version: Position,
     segment: Position,
     bytes: u32,
-    /// Position up to which what it says counts: the put's, or an earlier one if compaction has moved it.
-    version: Position,
 }
 
 impl Default for LiveCount {
@@ -44,46 +44,47 @@ impl LiveCount {
         Self { objects: BTreeMap::new(), objects_max, mask: 0 }
     }
 
-    /// Applies the commands of one section that lies in `segment`. What does not decode is left out.
-    pub(crate) fn apply(&mut self, section: &RecordSection<'_>, segment: Position) {
+    /// Applies the commands of one section of the batch at `position`, which lies in `segment`. What does not decode is left
+    /// out.
+    pub(crate) fn apply(&mut self, section: &RecordSection<'_>, position: Position, segment: Position) {
         let mut rest = section.commands;
         while let Some((recorded, bytes)) = Recorded::decode(rest) {
-            let version = recorded.version.unwrap_or(Position::new(section.at));
-            self.command(&recorded.command, section.partition, segment, (bytes, version));
+            let command_bytes = u32::try_from(bytes - recorded.prefix_bytes()).unwrap_or(u32::MAX);
+            let version = recorded.version.unwrap_or(position);
+            let place = Place { bucket: 0, partition: section.partition, version, segment, bytes: command_bytes };
+            self.command(&recorded.command, place);
             rest = rest.get(bytes..).unwrap_or_default();
         }
     }
 
-    fn command(
-        &mut self,
-        command: &Command<'_>,
-        partition: PartitionId,
-        segment: Position,
-        (bytes, version): (usize, Position),
-    ) {
+    fn command(&mut self, command: &Command<'_>, place: Place) {
         match command {
-            Command::Put(put) => {
-                let (bytes, bucket) = (u32::try_from(bytes).unwrap_or(u32::MAX), hash64(put.bucket));
-                self.put(put.bucket, put.key, Place { bucket, partition, segment, bytes, version });
-            }
+            Command::Put(put) => self.put(put.bucket, put.key, Place { bucket: hash64(put.bucket), ..place }),
             Command::Delete { bucket, key } => {
                 let hash = hash(bucket, key);
-                if self.objects.get(&hash).is_some_and(|place| place.version <= version) {
+                if self.objects.get(&hash).is_some_and(|old| old.version <= place.version) {
                     self.objects.remove(&hash);
                 }
             }
             Command::Clear { bucket } => {
-                let of = (hash64(bucket), partition);
-                self.objects.retain(|_, place| (place.bucket, place.partition) != of || place.version > version);
+                let bucket = hash64(bucket);
+                let goes = |old: &Place| (old.bucket, old.partition) == (bucket, place.partition);
+                self.objects.retain(|_, old| !goes(old) || old.version > place.version);
             }
             // The value stays where it is.
-            Command::Expire { .. } => {}
+            Command::Expire { bucket, key, .. } => {
+                if let Some(old) = self.objects.get_mut(&hash(bucket, key)) {
+                    old.version = place.version;
+                }
+            }
         }
     }
 
     fn put(&mut self, bucket: &[u8], key: &[u8], place: Place) {
         let hash = hash(bucket, key);
-        if hash & self.mask != 0 {
+        // What compaction says again may have changed since.
+        let is_stale = self.objects.get(&hash).is_some_and(|old| old.version > place.version);
+        if hash & self.mask != 0 || is_stale {
             return;
         }
         self.objects.insert(hash, place);
@@ -135,7 +136,7 @@ mod tests {
     fn apply(count: &mut LiveCount, commands: &[u8], segment: u64) {
         let state = journal::PartitionState { epoch: 1, index: 1, chain: 0 };
         let section = RecordSection { partition: PartitionId::new(0), state, commands, at: 0 };
-        count.apply(&section, Position::new(segment));
+        count.apply(&section, Position::new(segment), Position::new(segment));
     }
 
     #[test]
@@ -157,6 +158,22 @@ mod tests {
         apply(&mut count, &commands, 2);
         assert_eq!(count.by_segment(), BTreeMap::from([(Position::new(1), odd * 4)]));
         assert!(count.is_exact());
+    }
+
+    #[test]
+    fn what_compaction_kept_counts_where_it_is_now_unless_it_changed_since() {
+        let mut count = LiveCount::default();
+        put(&mut count, 0, 1);
+        put(&mut count, 2, 1);
+        put(&mut count, 2, 3);
+        let one = count.by_segment()[&Position::new(1)];
+        let mut commands = Vec::new();
+        for number in [0u64, 2] {
+            let (key, value) = (number.to_le_bytes(), [0; 100]);
+            Command::Put(Put::new(b"even", &key, &value)).encode_kept(Position::new(1), &mut commands);
+        }
+        apply(&mut count, &commands, 5);
+        assert_eq!(count.by_segment(), BTreeMap::from([(Position::new(3), one), (Position::new(5), one)]));
     }
 
     #[test]

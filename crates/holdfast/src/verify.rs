@@ -152,7 +152,7 @@ impl Inspection {
                 let segment = self.survey.segment_base(record.position.get());
                 for section in &record.sections {
                     done += section.commands.len() as u64;
-                    count.apply(section, segment);
+                    count.apply(section, record.position, segment);
                 }
                 progress(Progress { done_bytes: total + done.min(total), total_bytes: 2 * total, batches });
             }

@@ -248,17 +248,20 @@ fn a_survey_beside_a_writer_takes_what_moves_for_no_damage() {
     let disk = Disk::new(9);
     let (journal, _) = open(&disk).unwrap();
     let journal = std::sync::Arc::new(journal);
+    let is_done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let writer = {
-        let journal = std::sync::Arc::clone(&journal);
-        std::thread::spawn(move || {
+        let (journal, is_done) = (std::sync::Arc::clone(&journal), std::sync::Arc::clone(&is_done));
+        base::Worker::start("writer", move || {
             for number in 0..40 {
                 write(&journal, number * 10..number * 10 + 10, Level::Written);
                 journal.step(base::Time::default()).unwrap();
             }
+            is_done.store(true, std::sync::atomic::Ordering::Release);
         })
+        .unwrap()
     };
     let mut last = 0;
-    while !writer.is_finished() {
+    while !is_done.load(std::sync::atomic::Ordering::Acquire) {
         let mut survey = survey(&disk, Path::new(DIR));
         survey.verify(&mut |_, _| ()).unwrap();
         assert_eq!(survey.damage(), []);
@@ -266,7 +269,7 @@ fn a_survey_beside_a_writer_takes_what_moves_for_no_damage() {
         assert!(now >= last, "what was there is there");
         last = now;
     }
-    writer.join().unwrap();
+    drop(writer);
     assert_eq!(surveyed(&disk, Path::new(DIR)).len(), 400);
 }
 

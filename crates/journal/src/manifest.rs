@@ -70,7 +70,7 @@ impl Manifest {
     /// Bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
+        self.segments.iter().fold(0, |sum, segment| segment.bytes.saturating_add(sum))
     }
 
     /// The content of the file.
