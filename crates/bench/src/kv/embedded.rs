@@ -2,13 +2,16 @@
 //!
 //! May use: `holdfast`, `workload`. Must not know: other stores.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdfast::{Options, Page, PutOptions, Store};
+use holdfast::{IndexQuery, Indexes, Options, Page, PutOptions, Regex, Store, Term};
 
-use crate::workload::{Driver, Durability, Fold, Plan, Result, See, Session};
+use crate::workload::{
+    Compression, Driver, Durability, Entry, Failure, Filter, Fold, Plan, Result, See, Session, TermRange,
+};
 
 const BUCKET: &[u8] = b"bench";
 /// Objects of one page of a fold.
@@ -23,17 +26,22 @@ pub(crate) struct Embedded {
 struct Caller<'a> {
     store: &'a Store,
     options: PutOptions,
+    regexes: BTreeMap<&'static str, Regex>,
 }
 
 impl Embedded {
-    /// Opens a store with its defaults, but for the durability.
+    /// Opens a store with its defaults, but for durability and compression.
     pub(crate) fn open(dir: &Path, plan: &Plan) -> Result<Self> {
         let durability = match plan.durability {
             Durability::Written => holdfast::Durability::Written,
             Durability::Window => holdfast::Durability::window(Duration::from_millis(1), Duration::from_millis(10)),
             Durability::Synced => holdfast::Durability::Synced,
         };
-        let store = Store::open(dir, Options { durability, ..Options::default() })?;
+        let compression = match plan.compression() {
+            Compression::None => holdfast::Compression::None,
+            Compression::Lz4 => holdfast::Compression::Lz4,
+        };
+        let store = Store::open(dir, Options { durability, compression, ..Options::default() })?;
         Ok(Self { store, dir: dir.to_owned() })
     }
 
@@ -45,7 +53,7 @@ impl Embedded {
 
 impl Driver for Embedded {
     fn session(&self) -> Result<Box<dyn Session + Send + '_>> {
-        Ok(Box::new(Caller { store: &self.store, options: PutOptions::default() }))
+        Ok(Box::new(Caller { store: &self.store, options: PutOptions::default(), regexes: BTreeMap::new() }))
     }
 
     fn dir(&self) -> Option<&Path> {
@@ -53,9 +61,27 @@ impl Driver for Embedded {
     }
 }
 
+impl Caller<'_> {
+    /// The expression of a filter, compiled once.
+    fn regex(&mut self, filter: Filter) -> Result<&Regex> {
+        let text = filter.regex();
+        if !self.regexes.contains_key(text) {
+            self.regexes.insert(text, holdfast::regex(text)?);
+        }
+        self.regexes.get(text).ok_or_else(|| Failure::from("it was just inserted"))
+    }
+}
+
 impl Session for Caller<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.store.kv().put(BUCKET, key, value, &self.options)?;
+        Ok(())
+    }
+
+    fn put_indexed(&mut self, key: &[u8], value: &[u8], entries: &[Entry]) -> Result<()> {
+        let pair = |entry: &Entry| (entry.index, Term::Binary(entry.term.clone()));
+        let indexes = Indexes::from_pairs(entries.iter().map(pair));
+        self.store.kv().put(BUCKET, key, value, &PutOptions { indexes, ..PutOptions::default() })?;
         Ok(())
     }
 
@@ -69,6 +95,29 @@ impl Session for Caller<'_> {
 
     fn head(&mut self, key: &[u8]) -> Result<bool> {
         Ok(self.store.kv().head(BUCKET, key)?.is_some())
+    }
+
+    fn index_range(&mut self, range: &TermRange, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let store = self.store;
+        let (from, to) = (Term::Binary(range.from.clone()), Term::Binary(range.to.clone()));
+        let term_regex = range.filter.map(|filter| self.regex(filter)).transpose()?;
+        let index = range.index.as_bytes();
+        let all =
+            IndexQuery { bucket: BUCKET, index, from: &from, to: &to, term_regex, limit: usize::MAX, after: None };
+        let mut after = None;
+        loop {
+            let page = store.kv().index(&IndexQuery { after: after.as_ref(), ..all })?.value;
+            for (term, key) in &page.entries {
+                match term {
+                    Term::Binary(term) => see(term, key),
+                    Term::Integer(_) => return Err("a number in an index of text".into()),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     fn fold(&mut self, what: Fold, see: See<'_>) -> Result<()> {

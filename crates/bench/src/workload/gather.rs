@@ -83,6 +83,8 @@ pub(super) struct Gatherer<'a> {
     /// to the interval that is open.
     pub(super) done: &'a [AtomicU64],
     pub(super) progress: Progress,
+    /// When callers stop, if nothing goes on after them: the interval that ends then takes in the stragglers.
+    pub(super) end: Option<Duration>,
 }
 
 /// What there was at the end of an interval, and when that was.
@@ -111,7 +113,8 @@ impl Gatherer<'_> {
         let mut running = true;
         while running {
             let tick = self.interval.saturating_mul(u32::try_from(looked + 1).unwrap_or(u32::MAX));
-            let wait = tick.saturating_sub(self.start.elapsed()).min(DRAWN_EVERY);
+            let ticks = self.end.is_none_or(|end| tick < end);
+            let wait = if ticks { tick.saturating_sub(self.start.elapsed()).min(DRAWN_EVERY) } else { DRAWN_EVERY };
             match parts.recv_timeout(wait) {
                 Ok(part) => {
                     all.merge(&part.tally)?;
@@ -127,7 +130,7 @@ impl Gatherer<'_> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => running = false,
             }
-            if self.start.elapsed() >= tick {
+            if ticks && self.start.elapsed() >= tick {
                 looks.push_back(self.look());
                 looked += 1;
             }

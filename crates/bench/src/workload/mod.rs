@@ -31,13 +31,8 @@ mod work;
 
 pub(crate) use driver::{Driver, Failure, Fold, Result, See, Session};
 pub(crate) use outcome::{KindOutcome, Outcome, Said};
-pub(crate) use plan::{Durability, Plan, Workload, seconds};
+pub(crate) use plan::{Compression, Durability, Plan, Workload, seconds};
 pub(crate) use recorder::Recorder;
 pub(crate) use side::run_side;
+pub(crate) use terms::{Entry, Filter, TermRange};
 pub(crate) use values::Values;
-
-#[allow(unused_imports, reason = "not every side has a use for all of them")]
-pub(crate) use {
-    plan::Compression,
-    terms::{Entry, Filter, TermRange},
-};

@@ -171,7 +171,6 @@ impl Plan {
     }
 
     /// How the store is told to compress.
-    #[allow(dead_code, reason = "only some stores ask")]
     pub(crate) fn compression(&self) -> Compression {
         self.compression.unwrap_or(if self.value == Sizes::Mix { Compression::Lz4 } else { Compression::None })
     }

@@ -62,6 +62,7 @@ impl<'a> Side<'a> {
         let interval = Duration::from_secs_f64(plan.interval);
         let shared = Shared { plan, stock: &self.stock, live: &self.live };
         let loading = workload == Workload::Load;
+        let helped_along = matches!(workload, Workload::Aae | Workload::Compact);
         let time = (plan.ops.is_none() && !loading).then(|| Duration::from_secs_f64(plan.seconds));
         let sessions: Vec<_> = (0..callers).map(|_| self.driver.session()).collect::<Result<_>>()?;
         let before = (self.watched.look(), self.live.sums());
@@ -86,6 +87,7 @@ impl<'a> Side<'a> {
             live: &self.live,
             done: &done,
             progress,
+            end: time.filter(|_| !helped_along),
         };
         thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -114,7 +116,7 @@ impl<'a> Side<'a> {
                     result.inspect_err(|_| signals.failed.store(true, Relaxed))
                 }));
             }
-            if matches!(workload, Workload::Aae | Workload::Compact) {
+            if helped_along {
                 let reporter = reporter(callers, &helped, send.clone());
                 let helper = Helper { side: self, signals: &signals, reporter };
                 threads.push(scope.spawn(move || helper.help(workload).map(|()| 0)));

@@ -50,7 +50,6 @@ pub(crate) enum Filter {
 
 impl Filter {
     /// The expression.
-    #[allow(dead_code, reason = "only some stores have expressions")]
     pub(crate) fn regex(self) -> &'static str {
         match self {
             Self::Born => "^[0-9]{8}...[a-d]",
