@@ -131,8 +131,10 @@ mod tests {
             r#"{"read_bytes":null,"written_bytes":3000,"put_bytes":1000,"rss_bytes":1048576,"disk_bytes":4096,
                 "live_objects":1,"live_bytes":1024}"#,
         );
-        serde_json::from_value(serde_json::json!({"workload": "w", "from_seconds": 10.0, "seconds": 2.0,
-            "kinds": kinds, "not_begun": 0, "used": used}))
+        serde_json::from_value(
+            serde_json::json!({"workload": "w", "from_seconds": 10.0, "seconds": 2.0, "loaded_seconds": 2.0,
+            "kinds": kinds, "not_begun": 0, "used": used}),
+        )
         .unwrap()
     }
 

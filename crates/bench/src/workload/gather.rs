@@ -153,10 +153,12 @@ impl Gatherer<'_> {
     }
 
     fn outcome(&self, tally: &Tally, from: Look, to: Look) -> Outcome {
+        let seconds = to.0.saturating_sub(from.0).as_secs_f64();
         Outcome {
             workload: self.workload.clone(),
             from_seconds: from.0.as_secs_f64(),
-            seconds: to.0.saturating_sub(from.0).as_secs_f64(),
+            seconds,
+            loaded_seconds: seconds,
             kinds: tally.outcomes(),
             not_begun: 0,
             used: Used::between(from.1, to.1),

@@ -29,6 +29,8 @@ pub(crate) struct Outcome {
     pub(crate) from_seconds: f64,
     /// How long it took.
     pub(crate) seconds: f64,
+    /// How long callers were at work in it: less when something went on after them.
+    pub(crate) loaded_seconds: f64,
     /// Each kind of operation that was part of it.
     pub(crate) kinds: Vec<KindOutcome>,
     /// Operations of an open loop that should have begun and did not.
@@ -102,14 +104,14 @@ fn ratio(of: u64, by: u64) -> Option<f64> {
 }
 
 impl Outcome {
-    /// Operations of all kinds in a second.
+    /// Operations of all kinds in a second of load.
     pub(crate) fn rate(&self) -> f64 {
         self.kinds.iter().map(|kind| self.kind_rate(kind)).sum()
     }
 
-    /// Operations of one kind in a second.
+    /// Operations of one kind in a second of load.
     pub(crate) fn kind_rate(&self, kind: &KindOutcome) -> f64 {
-        kind.operations as f64 / self.seconds.max(f64::MIN_POSITIVE)
+        kind.operations as f64 / self.loaded_seconds.max(f64::MIN_POSITIVE)
     }
 }
 
@@ -123,7 +125,15 @@ mod tests {
         let kind = |kind: &str, operations| KindOutcome { kind: kind.into(), operations, found: 7, items: 0, latency };
         let used = Used { written_bytes: Some(3), ..Used::default() };
         let kinds = vec![kind("get", 50), kind("put", 10)];
-        let outcome = Outcome { workload: "mix5".into(), from_seconds: 1.5, seconds: 0.5, kinds, not_begun: 9, used };
+        let outcome = Outcome {
+            workload: "mix5".into(),
+            from_seconds: 1.5,
+            seconds: 7.0,
+            loaded_seconds: 0.5,
+            kinds,
+            not_begun: 9,
+            used,
+        };
         assert!((outcome.rate() - 120.0).abs() < 1e-9);
         let skipped = Said::Skipped { workload: "x".into(), reason: "y".into() };
         for said in [Said::Interval(outcome.clone()), Said::Outcome(outcome), skipped] {

@@ -113,24 +113,27 @@ impl<'a> Side<'a> {
                         caller_at_work.repeat(workload)
                     };
                     signals.callers.fetch_sub(1, Relaxed);
-                    result.inspect_err(|_| signals.failed.store(true, Relaxed))
+                    let ended = start.elapsed();
+                    result.map(|not_begun| (not_begun, ended)).inspect_err(|_| signals.failed.store(true, Relaxed))
                 }));
             }
             if helped_along {
                 let reporter = reporter(callers, &helped, send.clone());
                 let helper = Helper { side: self, signals: &signals, reporter };
-                threads.push(scope.spawn(move || helper.help(workload).map(|()| 0)));
+                threads.push(scope.spawn(move || helper.help(workload).map(|()| (0, Duration::ZERO))));
             }
             drop(send);
             let gathered = gatherer.gather(before, &parts, say);
             if gathered.is_err() {
                 signals.failed.store(true, Relaxed);
             }
-            let mut not_begun = 0;
+            let (mut not_begun, mut loaded) = (0, Duration::ZERO);
             for thread in threads {
-                not_begun += thread.join().map_err(|_| Failure::from("a caller panicked"))??;
+                let (late, ended) = thread.join().map_err(|_| Failure::from("a caller panicked"))??;
+                not_begun += late;
+                loaded = loaded.max(ended);
             }
-            gathered.map(|outcome| Outcome { not_begun, ..outcome })
+            gathered.map(|outcome| Outcome { not_begun, loaded_seconds: loaded.as_secs_f64(), ..outcome })
         })
     }
 }
