@@ -3,19 +3,19 @@
 //! May use: `holdfast`, `workload`. Must not know: other stores.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use holdfast::{IndexQuery, Indexes, Options, Page, PutOptions, Regex, Store, Term};
+use holdfast::{FoldOrder, IndexQuery, Indexes, Options, PutOptions, Regex, Store, Term, Tree, TreeSize, object_hash};
 
 use crate::workload::{
     Compression, Driver, Durability, Entry, Failure, Filter, Fold, Plan, Result, See, Session, TermRange,
 };
 
 const BUCKET: &[u8] = b"bench";
-/// Objects of one page of a fold.
-const PAGE: usize = 1_000;
+/// Leaves of the tree that is built, the most there are.
+const LEAVES: u32 = 1 << 20;
 
 /// A store in a folder.
 pub(crate) struct Embedded {
@@ -58,6 +58,19 @@ impl Driver for Embedded {
 
     fn dir(&self) -> Option<&Path> {
         Some(&self.dir)
+    }
+
+    fn rebuild_tree(&self) -> Result<u64> {
+        let size = TreeSize::with_leaves(LEAVES).ok_or("there is no tree of that size")?;
+        let (mut tree, mut objects) = (Tree::new(size), 0);
+        let fold = holdfast::Fold { order: FoldOrder::Partition, ..holdfast::Fold::default() };
+        self.store.snapshot()?.fold(&fold, &mut |object| {
+            tree.update(object_hash(object.bucket(), object.key()), None, Some(object.clock()?.hash()));
+            objects += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        std::hint::black_box(&tree);
+        Ok(objects)
     }
 }
 
@@ -121,19 +134,18 @@ impl Session for Caller<'_> {
     }
 
     fn fold(&mut self, what: Fold, see: See<'_>) -> Result<()> {
-        let snapshot = self.store.snapshot()?;
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let values = what == Fold::Objects;
-            let page = snapshot.page(&Page { bucket: BUCKET, start, end: Bound::Unbounded, limit: PAGE, values })?;
-            for (key, _, value) in &page.entries {
-                see(key, value.as_deref());
+        // Heads in the order in which other stores have them; values where they lie, which is what one would choose.
+        let order = if what == Fold::Heads { FoldOrder::Key } else { FoldOrder::Write };
+        let fold = holdfast::Fold { bucket: Some(BUCKET), order, ..holdfast::Fold::default() };
+        self.store.snapshot()?.fold(&fold, &mut |object| {
+            if what == Fold::Heads {
+                std::hint::black_box(object.head()?);
+                see(object.key(), None);
+            } else {
+                see(object.key(), Some(&object.value()?));
             }
-            match page.entries.into_iter().last() {
-                Some((key, ..)) if page.more => last = Some(key),
-                _ => return Ok(()),
-            }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(())
     }
 }
