@@ -13,8 +13,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Commands that are sent before their answers are read.
 const PIPELINE: u64 = 512;
 
-/// A connection.
-pub(crate) struct Client(BufReader<TcpStream>);
+/// RESP carries no longer string.
+const BULK_BYTES_MAX: usize = 512 << 20;
+
+/// A connection, and room for one answer.
+pub(crate) struct Client(BufReader<TcpStream>, Vec<u8>);
 
 /// What [`Client::load`] puts: `SET` of as many keys, spelt as redis-benchmark spells them.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +31,7 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Self(BufReader::with_capacity(64 << 10, stream)))
+        Ok(Self(BufReader::with_capacity(64 << 10, stream), Vec::new()))
     }
 
     /// Sends one command and returns the first line of its answer. Only for commands whose answer is one line.
@@ -37,6 +40,23 @@ impl Client {
         encode(&mut out, parts);
         self.0.get_mut().write_all(&out)?;
         self.line()
+    }
+
+    /// Sends one command whose answer is a bulk string, and shows that. False if the answer is nil.
+    pub(crate) fn bulk(&mut self, parts: &[&[u8]], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let line = self.call(parts)?;
+        let length: i64 = line
+            .strip_prefix('$')
+            .and_then(|length| length.parse().ok())
+            .ok_or_else(|| Failure::from(format!("the server answered `{line}`, not a bulk string")))?;
+        let Ok(length) = usize::try_from(length) else { return Ok(false) };
+        if length > BULK_BYTES_MAX {
+            return Err(format!("the server answered {length} bytes").into());
+        }
+        self.1.resize(length + 2, 0);
+        self.0.read_exact(&mut self.1)?;
+        see(self.1.get(..length).unwrap_or_default());
+        Ok(true)
     }
 
     /// Sets keys 0 to `load.keys`, many at once.
@@ -87,6 +107,27 @@ mod tests {
         let mut to = Vec::new();
         encode(&mut to, &[b"SET", b"k", b"\r\n"]);
         assert_eq!(to, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n");
+    }
+
+    #[test]
+    fn bulk_answers_are_shown_and_nil_is_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"$5\r\na\r\nbc\r\n$-1\r\n$0\r\n\r\n-ERR no\r\n:1\r\n$999999999999\r\n").unwrap();
+            stream
+        });
+        let mut client = Client::connect(address).unwrap();
+        let mut seen = Vec::new();
+        let mut get = || client.bulk(&[b"GET", b"k"], &mut |value| seen.push(value.to_vec()));
+        assert!(get().unwrap() && !get().unwrap() && get().unwrap());
+        for part in ["-ERR no", ":1", "999999999999 bytes"] {
+            let failure = get().unwrap_err().to_string();
+            assert!(failure.contains(part), "{failure}");
+        }
+        assert_eq!(seen, [b"a\r\nbc".as_slice(), b""]);
+        drop(server.join().unwrap());
     }
 
     #[test]

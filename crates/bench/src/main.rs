@@ -32,7 +32,7 @@ struct Line {
 enum Bench {
     /// The journal alone: against a bare sync, by number of writers, and unsynced
     Journal(journal::Line),
-    /// The key-value engine embedded, alone or beside RocksDB
+    /// The volume tests of leveled and Riak: Holdfast embedded or over RESP, alone or beside other stores
     Kv(kv::Kv),
     /// The RESP door beside Redis, driven by redis-benchmark
     Resp(resp::Line),
@@ -65,7 +65,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Resp(line) => resp::run(line),
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
-        Bench::KvSide(side) => kv::run_embedded(side),
+        Bench::KvSide(side) => kv::run_side(side),
         Bench::OpenFill(fill) => open::fill(fill),
     }
 }

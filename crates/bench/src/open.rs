@@ -90,7 +90,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     }
     let killed = Figure { work: "after kill -9", figure: "time to open", unit: Unit::Seconds };
     report.bar(killed, Bar::Below(KILLED_SECONDS_MAX));
-    Ok(report.print(line.common.json)?)
+    report.print(line.common.json.as_deref())
 }
 
 fn options() -> Options {

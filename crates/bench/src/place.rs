@@ -18,12 +18,12 @@ pub(crate) struct Common {
     /// Folder for the data; a folder in memory would make every sync free
     #[arg(long, default_value = "target/bench")]
     pub(crate) dir: PathBuf,
-    /// How often everything is measured, both sides in turn
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured, all sides in turn
+    #[arg(long, visible_alias = "repeat", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: u32,
-    /// Print a line of JSON for each figure to standard output, and the table to standard error
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// Write what is measured to this file too, in lines of JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 impl Common {
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_folder_is_fresh_and_goes_away_and_a_full_disk_is_refused() {
         let base = tempfile::tempdir().unwrap();
-        let common = Common { dir: base.path().join("a/b"), repetitions: 1, json: false };
+        let common = Common { dir: base.path().join("a/b"), repetitions: 1, json: None };
         let (one, two) = (common.fresh().unwrap(), common.fresh().unwrap());
         assert!(one.path() != two.path() && one.path().is_absolute());
         let path = one.path().to_owned();

@@ -24,7 +24,7 @@ pub(crate) struct Server {
     running: Running,
     /// Where it speaks RESP.
     pub(crate) address: SocketAddr,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// A child that does not outlive this value.
@@ -33,6 +33,7 @@ struct Running(Child);
 /// How Redis treats its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fsync {
+    Never,
     EverySecond,
     Always,
 }
@@ -56,13 +57,14 @@ impl Programs {
         command.args(["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--durability", durability]);
         let mut running = Running::start(&mut command, &self.holdfast)?;
         let address = running.address_once_ready()?;
-        Ok(Server { running, address, _dir: dir })
+        Ok(Server { running, address, dir })
     }
 
     /// Starts Redis with its append-only file and without anything else that writes: no snapshots, no rewriting.
     pub(crate) fn start_redis(&self, dir: TempDir, fsync: Fsync) -> Result<Server> {
         let port = free_port()?;
         let how = match fsync {
+            Fsync::Never => "no",
             Fsync::EverySecond => "everysec",
             Fsync::Always => "always",
         };
@@ -75,7 +77,7 @@ impl Programs {
             // Nothing it says is read; a full pipe would stop it.
             thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         }
-        let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), _dir: dir };
+        let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };
         let began = Instant::now();
         while Client::connect(server.address).and_then(|mut client| client.call(&[b"PING"])).is_err() {
             if began.elapsed() > PATIENCE {
@@ -88,6 +90,11 @@ impl Programs {
 }
 
 impl Server {
+    /// Folder of its data.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Memory of the process that is in use, in bytes.
     pub(crate) fn rss_bytes(&self) -> Result<u64> {
         let path = format!("/proc/{}/status", self.running.0.id());

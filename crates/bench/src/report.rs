@@ -2,11 +2,14 @@
 //!
 //! May use: `figures.rs`. Must not know: how anything is measured.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::figures::{Bar, Range, Row, Unit};
+use crate::workload::{Failure, Result};
 
 /// Everything one run of a benchmark found out.
 #[derive(Debug)]
@@ -48,12 +51,12 @@ impl Report {
         }
     }
 
-    /// Says in which order the sides of a figure stand, whichever is measured first: ours, then what it is compared to.
-    pub(crate) fn sides(&mut self, of: Figure<'_>, sides: [&str; 2]) {
+    /// Says in which order the sides of a figure stand, whichever is measured first: ours, then those it is compared to.
+    pub(crate) fn sides(&mut self, of: Figure<'_>, sides: &[&str]) {
         let row = self.row(of);
         for side in sides {
             if row.sides.iter().all(|(name, _)| name != side) {
-                row.sides.push((side.to_owned(), Vec::new()));
+                row.sides.push(((*side).to_owned(), Vec::new()));
             }
         }
     }
@@ -63,29 +66,40 @@ impl Report {
         self.row(of).bar = Some(bar);
     }
 
-    /// Prints the table to standard output; or the JSON there and the table to standard error.
-    pub(crate) fn print(&self, json: bool) -> io::Result<()> {
-        if json {
-            let mut out = io::stdout().lock();
-            self.rows.iter().try_for_each(|row| writeln!(out, "{}", self.line(row)))?;
-            write!(io::stderr().lock(), "{}", self.table())
-        } else {
-            write!(io::stdout().lock(), "{}", self.table())
+    /// Prints the table to standard output, and writes the JSON to a file if there is one.
+    pub(crate) fn print(&self, json: Option<&Path>) -> Result<()> {
+        if let Some(path) = json {
+            let file = File::create(path).map_err(|error| Failure::from(format!("{}: {error}", path.display())))?;
+            self.write_json(BufWriter::new(file))?;
         }
+        self.print_table()
+    }
+
+    /// Prints the table to standard output.
+    pub(crate) fn print_table(&self) -> Result<()> {
+        Ok(write!(io::stdout().lock(), "{}", self.table())?)
+    }
+
+    /// Writes a line of JSON for each figure.
+    pub(crate) fn write_json(&self, mut to: impl Write) -> Result<()> {
+        self.rows.iter().try_for_each(|row| writeln!(to, "{}", self.line(row)))?;
+        Ok(to.flush()?)
     }
 
     fn line(&self, row: &Row) -> Value {
         let summed = |samples: &[f64]| {
             Range::of(samples).map(|r| json!({"median": r.median, "min": r.min, "max": r.max, "samples": samples}))
         };
-        let sides = row.sides.iter().map(|(name, samples)| json!({"side": name, "figure": summed(samples)}));
+        let sides = row.sides.iter().enumerate().map(|(at, (name, samples))| {
+            let ratio = if at == 0 { None } else { summed(&row.ratios(at)) };
+            json!({"side": name, "figure": summed(samples), "ratio": ratio})
+        });
         json!({
             "bench": self.bench,
             "work": row.work,
             "figure": row.figure,
             "unit": format!("{:?}", row.unit),
             "sides": sides.collect::<Vec<_>>(),
-            "ratio": summed(&row.ratios()),
             "bar": row.bar.map(|bar| format!("{bar:?}")),
             "reached": row.reached(),
         })
@@ -99,15 +113,15 @@ impl Report {
                 let Some(range) = Range::of(samples) else { continue };
                 let first = |text: String| if at == 0 { text } else { String::new() };
                 let show = |value| shown(value, row.unit);
-                let ratio = Range::of(&row.ratios());
+                let ratio = if at == 0 { None } else { Range::of(&row.ratios(at)) };
                 lines.push([
                     first(row.work.clone()),
                     first(row.figure.clone()),
                     side.clone(),
                     show(range.median),
                     format!("{} .. {}", show(range.min), show(range.max)),
-                    first(ratio.map(|r| format!("{:.2}x", r.median)).unwrap_or_default()),
-                    first(ratio.map(|r| format!("{:.2} .. {:.2}", r.min, r.max)).unwrap_or_default()),
+                    ratio.map(|r| format!("{:.2}x", r.median)).unwrap_or_default(),
+                    ratio.map(|r| format!("{:.2} .. {:.2}", r.min, r.max)).unwrap_or_default(),
                     first(said(row)),
                 ]);
             }
@@ -140,7 +154,7 @@ fn said(row: &Row) -> String {
 }
 
 /// A number with three or four digits that matter.
-fn shown(value: f64, unit: Unit) -> String {
+pub(crate) fn shown(value: f64, unit: Unit) -> String {
     const RATES: &[(f64, &str)] = &[(1e6, " M/s"), (1e3, " k/s"), (1.0, " /s")];
     const TIMES: &[(f64, &str)] = &[(1e9, " s"), (1e6, " ms"), (1e3, " us"), (1.0, " ns")];
     const SIZES: &[(f64, &str)] = &[(1_073_741_824.0, " GiB"), (1_048_576.0, " MiB"), (1024.0, " KiB"), (1.0, " B")];
@@ -183,7 +197,7 @@ mod tests {
     fn a_table_shows_both_sides_the_ratio_and_whether_the_bar_was_reached() {
         let mut report = Report::new("test");
         let get = Figure { work: "get", figure: "rate", unit: Unit::PerSecond };
-        report.sides(get, ["holdfast", "other"]);
+        report.sides(get, &["holdfast", "other"]);
         for (side, sample) in [("other", 100.0), ("holdfast", 150.0), ("holdfast", 50.0), ("other", 100.0)] {
             report.add(get, side, sample);
         }
@@ -191,11 +205,11 @@ mod tests {
         assert_eq!(
             report.table(),
             "work  figure  side      median    min .. max            ratio  min .. max    bar\n\
-             get   rate    holdfast  100.0 /s  50.0 /s .. 150.0 /s   1.00x  0.50 .. 1.50  >= 1.00x reached\n\
-             \x20             other     100.0 /s  100.0 /s .. 100.0 /s\n"
+             get   rate    holdfast  100.0 /s  50.0 /s .. 150.0 /s                        >= 1.00x reached\n\
+             \x20             other     100.0 /s  100.0 /s .. 100.0 /s  1.00x  0.50 .. 1.50\n"
         );
         let line = report.line(&report.rows[0]);
-        assert_eq!((line["ratio"]["min"].as_f64(), line["reached"].as_bool()), (Some(0.5), Some(true)));
+        assert_eq!((line["sides"][1]["ratio"]["min"].as_f64(), line["reached"].as_bool()), (Some(0.5), Some(true)));
         assert_eq!(line["sides"][1]["side"], "other");
     }
 }

@@ -65,5 +65,5 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     report.bar(idle, Bar::Below(IDLE_BYTES_MAX));
     report.bar(just, Bar::RatioBelow(1.0));
     report.bar(loaded, Bar::RatioBelow(1.0));
-    Ok(report.print(line.common.json)?)
+    report.print(line.common.json.as_deref())
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
             measure(line, pair, repetition, &mut report)?;
         }
     }
-    report.print(line.common.json)?;
+    report.print(line.common.json.as_deref())?;
     for pair in pairs {
         pair.ours.stop()?;
         pair.theirs.stop()?;
@@ -127,7 +127,7 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
                 ];
                 for (figure, unit, sample) in figures {
                     let of = Figure { work: &work, figure, unit };
-                    report.sides(of, [OURS, THEIRS]);
+                    report.sides(of, &[OURS, THEIRS]);
                     report.add(of, side, sample);
                 }
                 say(&format!("  {work}: {side} {:.0} /s", measured.rate));

@@ -18,8 +18,9 @@ pub(crate) enum Spread {
     Uniform,
     /// One after another, from the first again after the last.
     Sequential,
-    /// 80 % of the operations go to 20 % of the keys.
-    Hot,
+    /// 80 % of the operations go to the first 20 % of the keys, the rest to all others.
+    #[value(name = "8020")]
+    EightyTwenty,
     /// Few very often, with a long tail that goes beyond what was loaded: `trunc(0.1 N ((1 - u)^(-2/3) - 1))`, as in
     /// the volume tests of leveled.
     Pareto,
@@ -51,17 +52,21 @@ impl Chooser {
                 self.next = if now + 1 < self.keys { now + 1 } else { 0 };
                 now
             }
-            Spread::Hot => {
+            Spread::EightyTwenty => {
                 let hot = (self.keys / 5).max(1);
-                if self.random.chance(4, 5) { self.random.below(hot) } else { self.random.below(self.keys) }
+                if self.random.chance(4, 5) || hot == self.keys {
+                    self.random.below(hot)
+                } else {
+                    hot + self.random.below(self.keys - hot)
+                }
             }
             Spread::Pareto => pareto(self.keys, self.random.next()),
         }
     }
 
-    /// True `times` out of `of`: for mixes of operations.
-    pub(crate) fn chance(&mut self, times: u64, of: u64) -> bool {
-        self.random.chance(times, of)
+    /// A number below `bound`: for mixes of operations.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
     }
 }
 
@@ -79,6 +84,12 @@ pub(crate) fn present(number: u64) -> [u8; KEY_BYTES] {
 /// Spells the number of a key that nobody loads.
 pub(crate) fn absent(number: u64) -> [u8; KEY_BYTES] {
     spell(number.wrapping_mul(2).wrapping_add(1))
+}
+
+/// The number that a key spells; `None` for what neither [`present`] nor [`absent`] spells.
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(key).ok().filter(|text| text.len() == KEY_BYTES)?;
+    u64::from_str_radix(text, 16).ok().map(|spelt| spelt / 2)
 }
 
 fn spell(number: u64) -> [u8; KEY_BYTES] {
@@ -138,13 +149,14 @@ mod tests {
     #[test]
     fn keys_sort_as_their_numbers_and_absent_ones_lie_between() {
         assert_eq!(&present(8), b"0000000000000010");
+        assert_eq!((number_of(&present(8)), number_of(&absent(77)), number_of(b"8")), (Some(8), Some(77), None));
         assert!(present(7) < absent(7) && absent(7) < present(8));
         assert!((0..1_000).all(|n| present(n) < present(n + 1)));
     }
 
     #[test]
     fn uniform_and_sequential_keys_reach_all_and_nothing_beyond() {
-        for spread in [Spread::Uniform, Spread::Sequential, Spread::Hot] {
+        for spread in [Spread::Uniform, Spread::Sequential, Spread::EightyTwenty] {
             let mut chooser = Chooser::new(spread, 50, 7);
             let mut seen = [0u32; 50];
             (0..5_000).for_each(|_| seen[usize::try_from(chooser.next()).unwrap()] += 1);
@@ -153,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn four_fifths_of_hot_keys_and_more_fall_into_the_first_fifth() {
-        let mut chooser = Chooser::new(Spread::Hot, 1_000, 1);
+    fn four_fifths_of_the_operations_go_to_the_first_fifth_of_the_keys() {
+        let mut chooser = Chooser::new(Spread::EightyTwenty, 1_000, 1);
         let hot = (0..10_000).filter(|_| chooser.next() < 200).count();
-        assert!((8_200..8_600).contains(&hot), "{hot}");
+        assert!((7_850..8_150).contains(&hot), "{hot}");
     }
 
     #[test]
@@ -168,5 +180,13 @@ mod tests {
         assert!((55..62).contains(&numbers[5_000]), "{}", numbers[5_000]);
         assert!((1_800..2_350).contains(&numbers[9_900]), "{}", numbers[9_900]);
         assert_eq!(pareto(1_000, 0), 0);
+        // A fifth of the keys gets 1 - (1 + 0.2 / 0.1)^(-3/2) = 80.8 % of the operations: 80/20.
+        let few = numbers.iter().filter(|n| **n < 200).count();
+        assert!((7_900..8_250).contains(&few), "{few}");
+        // (1 + 1 / 0.1)^(-3/2) = 2.7 % go beyond the keys.
+        let beyond = numbers.iter().filter(|n| **n >= 1_000).count();
+        assert!((220..330).contains(&beyond), "{beyond}");
+        // The largest random number there is stays finite: 0.1 N 2^(53 * 2/3).
+        assert!(pareto(1_000, u64::MAX) < 1 << 43);
     }
 }

@@ -1,4 +1,4 @@
-//! Latencies, recorded exactly enough: three significant digits up to a minute.
+//! Latencies, recorded exactly enough: three significant digits up to an hour.
 //!
 //! May use: `hdrhistogram`. Must not know: what took so long.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Failure, Result};
 
 /// Longest latency that is told apart, in nanoseconds.
-const NANOS_MAX: u64 = 60_000_000_000;
+const NANOS_MAX: u64 = 3_600_000_000_000;
 
 /// Latencies of one thread, or of many after [`Recorder::merge`].
 #[derive(Debug)]
