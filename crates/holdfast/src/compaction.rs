@@ -40,6 +40,10 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const WORTHLESS_PERCENT: u64 = 90;
 /// A segment is not worth its work when less than so many percent of it is dead.
 const WORTH_PERCENT: u64 = 5;
+/// Writers are held back when more than this is dead, and more than is live, though compaction may run.
+const DEBT_FREE_BYTES: u64 = 1 << 30;
+/// What is dead above that, for each microsecond.
+const DEBT_BYTES_PER_MICRO: u64 = 1 << 20;
 /// Stubs for each segment that holds something, before the oldest of these goes, whatever it holds.
 const STUBS_PER_SEGMENT: usize = 4;
 const STUBS_MIN: usize = 16;
@@ -75,6 +79,8 @@ struct Counters {
 pub(crate) struct Compactor {
     work: Mutex<Work>,
     counters: Counters,
+    /// Dead bytes that may be compacted, above what is usual.
+    debt_bytes: AtomicU64,
     /// Runs that were asked for, and runs that ended.
     asked: AtomicU64,
     ended: AtomicU64,
@@ -122,6 +128,12 @@ impl Compactor {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long a writer pauses because compaction is behind, in proportion to how far: so space comes to grow at the pace
+    /// at which it comes back.
+    pub(crate) fn delay(&self) -> Duration {
+        Duration::from_micros(self.debt_bytes.load(Ordering::Relaxed) / DEBT_BYTES_PER_MICRO)
+    }
+
     fn is_running(&self) -> bool {
         self.asked.load(Ordering::Acquire) > self.ended.load(Ordering::Acquire)
     }
@@ -153,6 +165,8 @@ impl Compactor {
 struct Choice {
     stats: SegmentStats,
     of: SegmentBytes,
+    /// Whether nobody writes to it, and no feed may ask for it.
+    may_go: bool,
 }
 
 impl Choice {
@@ -171,14 +185,23 @@ impl Choice {
 fn choose(choices: &[Choice], stubs: usize, dead_percent: u64, thorough: bool) -> Option<&Choice> {
     let oldest = choices.first()?;
     let percent = |choice: &Choice| choice.dead_percent(choice.stats.base == oldest.stats.base);
-    if stubs > STUBS_MIN.max(choices.len() * STUBS_PER_SEGMENT) && oldest.stats.sealed {
+    if stubs > STUBS_MIN.max(choices.len() * STUBS_PER_SEGMENT) && oldest.may_go {
         return Some(oldest);
     }
-    let all: u64 = choices.iter().map(|choice| choice.stats.bytes).sum();
-    let dead: u64 = choices.iter().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
-    let worst = choices.iter().filter(|choice| choice.stats.sealed).max_by_key(|choice| percent(choice))?;
+    let candidates = || choices.iter().filter(|choice| choice.may_go);
+    let all: u64 = candidates().map(|choice| choice.stats.bytes).sum();
+    let dead: u64 = candidates().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
+    let worst = candidates().max_by_key(|choice| percent(choice))?;
     let is_due = thorough || percent(worst) >= WORTHLESS_PERCENT || dead * 100 >= all * dead_percent;
     (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
+}
+
+/// How much more of what may be compacted is dead than is usual.
+fn debt_bytes(choices: &[Choice]) -> u64 {
+    let of = |part: &dyn Fn(&SegmentBytes) -> u64| -> u64 {
+        choices.iter().filter(|choice| choice.may_go).map(|choice| part(&choice.of)).sum()
+    };
+    of(&SegmentBytes::dead).saturating_sub(of(&|of| of.live).max(DEBT_FREE_BYTES))
 }
 
 impl Inner {
@@ -190,9 +213,17 @@ impl Inner {
         let stubs = segments.iter().filter(|segment| segment.is_stub).count();
         let is_free =
             |base: &Position| !work.stubborn.contains(base) && work.waiting.iter().all(|waiting| waiting.base != *base);
+        // What feeds may still ask for.
+        let newest = self.newest().get().saturating_sub(self.options.compaction.keep_bytes);
+        let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
+        let is_kept = |segment: &SegmentStats| segment.end.get() > kept_from;
         let choices = segments.into_iter().filter(|segment| !segment.is_stub && is_free(&segment.base));
         let of = |base: &Position| live.get(base).copied().unwrap_or_default();
-        (choices.map(|stats| Choice { of: of(&stats.base), stats }).collect(), stubs)
+        let choice = |stats: SegmentStats| {
+            let may_go = stats.sealed && !is_kept(&stats);
+            Choice { of: of(&stats.base), may_go, stats }
+        };
+        (choices.map(choice).collect(), stubs)
     }
 
     /// Does one piece of compaction, if any is due; returns when to come back.
@@ -221,6 +252,7 @@ impl Inner {
                 return Ok(LOOK_INTERVAL);
             }
             let (choices, stubs) = self.choices(work);
+            self.compactor.debt_bytes.store(debt_bytes(&choices), Ordering::Relaxed);
             let Some(choice) = choose(&choices, stubs, options.dead_percent, thorough) else {
                 self.compactor.end_run();
                 return Ok(LOOK_INTERVAL);
@@ -447,7 +479,7 @@ mod tests {
             is_stub: false,
             damaged_bytes: 0,
         };
-        Choice { stats, of: SegmentBytes { applied, live, held } }
+        Choice { stats, of: SegmentBytes { applied, live, held }, may_go: true }
     }
 
     fn chosen(choices: &[Choice], stubs: usize, thorough: bool) -> Option<u64> {
@@ -483,9 +515,9 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_written_to_is_never_chosen() {
+    fn a_segment_that_is_written_to_or_fed_from_is_never_chosen() {
         let mut open = [choice(0, 100, 0, 0)];
-        open[0].stats.sealed = false;
+        open[0].may_go = false;
         assert_eq!(chosen(&open, 100, true), None);
     }
 }

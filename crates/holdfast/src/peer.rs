@@ -1,38 +1,53 @@
-//! A store as one side of an exchange.
+//! A store as one side of an exchange, and the tree that is kept for it: read, checked and made anew.
 //!
 //! May use: the store, snapshots, `kv`. Must not know: the other side.
 
-use std::ops::Bound;
-
-use kv::{Clock, LeafSet, Page, Tree, TreeSize, object_hash};
+use kv::{Clock, FoldRange, Item, LeafSet, Reader, Tree, TreeSize, object_hash};
+use std::ops::{Bound, ControlFlow};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::{Clocked, Peer};
+use crate::fold::{Fold, FoldOrder};
 use crate::kv::Shown;
 use crate::partition::Partition;
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 
-/// Heads that are in memory at a time while the store is looked through.
-const PAGE_ENTRIES: usize = 4096;
+/// Most damaged objects that a check names.
+const DAMAGED_MAX: usize = 1000;
 
-/// Every object of one instant, bucket by bucket, as durable as the store wants what is shown to be.
-fn each_clock(store: &Store, mut visit: impl FnMut(&[u8], Vec<u8>, Clock)) -> Result<()> {
-    let snapshot = store.snapshot()?;
-    // A bucket that came after the snapshot is empty in it; one that went before the listing held nothing any more.
-    for bucket in store.kv().buckets()?.value {
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let page = Page { bucket: &bucket, start, end: Bound::Unbounded, limit: PAGE_ENTRIES, values: false };
-            let out = snapshot.page(&page)?;
-            last = out.entries.last().map(|(key, ..)| key.clone());
-            out.entries.into_iter().for_each(|(key, head, _)| visit(&bucket, key, Clock::from(&head)));
-            if !out.more {
-                break;
-            }
-        }
-    }
-    store.settle(Shown { value: (), position: snapshot.position() })
+/// Whether a check of the tree reads the values as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeValues {
+    /// Heads only: what the ledger says.
+    Trust,
+    /// Each value is read, and compared with its checksum.
+    Read,
+}
+
+/// What making the tree anew found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeCheck {
+    /// Objects looked at.
+    pub objects: u64,
+    /// Bytes of values read.
+    pub value_bytes: u64,
+    /// Leaves that were not what the heads say, and are now.
+    pub mended: u64,
+    /// Bucket and key of objects whose value is missing or damaged, the first thousand.
+    pub damaged: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Every object in a partition's view, also those that have expired and were not removed yet: the kept tree has them.
+fn each_item(reader: &Reader, mut visit: impl FnMut(&Item) -> Result<()>) -> Result<()> {
+    let all = FoldRange { bucket: None, start: Bound::Unbounded, end: Bound::Unbounded, after: None };
+    reader.items(&all, 0).try_for_each(|item| visit(&item?))
+}
+
+fn note(tree: &mut Tree, item: &Item) -> Result<()> {
+    let (bucket, key) = item.name()?;
+    tree.update(object_hash(&bucket, key), None, Some(item.clock()?.hash()));
+    Ok(())
 }
 
 /// The store's tree: the one that is kept if it is large enough, else one made now from all heads.
@@ -48,8 +63,54 @@ fn tree(store: &Store, size: TreeSize) -> Result<Tree> {
         };
         return store.settle(Shown { value: tree, position });
     }
-    each_clock(store, |bucket, key, clock| tree.update(object_hash(bucket, &key), None, Some(clock.hash())))?;
-    Ok(tree)
+    let snapshot = store.snapshot()?;
+    snapshot.readers.iter().try_for_each(|reader| each_item(reader, |item| note(&mut tree, item)))?;
+    store.settle(Shown { value: tree, position: snapshot.position() })
+}
+
+impl Store {
+    /// Makes the Merkle tree anew from every head, beside readers and writers, and mends the one that is kept where it
+    /// differs. Damaged values are named and not mended: an exchange with another store knows nothing of them.
+    ///
+    /// # Errors
+    /// `Invalid` when no tree is kept; `Corrupt` when the ledger is damaged.
+    pub fn rebuild_tree(&self, values: TreeValues) -> Result<TreeCheck> {
+        let Some(size) = self.inner().options.tree else {
+            return Err(Error::new(ErrorKind::Invalid, "no tree is kept: see Options::tree"));
+        };
+        let mut check = TreeCheck::default();
+        let share = |engine: &kv::Engine| engine.tree().cloned().unwrap_or(Tree::new(size));
+        let (snapshot, kept) = Snapshot::take_noting(self, share)?;
+        for ((partition, reader), kept) in self.inner().partitions.iter().zip(&snapshot.readers).zip(kept) {
+            // By xor: what the kept tree and the heads have in common vanishes.
+            let mut difference = kept;
+            each_item(reader, |item| {
+                check.objects += 1;
+                if values == TreeValues::Read {
+                    check_value(reader, item, &mut check)?;
+                }
+                note(&mut difference, item)
+            })?;
+            check.mended += difference.iter().count() as u64;
+            if !difference.is_empty() {
+                partition.lock().mend_tree(&difference);
+            }
+        }
+        Ok(check)
+    }
+}
+
+fn check_value(reader: &Reader, item: &Item, check: &mut TreeCheck) -> Result<()> {
+    match reader.value_of(item) {
+        Ok(value) => check.value_bytes += value.len() as u64,
+        Err(kv::Error::Ledger { path, reason }) => return Err(kv::Error::Ledger { path, reason }.into()),
+        Err(_) if check.damaged.len() < DAMAGED_MAX => {
+            let (bucket, key) = item.name()?;
+            check.damaged.push((bucket, key.to_vec()));
+        }
+        Err(_) => {}
+    }
+    Ok(())
 }
 
 /// Compares what the store holds.
@@ -64,12 +125,14 @@ impl Peer for Store {
     }
 
     fn clocks(&self, leaves: &LeafSet) -> Result<Vec<Clocked>> {
-        let mut clocks = Vec::new();
-        each_clock(self, |bucket, key, clock| {
-            if leaves.contains(object_hash(bucket, &key)) {
-                clocks.push((bucket.to_vec(), key, clock));
-            }
+        let mut clocks: Vec<(Vec<u8>, Vec<u8>, Clock)> = Vec::new();
+        let snapshot = self.snapshot()?;
+        let fold = Fold { leaves: Some(leaves), order: FoldOrder::Partition, ..Fold::default() };
+        snapshot.fold(&fold, &mut |folded| {
+            clocks.push((folded.bucket().to_vec(), folded.key().to_vec(), folded.clock()?));
+            Ok(ControlFlow::Continue(()))
         })?;
-        Ok(clocks)
+        clocks.sort_unstable_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        self.settle(Shown { value: clocks, position: snapshot.position() })
     }
 }

@@ -1,4 +1,5 @@
-//! Holding writers back while a partition's ledger has much in memory, so that the background can keep up.
+//! Holding writers back while a partition's ledger has much in memory, or the journal much that is dead, so that the
+//! background can keep up.
 //!
 //! The ledger thread writes a partition out from `ledger_memory_bytes` on. If it falls behind, a writer is delayed, a
 //! little more for each byte above half of `ledger_memory_bytes_max`; at the maximum it waits. So memory is bounded, and
@@ -91,13 +92,16 @@ impl Inner {
         let memory = |partition: &Partition| partition.reader.memory_bytes();
         let fullest = || partitions.iter().copied().max_by_key(|partition| memory(partition));
         let max = self.options.limits.ledger_memory_bytes_max;
-        let Some(partition) = fullest().filter(|partition| memory(partition) > max / 2) else { return Ok(()) };
+        let debt = self.compactor.delay();
+        let Some(partition) = fullest().filter(|partition| memory(partition) > max / 2 || !debt.is_zero()) else {
+            return Ok(());
+        };
         if !self.threads {
             return if memory(partition) >= max { self.write_out(partition) } else { Ok(()) };
         }
         let began = self.clock.now();
         if memory(partition) < max {
-            partition.room.pause(delay(memory(partition), max));
+            partition.room.pause(delay(memory(partition), max).max(debt));
         }
         let mut outcome = Ok(());
         let ending = || self.stopping.load(Ordering::Acquire);

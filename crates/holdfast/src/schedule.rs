@@ -37,11 +37,13 @@ pub struct CompactionOptions {
     /// Percent of the journal that may be dead before compaction begins, 1 to 99. Less saves space and costs writes: a
     /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 20.
     pub dead_percent: u64,
+    /// The newest bytes of journal that are left alone, so that a change feed that was away finds them. Default: 64 MiB.
+    pub keep_bytes: u64,
 }
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 20 }
+        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 20, keep_bytes: 64 << 20 }
     }
 }
 

@@ -3,7 +3,7 @@
 //! May use: partitions, `kv`. Must not know: protocols.
 
 use journal::Position;
-use kv::{Head, Object, Page, PageOut, Reader};
+use kv::{Engine, Head, Object, Page, PageOut, Reader};
 
 use crate::error::Result;
 use crate::listing;
@@ -22,18 +22,24 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn take(store: &Store) -> Result<Self> {
+        Self::take_noting(store, |_| ()).map(|(snapshot, _)| snapshot)
+    }
+
+    /// Takes a snapshot, and something of each engine in the same instant.
+    pub(crate) fn take_noting<T>(store: &Store, note: impl Fn(&Engine) -> T) -> Result<(Self, Vec<T>)> {
         let inner = store.inner();
         inner.check_open()?;
-        let (position, now_ms, readers) = {
+        let (position, now_ms, readers, noted) = {
             // With every lock held no batch is half applied.
-            let _held: Vec<_> = inner.partitions.iter().map(Partition::lock).collect();
+            let held: Vec<_> = inner.partitions.iter().map(Partition::lock).collect();
             let position = inner.newest();
             inner.hold_snapshot(position);
             let view = |partition: &Partition| partition.reader.view(position);
-            (position, inner.clock.wall_ms(), inner.partitions.iter().map(view).collect())
+            let readers = inner.partitions.iter().map(view).collect();
+            (position, inner.clock.wall_ms(), readers, held.iter().map(|engine| note(engine)).collect())
         };
         inner.partitions.iter().try_for_each(Partition::check).inspect_err(|_| inner.drop_snapshot(position))?;
-        Ok(Self { store: store.clone(), readers, position, now_ms })
+        Ok((Self { store: store.clone(), readers, position, now_ms }, noted))
     }
 
     pub(crate) fn inner(&self) -> &Inner {

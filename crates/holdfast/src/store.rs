@@ -68,6 +68,7 @@ pub(crate) struct Inner {
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
+    feeds: Mutex<BTreeMap<Position, usize>>,
     closed: AtomicBool,
     dir: PathBuf,
     /// Released by closing, so that another process may open the directory while clones of the store are still about.
@@ -129,6 +130,7 @@ impl Store {
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
+            feeds: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
             held: Mutex::new(Some(held)),
@@ -263,6 +265,16 @@ impl Drop for Owner {
     }
 }
 
+/// Takes one holder of a position away.
+fn release(holders: &mut BTreeMap<Position, usize>, position: Position) {
+    if let Some(count) = holders.get_mut(&position) {
+        *count -= 1;
+        if *count == 0 {
+            holders.remove(&position);
+        }
+    }
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -370,13 +382,20 @@ impl Inner {
     }
 
     pub(crate) fn drop_snapshot(&self, position: Position) {
-        let mut snapshots = lock(&self.snapshots);
-        if let Some(holders) = snapshots.get_mut(&position) {
-            *holders -= 1;
-            if *holders == 0 {
-                snapshots.remove(&position);
-            }
-        }
+        release(&mut lock(&self.snapshots), position);
+    }
+
+    pub(crate) fn hold_feed(&self, position: Position) {
+        *lock(&self.feeds).entry(position).or_default() += 1;
+    }
+
+    pub(crate) fn drop_feed(&self, position: Position) {
+        release(&mut lock(&self.feeds), position);
+    }
+
+    /// Where the feed stands that is farthest behind.
+    pub(crate) fn oldest_feed(&self) -> Option<Position> {
+        lock(&self.feeds).keys().next().copied()
     }
 
     pub(crate) fn oldest_snapshot(&self) -> Option<Position> {

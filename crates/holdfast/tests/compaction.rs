@@ -13,7 +13,7 @@ use holdfast::*;
 use proptest::prelude::*;
 
 fn options() -> Options {
-    let compaction = CompactionOptions { schedule: Schedule::OnDemand, ..CompactionOptions::default() };
+    let compaction = CompactionOptions { schedule: Schedule::OnDemand, keep_bytes: 0, ..CompactionOptions::default() };
     Options { durability: Durability::Written, limits: Limits::tiny(), partitions: 4, compaction, ..Options::default() }
 }
 
@@ -165,7 +165,8 @@ fn a_second_request_is_told_that_one_is_running() {
 #[test]
 fn readers_and_writers_go_on_beside_continuous_compaction() {
     let dir = tempfile::tempdir().unwrap();
-    let compaction = CompactionOptions { bytes_per_second: 0, dead_percent: 5, ..CompactionOptions::default() };
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
     let store = Store::open(dir.path(), Options { compaction, ..options() }).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let ordering = std::sync::atomic::Ordering::Relaxed;

@@ -46,6 +46,8 @@ pub struct Watermarks {
 pub struct Record<'a> {
     /// Its position.
     pub position: Position,
+    /// Behind its last byte: where the next batch begins, if that is in the same segment.
+    pub end: Position,
     /// Its sections, in the order in which they were added.
     pub sections: Vec<RecordSection<'a>>,
 }

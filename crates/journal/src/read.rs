@@ -47,6 +47,12 @@ pub(crate) fn read_segment(
     let note = |kind, range, reason| note(journal, segment, kind, range, reason);
     let mut hand = Hand { base: segment.base, from, to: Position::MAX, note: &note, visit };
     let Some(trailer) = segment.trailer() else {
+        if let Some(bytes) = from_record(segment, from, to)? {
+            let shift = from.get() - segment.base.get();
+            let note = |kind, (offset, bytes), reason| note(kind, (offset + shift, bytes), reason);
+            let mut hand = Hand { base: from, from, to: Position::MAX, note: &note, visit: hand.visit };
+            return Scan::new(&bytes, from, 0).try_for_each(|item| hand.item(&item));
+        }
         let bytes = segment.read_all(Some(to.get() - segment.base.get()))?;
         return Scan::new(&bytes, segment.base, start).try_for_each(|item| hand.item(&item));
     };
@@ -61,6 +67,18 @@ pub(crate) fn read_segment(
     let bytes = bytes.get(..end).unwrap_or(&bytes);
     note(DamageKind::Footer, (trailer.data_end, trailer.body_bytes()), "segment footer checksum mismatch");
     Scan::new(bytes, segment.base, start).try_for_each(|item| hand.item(&item))
+}
+
+/// The bytes of an open segment from `from` on, if a record begins just there: who follows the log's end need not have the
+/// whole segment read each time.
+fn from_record(segment: &Segment, from: Position, to: Position) -> Result<Option<Vec<u8>>> {
+    let Some(offset) = from.get().checked_sub(segment.base.get()).filter(|offset| *offset > 0 && from < to) else {
+        return Ok(None);
+    };
+    let behind = segment.reserved().saturating_sub(offset).min(to.get() - from.get());
+    let mut bytes = vec![0; index(behind)];
+    segment.read(&mut bytes, offset)?;
+    Ok(RecordHeader::decode(&bytes, from).is_some().then_some(bytes))
 }
 
 /// Reads a sealed segment by its footer, a piece at a time, from the first piece that is wanted.
@@ -156,7 +174,8 @@ fn record<'a>(header: &RecordHeader, body: &'a [u8], body_at: u64) -> Record<'a>
         let commands = body.get(from..offset).expect("decoding checked that the sections fill the body");
         RecordSection { partition: section.partition, state: section.state, commands, at: body_at + from as u64 }
     });
-    Record { position: header.position, sections: sections.collect() }
+    let end = header.position.plus(header.record_len());
+    Record { position: header.position, end, sections: sections.collect() }
 }
 
 /// Remembers damage that was not known before, and returns it.

@@ -129,6 +129,13 @@ impl<'a> Put<'a> {
         }
     }
 
+    /// The value, as the user knows it; `None` when it does not decompress, or is not what the checksum says.
+    #[must_use]
+    pub fn value(&self) -> Option<Vec<u8>> {
+        let value = self.compression.expand(self.stored, usize::try_from(self.value_bytes).ok()?)?;
+        (crc32c(&value) == self.checksum).then_some(value)
+    }
+
     /// Most bytes that the encoded command takes.
     #[must_use]
     pub fn encoded_len_max(&self) -> usize {

@@ -138,6 +138,13 @@ impl Engine {
         Ok(tree)
     }
 
+    /// Adds a difference to the tree that is kept, by xor.
+    pub fn mend_tree(&mut self, difference: &Tree) {
+        if let Some(tree) = &mut self.summary.tree {
+            tree.merge(difference);
+        }
+    }
+
     fn grow_tree(&mut self) -> Result<()> {
         self.summary.tree = self.options.tree.map(|size| self.tree_from_heads(size)).transpose()?;
         Ok(())

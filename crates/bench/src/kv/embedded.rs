@@ -5,9 +5,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-use holdfast::{FoldOrder, IndexQuery, Indexes, Options, PutOptions, Regex, Store, Term, Tree, TreeSize, object_hash};
+use holdfast::{
+    ErrorKind, FoldOrder, IndexQuery, Indexes, Options, PutOptions, Regex, Store, Term, Tree, TreeSize, object_hash,
+};
 
 use crate::workload::{
     Compression, Driver, Durability, Entry, Failure, Filter, Fold, Plan, Result, See, Session, TermRange,
@@ -16,6 +19,9 @@ use crate::workload::{
 const BUCKET: &[u8] = b"bench";
 /// Leaves of the tree that is built, the most there are.
 const LEAVES: u32 = 1 << 20;
+
+/// Background work that has not gone on for so long has come to its end.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// A store in a folder.
 pub(crate) struct Embedded {
@@ -58,6 +64,25 @@ impl Driver for Embedded {
 
     fn dir(&self) -> Option<&Path> {
         Some(&self.dir)
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut before = self.store.stats().compaction;
+        loop {
+            thread::sleep(QUIET);
+            let now = self.store.stats().compaction;
+            if now == before {
+                return Ok(());
+            }
+            before = now;
+        }
+    }
+
+    fn compact(&self) -> Result<()> {
+        match self.store.compact() {
+            Err(error) if error.kind() == ErrorKind::Conflict => self.settle(),
+            outcome => Ok(outcome.map(|_| ())?),
+        }
     }
 
     fn rebuild_tree(&self) -> Result<u64> {

@@ -1,0 +1,145 @@
+//! The change feed, and checks of the kept Merkle tree, on a real disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside the wall"
+)]
+
+use std::time::Duration;
+
+use holdfast::*;
+
+fn options() -> Options {
+    let compaction = CompactionOptions { schedule: Schedule::OnDemand, keep_bytes: 0, ..CompactionOptions::default() };
+    Options { durability: Durability::Written, limits: Limits::tiny(), partitions: 4, compaction, ..Options::default() }
+}
+
+fn all(feed: &mut Feed, items: usize) -> Vec<FeedItem> {
+    let mut found = Vec::new();
+    loop {
+        let next = feed.next(FeedLimit { items, bytes: 1 << 20 }, Duration::ZERO).unwrap();
+        if next.is_empty() {
+            return found;
+        }
+        assert!(next.len() <= items);
+        found.extend(next);
+    }
+}
+
+fn put(store: &Store, key: &[u8], value: &[u8]) -> Position {
+    store.kv().put(b"b", key, value, &PutOptions::default()).unwrap().position
+}
+
+#[test]
+fn every_batch_comes_once_in_order_and_a_feed_goes_on_where_it_was_also_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), options()).unwrap();
+    let mut expected = Vec::new();
+    let mut next = Position::ZERO;
+    let mut found = Vec::new();
+    for round in 0..30u8 {
+        expected.push(put(&store, &[round], &vec![round; usize::from(round) * 20]));
+        if round % 3 == 0 {
+            expected.push(store.kv().delete(b"b", &[round], Condition::None).unwrap().unwrap().position);
+        }
+        if round % 7 == 0 {
+            let mut both = store.exclusive(&Scope::All).unwrap();
+            both.clear(b"other").unwrap();
+            both.put(b"b", b"x", b"1", &PutOptions::default()).unwrap();
+            both.put(b"b", b"y", b"2", &PutOptions::default()).unwrap();
+            expected.push(both.commit().unwrap().position);
+        }
+        let mut feed = store.feed(next).unwrap();
+        let items = all(&mut feed, 1 + usize::from(round) % 4);
+        next = feed.position();
+        drop(feed);
+        found.extend(items);
+        if round % 10 == 9 {
+            store.close().unwrap();
+            drop(store);
+            store = Store::open(dir.path(), options()).unwrap();
+        }
+    }
+    assert_eq!(found.iter().map(FeedItem::position).collect::<Vec<_>>(), expected);
+    let whole = all(&mut store.feed(Position::ZERO).unwrap(), 1000);
+    assert_eq!(whole, found, "the feed of a reader who comes late is the same");
+    let FeedItem::Batch { changes, .. } = &found[2] else { panic!("{:?}", found[2]) };
+    let clears = changes.iter().filter(|change| matches!(change, FeedChange::Clear { .. })).count();
+    assert_eq!((changes.len(), clears), (3, 1), "{changes:?}");
+    // Behind the last item there is nothing, until there is.
+    let mut feed = store.feed(Position::new(expected.last().unwrap().get() + 1)).unwrap();
+    assert!(feed.next(FeedLimit { items: 1, bytes: 1 }, Duration::from_millis(5)).unwrap().is_empty());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| feed.next(FeedLimit { items: 1, bytes: 1 }, Duration::from_secs(60)).unwrap());
+        let late = put(&store, b"late", b"v");
+        assert_eq!(waiting.join().unwrap()[0].position(), late);
+    });
+}
+
+#[test]
+fn compaction_leaves_what_a_feed_has_not_read_and_says_what_it_let_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    put(&store, b"cold", &[1; 300]);
+    let first: Vec<Position> = (0..40u8).map(|round| put(&store, b"hot", &[round; 900])).collect();
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    assert_eq!(store.compact().unwrap().segments, 0, "a feed stands before all of it");
+    assert_eq!(all(&mut feed, 1000).len(), 41);
+    assert!(store.compact().unwrap().segments > 0);
+    let late = put(&store, b"hot", b"late");
+    let items = all(&mut feed, 1000);
+    assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [late], "what was moved is no change");
+    drop(feed);
+    let floor = store.feed_floor();
+    assert!(floor > first[0]);
+    for wrong in [Position::ZERO, Position::new(late.get() + 100_000)] {
+        let refused = store.feed(wrong).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains(&floor.to_string()), "{refused}");
+    }
+    assert!(!all(&mut store.feed(floor).unwrap(), 10).is_empty());
+}
+
+#[test]
+fn a_check_of_the_tree_finds_it_whole_beside_writers_and_names_damaged_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    for key in 0..100u8 {
+        put(&store, &[key], &[key; 400]);
+    }
+    store.kv().expire(b"b", &[3], Some(1)).unwrap();
+    std::thread::scope(|scope| {
+        let write = |n: u32| put(&store, &[(n % 100) as u8], &n.to_le_bytes());
+        let writer = scope.spawn(move || (0..400).map(write).max());
+        while !writer.is_finished() {
+            let check = store.rebuild_tree(TreeValues::Trust).unwrap();
+            assert_eq!((check.mended, check.value_bytes), (0, 0));
+        }
+    });
+    for key in 0..100u8 {
+        put(&store, &[key], &[key; 400]);
+    }
+    let check = store.rebuild_tree(TreeValues::Read).unwrap();
+    assert_eq!((check.objects, check.mended, check.value_bytes), (100, 0, 40_000));
+    store.close().unwrap();
+    // One value rots.
+    let needle = [77u8; 400];
+    let mut hit = 0;
+    for entry in std::fs::read_dir(dir.path().join("journal")).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        while let Some(at) = bytes.windows(400).position(|window| window == needle) {
+            bytes[at + 9] ^= 1;
+            hit += 1;
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+    assert!(hit > 0);
+    let store = Store::open(dir.path(), options()).unwrap();
+    let check = store.rebuild_tree(TreeValues::Read).unwrap();
+    assert_eq!((check.mended, check.damaged), (0, vec![(b"b".to_vec(), vec![77])]));
+    drop(store);
+    let store = Store::open(dir.path(), Options { tree: None, ..options() }).unwrap();
+    assert_eq!(store.rebuild_tree(TreeValues::Trust).unwrap_err().kind(), ErrorKind::Invalid);
+}
