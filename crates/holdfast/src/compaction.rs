@@ -92,6 +92,8 @@ struct Work {
     waiting: Vec<Waiting>,
     /// Segments that could not be emptied; tried again after opening.
     stubborn: BTreeSet<Position>,
+    /// Where the journal ended when the run began that is under way.
+    run: Option<Position>,
     /// The last slot of a schedule in which a run was begun.
     slot: Option<u64>,
 }
@@ -162,6 +164,7 @@ impl Compactor {
 }
 
 /// What is known of a segment that may be compacted.
+#[derive(Clone)]
 struct Choice {
     stats: SegmentStats,
     of: SegmentBytes,
@@ -181,18 +184,41 @@ impl Choice {
     }
 }
 
+/// The segments that hold something, in order.
+struct Choices {
+    /// Those that are not in work, and not stubborn.
+    free: Vec<Choice>,
+    /// Base of the oldest of all.
+    oldest: Option<Position>,
+    /// Segments that were let go, behind the oldest.
+    stubs: usize,
+}
+
+impl Choices {
+    /// Where records begin, those in `without` aside.
+    fn older(&self, segments: &[SegmentStats], without: Position) -> Older {
+        let others = segments.iter().filter(|segment| !segment.is_stub && segment.base != without);
+        Older(others.map(|segment| segment.base).min())
+    }
+}
+
 /// Which segment comes next, if any is due.
-fn choose(choices: &[Choice], stubs: usize, dead_percent: u64, thorough: bool) -> Option<&Choice> {
-    let oldest = choices.first()?;
-    let percent = |choice: &Choice| choice.dead_percent(choice.stats.base == oldest.stats.base);
-    if stubs > STUBS_MIN.max(choices.len() * STUBS_PER_SEGMENT) && oldest.may_go {
+/// A run that somebody asked for takes what was there when it began, and nothing twice, so it comes to an end.
+fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>) -> Option<&Choice> {
+    let is_oldest = |choice: &Choice| Some(choice.stats.base) == choices.oldest;
+    let percent = |choice: &Choice| choice.dead_percent(is_oldest(choice));
+    let many = STUBS_MIN.max(choices.free.len() * STUBS_PER_SEGMENT);
+    if let Some(oldest) = choices.free.iter().find(|choice| is_oldest(choice) && choice.may_go && is_in_run(choice))
+        && choices.stubs > many
+    {
         return Some(oldest);
     }
-    let candidates = || choices.iter().filter(|choice| choice.may_go);
+    let is_in_run = |choice: &Choice| run.is_none_or(|until| choice.stats.end <= until);
+    let candidates = || choices.free.iter().filter(|choice| choice.may_go && is_in_run(choice));
     let all: u64 = candidates().map(|choice| choice.stats.bytes).sum();
     let dead: u64 = candidates().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
     let worst = candidates().max_by_key(|choice| percent(choice))?;
-    let is_due = thorough || percent(worst) >= WORTHLESS_PERCENT || dead * 100 >= all * dead_percent;
+    let is_due = run.is_some() || percent(worst) >= WORTHLESS_PERCENT || dead * 100 >= all * dead_percent;
     (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
 }
 
@@ -205,25 +231,26 @@ fn debt_bytes(choices: &[Choice]) -> u64 {
 }
 
 impl Inner {
-    fn choices(&self, work: &Work) -> (Vec<Choice>, usize) {
+    fn choices(&self, work: &Work, segments: &[SegmentStats]) -> Choices {
         let mut live = LiveBytes::default();
         self.partitions.iter().for_each(|partition| live.merge(partition.lock().live()));
         let live: BTreeMap<Position, SegmentBytes> = live.iter().collect();
-        let segments = self.journal.segment_stats();
-        let stubs = segments.iter().filter(|segment| segment.is_stub).count();
-        let is_free =
-            |base: &Position| !work.stubborn.contains(base) && work.waiting.iter().all(|waiting| waiting.base != *base);
         // What feeds may still ask for.
         let newest = self.newest().get().saturating_sub(self.options.compaction.keep_bytes);
         let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
-        let is_kept = |segment: &SegmentStats| segment.end.get() > kept_from;
-        let choices = segments.into_iter().filter(|segment| !segment.is_stub && is_free(&segment.base));
-        let of = |base: &Position| live.get(base).copied().unwrap_or_default();
-        let choice = |stats: SegmentStats| {
-            let may_go = stats.sealed && !is_kept(&stats);
-            Choice { of: of(&stats.base), may_go, stats }
+        let is_free =
+            |base: Position| !work.stubborn.contains(&base) && work.waiting.iter().all(|waiting| waiting.base != base);
+        let real = || segments.iter().filter(|segment| !segment.is_stub);
+        let choice = |stats: &SegmentStats| Choice {
+            of: live.get(&stats.base).copied().unwrap_or_default(),
+            may_go: stats.sealed && stats.end.get() <= kept_from,
+            stats: stats.clone(),
         };
-        (choices.map(choice).collect(), stubs)
+        Choices {
+            free: real().filter(|segment| is_free(segment.base)).map(choice).collect(),
+            oldest: real().map(|segment| segment.base).min(),
+            stubs: segments.iter().filter(|segment| segment.is_stub).count(),
+        }
     }
 
     /// Does one piece of compaction, if any is due; returns when to come back.
@@ -247,20 +274,20 @@ impl Inner {
         let options = &self.options.compaction;
         if work.moving.is_none() {
             self.begin_scheduled(work, options);
-            let thorough = self.compactor.is_running();
-            if !thorough && options.schedule != Schedule::Continuous {
+            let is_running = self.compactor.is_running();
+            work.run = is_running.then(|| work.run.unwrap_or(self.journal.watermarks().appended));
+            if !is_running && options.schedule != Schedule::Continuous {
                 return Ok(LOOK_INTERVAL);
             }
-            let (choices, stubs) = self.choices(work);
-            self.compactor.debt_bytes.store(debt_bytes(&choices), Ordering::Relaxed);
-            let Some(choice) = choose(&choices, stubs, options.dead_percent, thorough) else {
+            let segments = self.journal.segment_stats();
+            let choices = self.choices(work, &segments);
+            self.compactor.debt_bytes.store(debt_bytes(&choices.free), Ordering::Relaxed);
+            let Some(choice) = choose(&choices, options.dead_percent, work.run) else {
                 self.compactor.end_run();
                 return Ok(LOOK_INTERVAL);
             };
             let SegmentStats { base, end, bytes, .. } = choice.stats;
-            let older = choices.iter().map(|choice| choice.stats.base).find(|other| *other != base);
-            let waiting = work.waiting.iter().map(|waiting| waiting.base);
-            let older = Older(older.into_iter().chain(waiting).min());
+            let older = choices.older(&segments, base);
             work.moving = Some(Moving { base, end, bytes, older, from: base, appended: None, is_damaged: false });
         }
         let Some(moving) = &mut work.moving else { return Ok(LOOK_INTERVAL) };
@@ -482,42 +509,52 @@ mod tests {
         Choice { stats, of: SegmentBytes { applied, live, held }, may_go: true }
     }
 
-    fn chosen(choices: &[Choice], stubs: usize, thorough: bool) -> Option<u64> {
-        choose(choices, stubs, 25, thorough).map(|choice| choice.stats.base.get())
+    fn chosen(free: impl IntoIterator<Item = Choice>, stubs: usize, thorough: bool) -> Option<u64> {
+        let free: Vec<Choice> = free.into_iter().collect();
+        let oldest = free.first().map(|choice| choice.stats.base);
+        choose(&Choices { free, oldest, stubs }, 25, thorough.then_some(Position::MAX))
+            .map(|choice| choice.stats.base.get())
     }
 
     #[test]
     fn the_worst_segment_comes_first_once_enough_is_dead_altogether() {
         let full = [choice(0, 100, 100, 0), choice(100, 100, 90, 0), choice(200, 100, 80, 0)];
-        assert_eq!(chosen(&full, 0, false), None, "a tenth is dead");
-        assert_eq!(chosen(&full, 0, true), Some(200), "but somebody asked");
+        assert_eq!(chosen(full.clone(), 0, false), None, "a tenth is dead");
+        assert_eq!(chosen(full.clone(), 0, true), Some(200), "but somebody asked");
         let half = [choice(0, 100, 90, 0), choice(100, 100, 30, 0), choice(200, 100, 60, 0)];
-        assert_eq!(chosen(&half, 0, false), Some(100));
+        assert_eq!(chosen(half.clone(), 0, false), Some(100));
         let gone = [choice(0, 100, 100, 0), choice(100, 100, 2, 0), choice(200, 100, 100, 0), choice(300, 9, 9, 0)];
-        assert_eq!(chosen(&[], 0, true), None);
-        assert_eq!(chosen(&gone, 0, false), Some(100));
+        assert_eq!(chosen([], 0, true), None);
+        assert_eq!(chosen(gone.clone(), 0, false), Some(100));
         let nearly_full = [choice(0, 100, 98, 0)];
-        assert_eq!(chosen(&nearly_full, 0, true), None, "not worth the work");
+        assert_eq!(chosen(nearly_full, 0, true), None, "not worth the work");
     }
 
     #[test]
     fn deletes_count_as_dead_in_the_oldest_segment_only() {
         let held = [choice(0, 100, 100, 0), choice(100, 100, 0, 100)];
-        assert_eq!(chosen(&held, 0, true), None);
-        assert_eq!(chosen(&held[1..], 0, false), Some(100));
+        assert_eq!(chosen(held.clone(), 0, true), None);
+        assert_eq!(chosen(held[1..].to_vec(), 0, false), Some(100));
     }
 
     #[test]
     fn the_oldest_segment_goes_when_stubs_pile_up_behind_it() {
         let cold = [choice(0, 100, 100, 0), choice(100, 100, 100, 0)];
-        assert_eq!(chosen(&cold, STUBS_MIN, false), None);
-        assert_eq!(chosen(&cold, STUBS_MIN + 1, false), Some(0));
+        assert_eq!(chosen(cold.clone(), STUBS_MIN, false), None);
+        assert_eq!(chosen(cold.clone(), STUBS_MIN + 1, false), Some(0));
+    }
+
+    #[test]
+    fn behind_a_segment_that_cannot_go_deletes_and_stubs_are_left_alone() {
+        let free = vec![choice(100, 100, 0, 100), choice(200, 100, 100, 0)];
+        let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100 };
+        assert!(choose(&choices, 25, Some(Position::MAX)).is_none(), "it would be moved again and again, for nothing");
     }
 
     #[test]
     fn a_segment_that_is_written_to_or_fed_from_is_never_chosen() {
         let mut open = [choice(0, 100, 0, 0)];
         open[0].may_go = false;
-        assert_eq!(chosen(&open, 100, true), None);
+        assert_eq!(chosen(open, 100, true), None);
     }
 }
