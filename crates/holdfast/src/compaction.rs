@@ -207,14 +207,13 @@ impl Choices {
 fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>) -> Option<&Choice> {
     let is_oldest = |choice: &Choice| Some(choice.stats.base) == choices.oldest;
     let percent = |choice: &Choice| choice.dead_percent(is_oldest(choice));
-    let many = STUBS_MIN.max(choices.free.len() * STUBS_PER_SEGMENT);
-    if let Some(oldest) = choices.free.iter().find(|choice| is_oldest(choice) && choice.may_go && is_in_run(choice))
-        && choices.stubs > many
+    let is_in_run = |choice: &Choice| run.is_none_or(|until| choice.stats.end <= until);
+    let candidates = || choices.free.iter().filter(|choice| choice.may_go && is_in_run(choice));
+    if choices.stubs > STUBS_MIN.max(choices.free.len() * STUBS_PER_SEGMENT)
+        && let Some(oldest) = candidates().find(|choice| is_oldest(choice))
     {
         return Some(oldest);
     }
-    let is_in_run = |choice: &Choice| run.is_none_or(|until| choice.stats.end <= until);
-    let candidates = || choices.free.iter().filter(|choice| choice.may_go && is_in_run(choice));
     let all: u64 = candidates().map(|choice| choice.stats.bytes).sum();
     let dead: u64 = candidates().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
     let worst = candidates().max_by_key(|choice| percent(choice))?;
