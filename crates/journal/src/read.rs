@@ -47,6 +47,7 @@ pub(crate) fn read_segment(
     let note = |kind, range, reason| note(journal, segment, kind, range, reason);
     let mut hand = Hand { base: segment.base, from, to: Position::MAX, note: &note, visit };
     let Some(trailer) = segment.trailer() else {
+        let to = segment.records_end(to);
         if let Some(bytes) = from_record(segment, from, to)? {
             let shift = from.get() - segment.base.get();
             let note = |kind, (offset, bytes), reason| note(kind, (offset + shift, bytes), reason);

@@ -33,6 +33,8 @@ pub(crate) struct Segment {
     zeroed: Mutex<u64>,
     zeroed_hint: AtomicU64,
     sealed: OnceLock<Trailer>,
+    /// Behind the last record, once the log has left the segment: what comes there is the footer.
+    left_at: OnceLock<Position>,
 }
 
 /// What stands at the start of a segment's file.
@@ -100,7 +102,18 @@ impl Segment {
             zeroed: Mutex::new(zeroed),
             zeroed_hint: AtomicU64::new(zeroed),
             sealed: OnceLock::new(),
+            left_at: OnceLock::new(),
         }
+    }
+
+    /// Notes that nothing is appended any more.
+    pub(crate) fn leave(&self, end: Position) {
+        let _ = self.left_at.set(end);
+    }
+
+    /// Up to where records lie, of those below `to`.
+    pub(crate) fn records_end(&self, to: Position) -> Position {
+        self.left_at.get().copied().unwrap_or(to).min(to)
     }
 
     pub(crate) fn capacity(&self) -> u64 {

@@ -155,6 +155,7 @@ impl Tail {
 
     /// What the current segment's footer has to say.
     pub(crate) fn take_full(&mut self) -> Full {
+        self.segment.leave(self.end());
         Full {
             segment: Arc::clone(&self.segment),
             extents: std::mem::take(&mut self.extents),
