@@ -105,8 +105,6 @@ struct Moving {
     older: Older,
     /// Where the next piece begins.
     from: Position,
-    /// The last batch that was appended.
-    appended: Option<Position>,
     is_damaged: bool,
 }
 
@@ -287,7 +285,7 @@ impl Inner {
             };
             let SegmentStats { base, end, bytes, .. } = choice.stats;
             let older = choices.older(&segments, base);
-            work.moving = Some(Moving { base, end, bytes, older, from: base, appended: None, is_damaged: false });
+            work.moving = Some(Moving { base, end, bytes, older, from: base, is_damaged: false });
         }
         let Some(moving) = &mut work.moving else { return Ok(LOOK_INTERVAL) };
         let (read, is_over) = self.move_piece(moving)?;
@@ -370,7 +368,7 @@ impl Inner {
         Ok((read, next.is_none()))
     }
 
-    fn move_candidates(&self, partition: &Partition, candidates: &[Candidate], moving: &mut Moving) -> Result<()> {
+    fn move_candidates(&self, partition: &Partition, candidates: &[Candidate], moving: &Moving) -> Result<()> {
         let mut rest = candidates;
         while !rest.is_empty() {
             partition.check()?;
@@ -393,7 +391,6 @@ impl Inner {
                 continue;
             }
             let appended = self.journal.append(&batch)?;
-            moving.appended = Some(appended.position);
             self.compactor.counters.moved_bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
             for (_, offset, commands) in batch.sections() {
                 let applied = engine.apply(appended.position, appended.body_at + offset, commands);
@@ -406,9 +403,8 @@ impl Inner {
 
     /// Makes sure that the segment is not needed any more, and lets it wait for old snapshots.
     fn settle_segment(&self, work: &mut Work, moved: &Moving) -> Result<()> {
-        if let Some(appended) = moved.appended {
-            self.journal.wait(appended, Level::Synced)?;
-        }
+        // Not only what was moved: what replaced or removed an object lies elsewhere and may not be on stable storage yet.
+        self.journal.wait(self.newest(), Level::Synced)?;
         for partition in &self.partitions {
             if partition.reader.persisted().unwrap_or_default() < moved.end {
                 self.write_out(partition)?;

@@ -62,14 +62,15 @@ impl LiveCount {
             Command::Put(put) => self.put(put.bucket, put.key, Place { bucket: hash64(put.bucket), ..place }),
             Command::Delete { bucket, key } => {
                 let hash = hash(bucket, key);
-                if self.objects.get(&hash).is_some_and(|old| old.version <= place.version) {
+                if self.objects.get(&hash).is_some_and(|old| old.version < place.version) {
                     self.objects.remove(&hash);
                 }
             }
             Command::Clear { bucket } => {
                 let bucket = hash64(bucket);
                 let goes = |old: &Place| (old.bucket, old.partition) == (bucket, place.partition);
-                self.objects.retain(|_, old| !goes(old) || old.version > place.version);
+                // What has the version of the clear was put by the same batch, after it.
+                self.objects.retain(|_, old| !goes(old) || old.version >= place.version);
             }
             // The value stays where it is.
             Command::Expire { bucket, key, .. } => {

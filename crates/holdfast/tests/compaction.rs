@@ -147,6 +147,48 @@ fn what_was_deleted_stays_deleted_when_the_ledger_is_lost_after_compaction() {
 }
 
 #[test]
+fn what_was_put_behind_a_clear_in_one_batch_stays_however_often_the_clear_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    put(&store, b"cold", &[0; 600]);
+    (0..20u8).for_each(|key| drop(put(&store, &[key], &[1; 600])));
+    let mut exclusive = store.exclusive(&Scope::All).unwrap();
+    exclusive.clear(b"b").unwrap();
+    for key in [b"first", b"other"] {
+        exclusive.put(b"b", key, &[2; 600], &PutOptions::default()).unwrap();
+    }
+    exclusive.commit().unwrap();
+    for round in 0..6u8 {
+        for key in 0..20u8 {
+            store.kv().put(b"c", &[key], &[round; 600], &PutOptions::default()).unwrap();
+        }
+        store.compact().unwrap();
+        store = lose_ledger(store, dir.path());
+        let objects = contents(&store.snapshot().unwrap());
+        assert!(objects.contains_key(b"first".as_slice()) && objects.contains_key(b"other".as_slice()), "{round}");
+        assert!(!objects.contains_key(b"cold".as_slice()), "{round}");
+    }
+}
+
+#[test]
+fn compaction_ends_while_a_snapshot_holds_the_oldest_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for round in 0..4u8 {
+        (0..20u8).for_each(|key| drop(put(&store, &[key], &[round; 600])));
+    }
+    let snapshot = store.snapshot().unwrap();
+    for key in 0..15u8 {
+        store.kv().delete(b"b", &[key], Condition::None).unwrap();
+    }
+    (0..60u8).for_each(|round| drop(put(&store, b"k", &[round; 600])));
+    let first = store.compact().unwrap();
+    let second = store.compact().unwrap();
+    assert!(first.waiting > 0 && second.moved_bytes < first.moved_bytes + (8 << 10), "{first:?} then {second:?}");
+    drop(snapshot);
+}
+
+#[test]
 fn a_second_request_is_told_that_one_is_running() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

@@ -394,8 +394,7 @@ impl Log for Journal {
         };
         for segment in &removed {
             self.files.remove(&segment.path).map_err(|error| Error::io("removing", &segment.path, error))?;
-        }
-        if !removed.is_empty() {
+            // One after the other, or a power cut may take one from the middle, and it is missed.
             self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
         }
         Ok(())

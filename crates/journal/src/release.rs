@@ -21,11 +21,11 @@ use crate::read::read_segment;
 use crate::segment::Segment;
 
 impl Segment {
-    /// Whether its records were let go.
+    /// Whether it is sealed and has no records: they were let go, or there never were any.
     pub(crate) fn is_stub(&self) -> bool {
         self.trailer().is_some_and(|trailer| {
             let start = header_bytes(usize::try_from(trailer.partitions).unwrap_or_default());
-            trailer.data_end == start && trailer.log_end > self.base.plus(start)
+            trailer.data_end == start
         })
     }
 }
