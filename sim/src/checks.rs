@@ -4,5 +4,9 @@
 
 pub(crate) mod contents;
 pub(crate) mod durable;
+pub(crate) mod folds;
+pub(crate) mod indexes;
+pub(crate) mod live;
 pub(crate) mod replay;
+pub(crate) mod tree;
 pub(crate) mod views;

@@ -46,13 +46,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<(Vec<u64>, u64, bool
 }
 
 fn simulate(seeds: &[u64], steps: u64, verbose: bool) -> ExitCode {
-    let (mut commits, mut crashes, mut failed) = (0, 0, 0);
+    let (mut commits, mut crashes, mut compacted, mut failed) = (0, 0, 0, 0);
     println!("seeds: {}", seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
     for seed in seeds {
         match prove(Setup { seed: *seed, steps, lying_disk: false, verbose }) {
             Ok(outcome) => {
                 commits += outcome.commits;
                 crashes += outcome.crashes;
+                compacted += outcome.compacted;
             }
             Err(violation) => {
                 failed += 1;
@@ -62,7 +63,8 @@ fn simulate(seeds: &[u64], steps: u64, verbose: bool) -> ExitCode {
         }
     }
     println!(
-        "{} seeds of {steps} steps, each run twice: {commits} commits, {crashes} crashes, {failed} failed",
+        "{} seeds of {steps} steps, each run twice: {commits} commits, {crashes} crashes, {compacted} segments compacted, \
+         {failed} failed",
         seeds.len()
     );
     ExitCode::from(u8::from(failed > 0))

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast::Position;
+use holdfast::{Indexes, Position, Term};
 
 /// Bucket and key.
 pub(crate) type Name = (Vec<u8>, Vec<u8>);
@@ -15,13 +15,15 @@ pub(crate) struct Thing {
     pub(crate) version: Position,
     pub(crate) value: Vec<u8>,
     pub(crate) expires_ms: Option<u64>,
+    pub(crate) modified_ms: u64,
     pub(crate) metadata: Vec<u8>,
+    pub(crate) indexes: Indexes,
 }
 
 /// What a batch made of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Put { value: Vec<u8>, expires_ms: Option<u64>, metadata: Vec<u8> },
+    Put { value: Vec<u8>, expires_ms: Option<u64>, metadata: Vec<u8>, indexes: Indexes },
     Delete,
     Expire { expires_ms: Option<u64> },
     Clear,
@@ -36,6 +38,20 @@ pub(crate) struct Batch {
 }
 
 pub(crate) type Contents = BTreeMap<Name, Thing>;
+
+/// One index: terms and keys, in order.
+pub(crate) type Entries = Vec<(Term, Vec<u8>)>;
+
+/// What the index of a bucket holds when the objects are these.
+pub(crate) fn index(contents: &Contents, bucket: &[u8], index: &[u8]) -> Entries {
+    let mut entries = Entries::new();
+    for ((_, key), thing) in contents.iter().filter(|((b, _), _)| b == bucket) {
+        let terms = thing.indexes.iter().filter(|(name, _)| *name == index);
+        entries.extend(terms.map(|(_, term)| (term, key.clone())));
+    }
+    entries.sort();
+    entries
+}
 
 /// Everything that was committed since the start, and what was promised of it.
 #[derive(Debug, Default)]
@@ -53,10 +69,10 @@ pub(crate) fn apply(contents: &mut Contents, batch: &Batch) {
     contents.retain(|_, thing| thing.expires_ms.is_none_or(|at| at > batch.now_ms));
     for (name, effect) in &batch.effects {
         match effect {
-            Effect::Put { value, expires_ms, metadata } => {
-                let (value, metadata) = (value.clone(), metadata.clone());
-                contents
-                    .insert(name.clone(), Thing { version: batch.position, value, expires_ms: *expires_ms, metadata });
+            Effect::Put { value, expires_ms, metadata, indexes } => {
+                let (value, metadata, indexes) = (value.clone(), metadata.clone(), indexes.clone());
+                let (version, expires_ms, modified_ms) = (batch.position, *expires_ms, batch.now_ms);
+                contents.insert(name.clone(), Thing { version, value, expires_ms, modified_ms, metadata, indexes });
             }
             Effect::Delete => {
                 contents.remove(name);
@@ -64,6 +80,7 @@ pub(crate) fn apply(contents: &mut Contents, batch: &Batch) {
             Effect::Expire { expires_ms } => {
                 if let Some(thing) = contents.get_mut(name) {
                     thing.expires_ms = *expires_ms;
+                    thing.modified_ms = batch.now_ms;
                     thing.version = batch.position;
                 }
             }

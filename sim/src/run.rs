@@ -7,7 +7,7 @@ use base::memory::Fault;
 use holdfast::{Durability, Position, Store};
 
 use crate::checks::views::View;
-use crate::checks::{contents, durable, replay};
+use crate::checks::{contents, durable, folds, indexes, live, replay, tree};
 use crate::model::Model;
 use crate::step;
 use crate::world::Sim;
@@ -49,6 +49,8 @@ pub struct Outcome {
     pub commits: u64,
     /// Crashes survived: kills, power cuts, and reopenings after failures.
     pub crashes: u64,
+    /// Segments that compaction let go.
+    pub compacted: u64,
 }
 
 /// Runs a seed twice and checks that both runs are the same.
@@ -141,7 +143,8 @@ impl Run {
             72..78 => step::transaction(self),
             78..82 => step::view(self),
             82..88 => step::time(self),
-            88..91 => self.compare(),
+            88..90 => self.compare(),
+            90 => step::compact(self),
             91..93 => self.kill(false),
             93..95 => self.kill(true),
             95 => self.reopen_calmly(),
@@ -165,7 +168,18 @@ impl Run {
         if !self.is_well() {
             return self.kill(false);
         }
-        contents::check(&self.store, &self.model)
+        self.trace("compare", 0);
+        contents::check(&self.store, &self.model)?;
+        indexes::check(&self.store, &self.model)?;
+        let snapshot = self.store.snapshot().map_err(|error| violation("folds", error.to_string()))?;
+        let expected = Model::visible(&self.model.contents, snapshot.now_ms());
+        let limit = 1 + usize::try_from(self.sim.random.below(20)).unwrap_or(0);
+        folds::ORDERS.into_iter().try_for_each(|order| folds::check(&snapshot, order, limit, &expected))?;
+        drop(snapshot);
+        match tree::remove_expired(&self.store) {
+            Ok(()) => tree::check(&self.store),
+            Err(error) => step::explained(&error),
+        }
     }
 
     /// Lets a fault strike at one of the next operations.
@@ -179,12 +193,14 @@ impl Run {
     /// Replaces the store by a newly opened one, after a crash did its part.
     fn reopen(&mut self) -> Check<()> {
         self.views.clear();
+        self.outcome.compacted += self.store.stats().compaction.segments;
         self.sim.ledgers.kill_process();
         let old = self.store.clone();
         self.store = open(&mut self.sim)?;
         drop(old);
         self.outcome.crashes += 1;
-        Ok(())
+        // It reads the whole journal twice.
+        if self.sim.random.chance(1, 4) { live::check(&self.store, &self.sim) } else { Ok(()) }
     }
 
     /// The process is killed; the ledgers' folder may be lost on top.

@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
-use holdfast::{Condition, Durability, ErrorKind, Exclusive, Metadata, Position, PutOptions, Scope};
+use holdfast::{
+    Compression, Condition, Durability, ErrorKind, Exclusive, Indexes, Metadata, Position, PutOptions, Scope, Term,
+};
 
+use crate::checks::indexes::INDEXES;
 use crate::checks::views::{self, View};
 use crate::model::{Batch, Effect, Model, Name};
 use crate::run::{Check, Run, violation};
@@ -19,6 +22,30 @@ fn name(run: &mut Run) -> Name {
     (bucket, run.sim.random.below(12).to_string().into_bytes())
 }
 
+/// A few terms, the same ones again and again.
+fn indexes(random: &mut base::Random) -> Indexes {
+    let count = random.below(4);
+    let pairs = (0..count).map(|_| {
+        let index = INDEXES[usize::try_from(random.below(2)).unwrap_or(0)];
+        let number = random.below(5);
+        let term = match random.below(3) {
+            0 => Term::Integer(number.cast_signed() - 2),
+            _ => Term::Binary(vec![0; usize::try_from(number).unwrap_or(0)]),
+        };
+        (index, term)
+    });
+    Indexes::from_pairs(pairs.collect::<Vec<_>>())
+}
+
+fn compression(random: &mut base::Random) -> Option<Compression> {
+    match random.below(6) {
+        0 => Some(Compression::None),
+        1 => Some(Compression::Lz4),
+        2 => Some(Compression::Zstd),
+        _ => None,
+    }
+}
+
 fn effect(run: &mut Run) -> Effect {
     let now_ms = run.store.now_ms();
     let random = &mut run.sim.random;
@@ -30,8 +57,15 @@ fn effect(run: &mut Run) -> Effect {
                 value.resize(6000, 0);
             }
             random.fill(&mut value);
+            if random.chance(1, 3) {
+                // Something that compresses.
+                let half = value.len() / 2;
+                value.truncate(half);
+                value.resize(2 * half, 7);
+            }
             let metadata = if random.chance(1, 4) { Metadata::from_pairs([("m", "x")]) } else { Metadata::default() };
-            Effect::Put { value, expires_ms: soon(random), metadata: metadata.encoded().to_vec() }
+            let indexes = indexes(random);
+            Effect::Put { value, expires_ms: soon(random), metadata: metadata.encoded().to_vec(), indexes }
         }
         6..8 => Effect::Delete,
         _ => Effect::Expire { expires_ms: soon(random) },
@@ -48,11 +82,17 @@ fn durability(run: &mut Run) -> Durability {
 }
 
 /// Stages an effect; true if it takes.
-fn stage(exclusive: &mut Exclusive<'_>, (bucket, key): &Name, effect: &Effect) -> holdfast::Result<bool> {
+fn stage(
+    exclusive: &mut Exclusive<'_>,
+    (bucket, key): &Name,
+    effect: &Effect,
+    compression: Option<Compression>,
+) -> holdfast::Result<bool> {
     match effect {
-        Effect::Put { value, expires_ms, metadata } => {
-            let metadata = Metadata::from_encoded(metadata);
-            let options = PutOptions { expires_ms: *expires_ms, metadata, ..PutOptions::default() };
+        Effect::Put { value, expires_ms, metadata, indexes } => {
+            let (metadata, indexes) = (Metadata::from_encoded(metadata), indexes.clone());
+            let options =
+                PutOptions { expires_ms: *expires_ms, metadata, indexes, compression, ..PutOptions::default() };
             exclusive.put(bucket, key, value, &options).map(|()| true)
         }
         Effect::Delete => exclusive.delete(bucket, key),
@@ -62,7 +102,7 @@ fn stage(exclusive: &mut Exclusive<'_>, (bucket, key): &Name, effect: &Effect) -
 }
 
 /// Whether an error is one that the planned faults explain.
-fn explained(error: &holdfast::Error) -> Check<()> {
+pub(crate) fn explained(error: &holdfast::Error) -> Check<()> {
     match error.kind() {
         ErrorKind::Unavailable => Ok(()),
         _ => Err(violation("errors", format!("{:?}: {error}", error.kind()))),
@@ -95,7 +135,8 @@ pub(crate) fn change(run: &mut Run) -> Check<()> {
     let now_ms = exclusive.now_ms();
     let mut effects = Vec::new();
     for (name, effect) in &wanted {
-        match stage(&mut exclusive, name, effect) {
+        let compression = compression(&mut run.sim.random);
+        match stage(&mut exclusive, name, effect, compression) {
             Ok(true) => effects.push((name.clone(), effect.clone())),
             Ok(false) => {}
             Err(error) => return explained(&error),
@@ -183,7 +224,12 @@ pub(crate) fn transaction(run: &mut Run) -> Check<()> {
         }
     }
     let now_ms = run.store.now_ms();
-    let effect = Effect::Put { value: b"by transaction".to_vec(), expires_ms: None, metadata: Vec::new() };
+    let effect = Effect::Put {
+        value: b"by transaction".to_vec(),
+        expires_ms: None,
+        metadata: Vec::new(),
+        indexes: Indexes::default(),
+    };
     if let Err(error) = transaction.put(&write.0, &write.1, b"by transaction", &PutOptions::default()) {
         return explained(&error);
     }
@@ -251,8 +297,27 @@ pub(crate) fn time(run: &mut Run) -> Check<()> {
         Err(error) if error.kind() == ErrorKind::Conflict => {}
         Err(error) => explained(&error)?,
     }
-    if let Err(error) = run.store.step() {
-        explained(&error)?;
+    for _ in 0..=run.sim.random.below(4) {
+        if let Err(error) = run.store.step() {
+            return explained(&error);
+        }
     }
+    run.trace("compacted", run.store.stats().compaction.segments);
     Ok(())
+}
+
+/// Somebody asks for a compaction.
+pub(crate) fn compact(run: &mut Run) -> Check<()> {
+    run.trace("compaction is asked for", 0);
+    match run.store.compact() {
+        Ok(done) => run.trace("compact", done.segments),
+        Err(error) => {
+            run.trace("compaction fails", 0);
+            return explained(&error);
+        }
+    }
+    if !run.is_well() {
+        return Ok(());
+    }
+    run.views.iter().try_for_each(views::check)
 }

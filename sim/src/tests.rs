@@ -4,14 +4,16 @@ use crate::run::{Setup, prove, run};
 
 #[test]
 fn a_handful_of_seeds_hold() {
-    let (mut commits, mut crashes) = (0, 0);
+    let (mut commits, mut crashes, mut compacted) = (0, 0, 0);
     for seed in 0..20 {
         let outcome = prove(Setup { seed, steps: 150, lying_disk: false, verbose: false })
             .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
         commits += outcome.commits;
         crashes += outcome.crashes;
+        compacted += outcome.compacted;
     }
     assert!(commits > 500 && crashes > 50, "the runs did too little: {commits} commits, {crashes} crashes");
+    assert!(compacted > 20, "the runs compacted {compacted} segments only");
 }
 
 #[test]

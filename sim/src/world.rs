@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::memory::Disk;
 use base::{Limits, ManualClock, Random};
-use holdfast::{Durability, MemoryLedgers, Options, Store, World};
+use holdfast::{CompactionOptions, Compression, Durability, MemoryLedgers, Options, Schedule, Store, TreeSize, World};
 
 pub(crate) const DIR: &str = "/store";
 
@@ -42,7 +42,21 @@ impl Sim {
         }
     }
 
+    /// Chooses anew what may be another at each opening.
+    fn choose(&mut self) {
+        let random = &mut self.random;
+        let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
+        self.options.compression = compression[usize::try_from(random.below(3)).unwrap_or(0)];
+        self.options.tree = TreeSize::ALL.into_iter().take(2).nth(usize::try_from(random.below(3)).unwrap_or(0));
+        self.options.compaction = CompactionOptions {
+            schedule: if random.chance(1, 5) { Schedule::OnDemand } else { Schedule::Continuous },
+            dead_percent: 1 + random.below(30),
+            bytes_per_second: 0,
+        };
+    }
+
     pub(crate) fn open(&mut self) -> holdfast::Result<Store> {
+        self.choose();
         let world = World {
             files: Arc::new(self.disk.clone()),
             clock: Arc::clone(&self.clock) as _,

@@ -22,7 +22,9 @@ pub(crate) fn read_all(store: &Store) -> Check<Contents> {
             for (key, head, value) in &out.entries {
                 let value = value.as_ref().map(|value| value.to_vec()).unwrap_or_default();
                 let metadata = head.metadata.encoded().to_vec();
-                let thing = Thing { version: head.version, value, expires_ms: head.expires_ms, metadata };
+                let (version, expires_ms, modified_ms) = (head.version, head.expires_ms, head.modified_ms);
+                let indexes = head.indexes.clone();
+                let thing = Thing { version, value, expires_ms, modified_ms, metadata, indexes };
                 contents.insert((bucket.clone(), key.clone()), thing);
             }
             match out.entries.last().filter(|_| out.more) {

@@ -6,6 +6,7 @@
 use holdfast::{Position, Store};
 
 use crate::checks::contents::{difference, read_all};
+use crate::checks::indexes;
 use crate::model::Model;
 use crate::run::{Check, violation};
 
@@ -21,7 +22,7 @@ pub(crate) fn check(store: &Store, model: &mut Model, promised: Position) -> Che
             let last = model.batches.last().map_or(Position::ZERO, |batch| batch.position);
             model.written = model.written.max(last);
             model.synced = model.synced.max(last);
-            return Ok(());
+            return indexes::check(store, model);
         }
     }
     let expected = Model::visible(&model.prefix(at_least), now_ms);

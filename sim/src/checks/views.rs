@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use holdfast::{Page, Snapshot};
+use holdfast::{FoldOrder, Page, Snapshot};
 
+use crate::checks::{folds, indexes};
 use crate::model::Contents;
 use crate::run::{Check, violation};
 
@@ -30,5 +31,8 @@ pub(crate) fn check(view: &View) -> Check<()> {
             return Err(violation("views", format!("bucket {bucket:?} changed at {}", view.snapshot.position())));
         }
     }
-    Ok(())
+    // The order that reads the journal, which compaction changes beneath.
+    folds::check(&view.snapshot, FoldOrder::Write, 50, &view.contents)
+        .map_err(|found| violation("views", found.text))?;
+    indexes::check_snapshot(&view.snapshot, &view.contents).map_err(|found| violation("views", found.text))
 }
