@@ -52,6 +52,7 @@ const LEDGER_MEMORY_BYTES: RangeInclusive<i64> = 64 << 10..=1 << 30;
 /// Zero is no limit.
 const COMPACTION_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 40;
 const DEAD_PERCENT: RangeInclusive<i64> = 1..=99;
+const KEEP_BYTES: RangeInclusive<i64> = 0..=1 << 50;
 /// Zero is never.
 const SCRUB_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 40;
 const REACTORS: RangeInclusive<i64> = 1..=64;
@@ -138,6 +139,7 @@ impl Config {
             format!("compaction.schedule = {}", When(self.compaction.schedule)),
             format!("compaction.bytes_per_second = {}", self.compaction.bytes_per_second),
             format!("compaction.dead_percent = {}", self.compaction.dead_percent),
+            format!("compaction.keep_bytes = {}", self.compaction.keep_bytes),
             format!("scrub.bytes_per_second = {}", self.scrub_bytes_per_second),
             format!("resp.listen = {}{}", self.resp.listen, tls(&self.resp.tls)),
             format!("resp.reactors = {}", self.resp.reactors),

@@ -20,8 +20,8 @@ use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable
 use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
-    HTTP_THREADS, Http, IDLE_SECONDS, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS, REACTORS,
-    RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, VALUE_BYTES, users,
+    HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS,
+    REACTORS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, VALUE_BYTES, users,
 };
 use crate::cli::ServeArguments;
 
@@ -121,7 +121,7 @@ impl Reading<'_> {
 
     fn compaction(&self, table: &CompactionTable) -> Result<CompactionOptions, ConfigError> {
         let defaults = CompactionOptions::default();
-        let CompactionTable { schedule, bytes_per_second, dead_percent } = table;
+        let CompactionTable { schedule, bytes_per_second, dead_percent, keep_bytes } = table;
         let schedule = schedule.as_deref().map(str::parse::<When>).transpose();
         let schedule = schedule.map_err(|problem| self.wrong("compaction.schedule", problem))?;
         Ok(CompactionOptions {
@@ -132,6 +132,7 @@ impl Reading<'_> {
             dead_percent: self
                 .number("compaction.dead_percent", *dead_percent, DEAD_PERCENT)?
                 .unwrap_or(defaults.dead_percent),
+            keep_bytes: self.number("compaction.keep_bytes", *keep_bytes, KEEP_BYTES)?.unwrap_or(defaults.keep_bytes),
         })
     }
 

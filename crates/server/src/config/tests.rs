@@ -77,6 +77,7 @@ fn every_key_arrives_where_it_belongs() {
         schedule = "hours 22-5"
         bytes_per_second = 1_000_000
         dead_percent = 35
+        keep_bytes = 0
 
         [scrub]
         bytes_per_second = 0
@@ -127,6 +128,7 @@ fn every_key_arrives_where_it_belongs() {
         schedule: Schedule::Hours { from: 22, to: 5 },
         bytes_per_second: 1_000_000,
         dead_percent: 35,
+        keep_bytes: 0,
     };
     assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
     let limits = &config.limits;
@@ -194,7 +196,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
         ),
         (
             "[compaction]\nspeed = 1",
-            "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`",
+            "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`, `keep_bytes`",
         ),
         ("scrub = 0", "holdfast.toml, line 1: scrub: this must be a table, not a number"),
         ("partitions = 1.5", "holdfast.toml, line 1: partitions: this must be a number, not a fraction"),
@@ -391,6 +393,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("partitions", partitions, PARTITIONS),
         ("compaction.bytes_per_second", wide(compaction.bytes_per_second), COMPACTION_BYTES_PER_SECOND),
         ("compaction.dead_percent", wide(compaction.dead_percent), DEAD_PERCENT),
+        ("compaction.keep_bytes", wide(compaction.keep_bytes), KEEP_BYTES),
         ("scrub.bytes_per_second", scrub, SCRUB_BYTES_PER_SECOND),
         ("limits.value_bytes_max", number(limits.value_bytes_max), VALUE_BYTES),
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
