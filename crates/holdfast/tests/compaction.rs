@@ -158,7 +158,7 @@ fn a_store_that_was_opened_before_its_hours_is_compacted_in_the_first_of_them() 
         entropy: 1,
     };
     let schedule = Schedule::Hours { from: 22, to: 23 };
-    let compaction = CompactionOptions { schedule, ..CompactionOptions::default() };
+    let compaction = CompactionOptions { schedule, keep_bytes: 0, ..CompactionOptions::default() };
     let options = Options { compaction, limits, ..options() };
     let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
     for round in 0..50 {

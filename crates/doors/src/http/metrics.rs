@@ -204,7 +204,7 @@ fn engine(text: &mut Text, stats: &Stats) {
         "Bytes of the ledger in memory that are not written out yet.",
         stats.ledger_memory_bytes,
     );
-    let help = "Writes that were held back because a ledger had much in memory.";
+    let help = "Writes that were held back because a ledger had much in memory, or compaction was far behind.";
     text.counter("delayed_writes_total", help, stats.delayed_writes);
     let help = "How long writes were held back, all together.";
     text.counter("write_delay_seconds_total", help, stats.write_delay.as_secs_f64());
