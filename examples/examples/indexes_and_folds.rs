@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // A range of integers, in pages of two: both ends are included, the order is that of terms, then keys.
-    let mut query = IndexQuery {
+    let query = IndexQuery {
         bucket: b"people",
         index: b"born",
         from: &Term::Integer(1780),
@@ -37,15 +37,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limit: 2,
         after: None,
     };
-    let mut found = Vec::new();
-    let mut next;
+    let (mut found, mut next) = (Vec::new(), None);
     loop {
-        let page = store.kv().index(&query)?.value;
+        let page = store.kv().index(&IndexQuery { after: next.as_ref(), ..query })?.value;
         found.extend(page.entries.into_iter().map(|(_, key)| String::from_utf8_lossy(&key).into_owned()));
         next = page.next;
-        match &next {
-            Some(cursor) => query.after = Some(cursor),
-            None => break,
+        if next.is_none() {
+            break;
         }
     }
     println!("born from 1780 to 1899: {}", found.join(", "));
@@ -69,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     store.kv().put(b"people", b"ada", b"moved", &PutOptions::default())?;
     let london = Term::Binary(b"London".to_vec());
-    let query = IndexQuery { index: b"city", from: &london, to: &london, after: None, limit: 10, ..query };
+    let query = IndexQuery { index: b"city", from: &london, to: &london, limit: 10, ..query };
     let left = store.kv().index(&query)?.value.entries;
     println!("still in London: {}", left.len());
     assert_eq!(left, [(london.clone(), b"charles".to_vec())]);
