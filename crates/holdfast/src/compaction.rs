@@ -94,8 +94,8 @@ struct Work {
     stubborn: BTreeSet<Position>,
     /// Where the journal ended when the run began that is under way.
     run: Option<Position>,
-    /// The last slot of a schedule in which a run was begun.
-    slot: Option<u64>,
+    /// The schedule's slot when it was last looked at, once it was.
+    slot: Option<Option<u64>>,
 }
 
 struct Moving {
@@ -298,12 +298,11 @@ impl Inner {
     /// Begins a run whose hour has come.
     fn begin_scheduled(&self, work: &mut Work, options: &CompactionOptions) {
         let slot = options.schedule.slot(self.clock.wall_ms());
-        if slot.is_some() && slot != work.slot {
-            // Opening a store is no reason for a run.
-            if work.slot.is_some() {
-                self.compactor.ask();
-            }
-            work.slot = slot;
+        // Opening a store is no reason for a run.
+        let begins = slot.is_some() && work.slot.is_some_and(|last| last != slot);
+        work.slot = Some(slot);
+        if begins {
+            self.compactor.ask();
         }
     }
 

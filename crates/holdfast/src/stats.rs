@@ -81,4 +81,6 @@ pub struct SegmentLive {
     pub dead_bytes: u64,
     /// Whether it is sealed.
     pub sealed: bool,
+    /// Whether its records were let go, so that only a header and a footer are left.
+    pub is_stub: bool,
 }

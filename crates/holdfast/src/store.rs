@@ -419,7 +419,8 @@ impl Inner {
         let live: BTreeMap<Position, kv::SegmentBytes> = live.iter().collect();
         let segment_live = |s: journal::SegmentStats| {
             let of = live.get(&s.base).copied().unwrap_or_default();
-            SegmentLive { base: s.base, bytes: s.bytes, live_bytes: of.live, dead_bytes: of.dead(), sealed: s.sealed }
+            let (live_bytes, dead_bytes) = (of.live, of.dead());
+            SegmentLive { base: s.base, bytes: s.bytes, live_bytes, dead_bytes, sealed: s.sealed, is_stub: s.is_stub }
         };
         Stats {
             watermarks: journal.watermarks,

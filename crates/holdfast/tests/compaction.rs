@@ -189,6 +189,40 @@ fn compaction_ends_while_a_snapshot_holds_the_oldest_segment() {
 }
 
 #[test]
+fn a_store_that_was_opened_before_its_hours_is_compacted_in_the_first_of_them() {
+    let clock = std::sync::Arc::new(base::ManualClock::at(20 * 3600 * 1000));
+    let limits = Limits::tiny();
+    let world = World {
+        files: std::sync::Arc::new(base::memory::Disk::new(1)),
+        clock: std::sync::Arc::clone(&clock) as _,
+        ledgers: std::sync::Arc::new(MemoryLedgers::new()),
+        threads: false,
+        entropy: 1,
+    };
+    let schedule = Schedule::Hours { from: 22, to: 23 };
+    let compaction = CompactionOptions { schedule, keep_bytes: 0, ..CompactionOptions::default() };
+    let options = Options { compaction, limits, ..options() };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
+    for round in 0..50 {
+        put(&store, b"k", &[round; 1000]);
+    }
+    // So many steps are enough for a whole run.
+    let compacted = |hours: u64| {
+        clock.advance(std::time::Duration::from_secs(hours * 3600));
+        (0..1000).for_each(|_| store.step().unwrap());
+        store.stats().compaction.segments
+    };
+    assert_eq!((compacted(0), compacted(1)), (0, 0), "it is 21 o'clock");
+    let first = compacted(1);
+    assert!(first > 0, "it is 22 o'clock");
+    for round in 0..50 {
+        put(&store, b"k", &[round; 1000]);
+    }
+    assert_eq!((compacted(0), compacted(1)), (first, first), "one run was begun, and the hour is over");
+    assert!(compacted(23) > first, "the next day");
+}
+
+#[test]
 fn a_second_request_is_told_that_one_is_running() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

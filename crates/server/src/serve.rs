@@ -34,7 +34,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    raise_descriptors(config.resp.limits.clients_max as u64);
+    raise_descriptors((config.resp.limits.clients_max + config.http.limits.connections_max) as u64);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(run(config))?;
     Ok(ExitCode::SUCCESS)
@@ -88,9 +88,11 @@ fn options(config: &Config) -> holdfast::Options {
         durability: config.durability.0,
         partitions: config.partitions,
         limits: config.limits.clone(),
+        compression: config.compression,
+        tree: config.tree,
+        compaction: config.compaction,
         scrub_bytes_per_second: config.scrub_bytes_per_second,
         progress: Some(progress::show("replaying the journal")),
-        ..holdfast::Options::default()
     }
 }
 
@@ -114,6 +116,7 @@ fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Resul
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
     let numbers: NumbersSource = Arc::new(move || resp.upgrade().map(|resp| resp.numbers()).unwrap_or_default());
     let options = http::Options {
+        limits: config.http.limits.clone(),
         tls: config.http.tls.clone(),
         users: Arc::clone(&config.users),
         version: env!("CARGO_PKG_VERSION").to_owned(),

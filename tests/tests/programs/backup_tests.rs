@@ -40,7 +40,7 @@ impl Place {
     fn launch(&self, name: &str) -> Launch {
         // Small segments, so that there are many.
         let config = self.folder.path().join("holdfast.toml");
-        let text = "scrub_bytes_per_second = 1073741824\n[limits]\nsegment_bytes = 1048576\n";
+        let text = "[scrub]\nbytes_per_second = 1073741824\n[limits]\nsegment_bytes = 1048576\n";
         fs::write(&config, text).expect("a file of a test can be written");
         Launch::new(&self.folder.path().join(name)).argument("--config").argument(&config.display().to_string())
     }

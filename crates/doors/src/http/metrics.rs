@@ -8,7 +8,7 @@
 use std::fmt::Display;
 use std::fmt::Write;
 
-use holdfast::{Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
+use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
 use crate::numbers::DoorTotals;
@@ -39,6 +39,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     loss_window(&mut text, &snapshot.stats);
     journal(&mut text, &snapshot.stats);
     segments(&mut text, &snapshot.stats.segment_live);
+    compaction(&mut text, &snapshot.stats.compaction);
     damage(&mut text, &snapshot.stats.damage);
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
@@ -121,13 +122,18 @@ fn journal(text: &mut Text, stats: &Stats) {
     text.summary("sync_batches", "Batches that share one sync.", &stats.group_batches, 1.0);
     text.summary("sync_duration_seconds", "How long a sync takes.", &stats.sync_nanos, NANOS);
     text.gauge("journal_segments", "Segment files of the journal.", stats.segments);
+    let stubs = stats.segment_live.iter().filter(|segment| segment.is_stub).count();
+    text.gauge("journal_stubs", "Segment files whose records were let go: a header and a footer are left.", stubs);
     text.gauge("journal_bytes", "Disk space in segment files.", stats.journal_bytes);
     text.gauge("live_bytes", "Bytes of the journal that objects still need.", stats.live_bytes);
+    let dead: u64 = stats.segment_live.iter().map(|segment| segment.dead_bytes).sum();
+    text.gauge("dead_bytes", "Bytes of the journal that nothing needs any more: what compaction would win.", dead);
 }
 
 fn segments(text: &mut Text, segments: &[SegmentLive]) {
+    let segments: Vec<&SegmentLive> = segments.iter().filter(|segment| !segment.is_stub).collect();
     let name = "segment_live_ratio";
-    let ratio = |segment: &SegmentLive| segment.live_bytes as f64 / segment.bytes.max(1) as f64;
+    let ratio = |segment: &&SegmentLive| segment.live_bytes as f64 / segment.bytes.max(1) as f64;
     let sealed: Vec<f64> = segments.iter().filter(|segment| segment.sealed).map(ratio).collect();
     text.family(name, "histogram", "Sealed segments by the part of them that is still needed.");
     for end in RATIOS {
@@ -147,10 +153,24 @@ fn segments(text: &mut Text, segments: &[SegmentLive]) {
     ];
     for (name, help, value) in each {
         text.family(name, "gauge", help);
-        for segment in segments {
+        for segment in &segments {
             text.line(name, &format!("{{segment=\"{:016x}\"}}", segment.base.get()), value(segment));
         }
     }
+}
+
+fn compaction(text: &mut Text, stats: &CompactionStats) {
+    let CompactionStats { is_running, segments, reclaimed_bytes, read_bytes, moved_bytes, waiting } = *stats;
+    let help = "1 while a compaction run is under way that a schedule or somebody asked for; else 0.";
+    text.gauge("compaction_running", help, u8::from(is_running));
+    text.counter("compaction_segments_total", "Segments that compaction let go.", segments);
+    let help = "Bytes of the files of segments that compaction let go.";
+    text.counter("compaction_reclaimed_bytes_total", help, reclaimed_bytes);
+    text.counter("compaction_read_bytes_total", "Bytes of journal that compaction read.", read_bytes);
+    let help = "Bytes that compaction appended again because something needs them.";
+    text.counter("compaction_moved_bytes_total", help, moved_bytes);
+    let help = "Segments that hold nothing needed but for snapshots that are older.";
+    text.gauge("compaction_waiting_segments", help, waiting);
 }
 
 fn damage(text: &mut Text, damage: &[Damage]) {
@@ -184,6 +204,10 @@ fn engine(text: &mut Text, stats: &Stats) {
         "Bytes of the ledger in memory that are not written out yet.",
         stats.ledger_memory_bytes,
     );
+    let help = "Writes that were held back because a ledger had much in memory, or compaction was far behind.";
+    text.counter("delayed_writes_total", help, stats.delayed_writes);
+    let help = "How long writes were held back, all together.";
+    text.counter("write_delay_seconds_total", help, stats.write_delay.as_secs_f64());
     text.counter("expired_objects_total", "Objects that expired and were removed.", stats.expired);
 }
 
@@ -231,6 +255,7 @@ fn door_totals(text: &mut Text, door: &str, totals: &DoorTotals) {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::time::Duration;
 
     use holdfast::Position;
 
@@ -255,9 +280,17 @@ mod tests {
 
     #[test]
     fn a_long_journal_gets_a_histogram_and_no_series_of_its_own() {
-        let segment =
-            |n| SegmentLive { base: Position::new(n), bytes: 100, live_bytes: n % 101, dead_bytes: 0, sealed: true };
-        let few = rendered(|text| segments(text, &[segment(10), segment(100)]));
+        let segment = |n| SegmentLive {
+            base: Position::new(n),
+            bytes: 100,
+            live_bytes: n % 101,
+            dead_bytes: 0,
+            sealed: true,
+            is_stub: false,
+        };
+        let stub = SegmentLive { is_stub: true, ..segment(0) };
+        let few = rendered(|text| segments(text, &[segment(10), stub, segment(100)]));
+        assert!(!few.contains("0000000000000000"), "a stub is no segment that is empty: {few}");
         for line in [
             "holdfast_segment_live_ratio_bucket{le=\"0.1\"} 1\n",
             "holdfast_segment_live_ratio_bucket{le=\"+Inf\"} 2\n",
@@ -269,6 +302,54 @@ mod tests {
         let many: Vec<_> = (0..=SEGMENT_SERIES_MAX as u64).map(segment).collect();
         let many = rendered(|text| segments(text, &many));
         assert!(many.contains("_count 513\n") && !many.contains("holdfast_segment_live_bytes"), "{many}");
+    }
+
+    #[test]
+    fn compaction_is_told_in_counters_and_what_is_under_way_in_gauges() {
+        let stats = CompactionStats {
+            is_running: true,
+            segments: 2,
+            reclaimed_bytes: 3,
+            read_bytes: 4,
+            moved_bytes: 5,
+            waiting: 6,
+        };
+        let text = rendered(|text| compaction(text, &stats));
+        for line in [
+            "# TYPE holdfast_compaction_running gauge\nholdfast_compaction_running 1\n",
+            "# TYPE holdfast_compaction_segments_total counter\nholdfast_compaction_segments_total 2\n",
+            "\nholdfast_compaction_reclaimed_bytes_total 3\n",
+            "\nholdfast_compaction_read_bytes_total 4\n",
+            "\nholdfast_compaction_moved_bytes_total 5\n",
+            "# TYPE holdfast_compaction_waiting_segments gauge\nholdfast_compaction_waiting_segments 6\n",
+        ] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_dead_is_summed_and_delays_are_in_seconds() {
+        let segment = |dead_bytes, is_stub| SegmentLive {
+            base: Position::new(0),
+            bytes: 100,
+            live_bytes: 0,
+            dead_bytes,
+            sealed: true,
+            is_stub,
+        };
+        let stats = Stats {
+            segment_live: vec![segment(7, false), segment(0, true), segment(5, false)],
+            write_delay: Duration::from_millis(1500),
+            delayed_writes: 9,
+            ..Stats::default()
+        };
+        let text = rendered(|text| {
+            journal(text, &stats);
+            engine(text, &stats);
+        });
+        for line in ["dead_bytes 12", "journal_stubs 1", "write_delay_seconds_total 1.5", "delayed_writes_total 9"] {
+            assert!(text.contains(&format!("\nholdfast_{line}\n")), "no {line} in\n{text}");
+        }
     }
 
     #[test]

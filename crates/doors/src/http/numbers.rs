@@ -34,7 +34,17 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
         "sync_batches": quantiles(&stats.group_batches),
         "sync_nanoseconds": quantiles(&stats.sync_nanos),
         "ledger_memory_bytes": stats.ledger_memory_bytes,
+        "write_delay_seconds": stats.write_delay.as_secs_f64(),
+        "delayed_writes": stats.delayed_writes,
         "expired_objects": stats.expired,
+        "compaction": {
+            "running": stats.compaction.is_running,
+            "segments": stats.compaction.segments,
+            "reclaimed_bytes": stats.compaction.reclaimed_bytes,
+            "read_bytes": stats.compaction.read_bytes,
+            "moved_bytes": stats.compaction.moved_bytes,
+            "waiting_segments": stats.compaction.waiting,
+        },
         "scrub": {
             "bytes": stats.scrub.bytes,
             "rounds": stats.scrub.rounds,
@@ -88,12 +98,15 @@ fn journal(stats: &Stats) -> Value {
             "file": format!("{:016x}.seg", segment.base.get()),
             "bytes": segment.bytes,
             "live_bytes": segment.live_bytes,
+            "dead_bytes": segment.dead_bytes,
             "sealed": segment.sealed,
+            "stub": segment.is_stub,
         })
     };
     json!({
         "bytes": stats.journal_bytes,
         "live_bytes": stats.live_bytes,
+        "dead_bytes": stats.segment_live.iter().map(|segment| segment.dead_bytes).sum::<u64>(),
         "segments": stats.segment_live.iter().map(segment).collect::<Vec<_>>(),
     })
 }

@@ -161,6 +161,25 @@ fn stats_are_json_with_each_segment() {
 }
 
 #[test]
+fn stats_tell_what_is_dead_and_what_compaction_won() {
+    let door = open(|_| {});
+    let put = |value: &[u8]| door.store.kv().put(b"b", b"k", value, &holdfast::PutOptions::default()).unwrap();
+    let stats = || -> serde_json::Value { serde_json::from_str(body(&door.ask("GET /stats", ""))).unwrap() };
+    put(&[7; 1000]);
+    assert_eq!(stats()["journal"]["dead_bytes"], 0);
+    put(&[8; 1000]);
+    assert!(stats()["journal"]["dead_bytes"].as_u64().unwrap() >= 1000);
+    let segments = stats()["journal"]["segments"].clone();
+    assert!(segments.as_array().unwrap().iter().any(|segment| segment["dead_bytes"].as_u64() >= Some(1000)));
+    assert!(segments.as_array().unwrap().iter().all(|segment| segment["stub"] == false));
+    let none = serde_json::json!({
+        "running": false, "segments": 0, "reclaimed_bytes": 0, "read_bytes": 0, "moved_bytes": 0, "waiting_segments": 0,
+    });
+    assert_eq!(stats()["compaction"], none);
+    assert_eq!((&stats()["delayed_writes"], &stats()["write_delay_seconds"]), (&0.into(), &0.0.into()));
+}
+
+#[test]
 fn a_poisoned_store_is_unhealthy() {
     use holdfast::World;
     let limits = holdfast::Limits::tiny();

@@ -415,6 +415,9 @@ fn the_table_describes_itself() {
     ]);
     assert!(fixture.run("COMMAND DOCS kv.put").contains("IFVERSION version"));
     assert!(fixture.run("COMMAND INFO client").contains("client|kill"));
-    assert!(fixture.run("INFO persistence").contains("unsynced_bytes:"));
+    let persistence = fixture.run("INFO persistence");
+    for name in ["unsynced_bytes", "dead_bytes", "delayed_writes", "compaction_reclaimed_bytes", "scrub_rounds"] {
+        assert!(persistence.contains(&format!("{name}:")), "no {name} in {persistence}");
+    }
     assert!(fixture.run("INFO").contains("# Keyspace"));
 }

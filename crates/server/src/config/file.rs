@@ -20,13 +20,45 @@ pub(crate) struct File {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) durability: Option<String>,
     pub(crate) partitions: Option<i64>,
-    pub(crate) scrub_bytes_per_second: Option<i64>,
+    pub(crate) compression: Option<CompressionWord>,
     pub(crate) log: Option<LogLevel>,
     pub(crate) allow_insecure_bind: Option<bool>,
+    pub(crate) tree: TreeTable,
+    pub(crate) compaction: CompactionTable,
+    pub(crate) scrub: ScrubTable,
     pub(crate) limits: LimitsTable,
     pub(crate) resp: RespTable,
     pub(crate) http: HttpTable,
     pub(crate) users: Vec<UserTable>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CompressionWord {
+    None,
+    Lz4,
+    Zstd,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TreeTable {
+    pub(crate) leaves: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CompactionTable {
+    pub(crate) schedule: Option<String>,
+    pub(crate) bytes_per_second: Option<i64>,
+    pub(crate) dead_percent: Option<i64>,
+    pub(crate) keep_bytes: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ScrubTable {
+    pub(crate) bytes_per_second: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -53,6 +85,10 @@ pub(crate) struct RespTable {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HttpTable {
     pub(crate) listen: Option<String>,
+    pub(crate) connections_max: Option<i64>,
+    pub(crate) threads_max: Option<i64>,
+    pub(crate) body_bytes_max: Option<i64>,
+    pub(crate) bodies_bytes_max: Option<i64>,
     pub(crate) tls: Option<TlsTable>,
 }
 

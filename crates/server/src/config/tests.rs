@@ -3,7 +3,7 @@
 use std::fs;
 
 use doors::auth::hash_password;
-use holdfast::Durability;
+use holdfast::{Durability, Schedule};
 use tempfile::TempDir;
 
 use super::*;
@@ -47,6 +47,13 @@ fn without_a_file_the_defaults_are_in_force() {
     assert_eq!(config.http.listen.to_string(), "127.0.0.1:7412");
     assert_eq!((config.partitions, config.limits), (16, Limits::default()));
     assert_eq!(config.resp.limits, doors::resp::Limits::default());
+    assert_eq!(config.http.limits, doors::http::Limits::default());
+    let defaults = holdfast::Options::default();
+    assert_eq!((config.compression, config.tree), (defaults.compression, defaults.tree));
+    assert_eq!(
+        (config.compaction, config.scrub_bytes_per_second),
+        (defaults.compaction, defaults.scrub_bytes_per_second)
+    );
     assert!(!config.users.is_required() && config.warnings.is_empty() && config.resp.idle_timeout.is_none());
 }
 
@@ -59,8 +66,21 @@ fn every_key_arrives_where_it_belongs() {
         dir = "data"
         durability = "window:1ms,10ms"
         partitions = 4
+        compression = "zstd"
         log = "debug"
         allow_insecure_bind = true
+
+        [tree]
+        leaves = 1_048_576
+
+        [compaction]
+        schedule = "hours 22-5"
+        bytes_per_second = 1_000_000
+        dead_percent = 35
+        keep_bytes = 0
+
+        [scrub]
+        bytes_per_second = 0
 
         [limits]
         value_bytes_max = 1_048_576
@@ -78,6 +98,10 @@ fn every_key_arrives_where_it_belongs() {
 
         [http]
         listen = "[::1]:2"
+        connections_max = 7
+        threads_max = 8
+        body_bytes_max = 1024
+        bodies_bytes_max = 1_048_576
         tls.certificate = "certificate.pem"
         tls.key = "key.pem"
 
@@ -99,6 +123,14 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(config.dir, written.folder.path().join("data"));
     assert_eq!(config.durability.to_string(), "window:1ms,10ms");
     assert_eq!((config.partitions, config.log), (4, LogLevel::Debug));
+    assert_eq!((config.compression, config.tree.map(TreeSize::leaves)), (Compression::Zstd, Some(1 << 20)));
+    let compaction = CompactionOptions {
+        schedule: Schedule::Hours { from: 22, to: 5 },
+        bytes_per_second: 1_000_000,
+        dead_percent: 35,
+        keep_bytes: 0,
+    };
+    assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
@@ -108,13 +140,22 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((config.resp.limits.clients_max, config.resp.limits.output_bytes_max), (100, 1 << 20));
     assert_eq!(config.resp.idle_timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.http.listen.to_string(), "[::1]:2");
+    let http = &config.http.limits;
+    assert_eq!((http.connections_max, http.threads_max), (7, 8));
+    assert_eq!((http.body_bytes_max, http.bodies_bytes_max), (1024, 1 << 20));
     assert!(config.resp.tls.is_some());
     assert_eq!(config.http.tls.as_ref().unwrap().alpn_protocols, [b"http/1.1"]);
     let ada = config.users.get("ada").unwrap();
     assert!(ada.may_enter("resp") && !ada.may_enter("http"));
     assert!(ada.may(doors::auth::Right::Write, b"orders-1") && !ada.may(doors::auth::Right::Write, b"db0"));
     assert!(config.users.get("default").unwrap().is_admin());
-    assert!(!config.describe().concat().contains("argon2"));
+    let described = config.describe();
+    assert!(!described.concat().contains("argon2"));
+    for line in
+        ["compression = zstd", "tree.leaves = 1048576", "compaction.schedule = hours 22-5", "http.threads_max = 8"]
+    {
+        assert!(described.iter().any(|one| one == line), "no {line} in {described:?}");
+    }
 }
 
 #[test]
@@ -139,7 +180,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `scrub_bytes_per_second`, `log`, `allow_insecure_bind`, `limits`, `resp`, `http`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -149,6 +190,15 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
             "[resp]\nreactors = \"two\"",
             "holdfast.toml, line 2: resp.reactors: this must be a number, not a string in quotes",
         ),
+        (
+            "compression = \"gzip\"",
+            "holdfast.toml, line 1: compression: it cannot be `gzip`; there are `none`, `lz4`, `zstd`",
+        ),
+        (
+            "[compaction]\nspeed = 1",
+            "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`, `keep_bytes`",
+        ),
+        ("scrub = 0", "holdfast.toml, line 1: scrub: this must be a table, not a number"),
         ("partitions = 1.5", "holdfast.toml, line 1: partitions: this must be a number, not a fraction"),
         ("dir = 5", "holdfast.toml, line 1: dir: this must be a string in quotes, not a number"),
         ("resp = 5", "holdfast.toml, line 1: resp: this must be a table, not a number"),
@@ -191,6 +241,34 @@ fn mistakes_of_content_are_named_with_file_and_key_and_say_what_to_do() {
             "holdfast.toml: durability: `often` is no durability; use synced, written or window:MIN,MAX, for example window:1ms,10ms",
         ),
         ("partitions = 0", "holdfast.toml: partitions: 0 is out of range; choose a number from 1 to 1024"),
+        (
+            "[tree]\nleaves = 1000",
+            "holdfast.toml: tree.leaves: there is no tree of 1000 leaves; choose 1024, 4096, 16384, 65536, 262144, 1048576, or 0 for none",
+        ),
+        (
+            "[tree]\nleaves = -1",
+            "holdfast.toml: tree.leaves: there is no tree of -1 leaves; choose 1024, 4096, 16384, 65536, 262144, 1048576, or 0 for none",
+        ),
+        (
+            "[compaction]\nschedule = \"daily\"",
+            "holdfast.toml: compaction.schedule: `daily` is no schedule; use \"continuous\", \"hours 1-5\", \"4 per day\" or \"on demand\"",
+        ),
+        (
+            "[compaction]\ndead_percent = 100",
+            "holdfast.toml: compaction.dead_percent: 100 is out of range; choose a number from 1 to 99",
+        ),
+        (
+            "[compaction]\nbytes_per_second = -1",
+            "holdfast.toml: compaction.bytes_per_second: -1 is out of range; choose a number from 0 to 1099511627776",
+        ),
+        (
+            "[scrub]\nbytes_per_second = -1",
+            "holdfast.toml: scrub.bytes_per_second: -1 is out of range; choose a number from 0 to 1099511627776",
+        ),
+        (
+            "[http]\nthreads_max = 0",
+            "holdfast.toml: http.threads_max: 0 is out of range; choose a number from 1 to 1024",
+        ),
         (
             "[limits]\nvalue_bytes_max = 536870913",
             "holdfast.toml: limits.value_bytes_max: 536870913 is out of range; choose a number from 1024 to 536870912",
@@ -308,10 +386,15 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     let number = |value: usize| i64::try_from(value).unwrap();
     let wide = |value: u64| i64::try_from(value).unwrap();
     let scrub = wide(holdfast::Options::default().scrub_bytes_per_second);
+    let compaction = CompactionOptions::default();
+    let http = doors::http::Limits::default();
     let rows = manual();
     for (key, default, range) in [
         ("partitions", partitions, PARTITIONS),
-        ("scrub_bytes_per_second", scrub, SCRUB_BYTES_PER_SECOND),
+        ("compaction.bytes_per_second", wide(compaction.bytes_per_second), COMPACTION_BYTES_PER_SECOND),
+        ("compaction.dead_percent", wide(compaction.dead_percent), DEAD_PERCENT),
+        ("compaction.keep_bytes", wide(compaction.keep_bytes), KEEP_BYTES),
+        ("scrub.bytes_per_second", scrub, SCRUB_BYTES_PER_SECOND),
         ("limits.value_bytes_max", number(limits.value_bytes_max), VALUE_BYTES),
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
@@ -320,12 +403,22 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),
+        ("http.connections_max", number(http.connections_max), CONNECTIONS),
+        ("http.threads_max", number(http.threads_max), HTTP_THREADS),
+        ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
+        ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
     ] {
         let row = rows.iter().find(|row| row.first().is_some_and(|found| found == key)).expect(key);
         let wanted = [default.to_string(), format!("{} to {}", range.start(), range.end())];
         assert_eq!(row.get(2..4), Some(&wanted[..]), "{key}");
         assert!(range.contains(&default), "{key}");
     }
+    let words = |key: &str| rows.iter().find(|row| row.first().is_some_and(|found| found == key)).expect(key).clone();
+    let leaves = TreeSize::ALL.map(|size| size.leaves().to_string()).join(", ");
+    let default = holdfast::Options::default().tree.map_or(0, TreeSize::leaves).to_string();
+    assert_eq!(words("tree.leaves").get(2..4), Some(&[default, format!("0, {leaves}")][..]));
+    assert_eq!(words("compression")[2], format!("\"{}\"", holdfast::Options::default().compression));
+    assert_eq!(words("compaction.schedule")[2], format!("\"{}\"", When::default()));
 }
 
 #[test]
@@ -344,11 +437,21 @@ fn the_manual_names_every_key_and_no_other() {
         };
         assert!(!error(&text).contains("there is no key"), "{key} is in the manual and not in the program");
     }
-    for table in ["", "[limits]\n", "[resp]\n", "[resp.tls]\n", "[http]\n", "[[users]]\n"] {
+    for table in [
+        "",
+        "[tree]\n",
+        "[compaction]\n",
+        "[scrub]\n",
+        "[limits]\n",
+        "[resp]\n",
+        "[resp.tls]\n",
+        "[http]\n",
+        "[[users]]\n",
+    ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in keys.filter(|key| !["limits", "resp", "http", "tls"].contains(key)) {
+        for key in keys.filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "tls"].contains(key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
         }

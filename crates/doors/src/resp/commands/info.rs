@@ -94,6 +94,20 @@ fn persistence(call: &Call<'_, '_>, text: &mut String) {
     line(text, "unsynced_age_ms", stats.unsynced_age.as_millis());
     line(text, "journal_segments", stats.segments);
     line(text, "journal_bytes", stats.journal_bytes);
+    line(text, "live_bytes", stats.live_bytes);
+    line(text, "dead_bytes", stats.segment_live.iter().map(|segment| segment.dead_bytes).sum::<u64>());
+    line(text, "delayed_writes", stats.delayed_writes);
+    line(text, "write_delay_ms", stats.write_delay.as_millis());
+    line(text, "compaction_running", u8::from(stats.compaction.is_running));
+    line(text, "compaction_segments", stats.compaction.segments);
+    line(text, "compaction_reclaimed_bytes", stats.compaction.reclaimed_bytes);
+    line(text, "compaction_read_bytes", stats.compaction.read_bytes);
+    line(text, "compaction_moved_bytes", stats.compaction.moved_bytes);
+    line(text, "compaction_waiting_segments", stats.compaction.waiting);
+    line(text, "scrubbed_bytes", stats.scrub.bytes);
+    line(text, "scrub_rounds", stats.scrub.rounds);
+    line(text, "scrub_last_round_unix_ms", stats.scrub.last_round_ms);
+    line(text, "damaged_ranges", stats.damage.len());
 }
 
 fn stats(call: &Call<'_, '_>, text: &mut String) {
