@@ -10,6 +10,7 @@ use holdfast::{Durability, Position};
 use super::clients::Client;
 use super::counters::Counters;
 use super::wire::OwnedArgs;
+use super::work::Work;
 use crate::auth::User;
 
 /// The name of a database's bucket, `db<n>`, on the stack.
@@ -100,6 +101,8 @@ pub(crate) enum Pending {
     Auth { name: Vec<u8>, password: Vec<u8>, hello: Option<Hello> },
     /// A backup is to be made in this folder, off the event loop.
     Backup { dir: std::path::PathBuf },
+    /// A command is to be run off the event loop.
+    Work(Work),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
