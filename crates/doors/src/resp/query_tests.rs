@@ -328,6 +328,36 @@ fn a_tree_answers_what_an_exchange_asks() {
 }
 
 #[test]
+fn a_compaction_begins_by_hand_and_tells_how_it_is() {
+    let mut fixture = people();
+    // Whether it has ended in between is up to the background.
+    for _ in 0..3 {
+        assert!(["+started", "+running"].contains(&fixture.run("KV.COMPACT").as_str()));
+    }
+    let status = fixture.run("KV.COMPACT STATUS");
+    assert!(status.starts_with("*12 $7 running :") && status.contains("$15 reclaimed_bytes :"), "{status}");
+    fixture.check(&[
+        ("KV.COMPACT NOW", "-ERR syntax error"),
+        ("MULTI", "+OK"),
+        ("KV.COMPACT STATUS", "-ERR Command not allowed inside a transaction"),
+    ]);
+}
+
+/// The story: the store's numbers are looked at under the locks that EXEC holds, so this never ended.
+#[test]
+fn numbers_are_told_inside_a_transaction_too() {
+    let mut fixture = people();
+    fixture.check(&[
+        ("MULTI", "+OK"),
+        ("KV.STATS", "+QUEUED"),
+        ("INFO", "+QUEUED"),
+        ("KV.STATS people", "+QUEUED"),
+        ("DBSIZE", "+QUEUED"),
+    ]);
+    assert!(fixture.run("EXEC").starts_with("*4 *"));
+}
+
+#[test]
 fn queries_follow_the_rights_on_buckets() {
     let mut user = User::admin("ada", &crate::auth::hash_password(b"pw").unwrap());
     user.buckets = vec![BucketRight { pattern: "logs-*".to_owned(), right: Right::Read }];
@@ -346,6 +376,7 @@ fn queries_follow_the_rights_on_buckets() {
         ("KV.TREE ROOT 1024", all),
         ("KV.TREE BRANCHES 1024 1", all),
         ("KV.TREE CLOCKS 1024 1", all),
+        ("KV.COMPACT", "-NOPERM this user has no permissions to run the 'kv.compact' command"),
         (
             "KV.FOLD BUCKET db0 COUNT",
             "-NOPERM this user has no permissions to access one of the keys used as arguments",

@@ -9,8 +9,8 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    backup, client, command, connection, counters, expiry, fold, index, keyspace, own, pages, scan, server, slow,
-    snapshot, strings, transaction, tree,
+    backup, client, command, compact, connection, counters, expiry, fold, index, keyspace, own, pages, scan, server,
+    slow, snapshot, strings, transaction, tree,
 };
 use super::table::{Command, flag, keys};
 
@@ -251,6 +251,8 @@ commands! {
       "directory [STORE identity]"; "O(n) with the number of segments that are new"; "Makes a directory of the server's machine a backup of the whole store, or brings the backup there up to date.";
     "kv.buckets" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::buckets;
       "[MATCH pattern] [DURABILITY synced|window|written]"; "O(n) with the number of buckets"; "Returns the names of the buckets that hold something and that this user may read.";
+    "kv.compact" -1 [ADMIN NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" compact::compact;
+      "[STATUS]"; "O(1); what it begins reads what is worth it of the journal"; "Begins to compact the journal in the background; returns started, or running if a run that was asked for is under way. STATUS returns a map: whether such a run is under way (1 or 0), and since the store was opened the segments let go, the bytes of their files, the bytes read and moved, and the segments that wait for a snapshot.";
     "kv.del" -3 [WRITE FAST] OWN "holdfast" "0.1.0" own::del;
       "bucket key [IFVERSION version] [DURABILITY synced|window|written]"; "O(1)"; "Deletes a key; returns [1 or 0, position, durability], or null if the version is another one.";
     "kv.fold" -1 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" fold::fold;

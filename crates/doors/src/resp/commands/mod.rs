@@ -5,6 +5,7 @@
 pub(crate) mod backup;
 pub(crate) mod client;
 pub(crate) mod command;
+pub(crate) mod compact;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod expiry;
