@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast::{
-    Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Snapshot, Store,
+    Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Snapshot, Stats,
+    Store,
 };
 
 use super::door::Door;
@@ -237,6 +238,14 @@ impl<'c> Call<'c, '_> {
     /// The argument at `index` as an integer.
     pub(crate) fn integer(&self, index: usize) -> Result<i64, Fail> {
         number::parse_i64(self.args.at(index)).ok_or_else(|| NOT_INTEGER.into())
+    }
+
+    /// The store's numbers. Taking them takes locks, which EXEC holds: there they are from just before.
+    pub(crate) fn stats(&self) -> Stats {
+        match &self.session.numbers {
+            Some(numbers) if self.in_exec => numbers.clone(),
+            _ => self.door.store.stats(),
+        }
     }
 
     /// The snapshot of this connection with the number that the argument says.

@@ -212,7 +212,7 @@ commands! {
       "[ASYNC | SYNC]"; "O(n) with the number of keys"; "Deletes all keys of all databases; named buckets stay.";
     "flushdb" -1 [WRITE WHOLE CLEARS DANGEROUS] DATABASE "server" "1.0.0" keyspace::flushdb;
       "[ASYNC | SYNC]"; "O(n) with the number of keys"; "Deletes all keys of the database.";
-    "info" -1 [LOADING STALE] NONE "server" "1.0.0" server::info;
+    "info" -1 [WHOLE NUMBERS LOADING STALE] NONE "server" "1.0.0" server::info;
       "[section [section ...]]"; "O(1)"; "Returns information about the server, the loss window among it.";
     "latency" -2 [CONTAINER] NONE "server" "2.8.13" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about latency.";
@@ -279,7 +279,7 @@ commands! {
       ""; "O(n) with the number of snapshots"; "Returns this connection's snapshots, each [id, position, milliseconds left].";
     "kv.snapshot|open" -2 [NO_MULTI] NONE "holdfast" "0.1.0" snapshot::open;
       "[TTL seconds]"; "O(n) with the number of partitions"; "Keeps the store as it is now, for the option SNAPSHOT of this connection's commands; returns [id, position]. It ends after TTL, 60 seconds unless given and 3600 at most, with CLOSE, RESET, or the connection; until then it keeps replaced values on disk. A connection may have 16.";
-    "kv.stats" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::stats;
+    "kv.stats" -1 [READONLY WHOLE NUMBERS] NONE_READ "holdfast" "0.1.0" own::stats;
       "[bucket]"; "O(1)"; "Returns a map of the store's positions and numbers, or of one bucket.";
     "kv.tree" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands by which another store learns where the two differ.";

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Durability, Position};
+use holdfast::{Durability, Position, Stats};
 
 use super::clients::Client;
 use super::counters::Counters;
@@ -126,6 +126,8 @@ pub(crate) struct Session {
     pub(crate) watched: Vec<Watched>,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
+    /// The store's numbers from just before the last EXEC locked it, if it was to show them.
+    pub(crate) numbers: Option<Stats>,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -150,6 +152,7 @@ impl Session {
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
+            numbers: None,
             last_write: Position::ZERO,
             pending: None,
             closing: false,

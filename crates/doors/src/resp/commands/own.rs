@@ -298,7 +298,7 @@ pub(crate) fn stats(call: &mut Call<'_, '_>) -> Answer {
         call.reply.unsigned(count);
         return Ok(());
     }
-    let (marks, stats) = (call.door.store.watermarks(), call.door.store.stats());
+    let (marks, stats) = (call.door.store.watermarks(), call.stats());
     let age_ms = u64::try_from(stats.unsynced_age.as_millis()).unwrap_or(u64::MAX);
     let durability = call.door.store.durability().to_string();
     let numbers = [
