@@ -11,6 +11,7 @@ mod flip_tests;
 mod full_disk_tests;
 mod hostile_tests;
 mod http_tests;
+mod kv_tests;
 mod ledger_tests;
 mod life_tests;
 mod load;

@@ -6,17 +6,21 @@
 //! May use: the facade, `session`, `door`, `reply`, `wire`. Must not know: sockets, the table's rows.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast::{
-    Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Store,
+    Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Snapshot, Stats,
+    Store,
 };
 
 use super::door::Door;
 use super::number;
 use super::reply::Reply;
-use super::session::Session;
+use super::session::{Need, Pending, ReplyMode, Session};
 use super::table::Command;
 use super::wire::Args;
+use super::work::Work;
 
 /// What a handler answers: it wrote its reply, or it fails and what it wrote is taken back.
 pub(crate) type Answer = Result<(), Fail>;
@@ -79,17 +83,27 @@ pub(crate) fn arity(name: &str) -> Fail {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// A view of the data: direct, or in an exclusive.
+/// A view of the data: direct, in an exclusive, or as it was.
 pub(crate) enum View<'c, 's> {
     /// Without locks; `shown` is the newest position that anything read here depends on.
     Direct { store: &'s Store, shown: Position },
     /// Inside an exclusive, which sees its own staged writes; its commit knows the position.
     Exclusive(&'c mut Exclusive<'s>),
+    /// As the option SNAPSHOT asks for; inside EXEC too, which neither sees nor changes it.
+    Snapshot(Arc<Snapshot>),
 }
 
-/// Runs the same call on either kind of view, and notes what the direct one showed.
+/// The commands that get here do not have the option SNAPSHOT.
+fn reads_no_snapshot<T>() -> Result<T, Fail> {
+    Err("ERR internal error: this command reads no snapshots".into())
+}
+
+/// Runs the same call on each kind of view, and notes what the direct one showed.
 macro_rules! on_view {
     ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr) => {
+        on_view!($view, $kv => $direct, $exclusive => $staged, _snapshot => reads_no_snapshot())
+    };
+    ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr, $snapshot:ident => $was:expr) => {
         match $view {
             View::Direct { store, shown } => {
                 let $kv = store.kv();
@@ -98,6 +112,7 @@ macro_rules! on_view {
                 Ok(answer.value)
             }
             View::Exclusive($exclusive) => Ok($staged?),
+            View::Snapshot($snapshot) => Ok($was?),
         }
     };
 }
@@ -108,11 +123,11 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>, Fail> {
-        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key))
+        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key), was => was.get(bucket, key))
     }
 
     pub(crate) fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>, Fail> {
-        on_view!(self, kv => kv.peek_head(bucket, key), exclusive => exclusive.head(bucket, key))
+        on_view!(self, kv => kv.peek_head(bucket, key), exclusive => exclusive.head(bucket, key), was => was.head(bucket, key))
     }
 
     pub(crate) fn count(&mut self, bucket: &[u8]) -> Result<u64, Fail> {
@@ -124,7 +139,7 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn page(&mut self, page: &Page<'_>) -> Result<PageOut, Fail> {
-        on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page))
+        on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page), was => was.page(page))
     }
 
     pub(crate) fn scan(
@@ -144,7 +159,7 @@ impl<'s> View<'_, 's> {
     fn exclusive(&mut self) -> Result<&mut Exclusive<'s>, Fail> {
         match self {
             View::Exclusive(exclusive) => Ok(exclusive),
-            View::Direct { .. } => Err("ERR internal error: a writing command without an exclusive".into()),
+            _ => Err("ERR internal error: a writing command without an exclusive".into()),
         }
     }
 }
@@ -223,6 +238,30 @@ impl<'c> Call<'c, '_> {
     /// The argument at `index` as an integer.
     pub(crate) fn integer(&self, index: usize) -> Result<i64, Fail> {
         number::parse_i64(self.args.at(index)).ok_or_else(|| NOT_INTEGER.into())
+    }
+
+    /// The store's numbers. Taking them takes locks, which EXEC holds: there they are from just before.
+    pub(crate) fn stats(&self) -> Stats {
+        match &self.session.numbers {
+            Some(numbers) if self.in_exec => numbers.clone(),
+            _ => self.door.store.stats(),
+        }
+    }
+
+    /// The snapshot of this connection with the number that the argument says.
+    pub(crate) fn snapshot(&self, id: &[u8]) -> Result<Arc<Snapshot>, Fail> {
+        let snapshot =
+            number::parse_u64(id).and_then(|id| self.door.snapshots().get(self.session.client.id, id, Instant::now()));
+        snapshot.ok_or_else(|| {
+            "ERR no such snapshot: it is closed, its time is over, or another connection opened it".into()
+        })
+    }
+
+    /// Has the rest of the command run off the event loop; it writes the reply there.
+    pub(crate) fn defer(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        let is_silent = self.session.reply_mode != ReplyMode::On;
+        let bytes_max = self.door.options.limits.output_bytes_max;
+        self.session.pending = Some(Pending::Work(Work::new(self.reply.protocol, bytes_max, is_silent, run)));
     }
 
     /// The arguments, free of the borrow of `self`.

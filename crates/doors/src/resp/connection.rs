@@ -38,6 +38,7 @@ use super::handle;
 use super::reply::Reply;
 use super::session::{Hello, Need, Pending, Session};
 use super::wire::{Parser, Progress};
+use super::work::Worked;
 use crate::auth::User;
 
 /// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
@@ -133,11 +134,15 @@ struct Chunk {
     replies: usize,
 }
 
+/// Whether a reply is not to be sent: CLIENT REPLY.
+type IsSilent = bool;
+
 /// What the connection waits for before its next command.
 enum Blocked {
     Auth(JoinHandle<Option<Arc<User>>>, Option<Hello>),
     Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
+    Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
 }
 
 /// One connection.
@@ -501,6 +506,11 @@ impl Connection {
                 let store = self.reactor.door.store.clone();
                 Some(Blocked::Backup(tokio::task::spawn_blocking(move || store.backup(dir))))
             }
+            Some(Pending::Work(work)) => {
+                let is_silent = work.is_silent;
+                let turns = self.reactor.door.turns.clone();
+                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
+            }
             Some(Pending::Sync { position, timeout }) => {
                 Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
             }
@@ -522,6 +532,12 @@ impl Connection {
                     return false;
                 };
                 backed_up(&mut self.session, done.ok(), &mut self.reply);
+            }
+            Some(Blocked::Work(working, is_silent)) => {
+                let Poll::Ready(worked) = working.as_mut().poll(cx) else {
+                    return false;
+                };
+                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
             }
             Some(Blocked::Sync(position, timeout)) => {
                 let position = *position;

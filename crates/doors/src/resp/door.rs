@@ -1,6 +1,6 @@
 //! What all connections of one RESP door share, and how the door is configured.
 //!
-//! May use: the facade, `auth`, `crate::numbers`. Must not know: sockets, handlers.
+//! May use: the facade, tokio's semaphore, `auth`, `crate::numbers`. Must not know: sockets, handlers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdfast::{Durability, Store, Window};
+use tokio::sync::Semaphore;
 
 use super::clients::Clients;
 use super::counters::Counters;
@@ -16,6 +17,7 @@ use super::cursors::Cursors;
 use super::durable::Syncer;
 use super::limits::Limits;
 use super::slowlog::{Latency, Slowlog};
+use super::snapshots::Snapshots;
 use super::wire::WireLimits;
 use crate::auth::Users;
 use crate::numbers::{DoorNumbers, DoorTotals};
@@ -111,6 +113,9 @@ pub(crate) struct Door {
     pub(crate) address: SocketAddr,
     pub(crate) peak_clients: AtomicU64,
     cursors: Mutex<Cursors>,
+    snapshots: Mutex<Snapshots>,
+    /// Whose turn it is among the long commands.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 impl Door {
@@ -141,6 +146,8 @@ impl Door {
             address,
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
+            snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
+            turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
             store,
             options,
         }
@@ -171,6 +178,10 @@ impl Door {
 
     pub(crate) fn cursors(&self) -> MutexGuard<'_, Cursors> {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A sum over all reactors.

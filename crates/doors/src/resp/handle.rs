@@ -16,6 +16,7 @@ use super::reply::Reply;
 use super::session::{BucketName, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
+use super::work::Worked;
 use super::{number, permit, slowlog, unsupported};
 
 /// Runs one command that has just arrived and writes its reply; `started` is when the one before it ended.
@@ -155,13 +156,7 @@ fn run(
             in_exec: false,
             session,
         };
-        run_handler(&mut call)?;
-        if let View::Direct { shown, .. } = call.view
-            && shown > Position::ZERO
-        {
-            call.session.need.add(call.durability, shown);
-        }
-        return Ok(());
+        return run_handler(&mut call);
     }
     let bucket = session.bucket;
     let mut exclusive = if row.has(flag::WHOLE) {
@@ -207,13 +202,37 @@ pub(crate) fn run_in<'s>(
     Ok(call.durability)
 }
 
-/// Runs the handler. A reply that does not fit is an error before anything is committed.
+/// Runs the handler, and notes what it showed. A reply that does not fit is an error before anything is committed.
 fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     (call.command.run)(call)?;
     if call.reply.take_overflow() {
         return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
     }
+    match &call.view {
+        View::Direct { shown, .. } if *shown > Position::ZERO => call.session.need.add(call.durability, *shown),
+        View::Snapshot(snapshot) => call.session.need.add(call.durability, snapshot.position()),
+        // What an exclusive shows rests on its commit.
+        View::Direct { .. } | View::Exclusive(_) => {}
+    }
     Ok(())
+}
+
+/// Takes the reply of a command that ran off the event loop.
+pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, reply: &mut Reply) {
+    match worked {
+        Ok((written, need)) if !is_silent => {
+            reply.append(&written);
+            session.need.merge(need);
+        }
+        Ok(_) => {}
+        Err(fail) => {
+            add(&session.counters.errors, 1);
+            if !is_silent {
+                reply.error(&fail.text());
+            }
+        }
+    }
+    session.replies += usize::from(!is_silent);
 }
 
 /// A bucket and a key in it.

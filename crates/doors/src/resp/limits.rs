@@ -35,6 +35,20 @@ pub struct Limits {
     pub cursors_max: usize,
     /// Keys that one SCAN call looks at, whatever COUNT says.
     pub scan_count_max: usize,
+    /// Objects or index entries that one KV.FOLD or KV.INDEX returns at most, whatever LIMIT says.
+    pub fold_entries_max: usize,
+    /// Objects or index entries that one KV.FOLD or KV.INDEX looks at before it returns what it has and where to go on.
+    pub fold_examined_max: usize,
+    /// Bytes that one KV.FOLD gathers before it returns; the object that exceeds it is still there.
+    pub fold_bytes_max: usize,
+    /// Folds and comparisons that run at a time, in threads of their own; the next ones wait for their turn.
+    pub long_commands_max: usize,
+    /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
+    pub snapshots_max: usize,
+    /// Snapshots that one connection may have open.
+    pub client_snapshots_max: usize,
+    /// The longest life of a snapshot, in seconds.
+    pub snapshot_seconds_max: u64,
     /// Entries of the slow log; `CONFIG SET slowlog-max-len` may not exceed it.
     pub slowlog_entries_max: usize,
     /// Samples the latency monitor keeps per event.
@@ -61,6 +75,13 @@ impl Default for Limits {
             watched_keys_max: 1 << 16,
             cursors_max: 16 << 10,
             scan_count_max: 100_000,
+            fold_entries_max: 10_000,
+            fold_examined_max: 100_000,
+            fold_bytes_max: 1 << 20,
+            long_commands_max: 2,
+            snapshots_max: 256,
+            client_snapshots_max: 16,
+            snapshot_seconds_max: 3600,
             slowlog_entries_max: 10_000,
             latency_samples_max: 160,
             client_name_bytes_max: 1024,
@@ -87,6 +108,13 @@ impl Limits {
             watched_keys_max: 4,
             cursors_max: 4,
             scan_count_max: 16,
+            fold_entries_max: 8,
+            fold_examined_max: 16,
+            fold_bytes_max: 1 << 10,
+            long_commands_max: 1,
+            snapshots_max: 3,
+            client_snapshots_max: 2,
+            snapshot_seconds_max: 5,
             slowlog_entries_max: 4,
             latency_samples_max: 4,
             client_name_bytes_max: 32,

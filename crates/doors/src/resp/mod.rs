@@ -24,9 +24,11 @@ mod rows;
 mod serve;
 mod session;
 mod slowlog;
+mod snapshots;
 mod table;
 mod unsupported;
 mod wire;
+mod work;
 
 pub use commands::command::reference_markdown;
 pub use door::{Options, ShutdownHook};

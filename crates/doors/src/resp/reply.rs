@@ -54,6 +54,11 @@ impl Reply {
         std::mem::replace(&mut self.out, spare)
     }
 
+    /// Adds a reply that another [`Reply`] of the same protocol wrote.
+    pub(crate) fn append(&mut self, written: &[u8]) {
+        self.put(written);
+    }
+
     /// Everything written so far.
     #[cfg(test)]
     pub(crate) fn as_bytes(&self) -> &[u8] {

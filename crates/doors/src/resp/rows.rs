@@ -9,7 +9,8 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    backup, client, command, connection, counters, expiry, keyspace, own, scan, server, slow, strings, transaction,
+    backup, client, command, compact, connection, counters, expiry, fold, index, keyspace, own, pages, scan, server,
+    slow, snapshot, strings, transaction, tree,
 };
 use super::table::{Command, flag, keys};
 
@@ -211,7 +212,7 @@ commands! {
       "[ASYNC | SYNC]"; "O(n) with the number of keys"; "Deletes all keys of all databases; named buckets stay.";
     "flushdb" -1 [WRITE WHOLE CLEARS DANGEROUS] DATABASE "server" "1.0.0" keyspace::flushdb;
       "[ASYNC | SYNC]"; "O(n) with the number of keys"; "Deletes all keys of the database.";
-    "info" -1 [LOADING STALE] NONE "server" "1.0.0" server::info;
+    "info" -1 [WHOLE NUMBERS LOADING STALE] NONE "server" "1.0.0" server::info;
       "[section [section ...]]"; "O(1)"; "Returns information about the server, the loss window among it.";
     "latency" -2 [CONTAINER] NONE "server" "2.8.13" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about latency.";
@@ -250,18 +251,44 @@ commands! {
       "directory [STORE identity]"; "O(n) with the number of segments that are new"; "Makes a directory of the server's machine a backup of the whole store, or brings the backup there up to date.";
     "kv.buckets" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::buckets;
       "[MATCH pattern] [DURABILITY synced|window|written]"; "O(n) with the number of buckets"; "Returns the names of the buckets that hold something and that this user may read.";
+    "kv.compact" -1 [ADMIN NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" compact::compact;
+      "[STATUS]"; "O(1); what it begins reads what is worth it of the journal"; "Begins to compact the journal in the background; returns started, or running if a run that was asked for is under way. STATUS returns a map: whether such a run is under way (1 or 0), and since the store was opened the segments let go, the bytes of their files, the bytes read and moved, and the segments that wait for a snapshot.";
     "kv.del" -3 [WRITE FAST] OWN "holdfast" "0.1.0" own::del;
       "bucket key [IFVERSION version] [DURABILITY synced|window|written]"; "O(1)"; "Deletes a key; returns [1 or 0, position, durability], or null if the version is another one.";
+    "kv.fold" -1 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" fold::fold;
+      "[BUCKET bucket [START key] [END key]] [KEYREGEX pattern] [MODIFIED from-milliseconds to-milliseconds] [LEAVES size leaf [leaf ...]] [ORDER key|write|partition] [HEADS | OBJECTS | KEYS | COUNT] [LIMIT count] [AFTER cursor] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with the objects looked at, 100000 at most, in a thread of its own"; "Goes through objects; returns [objects or their count, where to go on AFTER or null, durability]. An object is [bucket, key], with HEADS (the default) also the map of KV.HEAD without durability, with OBJECTS also that and the value. LIMIT is 1000 unless given and 10000 at most; a page also ends after 100000 objects looked at or 1 MiB, so with filters it may hold few objects, or none, and yet not be the last: go on until the cursor is null. START and FROM are included, END and TO are not. Write order passes over what was overwritten.";
     "kv.get" -3 [READONLY FAST] OWN "holdfast" "0.1.0" own::get;
-      "bucket key [DURABILITY synced|window|written]"; "O(1)"; "Returns [value, version, durability], or null.";
+      "bucket key [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(1)"; "Returns [value, version, durability], or null.";
     "kv.head" -3 [READONLY FAST] OWN "holdfast" "0.1.0" own::head;
-      "bucket key [DURABILITY synced|window|written]"; "O(1), without reading the value"; "Returns a map of version, bytes, checksum, modified, expires, metadata and durability, or null.";
-    "kv.keys" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" own::keys;
-      "bucket [START key] [END key] [PREFIX prefix] [MATCH pattern] [LIMIT count] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [sorted keys, where to START next or null, durability]; START is included, END is not.";
+      "bucket key [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(1), without reading the value"; "Returns a map of version, bytes, checksum, modified, expires, metadata, indexes (an array of [index, term]), compression and durability, or null.";
+    "kv.index" -5 [READONLY NO_MULTI] BUCKET "holdfast" "0.1.0" index::index;
+      "bucket index FROM term TO term | EQ term [INT] [TERMS] [REGEX pattern] [LIMIT count] [AFTER cursor] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with the entries looked at, 100000 at most"; "Returns [keys, where to go on AFTER or null, durability], in order of terms, then keys; with TERMS an entry is [key, term]. Both ends are included; INT: terms are integers, which are answered as integers. LIMIT is 1000 unless given and 10000 at most. A key stands as often as it has terms in the range. With REGEX, which looks at terms, a page may hold few entries, or none, and yet not be the last: go on until the cursor is null.";
+    "kv.keys" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" pages::keys;
+      "bucket [START key] [END key] [PREFIX prefix] [MATCH pattern] [LIMIT count] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [sorted keys, where to START next or null, durability]; START is included, END is not.";
     "kv.put" -4 [WRITE DENYOOM FAST] OWN "holdfast" "0.1.0" own::put;
-      "bucket key value [NX | XX | IFVERSION version] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] [META name value ...] [DURABILITY synced|window|written]"; "O(1)"; "Stores a value; returns [version, durability], or null if the condition does not hold. META takes one pair and may be repeated.";
-    "kv.range" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" own::range;
-      "bucket [START key] [END key] [PREFIX prefix] [LIMIT count] [VALUES] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [entries, where to START next or null, durability]; an entry is [key, version, bytes] and with VALUES the value.";
-    "kv.stats" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::stats;
+      "bucket key value [NX | XX | IFVERSION version] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] [META name value ...] [INDEX index term ...] [INDEXINT index integer ...] [COMPRESSION none|lz4|zstd] [DURABILITY synced|window|written]"; "O(1)"; "Stores a value; returns [version, durability], or null if the condition does not hold. META, INDEX and INDEXINT take one pair and may be repeated; all metadata and index entries of an object are replaced.";
+    "kv.range" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" pages::range;
+      "bucket [START key] [END key] [PREFIX prefix] [LIMIT count] [VALUES] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [entries, where to START next or null, durability]; an entry is [key, version, bytes] and with VALUES the value.";
+    "kv.snapshot" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands about views of the whole store at one instant.";
+    "kv.snapshot|close" 3 [] NONE "holdfast" "0.1.0" snapshot::close;
+      "id"; "O(1)"; "Lets go of a snapshot; returns 1, or 0 if this connection has none with this id.";
+    "kv.snapshot|help" 2 [LOADING STALE] NONE "holdfast" "0.1.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "kv.snapshot|list" 2 [] NONE "holdfast" "0.1.0" snapshot::list;
+      ""; "O(n) with the number of snapshots"; "Returns this connection's snapshots, each [id, position, milliseconds left].";
+    "kv.snapshot|open" -2 [NO_MULTI] NONE "holdfast" "0.1.0" snapshot::open;
+      "[TTL seconds]"; "O(n) with the number of partitions"; "Keeps the store as it is now, for the option SNAPSHOT of this connection's commands; returns [id, position]. It ends after TTL, 60 seconds unless given and 3600 at most, with CLOSE, RESET, or the connection; until then it keeps replaced values on disk. A connection may have 16.";
+    "kv.stats" -1 [READONLY WHOLE NUMBERS] NONE_READ "holdfast" "0.1.0" own::stats;
       "[bucket]"; "O(1)"; "Returns a map of the store's positions and numbers, or of one bucket.";
+    "kv.tree" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands by which another store learns where the two differ.";
+    "kv.tree|branches" -4 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::branches;
+      "size branch [branch ...]"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns for each branch of the Merkle tree the hashes of its leaves, as integers.";
+    "kv.tree|clocks" -4 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::clocks;
+      "size leaf [leaf ...]"; "O(n) with the number of objects, in a thread of its own"; "Returns the objects under these leaves, each [bucket, key, clock of 44 bytes]; fails if they are more than one reply may hold.";
+    "kv.tree|help" 2 [LOADING STALE] NONE "holdfast" "0.1.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
+      "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
 }

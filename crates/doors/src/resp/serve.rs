@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::Store;
 use tokio::net::{TcpListener, TcpStream};
@@ -100,6 +100,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     let stop = watch::Sender::new(false);
     let (senders, receivers): (Vec<_>, Vec<_>) = door.counters.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let mut running = Running { door, stop, threads: Vec::new() };
+    let long_commands_max = running.door.options.limits.long_commands_max;
     let mut listener = Some((listener, senders));
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {
@@ -110,7 +111,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
             stop: running.stop.subscribe(),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .max_blocking_threads(BLOCKING_THREADS_MAX)
+                .max_blocking_threads(BLOCKING_THREADS_MAX + long_commands_max)
                 .build()
                 .map_err(ServeError::Start)?,
         };
@@ -196,6 +197,7 @@ struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.door.clients.remove(self.id);
+        self.door.snapshots().close_all(self.id);
     }
 }
 
@@ -275,11 +277,12 @@ async fn wake_after_syncs(reactor: Rc<Reactor>) {
     }
 }
 
-/// Closes connections that send nothing, or take nothing, for too long.
+/// Closes connections that send nothing, or take nothing, for too long, and snapshots whose time is over.
 async fn sweep(door: Arc<Door>) {
     let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         ticks.tick().await;
+        door.snapshots().close_expired(Instant::now());
         let now_ms = door.store.now_ms();
         let idle_ms = door.settings.idle_timeout_s.load(Relaxed) * 1000;
         let stall_ms = door.options.stall_timeout.map_or(0, |timeout| timeout.as_millis() as u64);

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Durability, Position};
+use holdfast::{Durability, Position, Stats};
 
 use super::clients::Client;
 use super::counters::Counters;
 use super::wire::OwnedArgs;
+use super::work::Work;
 use crate::auth::User;
 
 /// The name of a database's bucket, `db<n>`, on the stack.
@@ -100,6 +101,8 @@ pub(crate) enum Pending {
     Auth { name: Vec<u8>, password: Vec<u8>, hello: Option<Hello> },
     /// A backup is to be made in this folder, off the event loop.
     Backup { dir: std::path::PathBuf },
+    /// A command is to be run off the event loop.
+    Work(Work),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
@@ -123,6 +126,8 @@ pub(crate) struct Session {
     pub(crate) watched: Vec<Watched>,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
+    /// The store's numbers from just before the last EXEC locked it, if it was to show them.
+    pub(crate) numbers: Option<Stats>,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -147,6 +152,7 @@ impl Session {
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
+            numbers: None,
             last_write: Position::ZERO,
             pending: None,
             closing: false,

@@ -44,6 +44,8 @@ pub(crate) mod flag {
     pub(crate) const SECRET: u32 = 1 << 23;
     /// Own: empties buckets, which needs the right to administer them.
     pub(crate) const CLEARS: u32 = 1 << 24;
+    /// Own: shows the store's numbers, for which EXEC takes them before it locks anything.
+    pub(crate) const NUMBERS: u32 = 1 << 25;
 }
 
 /// Where a command names its bucket.

@@ -81,7 +81,7 @@ fn resident_bytes() -> Option<u64> {
 }
 
 fn persistence(call: &Call<'_, '_>, text: &mut String) {
-    let (marks, stats) = (call.door.store.watermarks(), call.door.store.stats());
+    let (marks, stats) = (call.door.store.watermarks(), call.stats());
     line(text, "loading", 0);
     line(text, "aof_enabled", 1);
     line(text, "durability", call.door.store.durability());
@@ -135,11 +135,7 @@ fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {
         if !call.session.user.as_ref().is_none_or(may_read) {
             continue;
         }
-        let keys = match call.in_exec {
-            // Inside EXEC only what was locked may be looked at: the numbers then come from beside the transaction.
-            true => call.door.store.kv().count(bucket.as_bytes())?.value,
-            false => call.view.count(bucket.as_bytes())?,
-        };
+        let keys = call.view.count(bucket.as_bytes())?;
         if keys > 0 {
             line(text, &format!("db{database}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
         }

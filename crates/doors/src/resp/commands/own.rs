@@ -2,24 +2,28 @@
 //!
 //! May use: `call`, `expiry`, `glob`. Must not know: sockets, dispatch.
 
-use std::ops::Bound;
-
-use holdfast::{Condition, Durability, Metadata, Page, Position, PutOptions};
+use holdfast::{Condition, Durability, Head, Indexes, Metadata, Position, PutOptions, Term};
 
 use super::expiry::{Expiry, checked_expiry};
 use crate::auth::Right;
-use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
+use crate::resp::reply::Reply;
 use crate::resp::{glob, number};
 
-/// Entries of KV.KEYS and KV.RANGE unless LIMIT says otherwise.
-const LIMIT_DEFAULT: usize = 1000;
+/// Entries of one reply unless LIMIT says otherwise.
+pub(crate) const LIMIT_DEFAULT: usize = 1000;
 
 fn version(text: &[u8]) -> Result<Position, Fail> {
     Ok(Position::new(number::parse_u64(text).ok_or(NOT_INTEGER)?))
 }
 
+/// A count or a limit.
+pub(crate) fn count(text: &[u8]) -> Result<usize, Fail> {
+    number::parse_i64(text).and_then(|count| usize::try_from(count).ok()).ok_or_else(|| NOT_INTEGER.into())
+}
+
 /// Reads the option DURABILITY at `index`, if it is there.
-fn durability(call: &mut Call<'_, '_>, option: &[u8], index: usize) -> Result<bool, Fail> {
+pub(crate) fn durability(call: &mut Call<'_, '_>, option: &[u8], index: usize) -> Result<bool, Fail> {
     if !option.eq_ignore_ascii_case(b"durability") {
         return Ok(false);
     }
@@ -28,28 +32,45 @@ fn durability(call: &mut Call<'_, '_>, option: &[u8], index: usize) -> Result<bo
     Ok(true)
 }
 
-/// Commands whose only option is DURABILITY.
-fn only_durability(call: &mut Call<'_, '_>, first: usize) -> Answer {
-    match call.args.get(first) {
-        None => Ok(()),
-        Some(option) if call.args.len() == first + 2 && durability(call, option, first)? => Ok(()),
-        Some(_) => Err(SYNTAX.into()),
+/// Reads the option at `index` if it is one that commands which read take: DURABILITY, SNAPSHOT. Each has one value.
+pub(crate) fn reading(call: &mut Call<'_, '_>, option: &[u8], index: usize) -> Result<bool, Fail> {
+    if option.eq_ignore_ascii_case(b"snapshot") {
+        let id = call.args.get(index + 1).ok_or(SYNTAX)?;
+        call.view = View::Snapshot(call.snapshot(id)?);
+        return Ok(true);
     }
+    durability(call, option, index)
 }
 
-fn write_durability(call: &mut Call<'_, '_>) {
-    let name = match call.durability {
+/// Commands whose only options are those of reading.
+fn only_reading(call: &mut Call<'_, '_>, first: usize) -> Answer {
+    let mut index = first;
+    while let Some(option) = call.args().get(index) {
+        if !reading(call, option, index)? {
+            return Err(SYNTAX.into());
+        }
+        index += 2;
+    }
+    Ok(())
+}
+
+/// The name of a durability.
+pub(crate) fn durability_name(durability: Durability) -> &'static str {
+    match durability {
         Durability::Synced => "synced",
         Durability::Window(_) => "window",
         _ => "written",
-    };
-    call.reply.text(name);
+    }
+}
+
+pub(crate) fn write_durability(call: &mut Call<'_, '_>) {
+    call.reply.text(durability_name(call.durability));
 }
 
 pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (bucket, key, value) = (args.at(1), args.at(2), args.at(3));
-    let (mut put, mut metadata) = (PutOptions::default(), Vec::new());
+    let (mut put, mut metadata, mut indexes) = (PutOptions::default(), Vec::new(), Vec::new());
     let mut index = 4;
     while let Some(option) = args.get(index) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -71,6 +92,16 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
         } else if is("meta") && following >= 2 {
             metadata.push((args.at(index + 1).to_vec(), args.at(index + 2).to_vec()));
             index += 3;
+        } else if is("index") && following >= 2 {
+            indexes.push((args.at(index + 1), Term::Binary(args.at(index + 2).to_vec())));
+            index += 3;
+        } else if is("indexint") && following >= 2 {
+            indexes.push((args.at(index + 1), Term::Integer(call.integer(index + 2)?)));
+            index += 3;
+        } else if is("compression") && put.compression.is_none() && following >= 1 {
+            let name = std::str::from_utf8(args.at(index + 1)).ok().and_then(|name| name.parse().ok());
+            put.compression = Some(name.ok_or("ERR compression is one of none, lz4, zstd")?);
+            index += 2;
         } else if let Some((unit, expiry)) = Expiry::option(option)
             && timeless
             && following >= 1
@@ -88,6 +119,10 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
         return Err("ERR the metadata is too big".into());
     }
     put.metadata = Metadata::from_pairs(metadata);
+    put.indexes = Indexes::from_pairs(indexes);
+    if put.indexes.len() > call.door.store.limits().indexes_bytes_max {
+        return Err("ERR the index entries are too big".into());
+    }
     // Checked here and not by the store, so that a condition that fails inside EXEC fails alone.
     if !holds(call, bucket, key, &put.condition)? {
         call.reply.null_array();
@@ -111,7 +146,7 @@ fn holds(call: &mut Call<'_, '_>, bucket: &[u8], key: &[u8], condition: &Conditi
 }
 
 pub(crate) fn get(call: &mut Call<'_, '_>) -> Answer {
-    only_durability(call, 3)?;
+    only_reading(call, 3)?;
     let object = call.view.get(call.args.at(1), call.args.at(2))?;
     call.session.counters.looked_up(object.is_some());
     match object {
@@ -127,7 +162,7 @@ pub(crate) fn get(call: &mut Call<'_, '_>) -> Answer {
 }
 
 /// A version that this transaction has just staged is its own commit, which has no position yet.
-fn write_version(call: &mut Call<'_, '_>, version: Position) {
+pub(crate) fn write_version(call: &mut Call<'_, '_>, version: Position) {
     if call.in_exec && version == Position::MAX {
         call.reply.commit_position();
     } else {
@@ -136,34 +171,69 @@ fn write_version(call: &mut Call<'_, '_>, version: Position) {
 }
 
 pub(crate) fn head(call: &mut Call<'_, '_>) -> Answer {
-    only_durability(call, 3)?;
+    only_reading(call, 3)?;
     let Some(head) = call.view.head(call.args.at(1), call.args.at(2))? else {
         call.reply.null_array();
         return Ok(());
     };
-    call.reply.map(7);
-    call.reply.text("version");
-    write_version(call, head.version);
-    call.reply.text("bytes");
-    call.reply.unsigned(head.value_bytes);
-    call.reply.text("checksum");
-    call.reply.unsigned(u64::from(head.checksum));
-    call.reply.text("modified");
-    call.reply.unsigned(head.modified_ms);
-    call.reply.text("expires");
-    match head.expires_ms {
-        Some(at) => call.reply.unsigned(at),
-        None => call.reply.null(),
-    }
-    call.reply.text("metadata");
-    call.reply.map(head.metadata.iter().count());
-    for (name, value) in head.metadata.iter() {
-        call.reply.bulk(name);
-        call.reply.bulk(value);
+    call.reply.map(HEAD_FIELDS + 1);
+    if call.in_exec && head.version == Position::MAX {
+        call.reply.text("version");
+        call.reply.commit_position();
+        write_head_behind_version(call.reply, &head);
+    } else {
+        write_head(call.reply, &head);
     }
     call.reply.text("durability");
     write_durability(call);
     Ok(())
+}
+
+/// Pairs that [`write_head`] writes.
+pub(crate) const HEAD_FIELDS: usize = 8;
+
+/// Writes the pairs of a map of what is known of an object.
+pub(crate) fn write_head(reply: &mut Reply, head: &Head) {
+    reply.text("version");
+    reply.unsigned(head.version.get());
+    write_head_behind_version(reply, head);
+}
+
+fn write_head_behind_version(reply: &mut Reply, head: &Head) {
+    reply.text("bytes");
+    reply.unsigned(head.value_bytes);
+    reply.text("checksum");
+    reply.unsigned(u64::from(head.checksum));
+    reply.text("modified");
+    reply.unsigned(head.modified_ms);
+    reply.text("expires");
+    match head.expires_ms {
+        Some(at) => reply.unsigned(at),
+        None => reply.null(),
+    }
+    reply.text("metadata");
+    reply.map(head.metadata.iter().count());
+    for (name, value) in head.metadata.iter() {
+        reply.bulk(name);
+        reply.bulk(value);
+    }
+    reply.text("indexes");
+    reply.array(head.indexes.iter().count());
+    for (name, term) in head.indexes.iter() {
+        reply.array(2);
+        reply.bulk(name);
+        write_term(reply, &term);
+    }
+    reply.text("compression");
+    reply.text(&head.compression.to_string());
+}
+
+/// Writes a term: an integer, or a string.
+pub(crate) fn write_term(reply: &mut Reply, term: &Term) {
+    match term {
+        Term::Integer(number) => reply.integer(*number),
+        Term::Binary(bytes) => reply.bulk(bytes),
+    }
 }
 
 pub(crate) fn del(call: &mut Call<'_, '_>) -> Answer {
@@ -214,138 +284,6 @@ pub(crate) fn buckets(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-/// The options of KV.KEYS and KV.RANGE.
-struct Window<'a> {
-    start: Option<&'a [u8]>,
-    end: Option<&'a [u8]>,
-    prefix: &'a [u8],
-    pattern: Option<&'a [u8]>,
-    limit: usize,
-    values: bool,
-}
-
-impl<'a> Window<'a> {
-    fn parse(call: &mut Call<'a, '_>, is_range: bool) -> Result<Self, Fail> {
-        let args = call.args();
-        let mut window =
-            Window { start: None, end: None, prefix: b"", pattern: None, limit: LIMIT_DEFAULT, values: false };
-        let mut index = 2;
-        while let Some(option) = args.get(index) {
-            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-            if is_range && is("values") {
-                window.values = true;
-                index += 1;
-                continue;
-            }
-            let value = args.get(index + 1).ok_or(SYNTAX)?;
-            if is("start") {
-                window.start = Some(value);
-            } else if is("end") {
-                window.end = Some(value);
-            } else if is("prefix") {
-                window.prefix = value;
-            } else if !is_range && is("match") {
-                window.pattern = Some(value);
-            } else if is("limit") {
-                let limit =
-                    number::parse_i64(value).and_then(|limit| usize::try_from(limit).ok()).ok_or(NOT_INTEGER)?;
-                window.limit = limit.clamp(1, call.door.options.limits.scan_count_max);
-            } else if !durability(call, option, index)? {
-                return Err(SYNTAX.into());
-            }
-            index += 2;
-        }
-        Ok(window)
-    }
-
-    /// The first key behind all keys with the prefix, if there is one.
-    fn behind_prefix(&self) -> Option<Vec<u8>> {
-        let mut key = self.prefix.to_vec();
-        while let Some(last) = key.pop() {
-            if last < u8::MAX {
-                key.push(last + 1);
-                return Some(key);
-            }
-        }
-        None
-    }
-}
-
-/// One page of a bucket: entries, and where the next page starts.
-fn page(
-    call: &mut Call<'_, '_>,
-    bucket: &[u8],
-    window: &Window<'_>,
-) -> Result<(holdfast::PageOut, Option<Vec<u8>>), Fail> {
-    let behind = window.behind_prefix();
-    let start = window.start.unwrap_or_default().max(window.prefix);
-    let end = match (window.end, behind.as_deref()) {
-        (Some(end), Some(behind)) => Bound::Excluded(end.min(behind)),
-        (Some(end), None) | (None, Some(end)) => Bound::Excluded(end),
-        (None, None) => Bound::Unbounded,
-    };
-    if let Bound::Excluded(end) = end
-        && end <= start
-    {
-        return Ok((holdfast::PageOut { entries: Vec::new(), more: false }, None));
-    }
-    let out = call.view.page(&Page {
-        bucket,
-        start: Bound::Included(start),
-        end,
-        limit: window.limit,
-        values: window.values,
-    })?;
-    // The smallest key behind the last one shown.
-    let next = out.entries.last().filter(|_| out.more).map(|(key, _, _)| [key.as_slice(), b"\0"].concat());
-    Ok((out, next))
-}
-
-fn write_next(call: &mut Call<'_, '_>, next: Option<Vec<u8>>) {
-    match next {
-        Some(next) => call.reply.bulk(&next),
-        None => call.reply.null(),
-    }
-    write_durability(call);
-}
-
-pub(crate) fn keys(call: &mut Call<'_, '_>) -> Answer {
-    let window = Window::parse(call, false)?;
-    let (out, next) = page(call, call.args.at(1), &window)?;
-    let keys: Vec<Vec<u8>> = out
-        .entries
-        .into_iter()
-        .map(|(key, _, _)| key)
-        .filter(|key| window.pattern.is_none_or(|pattern| glob::matches(pattern, key)))
-        .collect();
-    call.reply.array(3);
-    call.reply.array(keys.len());
-    keys.iter().for_each(|key| call.reply.bulk(key));
-    write_next(call, next);
-    Ok(())
-}
-
-pub(crate) fn range(call: &mut Call<'_, '_>) -> Answer {
-    let window = Window::parse(call, true)?;
-    let (out, next) = page(call, call.args.at(1), &window)?;
-    call.reply.array(3);
-    call.reply.array(out.entries.len());
-    for (key, head, value) in &out.entries {
-        call.reply.array(if window.values { 4 } else { 3 });
-        call.reply.bulk(key);
-        write_version(call, head.version);
-        call.reply.unsigned(head.value_bytes);
-        if window.values {
-            match value {
-                Some(value) => call.reply.bulk(value.as_ref()),
-                None => call.reply.null(),
-            }
-        }
-    }
-    write_next(call, next);
-    Ok(())
-}
-
 pub(crate) fn stats(call: &mut Call<'_, '_>) -> Answer {
     if call.args.len() > 2 {
         return Err(call.wrong_arity());
@@ -360,7 +298,7 @@ pub(crate) fn stats(call: &mut Call<'_, '_>) -> Answer {
         call.reply.unsigned(count);
         return Ok(());
     }
-    let (marks, stats) = (call.door.store.watermarks(), call.door.store.stats());
+    let (marks, stats) = (call.door.store.watermarks(), call.stats());
     let age_ms = u64::try_from(stats.unsynced_age.as_millis()).unwrap_or(u64::MAX);
     let durability = call.door.store.durability().to_string();
     let numbers = [

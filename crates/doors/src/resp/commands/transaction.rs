@@ -111,6 +111,8 @@ fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: Bucket
 fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) -> Answer {
     let named = scope_of(commands, watched, call.session.bucket);
     let door = call.door;
+    let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
+    call.session.numbers = shows_numbers.then(|| door.store.stats());
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
         Some(named) => {

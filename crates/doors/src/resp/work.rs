@@ -1,0 +1,70 @@
+//! A command that takes longer than the event loop may wait: it runs in a thread of its own, and its connection waits.
+//!
+//! Of a door only so many run at a time; the others wait for their turn, in order. What has not begun when its connection
+//! closes never does.
+//!
+//! May use: `call` for the failure, `reply`, `session` for what a reply needs. Must not know: sockets, what commands do.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::call::Fail;
+use super::reply::{Protocol, Reply};
+use super::session::Need;
+
+type Run = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
+
+/// A command to be run elsewhere. It writes its reply and says how durable what it shows must be.
+pub(crate) struct Work {
+    run: Run,
+    protocol: Protocol,
+    bytes_max: usize,
+    /// Whether its reply is to be sent.
+    pub(crate) is_silent: bool,
+}
+
+/// A reply that was written elsewhere.
+pub(crate) type Worked = Result<(Vec<u8>, Need), Fail>;
+
+impl Work {
+    /// `run` is to write a reply of the protocol, of `bytes_max` at most.
+    pub(crate) fn new(
+        protocol: Protocol,
+        bytes_max: usize,
+        is_silent: bool,
+        run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
+    ) -> Self {
+        Work { run: Box::new(run), protocol, bytes_max, is_silent }
+    }
+
+    /// Runs it here. Blocks.
+    pub(crate) fn run(self) -> Worked {
+        let mut reply = Reply::new(self.bytes_max);
+        reply.protocol = self.protocol;
+        let need = (self.run)(&mut reply)?;
+        if reply.take_overflow() {
+            return Err(Fail::TooBig(self.bytes_max));
+        }
+        Ok((reply.take(Vec::new()), need))
+    }
+
+    /// Runs it in a thread that may block, when it is its turn.
+    pub(crate) async fn run_elsewhere(self, turns: Arc<Semaphore>) -> Worked {
+        let Ok(turn) = turns.acquire_owned().await else {
+            return Err("UNAVAILABLE the door is closing".into());
+        };
+        let run = move || {
+            // The turn ends with the work, also when nobody waits for its reply any more.
+            let _turn = turn;
+            self.run()
+        };
+        match tokio::task::spawn_blocking(run).await {
+            Ok(worked) => worked,
+            Err(error) => {
+                tracing::error!(%error, "a long command ended without an answer");
+                Err("ERR internal error".into())
+            }
+        }
+    }
+}
