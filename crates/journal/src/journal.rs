@@ -384,17 +384,17 @@ impl Log for Journal {
 
     fn trim(&self, lowest: Position) -> Result<()> {
         let Some(_none_holds) = self.letting_go() else { return Ok(()) };
-        let removed: Vec<Arc<Segment>> = {
-            let current = lock(&self.tail).segment.base;
-            let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-            let goes = |s: &Segment| s.base < current && s.end() <= lowest && s.trailer().is_some();
-            let gone = segments.values().filter(|segment| goes(segment)).cloned().collect();
-            segments.retain(|_, segment| !goes(segment));
-            gone
+        let current = lock(&self.tail).segment.base;
+        let gone: Vec<Arc<Segment>> = {
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            let goes = |s: &&Arc<Segment>| s.base < current && s.end() <= lowest && s.trailer().is_some();
+            segments.values().filter(goes).cloned().collect()
         };
-        for segment in &removed {
+        for segment in gone {
+            // One after the other, the oldest first, and what fails stays known: one that vanished from the middle would
+            // be missed at the next opening.
             self.files.remove(&segment.path).map_err(|error| Error::io("removing", &segment.path, error))?;
-            // One after the other, or a power cut may take one from the middle, and it is missed.
+            self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&segment.base);
             self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
         }
         Ok(())

@@ -568,3 +568,32 @@ fn a_power_cut_at_any_operation_of_letting_go_leaves_the_segment_or_its_stub() {
     }
     assert!(outcomes[0] > 0 && outcomes.iter().sum::<u64>() > 3, "{outcomes:?}");
 }
+
+#[test]
+fn a_fault_at_any_operation_of_a_trim_leaves_nothing_that_is_missed_later() {
+    for n in 0.. {
+        let disk = Disk::new(300 + n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..60, Level::Synced);
+        journal.step(base::Time::default()).unwrap();
+        let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+        disk.plan(n, Fault::Error);
+        let failed = journal.trim(bases[2]).is_err();
+        disk.plan(1 << 40, Fault::Error);
+        // The next trim goes on where this one failed, or lets everything be; then the power is cut.
+        journal.trim(bases[2]).unwrap();
+        std::mem::forget(journal);
+        disk.power_cut();
+        disk.power_on();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, [], "fault at {n}");
+        let left: BTreeMap<_, _> = expected.range(bases[2]..).map(|(position, number)| (*position, *number)).collect();
+        // What was trimmed may come back, if the fault was in making it durable.
+        let mut found = contents(&journal).0;
+        found.retain(|position, _| *position >= bases[2]);
+        assert_eq!(found, left, "fault at {n}");
+        if !failed {
+            break;
+        }
+    }
+}

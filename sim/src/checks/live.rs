@@ -17,8 +17,9 @@ pub(crate) fn check(store: &Store, sim: &Sim) -> Check<()> {
     inspection.verify(&mut |_| ()).map_err(failed)?;
     // What a crash took of the log's end is no damage that anybody did; the header of the segment after it says how the
     // chain would have gone on.
-    let is_damage =
-        |damage: &&Damage| !matches!(damage.kind, DamageKind::Discarded | DamageKind::Torn | DamageKind::Chain);
+    let is_damage = |damage: &&Damage| {
+        !matches!(damage.kind, DamageKind::Discarded | DamageKind::Torn | DamageKind::Chain | DamageKind::Footer)
+    };
     let damage: Vec<&Damage> = inspection.damage().iter().filter(is_damage).collect();
     if !damage.is_empty() {
         return Err(violation(
