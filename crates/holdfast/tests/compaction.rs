@@ -151,7 +151,9 @@ fn what_was_put_behind_a_clear_in_one_batch_stays_however_often_the_clear_is_kep
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
     put(&store, b"cold", &[0; 600]);
-    (0..20u8).map(|key| put(&store, &[key], &[1; 600])).last();
+    for key in 0..20u8 {
+        put(&store, &[key], &[1; 600]);
+    }
     let mut exclusive = store.exclusive(&Scope::All).unwrap();
     exclusive.clear(b"b").unwrap();
     for key in [b"first", b"other"] {
@@ -175,13 +177,17 @@ fn compaction_ends_while_a_snapshot_holds_the_oldest_segment() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for round in 0..4u8 {
-        (0..20u8).map(|key| put(&store, &[key], &[round; 600])).last();
+        for key in 0..20u8 {
+            put(&store, &[key], &[round; 600]);
+        }
     }
     let snapshot = store.snapshot().unwrap();
     for key in 0..15u8 {
         store.kv().delete(b"b", &[key], Condition::None).unwrap();
     }
-    (0..60u8).map(|round| put(&store, b"k", &[round; 600])).last();
+    for round in 0..60u8 {
+        put(&store, b"k", &[round; 600]);
+    }
     let first = store.compact().unwrap();
     let second = store.compact().unwrap();
     assert!(first.waiting > 0 && second.moved_bytes < first.moved_bytes + (8 << 10), "{first:?} then {second:?}");

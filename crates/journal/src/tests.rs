@@ -578,8 +578,10 @@ fn a_fault_at_any_operation_of_a_trim_leaves_nothing_that_is_missed_later() {
         journal.step(base::Time::default()).unwrap();
         let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
         disk.plan(n, Fault::Error);
-        let failed = journal.trim(bases[2]).is_err();
-        disk.plan(1 << 40, Fault::Error);
+        if journal.trim(bases[2]).is_ok() {
+            assert!(n > 2, "the faults struck");
+            break;
+        }
         // The next trim goes on where this one failed, or lets everything be; then the power is cut.
         journal.trim(bases[2]).unwrap();
         std::mem::forget(journal);
@@ -592,8 +594,5 @@ fn a_fault_at_any_operation_of_a_trim_leaves_nothing_that_is_missed_later() {
         let mut found = contents(&journal).0;
         found.retain(|position, _| *position >= bases[2]);
         assert_eq!(found, left, "fault at {n}");
-        if !failed {
-            break;
-        }
     }
 }
