@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{Bound, ControlFlow, Range, RangeInclusive};
 
 use journal::{Log, Position, Visit};
 use kv::{Brief, Clock, Command, FoldRange, Head, Item, Items, LeafSet, Reader, Recorded, Value, object_hash};
@@ -186,7 +186,7 @@ impl Snapshot {
     /// # Errors
     /// `Invalid` when the cursor is of another order; the visitor's; `Corrupt` when something stored is damaged.
     pub fn fold(&self, fold: &Fold<'_>, visit: Visitor<'_>) -> Result<Option<FoldCursor>> {
-        let mut going = Going { fold, visit, left: fold.limit, ended: false };
+        let mut going = Going { fold, visit, left: fold.limit, ended: false, prefix: Vec::new(), bucket: Vec::new() };
         let place = match fold.order {
             FoldOrder::Key => self.fold_by_key(&mut going)?.map(Place::Key),
             FoldOrder::Write => self.fold_by_write(&mut going)?.map(Place::Address),
@@ -233,6 +233,10 @@ impl Snapshot {
         };
         let mut last: Option<(u16, Item)> = None;
         for (number, reader) in (0u16..).zip(&self.readers).skip(usize::from(first)) {
+            if going.fold.leaves.is_some_and(|leaves| !leaves.meets(hashes_of(number, self.readers.len()))) {
+                after = None;
+                continue;
+            }
             for item in reader.items(&going.range(after.take()), self.now_ms()) {
                 if going.is_over() {
                     return Ok(last.map(|(number, item)| Place::Partition(number, item.place().to_vec())));
@@ -300,6 +304,13 @@ impl Snapshot {
     }
 }
 
+/// Object hashes of a partition: see `Inner::partition`.
+fn hashes_of(number: u16, partitions: usize) -> RangeInclusive<u64> {
+    let first = |number: u128| (number << 64).div_ceil(partitions as u128);
+    let (first, next) = (first(u128::from(number)), first(u128::from(number) + 1));
+    u64::try_from(first).unwrap_or(u64::MAX)..=u64::try_from(next - 1).unwrap_or(u64::MAX)
+}
+
 /// Ends the reading of the journal from within.
 fn stop() -> Error {
     Error::new(ErrorKind::Closed, "the fold is over")
@@ -329,6 +340,9 @@ struct Going<'f, 'v> {
     visit: Visitor<'v>,
     left: usize,
     ended: bool,
+    /// What places of the bucket before began with, and the bucket: most objects are in the same.
+    prefix: Vec<u8>,
+    bucket: Vec<u8>,
 }
 
 impl<'f> Going<'f, '_> {
@@ -358,13 +372,19 @@ impl<'f> Going<'f, '_> {
         if !self.fold.modified_ms.contains(&brief.modified_ms) {
             return Ok(());
         }
-        let (bucket, key) = item.name()?;
+        if self.prefix.is_empty() || !item.place().starts_with(&self.prefix) {
+            let (bucket, key) = item.name()?;
+            self.prefix = item.place().strip_suffix(key).unwrap_or_default().to_vec();
+            self.bucket = bucket;
+        }
+        let key = item.place().get(self.prefix.len()..).unwrap_or_default();
         let matches = self.fold.key_regex.is_none_or(|regex| regex.is_match(key));
-        if !matches || self.fold.leaves.is_some_and(|leaves| !leaves.contains(object_hash(&bucket, key))) {
+        if !matches || self.fold.leaves.is_some_and(|leaves| !leaves.contains(object_hash(&self.bucket, key))) {
             return Ok(());
         }
         self.left -= 1;
-        self.ended = (self.visit)(&Folded { bucket: &bucket, key, item, reader, brief })?.is_break();
+        let folded = Folded { bucket: &self.bucket, key, item, reader, brief };
+        self.ended = (self.visit)(&folded)?.is_break();
         Ok(())
     }
 }
@@ -392,5 +412,26 @@ impl PartialOrd for Next {
 impl Ord for Next {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.item.place().cmp(other.item.place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hashes_of_the_partitions_are_those_that_are_put_there() {
+        for partitions in [1usize, 3, 16, 1000] {
+            let mut next = 0u128;
+            for number in 0..partitions {
+                let hashes = hashes_of(u16::try_from(number).unwrap(), partitions);
+                assert_eq!(u128::from(*hashes.start()), next, "without a gap");
+                for hash in [*hashes.start(), *hashes.end()] {
+                    assert_eq!(usize::try_from((u128::from(hash) * partitions as u128) >> 64).unwrap(), number);
+                }
+                next = u128::from(*hashes.end()) + 1;
+            }
+            assert_eq!(next, 1 << 64);
+        }
     }
 }
