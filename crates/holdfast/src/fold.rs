@@ -36,7 +36,7 @@ pub struct Fold<'a> {
     pub start: Bound<&'a [u8]>,
     /// Last key; needs a bucket.
     pub end: Bound<&'a [u8]>,
-    /// Only keys that this expression matches somewhere. See [`crate::regex`].
+    /// Only keys that this expression matches somewhere. See [`crate::regex()`].
     pub key_regex: Option<&'a Regex>,
     /// Only objects last changed in this time, in milliseconds since 1970.
     pub modified_ms: Range<u64>,

@@ -28,7 +28,7 @@ pub struct IndexQuery<'a> {
     pub from: &'a Term,
     /// Highest term; the same as `from` asks for objects with just that term.
     pub to: &'a Term,
-    /// Only terms that this expression matches somewhere; integers are matched as decimal text. See [`regex`].
+    /// Only terms that this expression matches somewhere; integers are matched as decimal text. See [`regex()`].
     pub term_regex: Option<&'a Regex>,
     /// Most entries to return; the store's `page_entries_max` at the most.
     pub limit: usize,

@@ -156,7 +156,7 @@ mod tests {
         );
         let mut commands = Vec::new();
         Command::Clear { bucket: b"even" }.encode(&mut commands);
-        apply(&mut count, &commands, 2);
+        apply(&mut count, &commands, 3);
         assert_eq!(count.by_segment(), BTreeMap::from([(Position::new(1), odd * 4)]));
         assert!(count.is_exact());
     }
