@@ -96,7 +96,8 @@ impl FeedItem {
 pub struct FeedLimit {
     /// Most items.
     pub items: usize,
-    /// Journal bytes after which no further item is added.
+    /// Bytes after which no further item is added: those of the journal, or those of the values if these are more, which
+    /// they are when they were compressed well.
     pub bytes: u64,
 }
 
@@ -160,6 +161,13 @@ impl Feed {
         self.next
     }
 
+    /// Whether there may be something to read behind its position now. Never waits and does not look at the disk; what is
+    /// there may turn out to be nothing that changed.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.store.inner().visible() > self.next
+    }
+
     /// The next items, at most as many as asked for; waits up to `wait` for the first. None of them can vanish any more, by
     /// the store's durability.
     ///
@@ -186,24 +194,29 @@ impl Feed {
         if end <= self.next {
             return Ok(Vec::new());
         }
-        let (mut items, mut bytes, mut failed) = (Vec::new(), 0, None);
+        let (mut items, mut bytes, mut failed, mut is_full) = (Vec::new(), 0, None, false);
         let (mut next, began) = (self.next, self.next);
         let read = inner.journal.read_from(began, &mut |found| {
             if items.len() >= limit.items || bytes >= limit.bytes {
+                is_full = true;
                 return Err(journal::Error::Closed);
             }
             match found {
                 Visit::Record(record) if record.position >= end => return Err(journal::Error::Closed),
                 Visit::Record(record) => {
+                    let mut shown = 0;
                     match changes(&record) {
                         Ok(changes) if changes.is_empty() => {}
-                        Ok(changes) => items.push(FeedItem::Batch { position: record.position, changes }),
+                        Ok(changes) => {
+                            shown = value_bytes(&changes);
+                            items.push(FeedItem::Batch { position: record.position, changes });
+                        }
                         Err(error) => {
                             failed = Some(error);
                             return Err(journal::Error::Closed);
                         }
                     }
-                    bytes += record.end.get() - record.position.get();
+                    bytes += shown.max(record.end.get() - record.position.get());
                     next = record.end;
                 }
                 Visit::Damaged(damage) => {
@@ -217,6 +230,10 @@ impl Feed {
             (Some(error), _) => return Err(error),
             (None, Err(error)) if !matches!(error, journal::Error::Closed) => return Err(error.into()),
             _ => {}
+        }
+        if !is_full {
+            // Everything up to there was seen, also if it began inside a batch and there is none behind that.
+            next = next.max(end);
         }
         inner.hold_feed(next);
         inner.drop_feed(began);
@@ -249,6 +266,14 @@ fn changes(record: &Record<'_>) -> Result<Vec<FeedChange>> {
         }
     }
     Ok(changes)
+}
+
+fn value_bytes(changes: &[FeedChange]) -> u64 {
+    let bytes = |change: &FeedChange| match change {
+        FeedChange::Put { value, .. } => value.len() as u64,
+        FeedChange::Delete { .. } | FeedChange::Expire { .. } | FeedChange::Clear { .. } => 0,
+    };
+    changes.iter().map(bytes).sum()
 }
 
 fn change(command: &Command<'_>) -> Option<FeedChange> {

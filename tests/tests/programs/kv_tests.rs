@@ -298,6 +298,84 @@ fn a_compaction_that_a_client_asks_for_changes_nothing_that_is_seen() {
     assert_eq!(look(&mut client), before);
 }
 
+/// Applies what FEED tells to a copy of the bucket; answers where to go on, or nothing if the server is gone.
+fn follow(client: &mut Client, from: i64, block_ms: u64, copy: &mut BTreeMap<String, String>) -> Option<i64> {
+    let answer =
+        client.call(&["FEED", "FROM", &from.to_string(), "COUNT", "50", "BLOCK", &block_ms.to_string()]).ok()?;
+    let page = items(answer);
+    let [Value::Integer(next), told] = page.as_slice() else { panic!("two, not {page:?}") };
+    let mut last = from - 1;
+    for item in items(told.clone()) {
+        let item = items(item);
+        let [Value::Integer(position), changes] = item.as_slice() else { panic!("a batch, not {item:?}") };
+        assert!(last < *position && position < next, "{last} {position} {next}");
+        last = *position;
+        for change in items(changes.clone()) {
+            let change = items(change);
+            match text(&change[0]).as_str() {
+                "put" => copy.insert(text(&change[2]), text(&change[3])),
+                "delete" => copy.remove(&text(&change[2])),
+                other => panic!("nobody did {other}"),
+            };
+        }
+    }
+    Some(*next)
+}
+
+#[test]
+fn who_follows_the_feed_has_what_the_server_has_also_across_a_kill() {
+    let folder = folder();
+    let (mut next, mut copy) = (0, BTreeMap::new());
+    for round in 0..3 {
+        let server = start(&folder);
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let server = &server;
+                    scope.spawn(move || {
+                        let (mut client, mut random) =
+                            (server.client(), Random::new((round * WRITERS + writer) as u64));
+                        for number in 0..KEYS {
+                            let key = format!("{writer}:{}", random.below(KEYS));
+                            let answer = match number % 4 {
+                                0 => client.say(&format!("KV.DEL b {key}")),
+                                _ => client.say(&format!("KV.PUT b {key} {round}.{number}")),
+                            };
+                            assert!(answer.error().is_none(), "{answer:?}");
+                        }
+                    })
+                })
+                .collect();
+            let mut client = server.client();
+            while writers.iter().any(|writer| !writer.is_finished()) {
+                next = follow(&mut client, next, 20, &mut copy).expect("the server answers");
+            }
+        });
+        // What was acknowledged is there to be read; what was not yet read is there after the kill.
+        if round % 2 == 0 {
+            let mut client = server.client();
+            loop {
+                let before = std::mem::replace(&mut next, follow(&mut client, next, 0, &mut copy).expect("an answer"));
+                if before == next {
+                    break;
+                }
+            }
+            let held = pages(&mut client, "KV.FOLD BUCKET b OBJECTS LIMIT 10000").into_iter().map(|object| {
+                let object = items(object);
+                (text(&object[1]), text(&object[object.len() - 1]))
+            });
+            assert_eq!(copy, held.collect::<BTreeMap<_, _>>(), "round {round}");
+        }
+        // Nobody waits for long once the server is gone.
+        thread::scope(|scope| {
+            let mut client = server.client();
+            let waiting = scope.spawn(move || follow(&mut client, next, 60_000, &mut BTreeMap::new()));
+            server.kill();
+            waiting.join().expect("an end");
+        });
+    }
+}
+
 #[test]
 fn every_command_is_documented_by_the_server() {
     let folder = folder();
@@ -306,7 +384,7 @@ fn every_command_is_documented_by_the_server() {
     let names: BTreeSet<String> = items(client.say("COMMAND LIST")).iter().map(text).collect();
     let docs = items(client.say("COMMAND DOCS"));
     let documented: BTreeSet<String> = docs.iter().step_by(2).map(text).collect();
-    for name in ["kv.put", "kv.get", "kv.head", "kv.index", "kv.fold", "kv.tree", "kv.snapshot", "kv.compact"] {
+    for name in ["kv.put", "kv.get", "kv.head", "kv.index", "kv.fold", "kv.tree", "kv.snapshot", "kv.compact", "feed"] {
         assert!(names.contains(name) && documented.contains(name), "{name}");
     }
     assert!(names.iter().all(|name| name.contains('|') || documented.contains(name)), "{names:?}");

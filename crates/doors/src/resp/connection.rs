@@ -511,6 +511,10 @@ impl Connection {
                 let turns = self.reactor.door.turns.clone();
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
+            Some(Pending::Feed(follow)) => {
+                let is_silent = follow.is_silent;
+                Some(Blocked::Work(Box::pin(follow.run()), is_silent))
+            }
             Some(Pending::Sync { position, timeout }) => {
                 Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
             }

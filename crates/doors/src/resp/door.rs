@@ -116,6 +116,8 @@ pub(crate) struct Door {
     snapshots: Mutex<Snapshots>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
+    /// Places for those that wait for the change feed.
+    pub(crate) feed_waiters: Arc<Semaphore>,
 }
 
 impl Door {
@@ -148,6 +150,7 @@ impl Door {
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,
             options,
         }

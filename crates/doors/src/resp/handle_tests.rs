@@ -60,6 +60,11 @@ impl Fixture {
                 let is_silent = work.is_silent;
                 handle::worked(&mut self.session, work.run(), is_silent, &mut self.reply);
             }
+            Some(Pending::Feed(follow)) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let is_silent = follow.is_silent;
+                handle::worked(&mut self.session, runtime.block_on(follow.run()), is_silent, &mut self.reply);
+            }
             pending => self.session.pending = pending,
         }
         let bytes = self.reply.take(Vec::new());
@@ -432,3 +437,6 @@ fn the_table_describes_itself() {
 
 #[path = "query_tests.rs"]
 mod query;
+
+#[path = "feed_tests.rs"]
+mod feed_tests;

@@ -1,6 +1,8 @@
 //! Every limit of the RESP door, by name, with a default, a reason and a tiny set for tests.
 //!
-//! May use: nothing. Must not know: anything else of the door.
+//! May use: `std`. Must not know: anything else of the door.
+
+use std::time::Duration;
 
 /// What one RESP door allows its clients. A bound that is reached is an error reply or a closed connection, never growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,14 @@ pub struct Limits {
     pub fold_bytes_max: usize,
     /// Folds and comparisons that run at a time, in threads of their own; the next ones wait for their turn.
     pub long_commands_max: usize,
+    /// Items that one FEED returns at most, whatever COUNT says.
+    pub feed_items_max: usize,
+    /// Bytes of the items of one FEED, unless the first alone has more.
+    pub feed_bytes_max: usize,
+    /// Clients that wait for the change feed at a time: each looks for news again and again.
+    pub feed_waiters_max: usize,
+    /// The longest that a FEED waits, whatever BLOCK says: a client that went away unnoticed is found out after it.
+    pub feed_block_max: Duration,
     /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
     pub snapshots_max: usize,
     /// Snapshots that one connection may have open.
@@ -79,6 +89,10 @@ impl Default for Limits {
             fold_examined_max: 100_000,
             fold_bytes_max: 1 << 20,
             long_commands_max: 2,
+            feed_items_max: 10_000,
+            feed_bytes_max: 1 << 20,
+            feed_waiters_max: 64,
+            feed_block_max: Duration::from_secs(60),
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
@@ -112,6 +126,10 @@ impl Limits {
             fold_examined_max: 16,
             fold_bytes_max: 1 << 10,
             long_commands_max: 1,
+            feed_items_max: 8,
+            feed_bytes_max: 1 << 10,
+            feed_waiters_max: 1,
+            feed_block_max: Duration::from_millis(20),
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,

@@ -9,8 +9,8 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    backup, client, command, compact, connection, counters, expiry, fold, index, keyspace, own, pages, scan, server,
-    slow, snapshot, strings, transaction, tree,
+    backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
+    server, slow, snapshot, strings, transaction, tree,
 };
 use super::table::{Command, flag, keys};
 
@@ -249,6 +249,8 @@ commands! {
 
     "backup" -2 [ADMIN NO_MULTI NOSCRIPT LOADING STALE] NONE "holdfast" "0.1.0" backup::backup;
       "directory [STORE identity]"; "O(n) with the number of segments that are new"; "Makes a directory of the server's machine a backup of the whole store, or brings the backup there up to date.";
+    "feed" -3 [READONLY NO_MULTI NOSCRIPT] NONE_READ "holdfast" "0.1.0" feed::feed;
+      "FROM position [COUNT count] [BLOCK milliseconds]"; "O(n) with the bytes of journal read, about 1 MiB, in a thread of its own"; "Follows what changes in the whole store; returns [position to go on FROM, items], each item [position, changes] in the order of writing. An item is one commit, and a change of it is [put, bucket, key, value, metadata, indexes, modified, expires], [delete, bucket, key], [expire, bucket, key, expires] or [clear, bucket], with metadata and indexes as in KV.HEAD; times are Unix milliseconds, null is never. An item [position, lost, bytes] stands for commits that were damaged and cannot be read any more. COUNT is 1000 unless given and 10000 at most; a reply also ends before 1 MiB, unless its first item alone has more. If there is nothing new, the reply has no items, at once, or with BLOCK after so many milliseconds, 60000 at most; BLOCK 0 does not wait. A reply may have no items and yet a position that is further: there was nothing to show on the way. The error TRIMMED names the lowest position that can still be asked for, as compaction lets go of what is older: read everything by KV.FOLD from a KV.SNAPSHOT then, and go on FROM its position. Needs the right to read all buckets.";
     "kv.buckets" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::buckets;
       "[MATCH pattern] [DURABILITY synced|window|written]"; "O(n) with the number of buckets"; "Returns the names of the buckets that hold something and that this user may read.";
     "kv.compact" -1 [ADMIN NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" compact::compact;

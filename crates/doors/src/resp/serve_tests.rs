@@ -1,7 +1,7 @@
 //! The door through real sockets: pipelines, pieces, garbage, slow readers, limits, TLS-less authentication, stopping.
 //! Every read has a time limit, so that a test that fails does not hang.
 //!
-//! May use: the public surface of the door. Must not know: its inside.
+//! May use: the public surface of the door, and how many wait for the feed. Must not know: the rest of its inside.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -298,6 +298,50 @@ fn waitaof_waits_for_the_sync() {
         b"SET k v\r\nWAITAOF 1 0 0\r\nWAITAOF 1 0 1000\r\nPING\r\n",
         "+OK\r\n*2\r\n:1\r\n:0\r\n*2\r\n:1\r\n:0\r\n+PONG\r\n",
     );
+}
+
+#[test]
+fn who_waits_for_the_feed_hinders_nobody_and_gets_what_comes_or_an_answer_when_the_door_closes() {
+    let server = start(Durability::Synced, |options| {
+        options.reactors = 1;
+        options.limits.long_commands_max = 1;
+        options.limits.feed_waiters_max = 3;
+    });
+    let mut writer = server.connect();
+    let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    for stream in &mut waiting {
+        stream.write_all(b"FEED FROM 0 BLOCK 60000\r\nPING\r\n").unwrap();
+        stream.set_nonblocking(true).unwrap();
+    }
+    while server.running.door.feed_waiters.available_permits() > 0 {
+        std::thread::yield_now();
+    }
+    // The only turn of the long commands is free.
+    exchange(&mut writer, b"KV.FOLD COUNT\r\n", "*3\r\n:0\r\n$-1\r\n$6\r\nsynced\r\n");
+    let silent =
+        waiting.iter_mut().all(|stream| stream.read(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock));
+    assert!(silent, "there is nothing to say yet");
+    exchange(&mut writer, b"SET k v\r\n", "+OK\r\n");
+    for stream in &mut waiting {
+        stream.set_nonblocking(false).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"+PONG\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains("$3\r\nput\r\n$3\r\ndb0\r\n$1\r\nk\r\n$1\r\nv\r\n"), "{answer}");
+        let next = answer.split("\r\n").nth(1).and_then(|word| word.strip_prefix(':')).unwrap();
+        stream.write_all(format!("FEED FROM {next} BLOCK 60000\r\n").as_bytes()).unwrap();
+    }
+    let stopping = std::time::Instant::now();
+    server.running.stop();
+    assert!(stopping.elapsed() < Duration::from_secs(4), "stopping waits for nobody who waits for the feed");
+    for stream in &mut waiting {
+        let last = rest(stream);
+        assert!(last.is_empty() || last.ends_with("\r\n*0\r\n"), "{last}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The state of one connection that commands see and change: database, user, transaction, durability.
 //!
-//! May use: the facade's positions, `clients`, `wire`. Must not know: sockets, handlers.
+//! May use: the facade's positions, `clients`, `wire`, what FEED waits with. Must not know: sockets, handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast::{Durability, Position, Stats};
 
 use super::clients::Client;
+use super::commands::feed::Follow;
 use super::counters::Counters;
 use super::wire::OwnedArgs;
 use super::work::Work;
@@ -103,6 +104,8 @@ pub(crate) enum Pending {
     Backup { dir: std::path::PathBuf },
     /// A command is to be run off the event loop.
     Work(Work),
+    /// FEED: the next changes are to be read off the event loop, when there are some.
+    Feed(Follow),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }

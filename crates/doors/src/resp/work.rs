@@ -51,20 +51,28 @@ impl Work {
 
     /// Runs it in a thread that may block, when it is its turn.
     pub(crate) async fn run_elsewhere(self, turns: Arc<Semaphore>) -> Worked {
-        let Ok(turn) = turns.acquire_owned().await else {
-            return Err("UNAVAILABLE the door is closing".into());
-        };
-        let run = move || {
-            // The turn ends with the work, also when nobody waits for its reply any more.
-            let _turn = turn;
-            self.run()
-        };
-        match tokio::task::spawn_blocking(run).await {
-            Ok(worked) => worked,
-            Err(error) => {
-                tracing::error!(%error, "a long command ended without an answer");
-                Err("ERR internal error".into())
-            }
+        elsewhere(turns, || self.run()).await
+    }
+}
+
+/// Runs something in a thread that may block, when it is its turn.
+pub(crate) async fn elsewhere<T: Send + 'static>(
+    turns: Arc<Semaphore>,
+    run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
+) -> Result<T, Fail> {
+    let Ok(turn) = turns.acquire_owned().await else {
+        return Err("UNAVAILABLE the door is closing".into());
+    };
+    let run = move || {
+        // The turn ends with the work, also when nobody waits for its reply any more.
+        let _turn = turn;
+        run()
+    };
+    match tokio::task::spawn_blocking(run).await {
+        Ok(worked) => worked,
+        Err(error) => {
+            tracing::error!(%error, "a long command ended without an answer");
+            Err("ERR internal error".into())
         }
     }
 }

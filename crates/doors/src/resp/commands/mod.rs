@@ -9,6 +9,7 @@ pub(crate) mod compact;
 pub(crate) mod connection;
 pub(crate) mod counters;
 pub(crate) mod expiry;
+pub(crate) mod feed;
 pub(crate) mod fold;
 pub(crate) mod index;
 pub(crate) mod info;

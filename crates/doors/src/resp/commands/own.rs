@@ -212,20 +212,30 @@ fn write_head_behind_version(reply: &mut Reply, head: &Head) {
         None => reply.null(),
     }
     reply.text("metadata");
-    reply.map(head.metadata.iter().count());
-    for (name, value) in head.metadata.iter() {
+    write_metadata(reply, &head.metadata);
+    reply.text("indexes");
+    write_indexes(reply, &head.indexes);
+    reply.text("compression");
+    reply.text(&head.compression.to_string());
+}
+
+/// Writes metadata, as a map.
+pub(crate) fn write_metadata(reply: &mut Reply, metadata: &Metadata) {
+    reply.map(metadata.iter().count());
+    for (name, value) in metadata.iter() {
         reply.bulk(name);
         reply.bulk(value);
     }
-    reply.text("indexes");
-    reply.array(head.indexes.iter().count());
-    for (name, term) in head.indexes.iter() {
+}
+
+/// Writes index entries, each [index, term].
+pub(crate) fn write_indexes(reply: &mut Reply, indexes: &Indexes) {
+    reply.array(indexes.iter().count());
+    for (name, term) in indexes.iter() {
         reply.array(2);
         reply.bulk(name);
         write_term(reply, &term);
     }
-    reply.text("compression");
-    reply.text(&head.compression.to_string());
 }
 
 /// Writes a term: an integer, or a string.
