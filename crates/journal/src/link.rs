@@ -24,6 +24,7 @@ use base::{File, Files, Placed, link_or_copy, read_exact_at, read_whole, remove_
 use crate::commit::lock;
 use crate::error::{Error, Result};
 use crate::footer::{TRAILER_BYTES, Trailer};
+use crate::header::header_bytes;
 use crate::journal::Journal;
 use crate::manifest::{MANIFEST_BYTES_MAX, Manifest, ManifestSegment};
 use crate::position::Position;
@@ -121,11 +122,13 @@ impl Journal {
     pub fn link_into(&self, dir: &Path, taken_ms: u64) -> Result<Linked> {
         let _hold = self.hold();
         let position = self.seal_current()?;
+        let header = header_bytes(usize::from(self.options.partitions));
         let segments: Vec<Arc<Segment>> = {
             let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
             segments
                 .values()
-                .filter(|segment| segment.base < position && segment.trailer().is_some())
+                // The segment that begins there may be full and sealed by now, but is not of the instant that the backup names.
+                .filter(|segment| segment.base.plus(header) < position && segment.trailer().is_some())
                 .cloned()
                 .collect()
         };

@@ -9,6 +9,8 @@ use holdfast_tests::{Client, Random, Value};
 use crate::oracle::{Oracle, State, brief};
 
 const KEYS: usize = 48;
+/// Keys of a client that are put once and then only read: what compaction has to carry along.
+const COLD_KEYS: usize = 400;
 const PIPELINE_MAX: usize = 12;
 const VALUE_MAX: usize = 2_000;
 const LARGE: usize = 150_000;
@@ -30,6 +32,8 @@ enum Answer {
     Growing,
     /// The shared pair: two values that are equal.
     Equal,
+    /// What a request to compact answers, whether or not one is under way.
+    Asked,
 }
 
 /// A client's memory, which survives its connections.
@@ -82,10 +86,11 @@ impl Load {
         let name = key.clone();
         let name = name.as_bytes();
         match self.random.below(100) {
-            0..30 => {
+            0..26 => {
                 let value = self.value();
                 write(&mut self.oracle, &[b"SET", name, &value], Some(value.clone()), Value::Simple("OK".into()));
             }
+            26..30 => self.add_cold(client, expected),
             30..40 => {
                 let existed = i64::from(latest.is_some());
                 write(&mut self.oracle, &[b"DEL", name], None, Value::Integer(existed));
@@ -115,7 +120,11 @@ impl Load {
                 expected.push(Expected { keys: Vec::new(), answer: Answer::Growing });
             }
             68..78 => self.add_pair(client, expected),
-            78..84 => {
+            78 => {
+                client.add(&["KV.COMPACT"]);
+                expected.push(Expected { keys: Vec::new(), answer: Answer::Asked });
+            }
+            79..84 => {
                 client.add(&["MGET", PAIR[0], PAIR[1]]);
                 expected.push(Expected { keys: Vec::new(), answer: Answer::Equal });
             }
@@ -125,6 +134,20 @@ impl Load {
                 expected.push(Expected { keys: Vec::new(), answer: Answer::Exactly(answer) });
             }
         }
+    }
+
+    /// Puts an object that is never changed again, or looks at it.
+    fn add_cold(&mut self, client: &mut Client, expected: &mut Vec<Expected>) {
+        let key = format!("client:{}:cold:{}", self.name, self.random.below(COLD_KEYS));
+        if let Some(value) = self.oracle.latest(&key) {
+            client.add(&["GET", &key]);
+            expected.push(Expected { keys: Vec::new(), answer: Answer::Exactly(Value::Bytes(value)) });
+            return;
+        }
+        let value = self.value();
+        client.add(&[b"SET", key.as_bytes(), &value]);
+        self.oracle.send(&key, Some(value));
+        expected.push(Expected { keys: vec![key], answer: Answer::Exactly(Value::Simple("OK".into())) });
     }
 
     /// Changes this client's own pair or the shared one, in one transaction.
@@ -163,6 +186,10 @@ impl Load {
                 other => return wrong(format!("the counter answered {other:?} after {}", self.counter_seen)),
             },
             Answer::Equal => equal(&answer)?,
+            Answer::Asked if !matches!(answer.bytes(), Some(b"started" | b"running")) => {
+                return wrong(format!("asked to compact it answered {}", show(&answer)));
+            }
+            Answer::Asked => {}
             Answer::Exactly(_) => {}
         }
         for key in &expected.keys {
