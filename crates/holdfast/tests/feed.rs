@@ -70,11 +70,30 @@ fn every_batch_comes_once_in_order_and_a_feed_goes_on_where_it_was_also_after_re
     // Behind the last item there is nothing, until there is.
     let mut feed = store.feed(Position::new(expected.last().unwrap().get() + 1)).unwrap();
     assert!(feed.next(FeedLimit { items: 1, bytes: 1 }, Duration::from_millis(5)).unwrap().is_empty());
+    assert!(!feed.has_more(), "although it began inside the last item");
+    let again = store.feed(Position::ZERO).unwrap();
+    assert!(again.has_more());
+    drop(again);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| feed.next(FeedLimit { items: 1, bytes: 1 }, Duration::from_secs(60)).unwrap());
         let late = put(&store, b"late", b"v");
         assert_eq!(waiting.join().unwrap()[0].position(), late);
     });
+}
+
+#[test]
+fn a_page_ends_by_the_bytes_of_its_values_also_when_the_journal_has_them_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let value = vec![b'v'; store.limits().value_bytes_max];
+    let compressed = PutOptions { compression: Some(Compression::Zstd), ..PutOptions::default() };
+    for key in 0..20u8 {
+        store.kv().put(b"b", &[key], &value, &compressed).unwrap();
+    }
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    let limit = FeedLimit { items: 100, bytes: 3 * value.len() as u64 };
+    let sizes: Vec<usize> = (0..7).map(|_| feed.next(limit, Duration::ZERO).unwrap().len()).collect();
+    assert_eq!(sizes, [3, 3, 3, 3, 3, 3, 2]);
 }
 
 #[test]

@@ -355,7 +355,8 @@ fn who_follows_the_feed_has_what_the_server_has_also_across_a_kill() {
         if round % 2 == 0 {
             let mut client = server.client();
             loop {
-                let before = std::mem::replace(&mut next, follow(&mut client, next, 0, &mut copy).expect("an answer"));
+                let before = next;
+                next = follow(&mut client, before, 0, &mut copy).expect("the server answers");
                 if before == next {
                     break;
                 }
