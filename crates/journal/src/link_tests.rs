@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use base::memory::{Disk, Fault};
 
+use crate::header::header_bytes;
+use crate::manifest::Manifest;
 use crate::tests::{DIR, PARTITIONS, contents, open, options, write};
 use crate::*;
 
@@ -183,6 +185,47 @@ fn sealing_the_current_segment_is_done_once_and_positions_go_on() {
     assert_eq!(contents(&journal).0, expected);
     journal.close().unwrap();
     assert!(matches!(journal.seal_current(), Err(Error::Closed)));
+}
+
+/// The segment that is begun for a backup may be full and sealed before the backup looks which ones are. It was taken then,
+/// and the backup held later batches than it said.
+#[test]
+fn a_backup_beside_busy_writers_holds_just_what_is_below_its_position() {
+    let disk = Disk::new(1);
+    let (journal, _) = open(&disk).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let ordering = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for writer in 1..=2 {
+            let (journal, is_over) = (&journal, &is_over);
+            scope.spawn(move || {
+                let mut number = writer * 1_000_000;
+                while !is_over.load(ordering) {
+                    write(journal, number..number + 10, Level::Written);
+                    number += 10;
+                }
+            });
+        }
+        let mut newest = journal.watermarks().appended;
+        let mut check = || {
+            // Each has something to take, and writers that are at work.
+            while journal.watermarks().appended <= newest {
+                std::thread::yield_now();
+            }
+            let Manifest { position, segments, .. } = journal.link_into(Path::new(BACKUP), 1)?.manifest;
+            newest = position;
+            // Only the newest are looked at, so that the journal does not get long.
+            journal.trim(position)?;
+            Ok::<_, Error>((position, segments.last().map(|segment| segment.base)))
+        };
+        let found: Vec<_> = (0..50).map(|_| check()).collect();
+        is_over.store(true, ordering);
+        let header = header_bytes(usize::from(PARTITIONS));
+        for outcome in found {
+            let (position, last) = outcome.unwrap();
+            assert!(last.is_some_and(|base| base.plus(header) < position), "{last:?} in a backup up to {position}");
+        }
+    });
 }
 
 #[test]
