@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
-use kv::{LiveBytes, Older, Recorded, SegmentBytes};
+use kv::{Commands, LiveBytes, Older, Recorded, SegmentBytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -329,25 +329,23 @@ impl Inner {
                 let (Some(partition), Some(wanted)) = (self.partitions.get(index), wanted.get_mut(index)) else {
                     continue;
                 };
-                let mut offset = 0;
-                while let Some(rest) = section.commands.get(offset..).filter(|rest| !rest.is_empty()) {
-                    let Some((recorded, bytes)) = Recorded::decode(rest) else {
-                        failed = Some(kv::Error::Command);
-                        return Err(journal::Error::Closed);
-                    };
-                    let at = section.at + (offset + recorded.prefix_bytes()) as u64;
-                    match partition.reader.may_need(&recorded, record.position, at, moving.older) {
-                        Ok(true) => {
-                            let bytes = rest.get(..bytes).unwrap_or_default().to_vec();
-                            wanted.push(Candidate { position: record.position, at, bytes });
+                for said in Commands::new(section.commands, section.at) {
+                    let needed = said.and_then(|said| {
+                        let needed =
+                            partition.reader.may_need(&said.recorded, record.position, said.at, moving.older)?;
+                        Ok(needed.then_some(said))
+                    });
+                    match needed {
+                        Ok(Some(said)) => {
+                            let (position, at, bytes) = (record.position, said.at, said.bytes.to_vec());
+                            wanted.push(Candidate { position, at, bytes });
                         }
-                        Ok(false) => {}
+                        Ok(None) => {}
                         Err(error) => {
                             failed = Some(error);
                             return Err(journal::Error::Closed);
                         }
                     }
-                    offset += bytes;
                 }
             }
             Ok(())

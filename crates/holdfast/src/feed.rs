@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::Signal;
 use journal::{Log, Position, Record, Visit};
-use kv::{Command, Indexes, Metadata, Recorded};
+use kv::{Command, Commands, Indexes, Metadata};
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -252,10 +252,8 @@ fn changes(record: &Record<'_>) -> Result<Vec<FeedChange>> {
     let damaged = || Error::new(ErrorKind::Corrupt, format!("a command of batch {} does not decode", record.position));
     let mut changes = Vec::new();
     for section in &record.sections {
-        let mut rest = section.commands;
-        while !rest.is_empty() {
-            let (recorded, bytes) = Recorded::decode(rest).ok_or_else(damaged)?;
-            rest = rest.get(bytes..).unwrap_or_default();
+        for said in Commands::new(section.commands, section.at) {
+            let recorded = said.map_err(|_| damaged())?.recorded;
             if recorded.version.is_none() {
                 let change = change(&recorded.command).ok_or_else(damaged)?;
                 let is_clear = matches!(change, FeedChange::Clear { .. });

@@ -2,16 +2,15 @@
 //!
 //! May use: snapshots, `kv`, the journal. Must not know: protocols.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::{Bound, ControlFlow, Range, RangeInclusive};
 
 use journal::{Log, Position, Visit};
-use kv::{Brief, Clock, Command, FoldRange, Head, Item, Items, LeafSet, Reader, Recorded, Value, object_hash};
+use kv::{Brief, Clock, Command, Commands, FoldRange, Head, Item, LeafSet, Put, Reader, Said, Value, object_hash};
 use regex::bytes::Regex;
 
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::merge::Merge;
 use crate::snapshot::Snapshot;
 
 /// In which order a fold comes to the objects.
@@ -85,6 +84,8 @@ pub struct Folded<'a> {
     key: &'a [u8],
     item: &'a Item,
     reader: &'a Reader,
+    /// The command that put it, if it was just read.
+    put: Option<&'a Put<'a>>,
     brief: Brief,
 }
 
@@ -143,7 +144,9 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn value(&self) -> Result<Value> {
-        Ok(self.reader.value_of(self.item)?)
+        let Some(put) = self.put else { return Ok(self.reader.value_of(self.item)?) };
+        let damaged = || kv::Error::Value { at: self.brief.at, reason: "checksum mismatch" };
+        Ok(Value::from_vec(put.value().ok_or_else(damaged)?))
     }
 }
 
@@ -202,25 +205,15 @@ impl Snapshot {
             Some(_) => return Err(other_order()),
         };
         let range = going.range(after);
-        let mut sources: Vec<Items> = self.readers.iter().map(|reader| reader.items(&range, self.now_ms())).collect();
-        let mut heads = BinaryHeap::with_capacity(sources.len());
-        for (source, items) in sources.iter_mut().enumerate() {
-            if let Some(item) = items.next().transpose()? {
-                heads.push(Reverse(Next { item, source }));
-            }
-        }
-        let mut last = None;
-        while let Some(mut least) = heads.peek_mut() {
+        let mut items = Merge::new(self.readers.iter().map(|reader| reader.items(&range, self.now_ms())))?;
+        let mut last: Option<Item> = None;
+        while let Some((source, item)) = items.next()? {
             if going.is_over() {
-                return Ok(last.map(|item: Item| item.place().to_vec()));
+                return Ok(last.map(|item| item.place().to_vec()));
             }
-            let Reverse(next) = &mut *least;
-            let reader = self.readers.get(next.source).expect("each source is a partition's");
-            going.visit(&next.item, reader)?;
-            match sources.get_mut(next.source).and_then(Iterator::next).transpose()? {
-                Some(item) => last = Some(std::mem::replace(&mut next.item, item)),
-                None => last = Some(std::collections::binary_heap::PeekMut::pop(least).0.item),
-            }
+            let reader = self.readers.get(source).expect("each source is a partition's");
+            going.visit(&item, reader, None)?;
+            last = Some(item);
         }
         Ok(None)
     }
@@ -242,7 +235,7 @@ impl Snapshot {
                     return Ok(last.map(|(number, item)| Place::Partition(number, item.place().to_vec())));
                 }
                 let item = item?;
-                going.visit(&item, reader)?;
+                going.visit(&item, reader, None)?;
                 last = Some((number, item));
             }
         }
@@ -268,21 +261,21 @@ impl Snapshot {
             }
             for section in &record.sections {
                 let Some(reader) = self.readers.get(section.partition.index()) else { continue };
-                let outcome = each_put(section.commands, section.at, |at, bucket, key| {
+                let mut said = Commands::new(section.commands, section.at);
+                let outcome = said.try_for_each(|said| -> Result<()> {
+                    let Said { recorded, at, .. } = said?;
+                    let Command::Put(put) = recorded.command else { return Ok(()) };
                     if after.is_some_and(|after| at <= after) {
                         return Ok(());
                     }
-                    let Some(item) = reader.item(bucket, key)?.filter(|item| item.brief().is_ok_and(|b| b.at == at))
-                    else {
-                        return Ok(());
-                    };
-                    if item.is_expired(self.now_ms())? {
+                    let Some(item) = reader.item(put.bucket, put.key)? else { return Ok(()) };
+                    if item.brief()?.at != at || item.is_expired(self.now_ms())? {
                         return Ok(());
                     }
                     if going.is_over() {
                         return Err(stop());
                     }
-                    going.visit_within(&item, reader)?;
+                    going.visit_within(&item, reader, &put)?;
                     last = Some(at);
                     Ok(())
                 });
@@ -320,20 +313,6 @@ fn other_order() -> Error {
     Error::new(ErrorKind::Invalid, "the continuation is of a fold in another order")
 }
 
-/// Address, bucket and key of each put among a section's commands.
-fn each_put(commands: &[u8], at: u64, mut act: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
-    let mut offset = 0;
-    while let Some(rest) = commands.get(offset..).filter(|rest| !rest.is_empty()) {
-        let damaged = || Error::new(ErrorKind::Corrupt, "a journaled command does not decode");
-        let (recorded, bytes) = Recorded::decode(rest).ok_or_else(damaged)?;
-        if let Command::Put(put) = recorded.command {
-            act(at + (offset + recorded.prefix_bytes()) as u64, put.bucket, put.key)?;
-        }
-        offset += bytes;
-    }
-    Ok(())
-}
-
 /// A fold that is under way.
 struct Going<'f, 'v> {
     fold: &'f Fold<'f>,
@@ -358,16 +337,15 @@ impl<'f> Going<'f, '_> {
     }
 
     /// As [`Going::visit`], for an object that may lie outside the range.
-    fn visit_within(&mut self, item: &Item, reader: &Reader) -> Result<()> {
-        let (bucket, key) = item.name()?;
-        let inside = std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), key);
+    fn visit_within(&mut self, item: &Item, reader: &Reader, put: &Put<'_>) -> Result<()> {
+        let inside = std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), put.key);
         match self.fold.bucket {
-            Some(wanted) if wanted != bucket || !inside => Ok(()),
-            _ => self.visit(item, reader),
+            Some(wanted) if wanted != put.bucket || !inside => Ok(()),
+            _ => self.visit(item, reader, Some(put)),
         }
     }
 
-    fn visit(&mut self, item: &Item, reader: &Reader) -> Result<()> {
+    fn visit(&mut self, item: &Item, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
         let brief = item.brief()?;
         if !self.fold.modified_ms.contains(&brief.modified_ms) {
             return Ok(());
@@ -383,35 +361,9 @@ impl<'f> Going<'f, '_> {
             return Ok(());
         }
         self.left -= 1;
-        let folded = Folded { bucket: &self.bucket, key, item, reader, brief };
+        let folded = Folded { bucket: &self.bucket, key, item, reader, put, brief };
         self.ended = (self.visit)(&folded)?.is_break();
         Ok(())
-    }
-}
-
-/// One partition's next object, ordered by place.
-struct Next {
-    item: Item,
-    source: usize,
-}
-
-impl PartialEq for Next {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Next {}
-
-impl PartialOrd for Next {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Next {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.item.place().cmp(other.item.place())
     }
 }
 

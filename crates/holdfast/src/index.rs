@@ -2,15 +2,13 @@
 //!
 //! May use: `kv`, partitions, `regex`. Must not know: protocols.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use kv::{IndexEntries, IndexEntry, IndexRange, Reader, Term};
+use kv::{IndexEntry, IndexRange, Reader, Term};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Kv, Shown};
+use crate::merge::Merge;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
 
@@ -74,32 +72,6 @@ impl IndexCursor {
     }
 }
 
-/// One partition's next entry, ordered by place.
-struct Head {
-    entry: IndexEntry,
-    source: usize,
-}
-
-impl PartialEq for Head {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Head {}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.entry.place().cmp(other.entry.place())
-    }
-}
-
 /// Merges the partitions' entries of an index.
 pub(crate) fn query<'r>(
     readers: impl Iterator<Item = &'r Reader>,
@@ -108,29 +80,19 @@ pub(crate) fn query<'r>(
 ) -> Result<IndexPage> {
     let IndexQuery { bucket, index, from, to, .. } = *query;
     let range = IndexRange { bucket, index, from, to, after: query.after.map(|cursor| cursor.0.as_slice()) };
-    let mut sources: Vec<IndexEntries> = readers.map(|reader| reader.index_entries(&range, now_ms)).collect();
-    let mut heads = BinaryHeap::with_capacity(sources.len());
-    for (source, entries) in sources.iter_mut().enumerate() {
-        if let Some(entry) = entries.next().transpose()? {
-            heads.push(Reverse(Head { entry, source }));
-        }
-    }
+    let mut entries = Merge::new(readers.map(|reader| reader.index_entries(&range, now_ms)))?;
     let mut page = IndexPage::default();
     let mut last: Option<IndexEntry> = None;
-    while let Some(mut least) = heads.peek_mut() {
-        if page.entries.len() >= query.limit {
-            page.next = last.map(|entry| IndexCursor(entry.place().to_vec()));
-            break;
-        }
-        let Reverse(head) = &mut *least;
-        let (term, key) = head.entry.split()?;
+    while page.entries.len() < query.limit {
+        let Some((_, entry)) = entries.next()? else { return Ok(page) };
+        let (term, key) = entry.split()?;
         if query.term_regex.is_none_or(|regex| matches(regex, &term)) {
             page.entries.push((term, key.to_vec()));
         }
-        match sources.get_mut(head.source).and_then(Iterator::next).transpose()? {
-            Some(next) => last = Some(std::mem::replace(&mut head.entry, next)),
-            None => last = Some(std::collections::binary_heap::PeekMut::pop(least).0.entry),
-        }
+        last = Some(entry);
+    }
+    if !entries.is_empty() {
+        page.next = last.map(|entry| IndexCursor(entry.place().to_vec()));
     }
     Ok(page)
 }

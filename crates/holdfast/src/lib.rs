@@ -33,6 +33,7 @@ mod index;
 mod kv;
 mod listing;
 mod live_count;
+mod merge;
 mod options;
 mod partition;
 mod peer;

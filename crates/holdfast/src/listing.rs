@@ -7,11 +7,12 @@ use std::ops::Bound;
 
 use base::Random;
 use journal::PartitionId;
-use kv::{Head, Page, PageOut, Reader, Value};
+use kv::{FoldRange, Head, Page, PageOut, Reader, Value};
 
 use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::kv::{Kv, Shown};
+use crate::merge::Merge;
 use crate::partition::Partition;
 use crate::staged::Change;
 use crate::store::Inner;
@@ -25,30 +26,23 @@ pub struct ScanCursor {
 
 type Keys = (Vec<Vec<u8>>, Option<ScanCursor>);
 
+fn keys_from<'a>(bucket: &'a [u8], start: Bound<&'a [u8]>) -> FoldRange<'a> {
+    FoldRange { bucket: Some(bucket), start, end: Bound::Unbounded, after: None }
+}
+
 /// Merges the partitions' objects of a bucket into one page in key order.
 pub(crate) fn page<'r>(readers: impl Iterator<Item = &'r Reader>, page: &Page<'_>, now_ms: u64) -> kv::Result<PageOut> {
-    let mut sources = Vec::new();
-    for reader in readers {
-        let mut objects = reader.objects(page, now_ms);
-        if let Some(first) = objects.next().transpose()? {
-            sources.push((first, objects));
-        }
-    }
+    let readers: Vec<&Reader> = readers.collect();
+    let range = FoldRange { bucket: Some(page.bucket), start: page.start, end: page.end, after: None };
+    let mut items = Merge::new(readers.iter().map(|reader| reader.items(&range, now_ms)))?;
     let mut out = PageOut::default();
-    while let Some(least) = (0..sources.len()).min_by(|a, b| {
-        let key = |i: &usize| sources.get(*i).map(|((key, _, _), _)| key);
-        key(a).cmp(&key(b))
-    }) {
-        if out.entries.len() >= page.limit {
-            out.more = true;
-            break;
-        }
-        let Some((first, objects)) = sources.get_mut(least) else { break };
-        match objects.next().transpose()? {
-            Some(next) => out.entries.push(std::mem::replace(first, next)),
-            None => out.entries.push(sources.swap_remove(least).0),
-        }
+    while out.entries.len() < page.limit {
+        let Some((source, item)) = items.next()? else { return Ok(out) };
+        let reader = readers.get(source).expect("each source is a partition's");
+        let value = if page.values { Some(reader.value_of(&item)?) } else { None };
+        out.entries.push((item.key_in(page.bucket).to_vec(), item.head()?, value));
     }
+    out.more = !items.is_empty();
     Ok(out)
 }
 
@@ -58,10 +52,8 @@ fn scan(inner: &Inner, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize,
     let first = cursor.map_or(0, |cursor| cursor.partition.index());
     let mut start = cursor.map_or(Bound::Unbounded, |cursor| Bound::Excluded(cursor.after.as_slice()));
     for partition in inner.partitions.iter().skip(first) {
-        let page = Page { bucket, start, end: Bound::Unbounded, limit, values: false };
-        for object in partition.reader.objects(&page, now_ms) {
-            let (key, ..) = object?;
-            keys.push(key);
+        for item in partition.reader.items(&keys_from(bucket, start), now_ms) {
+            keys.push(item?.key_in(bucket).to_vec());
             if keys.len() >= limit {
                 let after = keys.last().cloned().unwrap_or_default();
                 return Ok((keys, Some(ScanCursor { partition: partition.id, after })));
@@ -78,17 +70,18 @@ fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<
     let count = inner.partitions.len();
     let first = usize::try_from(random.below(count as u64)).unwrap_or(0);
     for partition in inner.partitions.iter().cycle().skip(first).take(count) {
-        let all = Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1, values: false };
-        let Some(lowest) = partition.reader.objects(&all, now_ms).next().transpose()? else { continue };
+        let first_from = |start| -> kv::Result<Option<Vec<u8>>> {
+            let first = partition.reader.items(&keys_from(bucket, start), now_ms).next().transpose()?;
+            Ok(first.map(|item| item.key_in(bucket).to_vec()))
+        };
+        let Some(lowest) = first_from(Bound::Unbounded)? else { continue };
         // A random place near the keys there are: the lowest key's shape with other bytes from some place on.
-        let mut place = lowest.0.clone();
+        let mut place = lowest.clone();
         let from = usize::try_from(random.below(place.len() as u64 + 1)).unwrap_or(0);
         for byte in place.iter_mut().skip(from) {
             *byte = byte.saturating_add(u8::try_from(random.below(10)).unwrap_or(0));
         }
-        let page = Page { start: Bound::Included(&place), ..all };
-        let found = partition.reader.objects(&page, now_ms).next().transpose()?;
-        return Ok(Some(found.map_or(lowest.0, |(key, ..)| key)));
+        return Ok(Some(first_from(Bound::Included(&place))?.unwrap_or(lowest)));
     }
     Ok(None)
 }

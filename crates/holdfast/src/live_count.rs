@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use base::{hash64, hash128};
 use journal::{PartitionId, Position, RecordSection};
-use kv::{Command, Recorded};
+use kv::{Command, Commands};
 
 /// Most objects kept: about 300 MiB.
 const OBJECTS_MAX: usize = 4 << 20;
@@ -47,13 +47,11 @@ impl LiveCount {
     /// Applies the commands of one section of the batch at `position`, which lies in `segment`. What does not decode is left
     /// out.
     pub(crate) fn apply(&mut self, section: &RecordSection<'_>, position: Position, segment: Position) {
-        let mut rest = section.commands;
-        while let Some((recorded, bytes)) = Recorded::decode(rest) {
-            let command_bytes = u32::try_from(bytes - recorded.prefix_bytes()).unwrap_or(u32::MAX);
-            let version = recorded.version.unwrap_or(position);
-            let place = Place { bucket: 0, partition: section.partition, version, segment, bytes: command_bytes };
-            self.command(&recorded.command, place);
-            rest = rest.get(bytes..).unwrap_or_default();
+        for said in Commands::new(section.commands, section.at).map_while(Result::ok) {
+            let bytes = u32::try_from(said.command_bytes()).unwrap_or(u32::MAX);
+            let version = said.recorded.version.unwrap_or(position);
+            let place = Place { bucket: 0, partition: section.partition, version, segment, bytes };
+            self.command(&said.recorded.command, place);
         }
     }
 

@@ -25,6 +25,7 @@ use journal::Position;
 
 use crate::bytes::{Fields, len32, put_string};
 use crate::compression::{Compression, Stored};
+use crate::error::{Error, Result};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -255,6 +256,60 @@ impl<'a> Command<'a> {
     }
 }
 
+/// A command among others of a section.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// What was said.
+    pub recorded: Recorded<'a>,
+    /// Address of the command itself: what a ledger entry names.
+    pub at: u64,
+    /// Its bytes, with what stands before a command that is kept.
+    pub bytes: &'a [u8],
+}
+
+impl Said<'_> {
+    /// Bytes of the command itself.
+    #[must_use]
+    pub fn command_bytes(&self) -> usize {
+        self.bytes.len() - self.recorded.prefix_bytes()
+    }
+}
+
+/// The commands of a section, in order; at what does not decode an error, and then nothing more.
+#[derive(Debug, Clone)]
+pub struct Commands<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Commands<'a> {
+    /// Commands whose first byte lies at journal address `at`.
+    #[must_use]
+    pub fn new(commands: &'a [u8], at: u64) -> Self {
+        Self { rest: commands, at }
+    }
+}
+
+impl<'a> Iterator for Commands<'a> {
+    type Item = Result<Said<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let decoded = Recorded::decode(self.rest);
+        let split = decoded.and_then(|(recorded, bytes)| Some((recorded, self.rest.split_at_checked(bytes)?)));
+        let Some((recorded, (bytes, rest))) = split else {
+            self.rest = &[];
+            return Some(Err(Error::Command));
+        };
+        let said = Said { recorded, at: self.at + recorded.prefix_bytes() as u64, bytes };
+        self.rest = rest;
+        self.at += bytes.len() as u64;
+        Some(Ok(said))
+    }
+}
+
 impl<'a> Recorded<'a> {
     /// The command at the start of `bytes`, and how many bytes it takes.
     #[must_use]
@@ -273,8 +328,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// Bytes before the command itself: a value's address is that of its command.
-    #[must_use]
-    pub fn prefix_bytes(&self) -> usize {
+    fn prefix_bytes(&self) -> usize {
         if self.version.is_some() { KEPT_BYTES } else { 0 }
     }
 

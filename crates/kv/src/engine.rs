@@ -15,7 +15,7 @@ use journal::{Log, Position, StateMachine};
 use crate::bytes::{len32, put_string};
 use crate::cache::{Entries, EntryCache};
 use crate::clock::Clock;
-use crate::command::{Command, Put, Recorded};
+use crate::command::{Command, Commands, Put};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::hash::object_hash;
@@ -215,7 +215,7 @@ impl Engine {
             indexes: put.indexes,
             inline: (put.stored.len() <= self.options.inline_bytes_max).then_some(put.stored),
         };
-        self.summary.live.add(self.places.segment_of(change.at), change.command_bytes as u64);
+        self.summary.live.add(change.segment, change.command_bytes as u64);
         self.note_clock(put.bucket, put.key, old.as_ref(), Some(&entry));
         self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
         let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
@@ -316,8 +316,7 @@ impl Engine {
     }
 
     fn change(&mut self, change: &Change, command: &Command<'_>) -> Result<()> {
-        let segment = self.places.segment_of(change.at);
-        self.summary.live.applied(segment, change.command_bytes as u64);
+        self.summary.live.applied(change.segment, change.command_bytes as u64);
         let holds = match command {
             Command::Put(put) => {
                 self.put(change, put)?;
@@ -330,7 +329,7 @@ impl Engine {
             Command::Clear { bucket } => self.clear(change, bucket)? || change.is_kept(),
         };
         if holds {
-            self.summary.live.hold(segment, change.command_bytes as u64);
+            self.summary.live.hold(change.segment, change.command_bytes as u64);
         }
         Ok(())
     }
@@ -345,6 +344,8 @@ struct Change {
     /// Its address, and bytes from there.
     at: u64,
     command_bytes: usize,
+    /// The segment it lies in.
+    segment: Position,
 }
 
 impl Change {
@@ -362,18 +363,16 @@ impl StateMachine for Engine {
     type Error = Error;
 
     fn apply(&mut self, position: Position, at: u64, commands: &[u8]) -> Result<()> {
-        let mut offset = 0;
-        while let Some(rest) = commands.get(offset..).filter(|rest| !rest.is_empty()) {
-            let (recorded, bytes) = Recorded::decode(rest).ok_or(Error::Command)?;
-            let prefix = recorded.prefix_bytes();
+        for said in Commands::new(commands, at) {
+            let said = said?;
             let change = Change {
                 position,
-                version: recorded.version.unwrap_or(position),
-                at: at + (offset + prefix) as u64,
-                command_bytes: bytes - prefix,
+                version: said.recorded.version.unwrap_or(position),
+                at: said.at,
+                segment: self.places.segment_of(said.at),
+                command_bytes: said.command_bytes(),
             };
-            self.change(&change, &recorded.command)?;
-            offset += bytes;
+            self.change(&change, &said.recorded.command)?;
         }
         self.applied = position;
         Ok(())

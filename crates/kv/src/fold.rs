@@ -55,6 +55,12 @@ impl Item {
         key::split_object(&self.ledger_key).ok_or_else(damaged)
     }
 
+    /// Its key, when its bucket is known.
+    #[must_use]
+    pub fn key_in(&self, bucket: &[u8]) -> &[u8] {
+        self.ledger_key.get(key::object_prefix_len(bucket)..).unwrap_or_default()
+    }
+
     fn entry(&self) -> Result<Entry<'_>> {
         decode(&self.slice)
     }

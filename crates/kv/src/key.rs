@@ -40,6 +40,11 @@ fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
     to.push(0x00);
 }
 
+/// Bytes of an object's ledger key before its key.
+pub(crate) fn object_prefix_len(bucket: &[u8]) -> usize {
+    bucket.len() + bucket.iter().filter(|byte| matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)).count() + 1
+}
+
 /// The ledger key of an object.
 pub(crate) fn object(bucket: &[u8], key: &[u8]) -> Vec<u8> {
     let mut to = Vec::with_capacity(bucket.len() + key.len() + 1);
@@ -190,6 +195,7 @@ mod tests {
         fn ledger_order_is_bucket_then_key_order(a in (word(), word()), b in (word(), word())) {
             let (left, right) = (object(&a.0, &a.1), object(&b.0, &b.1));
             assert_eq!(left.cmp(&right), a.cmp(&b));
+            assert_eq!(&left[object_prefix_len(&a.0)..], a.1.as_slice());
             assert_eq!(split_object(&left), Some((a.0.clone(), a.1.as_slice())));
             assert_eq!(split_expiry(&expiry(7, &a.0, &a.1)), Some((a.0.clone(), a.1.as_slice())));
             assert_eq!(right < bucket_end(&a.0), b.0 <= a.0);

@@ -30,7 +30,7 @@ mod tree;
 
 pub use cache::EntryCache;
 pub use clock::Clock;
-pub use command::{Command, Put, Recorded};
+pub use command::{Command, Commands, Put, Recorded, Said};
 pub use compression::{Compression, Stored, UnknownCompression};
 pub use engine::{Engine, Options};
 pub use entry::Head;
@@ -45,5 +45,5 @@ pub use leaf_set::LeafSet;
 pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};
 pub use metadata::Metadata;
-pub use query::{Found, Listed, Object, Objects, Page, PageOut, Reader, Value};
+pub use query::{Found, Listed, Object, Page, PageOut, Reader, Value};
 pub use tree::{Tree, TreeSize};

@@ -259,29 +259,6 @@ impl Reader {
         self.entries.ledger.write_out(keep)
     }
 
-    /// Objects of a bucket in key order, expired ones left out.
-    pub fn objects(&self, page: &Page<'_>, now_ms: u64) -> Objects {
-        let bucket = page.bucket;
-        let start = match page.start {
-            Bound::Included(start) => Bound::Included(key::object(bucket, start)),
-            Bound::Excluded(start) => Bound::Excluded(key::object(bucket, start)),
-            Bound::Unbounded => Bound::Included(key::object(bucket, &[])),
-        };
-        let end = match page.end {
-            Bound::Included(end) => Bound::Included(key::object(bucket, end)),
-            Bound::Excluded(end) => Bound::Excluded(key::object(bucket, end)),
-            Bound::Unbounded => Bound::Excluded(key::bucket_end(bucket)),
-        };
-        let empty = matches!((&start, &end), (Bound::Included(s) | Bound::Excluded(s), Bound::Included(e) | Bound::Excluded(e)) if s > e);
-        let entries: ledger::Entries = if empty {
-            Box::new(std::iter::empty())
-        } else {
-            self.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))
-        };
-        let prefix = key::object(bucket, &[]).len();
-        Objects { reader: self.clone(), bucket: bucket.to_vec(), entries, prefix, values: page.values, now_ms }
-    }
-
     /// The first bucket after `after`, if there is another: found by skipping, at a cost per bucket and not per key.
     ///
     /// # Errors
@@ -313,41 +290,3 @@ impl Reader {
 
 /// Key, head, and the value if asked for.
 pub type Listed = (Vec<u8>, Head, Option<Value>);
-
-/// Objects of a bucket in key order.
-pub struct Objects {
-    reader: Reader,
-    bucket: Vec<u8>,
-    entries: ledger::Entries,
-    prefix: usize,
-    values: bool,
-    now_ms: u64,
-}
-
-impl Objects {
-    fn open(&self, ledger_key: &Slice, slice: &Slice) -> Result<Option<Listed>> {
-        let entry = decode(slice)?;
-        if entry.expired(self.now_ms) {
-            return Ok(None);
-        }
-        let key = ledger_key.get(self.prefix..).unwrap_or_default().to_vec();
-        let value = if self.values { Some(self.reader.value(&self.bucket, &key, slice)?) } else { None };
-        Ok(Some((key, entry.head(), value)))
-    }
-}
-
-impl Iterator for Objects {
-    type Item = Result<Listed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let opened = match self.entries.next()? {
-                Ok((key, slice)) => self.open(&key, &slice),
-                Err(error) => Err(error),
-            };
-            if let Some(found) = opened.transpose() {
-                return Some(found);
-            }
-        }
-    }
-}
