@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
-use kv::{Commands, LiveBytes, Older, Recorded, SegmentBytes};
+use kv::{Commands, LiveBytes, Older, Reader, Recorded, SegmentBytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -331,9 +331,10 @@ impl Inner {
                 };
                 for said in Commands::new(section.commands, section.at) {
                     let needed = said.and_then(|said| {
-                        let needed =
-                            partition.reader.may_need(&said.recorded, record.position, said.at, moving.older)?;
-                        Ok(needed.then_some(said))
+                        let may_need =
+                            |reader: &Reader| reader.may_need(&said.recorded, record.position, said.at, moving.older);
+                        // A ledger that is being rebuilt does not know yet; under the lock it will.
+                        Ok(partition.undisturbed(may_need)?.unwrap_or(true).then_some(said))
                     });
                     match needed {
                         Ok(Some(said)) => {

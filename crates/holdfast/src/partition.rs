@@ -107,15 +107,21 @@ impl Partition {
         Position::new(self.removed.load(Ordering::Acquire))
     }
 
+    /// What `read` sees without the lock; `None` when a batch of several changes, or a rebuilding of the ledger, was under way.
+    pub(crate) fn undisturbed<T>(&self, read: impl Fn(&Reader) -> kv::Result<T>) -> kv::Result<Option<T>> {
+        let before = self.changing.load(Ordering::Acquire);
+        if !before.is_multiple_of(2) {
+            return Ok(None);
+        }
+        let seen = read(&self.reader)?;
+        fence(Ordering::Acquire);
+        Ok((self.changing.load(Ordering::Acquire) == before).then_some(seen))
+    }
+
     /// Reads one object, never the half of a batch, usually without the lock. The caller has checked the partition.
     pub(crate) fn read<T>(&self, read: impl Fn(&Reader) -> kv::Result<Found<T>>) -> kv::Result<Shown<Option<T>>> {
-        let before = self.changing.load(Ordering::Acquire);
-        if before.is_multiple_of(2) {
-            let found = read(&self.reader)?;
-            fence(Ordering::Acquire);
-            if self.changing.load(Ordering::Acquire) == before {
-                return Ok(self.shown(found));
-            }
+        if let Some(found) = self.undisturbed(&read)? {
+            return Ok(self.shown(found));
         }
         let _engine = self.lock();
         Ok(self.shown(read(&self.reader)?))
