@@ -12,7 +12,7 @@ use super::manifest::{Kind, manifests};
 use super::tree::Tree;
 
 /// Everything that only programs and tools may stand on.
-const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "doors", "cluster"];
+const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "doors", "cluster"];
 
 /// Who may import whom; names are package names without the leading `holdfast-`.
 const PICTURE: &[(&str, &[&str])] = &[
@@ -21,17 +21,18 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("kv", &["journal", "base"]),
     ("space", &["journal", "base"]),
     ("series", &["journal", "base"]),
-    ("xa", &["journal", "base"]),
+    ("xa", &["base"]),
     ("holdfast", &["kv", "space", "series", "xa", "journal", "base"]),
+    ("tm", &["holdfast", "xa"]),
     ("doors", &["holdfast"]),
     ("cluster", &["holdfast"]),
-    ("server", &["holdfast", "doors", "cluster", "base"]),
+    ("server", &["holdfast", "tm", "doors", "cluster", "base"]),
     ("bench", BELOW),
     ("compare", BELOW),
     ("fuzz", BELOW),
     ("sim", &["base", "journal", "kv", "space", "series", "xa", "holdfast"]),
-    ("examples", &["holdfast"]),
-    ("c", &["holdfast"]),
+    ("examples", &["holdfast", "tm"]),
+    ("c", &["holdfast", "tm"]),
     ("python", &["holdfast"]),
     ("tests", &[]),
     ("xtask", &[]),

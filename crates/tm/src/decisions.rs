@@ -1,0 +1,116 @@
+//! What everybody who runs transactions needs of a coordinator, be it in the process or a server.
+//!
+//! Calls block. They are few: between beginning and the end of a committed transaction there is one that waits.
+//!
+//! May use: `xa`. Must not know: where the coordinator is.
+
+use std::time::Duration;
+
+use holdfast::Durability;
+use xa::{BranchName, CoordinatorId, TransactionId};
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a coordinator refuses, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Error {
+    /// What the caller does next.
+    pub kind: ErrorKind,
+    /// What went wrong, for people.
+    pub text: String,
+}
+
+/// What the caller does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The transaction was, or now is, rolled back: roll all its branches back.
+    Aborted,
+    /// Whether the decision was made is not known: leave the prepared branches to recovery, and tell the user so.
+    Unknown,
+    /// The request makes no sense: correct it.
+    Invalid,
+    /// Nothing happened, because the coordinator cannot be reached or cannot write: try again, or roll back.
+    Unavailable,
+}
+
+/// How a transaction begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Begin {
+    /// How long it may take until its decision; `None` for as long as its owner lives.
+    pub timeout: Option<Duration>,
+    /// Whether other programs may take part.
+    pub shared: bool,
+}
+
+/// What to do with a prepared branch that somebody found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Decided: commit it.
+    Commit,
+    /// It will never be committed: roll it back. That is on stable storage.
+    Rollback,
+    /// Its owner is alive: leave it.
+    Leave,
+    /// Another coordinator's: leave it.
+    Foreign,
+}
+
+/// What a resource manager decided by itself about a prepared branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heuristic {
+    /// Committed.
+    Commit,
+    /// Rolled back.
+    Rollback,
+    /// Partly the one, partly the other.
+    Mixed,
+    /// It may have done either.
+    Hazard,
+}
+
+/// A branch that has learned its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// The branch.
+    pub branch: BranchName,
+    /// What it did by itself, when that is what it says. Recorded until somebody forgets it.
+    pub heuristic: Option<Heuristic>,
+}
+
+/// A coordinator.
+pub trait Decisions: Send + Sync {
+    /// Which coordinator this is.
+    fn coordinator(&self) -> CoordinatorId;
+
+    /// Makes a new transaction's id. No message and nothing on disk, but for the first call of a program.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no owner yet and the coordinator cannot be reached.
+    fn begin(&self, begin: Begin) -> Result<TransactionId>;
+
+    /// Decides to commit a transaction whose `branches` are all prepared. Once it returns, the decision is as durable as
+    /// asked, and the branches must be committed. One round trip and one group sync.
+    ///
+    /// # Errors
+    /// `Aborted`, `Unknown`, `Invalid`, `Unavailable`.
+    fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()>;
+
+    /// Notes that branches learned of the decision to commit; when all have, the decision is let go. Never waits.
+    fn done(&self, id: TransactionId, done: &[Done]);
+
+    /// Decides never to commit a transaction. Needed only where somebody else might: when `commit` said `Unknown`, and
+    /// when several programs take part. Otherwise an abort is presumed and nobody needs to be told.
+    ///
+    /// # Errors
+    /// `Invalid` when it is committed already; `Unavailable`.
+    fn abort(&self, id: TransactionId) -> Result<()>;
+
+    /// What to do with each transaction that was found prepared in a resource manager.
+    ///
+    /// # Errors
+    /// `Unavailable`: leave all alone and ask again later.
+    fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>>;
+}

@@ -1,0 +1,8 @@
+//! The transaction manager: one atomic commit across Holdfast, databases and any other resource manager.
+//!
+//! May use: `holdfast`, `xa`. Must not know: the doors, the C interface.
+
+mod decisions;
+
+pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
+pub use xa::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
