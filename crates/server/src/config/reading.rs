@@ -144,7 +144,7 @@ impl Reading<'_> {
         let idle: Option<u64> = self.number("resp.idle_timeout_seconds", table.idle_timeout_seconds, IDLE_SECONDS)?;
         Ok(Resp {
             listen: self.address("resp.listen", self.arguments.resp, table.listen, RESP_PORT)?,
-            reactors: self.number("resp.reactors", table.reactors, REACTORS)?.unwrap_or(2),
+            reactors: self.number("resp.reactors", table.reactors, REACTORS)?.unwrap_or_else(reactors),
             limits: doors::resp::Limits {
                 clients_max: self
                     .number("resp.connections_max", table.connections_max, CONNECTIONS)?
@@ -243,4 +243,11 @@ impl Reading<'_> {
         }
         Ok(())
     }
+}
+
+/// One thread for every two processors: the kernel's share of the network's work, clients on the same machine and the
+/// store's background need the others. With two threads on two processors Redis' own benchmark is a fifth slower.
+fn reactors() -> usize {
+    let most = usize::try_from(*REACTORS.end()).expect("a small number");
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).clamp(1, most))
 }

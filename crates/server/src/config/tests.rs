@@ -399,7 +399,6 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
         ("limits.ledger_memory_bytes", wide(limits.ledger_memory_bytes), LEDGER_MEMORY_BYTES),
-        ("resp.reactors", 2, REACTORS),
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),
@@ -417,6 +416,8 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     let leaves = TreeSize::ALL.map(|size| size.leaves().to_string()).join(", ");
     let default = holdfast::Options::default().tree.map_or(0, TreeSize::leaves).to_string();
     assert_eq!(words("tree.leaves").get(2..4), Some(&[default, format!("0, {leaves}")][..]));
+    let reactors = ["one for two processors".to_owned(), format!("{} to {}", REACTORS.start(), REACTORS.end())];
+    assert_eq!(words("resp.reactors").get(2..4), Some(&reactors[..]));
     assert_eq!(words("compression")[2], format!("\"{}\"", holdfast::Options::default().compression));
     assert_eq!(words("compaction.schedule")[2], format!("\"{}\"", When::default()));
 }
