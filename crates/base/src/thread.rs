@@ -17,6 +17,14 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
+/// Lets the calling thread have processors only as far as others leave them, for as long as it lives. For work that nobody
+/// waits for: beside writers that keep all processors busy it would else take one of them for milliseconds at a time.
+pub fn stand_back() {
+    // On Linux the priority is the thread's. Where it cannot be changed the thread is as important as any.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, 10);
+}
+
 /// A wake-up call that is remembered until somebody waits for it.
 #[derive(Debug, Default)]
 pub struct Signal {

@@ -33,13 +33,20 @@ pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
     let ledger = {
         let inner = Arc::clone(inner);
         let wake = Arc::clone(&inner.ledger_wake);
-        Worker::start("holdfast-ledger", move || run(&inner, &wake, Some(EXPIRY_INTERVAL), ledger_step))
-            .map_err(failed)?
+        Worker::start("holdfast-ledger", move || {
+            base::stand_back();
+            run(&inner, &wake, Some(EXPIRY_INTERVAL), ledger_step);
+        })
+        .map_err(failed)?
     };
     let compaction = {
         let inner = Arc::clone(inner);
         let wake = Arc::clone(&inner.compaction_wake);
-        Worker::start("holdfast-compact", move || run(&inner, &wake, None, compaction_step)).map_err(failed)?
+        Worker::start("holdfast-compact", move || {
+            base::stand_back();
+            run(&inner, &wake, None, compaction_step);
+        })
+        .map_err(failed)?
     };
     Ok(vec![journal, ledger, compaction])
 }

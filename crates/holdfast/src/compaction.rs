@@ -42,6 +42,8 @@ const WORTHLESS_PERCENT: u64 = 90;
 const WORTH_PERCENT: u64 = 5;
 /// Writers are held back when more than this is dead, and more than is live, though compaction may run.
 const DEBT_FREE_BYTES: u64 = 1 << 30;
+/// What is dead above that, for each time that the rate limit is exceeded by: space that does not come back is worse.
+const DEBT_BYTES_PER_HASTE: u64 = 128 << 20;
 /// What is dead above that, for each microsecond.
 const DEBT_BYTES_PER_MICRO: u64 = 1 << 20;
 /// Stubs for each segment that holds something, before the oldest of these goes, whatever it holds.
@@ -132,6 +134,11 @@ impl Compactor {
     /// at which it comes back.
     pub(crate) fn delay(&self) -> Duration {
         Duration::from_micros(self.debt_bytes.load(Ordering::Relaxed) / DEBT_BYTES_PER_MICRO)
+    }
+
+    /// By how much the rate limit is exceeded because compaction is behind.
+    fn haste(&self) -> u32 {
+        u32::try_from(1 + self.debt_bytes.load(Ordering::Relaxed) / DEBT_BYTES_PER_HASTE).unwrap_or(u32::MAX)
     }
 
     fn is_running(&self) -> bool {
@@ -292,7 +299,7 @@ impl Inner {
         if is_over && let Some(moved) = work.moving.take() {
             self.settle_segment(work, &moved)?;
         }
-        Ok(options.pause(read))
+        Ok(options.pause(read) / self.compactor.haste())
     }
 
     /// Begins a run whose hour has come.

@@ -7,8 +7,8 @@
 
 use std::sync::MutexGuard;
 
-use journal::{Batch, Log, PartitionId, Position, StateMachine};
-use kv::{Command, Engine, Head, Indexes, Metadata, Object, Put, Stored, Value};
+use journal::{Appended, Batch, Log, PartitionId, Position, StateMachine};
+use kv::{Command, Compression, Engine, Head, Indexes, Metadata, Object, Put, Stored, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
@@ -292,6 +292,45 @@ impl<'a> Exclusive<'a> {
             });
         }
         batch
+    }
+}
+
+impl Inner {
+    /// Puts an object whatever is there. The batch is made and summed before the lock: while it is held, other writers of the
+    /// partition wait, for a whole turn of the scheduler when its holder loses the processor.
+    pub(crate) fn put_blindly(
+        &self,
+        bucket: &[u8],
+        key: &[u8],
+        value: &[u8],
+        options: &PutOptions,
+    ) -> Result<Committed> {
+        self.check_open()?;
+        self.check_key(bucket, key)?;
+        self.check_put(bucket, key, value, options)?;
+        let compression = options.compression.unwrap_or(self.options.compression);
+        let compressed = (compression != Compression::None).then(|| Stored::new(value, compression));
+        let put = Put {
+            metadata: Metadata::encoded(&options.metadata),
+            indexes: Indexes::encoded(&options.indexes),
+            modified_ms: self.clock.wall_ms(),
+            expires_ms: options.expires_ms.unwrap_or(0),
+            ..compressed.as_ref().map_or_else(|| Put::new(bucket, key, value), |stored| Put::of(bucket, key, stored))
+        };
+        let partition = self.partition(bucket, key);
+        let mut batch = Batch::new();
+        batch.section(partition.id, |to| Command::Put(put).encode(to));
+        batch.finish();
+        self.relieve(&[partition])?;
+        let mut engine = partition.lock();
+        partition.check()?;
+        let Appended { position, body_at } = self.journal.append(&batch)?;
+        for (_, offset, commands) in batch.sections() {
+            let applied = engine.apply(position, body_at + offset, commands);
+            self.applied(partition, &mut engine, applied)?;
+        }
+        self.note_memory(&engine);
+        Ok(Committed { position })
     }
 }
 

@@ -153,9 +153,13 @@ impl Kv<'_> {
         options: &PutOptions,
         durability: Durability,
     ) -> Result<Committed> {
-        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
-        exclusive.put(bucket, key, value, options)?;
-        let committed = exclusive.commit()?;
+        let committed = if options.condition == Condition::None && !options.keep_expiry {
+            self.store.inner().put_blindly(bucket, key, value, options)?
+        } else {
+            let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+            exclusive.put(bucket, key, value, options)?;
+            exclusive.commit()?
+        };
         self.store.wait(committed.position, durability)?;
         Ok(committed)
     }

@@ -7,7 +7,7 @@
 //!
 //! May use: partitions. Must not know: how ledgers are written out.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ use crate::store::Inner;
 
 /// Delay of a writer just below the maximum.
 const DELAY_MAX: Duration = Duration::from_millis(2);
+/// Shorter delays add up until they are worth a sleep: the kernel wakes some 50 us late, so short sleeps would cost more
+/// than they are meant to.
+const SLEEP_MIN: Duration = Duration::from_micros(250);
 /// How often a writer who waits at the maximum looks whether the store is being closed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -28,11 +31,17 @@ fn delay(memory_bytes: u64, max: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Where a partition's writers wait for room.
 #[derive(Default)]
 pub(crate) struct Room {
     tries: Mutex<Tries>,
     ended: Condvar,
+    /// Delays that no writer has slept yet.
+    owed_nanos: AtomicU64,
 }
 
 /// Attempts to make room.
@@ -55,6 +64,15 @@ impl Room {
         tries.count += 1;
         tries.failed = outcome.as_ref().err().cloned();
         self.ended.notify_all();
+    }
+
+    /// Delays the partition's writers by so much altogether: this one sleeps it, if it is worth a sleep.
+    fn delay(&self, delay: Duration) {
+        let owed = self.owed_nanos.fetch_add(nanos(delay), Ordering::Relaxed) + nanos(delay);
+        if owed >= nanos(SLEEP_MIN) {
+            let mine = self.owed_nanos.swap(0, Ordering::Relaxed);
+            self.pause(Duration::from_nanos(mine));
+        }
     }
 
     /// Waits until the next attempt ends, at most `timeout`.
@@ -101,7 +119,7 @@ impl Inner {
         }
         let began = self.clock.now();
         if memory(partition) < max {
-            partition.room.pause(delay(memory(partition), max).max(debt));
+            partition.room.delay(delay(memory(partition), max).max(debt));
         }
         let mut outcome = Ok(());
         let ending = || self.stopping.load(Ordering::Acquire);
@@ -109,8 +127,7 @@ impl Inner {
             self.ledger_wake.raise();
             outcome = full.room.wait(|| memory(full) >= max, ending);
         }
-        let nanos = u64::try_from(self.clock.now().since(began).as_nanos()).unwrap_or(u64::MAX);
-        self.delay_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.delay_nanos.fetch_add(nanos(self.clock.now().since(began)), Ordering::Relaxed);
         self.delayed_writes.fetch_add(1, Ordering::Relaxed);
         outcome
     }

@@ -15,6 +15,7 @@ use crate::record;
 pub struct Batch {
     pub(crate) body: Vec<u8>,
     pub(crate) sections: Vec<Draft>,
+    sum: Option<u32>,
 }
 
 /// One partition's part of a batch that has no position yet.
@@ -51,13 +52,20 @@ impl Batch {
         let commands = self.body.get(from..).expect("a section's writer only appends");
         if !commands.is_empty() {
             self.sections.push(Draft { partition, len: commands.len(), digest: hash128(commands) });
+            self.sum = None;
         }
         returned
     }
 
-    /// Takes the checksum over all commands; called once, before [`crate::Log::append`] takes its lock.
+    /// Takes the checksum over all commands now, so that [`crate::Log::append`] needs not: for callers that append under a
+    /// lock.
+    pub fn finish(&mut self) {
+        self.sum = Some(crc32c(&self.body));
+    }
+
+    /// The checksum over all commands.
     pub(crate) fn sum(&self) -> u32 {
-        crc32c(&self.body)
+        self.sum.unwrap_or_else(|| crc32c(&self.body))
     }
 
     /// Each section's partition, offset from [`Appended::body_at`], and commands.
@@ -93,5 +101,6 @@ impl Batch {
         self.body.clear();
         self.body.shrink_to(bytes_max);
         self.sections.clear();
+        self.sum = None;
     }
 }

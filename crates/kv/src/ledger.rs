@@ -7,6 +7,7 @@
 mod lsm;
 mod memory;
 mod merged;
+mod tables;
 mod young;
 
 use std::ops::Bound;

@@ -1,7 +1,6 @@
 //! The real ledger: one LSM tree per partition, in `ledger/NNNN`, with one block cache for all.
 //!
-//! Its sequence numbers are journal positions, so a snapshot of the store is a sequence number here. The tree opens its
-//! files itself: it is derived, and a kill or a power cut costs only what was not written out. A tree that does not
+//! Its sequence numbers are journal positions. The tree opens its files itself: it is derived, and a kill or a power cut costs only what was not written out. A tree that does not
 //! open is discarded and replayed from the journal; one that turns out damaged when it is read condemns itself, by a
 //! file beside it, and is discarded when it is opened next.
 //!
@@ -9,10 +8,8 @@
 //! memory stays empty and an entry that was replaced before it was written out never gets there. A read asks the young
 //! map, the one put aside, and the tree, and the first to know the key is right.
 //!
-//! A view is both maps as they are, which costs nothing, and the tree below a sequence number: an old version of the
-//! tree, which lives as long as `keep` is not above it. A view that was taken after a write-out must find its tables, so
-//! their version's number must not be above the view's position, which may be just below the lowest that is to come:
-//! `rotate` sets it to that.
+//! A view is both maps and the list of tables as they are, which costs nothing but the space of tables that the tree has
+//! replaced meanwhile.
 //!
 //! May use: `lsm-tree`, `std::fs` (the one exception to the wall: derived files). Must not know: the journal.
 
@@ -26,11 +23,12 @@ use journal::{PartitionId, Position};
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy};
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, InternalValue, IterGuardImpl, SeqNo,
-    SequenceNumberCounter, ValueType,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
+    ValueType,
 };
 
 use super::merged::Merged;
+use super::tables::{self, Tables};
 use super::young::{Change, Young};
 use super::{Entries, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
@@ -133,7 +131,8 @@ impl Ledgers for LsmLedgers {
             }
         };
         let persisted = tree.persisted();
-        let parts = Parts { young: Young::default(), rotated: None, tree: Arc::new(tree), persisted, rotations: 0 };
+        let tables = Arc::new(Tables::of(&tree.tree));
+        let parts = Parts { young: Young::default(), rotated: None, tables, tree: Arc::new(tree), persisted };
         Ok(Arc::new(LsmLedger {
             home: self.clone(),
             path,
@@ -162,10 +161,10 @@ struct Parts {
     young: Young,
     /// Waits to be written out, or is being written out.
     rotated: Option<Arc<Young>>,
+    /// What the tree has, without what is still put aside.
+    tables: Arc<Tables>,
     tree: Arc<Tree>,
     persisted: Option<Position>,
-    /// Counts what moves from the young map towards the tree.
-    rotations: u64,
 }
 
 struct Tree {
@@ -190,9 +189,10 @@ impl Tree {
         error
     }
 
-    /// What the tree has below a sequence number.
-    fn get(&self, key: &[u8], below: SeqNo) -> Result<Option<Slice>> {
-        self.tree.get(key, below).map_err(|error| self.failed(&error))
+    /// What its tables say of a key.
+    fn get(&self, tables: &Tables, key: &[u8]) -> Result<Option<Slice>> {
+        let found = tables.get(key).map_err(|error| self.failed(&error))?;
+        Ok(found.filter(|found| !found.is_tombstone()).map(|found| found.value))
     }
 
     fn persisted(&self) -> Option<Position> {
@@ -200,37 +200,26 @@ impl Tree {
     }
 }
 
-/// The tree shows what is below a sequence number; the engine asks for at or below.
-fn upto(at: Position) -> SeqNo {
-    at.get().saturating_add(1)
-}
-
-/// The tree's entries of a range.
+/// The tables' entries of a range.
 struct TreeEntries {
     tree: Arc<Tree>,
-    entries: Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>,
-}
-
-impl TreeEntries {
-    fn new(tree: &Arc<Tree>, start: Bound<&[u8]>, end: Bound<&[u8]>, below: SeqNo) -> Self {
-        let entries = tree.tree.range::<&[u8], _>((start, end), below, None);
-        Self { tree: Arc::clone(tree), entries }
-    }
+    entries: tables::Range,
 }
 
 impl Iterator for TreeEntries {
     type Item = Result<(Slice, Slice)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.entries.next()?.into_inner().map_err(|error| self.tree.failed(&error)))
+        Some(self.entries.next()?.map_err(|error| self.tree.failed(&error)))
     }
 }
 
+/// A ledger as it was.
 struct LsmView {
     young: Young,
     rotated: Option<Arc<Young>>,
+    tables: Arc<Tables>,
     tree: Arc<Tree>,
-    at: Position,
 }
 
 impl View for LsmView {
@@ -238,13 +227,14 @@ impl View for LsmView {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
             Some(change) => Ok(change.value.clone()),
-            None => self.tree.get(key, upto(self.at)),
+            None => self.tree.get(&self.tables, key),
         }
     }
 
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
         let older = self.rotated.as_ref().map(|rotated| rotated.range(start, end));
-        let tree = TreeEntries::new(&self.tree, start, end, upto(self.at));
+        let entries = self.tables.range(start, end);
+        let tree = TreeEntries { tree: Arc::clone(&self.tree), entries };
         Box::new(Merged::new(self.young.range(start, end), older, tree))
     }
 }
@@ -256,6 +246,16 @@ impl LsmLedger {
 
     fn parts_mut(&self) -> RwLockWriteGuard<'_, Parts> {
         self.parts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn as_it_is(&self) -> LsmView {
+        let parts = self.parts();
+        LsmView {
+            young: parts.young.clone(),
+            rotated: parts.rotated.clone(),
+            tables: Arc::clone(&parts.tables),
+            tree: Arc::clone(&parts.tree),
+        }
     }
 
     fn set(&self, key: &[u8], value: Option<Slice>, position: Position) {
@@ -287,14 +287,17 @@ impl LsmLedger {
             tree.tree.register_tables(&tables, None, None, &[], keep.get())?;
         }
         let persisted = tree.persisted();
+        let tables = Arc::new(Tables::of(&tree.tree));
         let mut parts = self.parts_mut();
         parts.persisted = persisted;
+        let replaced = std::mem::replace(&mut parts.tables, tables);
         if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
             parts.rotated = None;
         }
         self.note_memory(&parts);
-        // What was written out is freed without the lock.
+        // What was written out is freed without the lock, and files are removed.
         drop(parts);
+        drop((rotated, replaced));
         Ok(())
     }
 
@@ -308,41 +311,32 @@ impl LsmLedger {
                 break;
             }
         }
+        let tables = Arc::new(Tables::of(&tree.tree));
+        let replaced = std::mem::replace(&mut self.parts_mut().tables, tables);
+        drop(replaced);
         Ok(())
     }
 }
 
 impl Ledger for LsmLedger {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        let tree = {
+        let (tree, tables) = {
             let parts = self.parts();
             let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
             if let Some(change) = known {
                 return Ok(change.value.clone());
             }
-            Arc::clone(&parts.tree)
+            (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
-        tree.get(key, SeqNo::MAX)
+        tree.get(&tables, key)
     }
 
     fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
-        loop {
-            let (young, rotated, tree, rotations) = {
-                let parts = self.parts();
-                (parts.young.clone(), parts.rotated.clone(), Arc::clone(&parts.tree), parts.rotations)
-            };
-            let tree = TreeEntries::new(&tree, start, end, SeqNo::MAX);
-            // Had there been a rotation since, the tree might show what came after the moment of the maps.
-            if self.parts().rotations == rotations {
-                return Box::new(Merged::new(young.range(start, end), rotated.map(|old| old.range(start, end)), tree));
-            }
-        }
+        self.as_it_is().range(start, end)
     }
 
-    fn view(&self, at: Position) -> Arc<dyn View> {
-        let parts = self.parts();
-        let (young, rotated, tree) = (parts.young.clone(), parts.rotated.clone(), Arc::clone(&parts.tree));
-        Arc::new(LsmView { young, rotated, tree, at })
+    fn view(&self, _at: Position) -> Arc<dyn View> {
+        Arc::new(self.as_it_is())
     }
 
     fn insert(&self, key: &[u8], value: Slice, position: Position) {
@@ -373,16 +367,16 @@ impl Ledger for LsmLedger {
         parts.tree.damaged.store(true, Ordering::Release);
         discard(&self.path)?;
         parts.tree = Arc::new(self.home.open_tree(&self.path)?);
+        parts.tables = Arc::default();
         (parts.young, parts.rotated, parts.persisted) = (Young::default(), None, None);
-        parts.rotations += 1;
         self.note_memory(&parts);
         Ok(())
     }
 
     fn rotate(&self, next: Position) {
         let mut parts = self.parts_mut();
+        // The tree numbers its manifests on from here, so that `keep` lets old ones go.
         parts.tree.number.set(next.get().saturating_sub(1));
-        parts.rotations += 1;
         let young = std::mem::take(&mut parts.young);
         if young.is_empty() {
             return;
