@@ -62,11 +62,8 @@ impl Tables {
             let rest = run.get(from..).unwrap_or_default();
             let until = rest.partition_point(|table| !is_behind(table, &end));
             if let Some(tables) = rest.get(..until).filter(|tables| !tables.is_empty()) {
-                let run = RunEntries {
-                    tables: tables.to_vec().into_iter(),
-                    bounds: (start.clone(), end.clone()),
-                    entries: None,
-                };
+                let bounds = (start.clone(), end.clone());
+                let run = RunEntries { tables: tables.to_vec(), next: 0, bounds, entries: None };
                 sources.push(Source { run, head: None });
             }
         }
@@ -94,7 +91,9 @@ fn is_behind(table: &Table, end: &Bound<Slice>) -> bool {
 
 /// The entries of a run, one table after the other.
 struct RunEntries {
-    tables: std::vec::IntoIter<Table>,
+    tables: Vec<Table>,
+    /// The next table that is read.
+    next: usize,
     bounds: (Bound<Slice>, Bound<Slice>),
     entries: Option<Box<dyn Iterator<Item = Result<InternalValue>> + Send>>,
 }
@@ -105,7 +104,8 @@ impl RunEntries {
             if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
                 return entry.map(Some);
             }
-            let Some(table) = self.tables.next() else { return Ok(None) };
+            let Some(table) = self.tables.get(self.next) else { return Ok(None) };
+            self.next += 1;
             self.entries = Some(Box::new(table.range(self.bounds.clone())));
         }
     }
