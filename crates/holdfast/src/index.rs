@@ -15,6 +15,9 @@ use crate::store::Inner;
 /// Memory that a compiled regular expression may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
+/// Entries of a page for which room is made before it is known how many there are.
+const ENTRIES_AHEAD: usize = 1024;
+
 /// A query of one index.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexQuery<'a> {
@@ -81,7 +84,7 @@ pub(crate) fn query<'r>(
     let IndexQuery { bucket, index, from, to, .. } = *query;
     let range = IndexRange { bucket, index, from, to, after: query.after.map(|cursor| cursor.0.as_slice()) };
     let mut entries = Merge::new(readers.map(|reader| reader.index_entries(&range, now_ms)))?;
-    let mut page = IndexPage::default();
+    let mut page = IndexPage { entries: Vec::with_capacity(query.limit.min(ENTRIES_AHEAD)), next: None };
     let mut last: Option<IndexEntry> = None;
     while page.entries.len() < query.limit {
         let Some((_, entry)) = entries.next()? else { return Ok(page) };
