@@ -111,6 +111,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        self.inner.check_bucket(bucket)?;
         if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
             let value = Value::from_vec(stored.value());
             let head = self.head(bucket, key)?;
@@ -127,6 +128,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        self.inner.check_bucket(bucket)?;
         let partition = self.holds(bucket, key)?;
         let base = if self.changes.is_cleared(bucket) {
             None

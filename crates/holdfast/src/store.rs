@@ -188,8 +188,12 @@ impl Store {
     /// Takes exclusive access to some keys or everything; blocks while others have it.
     ///
     /// # Errors
-    /// `Closed`; `Corrupt` when a partition's ledger is damaged.
+    /// `Closed`; `Corrupt` when a partition's ledger is damaged; `Invalid` when a bucket's name begins with the byte 00:
+    /// those are the store's own, here as everywhere.
     pub fn exclusive(&self, scope: &Scope<'_>) -> Result<Exclusive<'_>> {
+        if let Scope::Keys(keys) = scope {
+            keys.iter().try_for_each(|(bucket, _)| self.inner().check_bucket(bucket))?;
+        }
         Exclusive::open(self.inner(), scope)
     }
 
@@ -287,8 +291,18 @@ impl Inner {
         Ok(())
     }
 
+    /// Refuses a bucket that is the store's own.
+    pub(crate) fn check_bucket(&self, bucket: &[u8]) -> Result<()> {
+        if kv::is_reserved(bucket) {
+            let text = "buckets whose names begin with the byte 00 are the store's own";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(())
+    }
+
     /// Checks bucket and key against their limits.
     pub(crate) fn check_key(&self, bucket: &[u8], key: &[u8]) -> Result<()> {
+        self.check_bucket(bucket)?;
         let limits = &self.options.limits;
         if bucket.len() > limits.bucket_bytes_max {
             return Err(Error::limit("bucket name", bucket.len(), limits.bucket_bytes_max));
