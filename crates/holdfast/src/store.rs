@@ -15,6 +15,7 @@ use kv::{Engine, Found, LiveBytes, Reader};
 use crate::background;
 use crate::backup;
 use crate::compaction::Compactor;
+use crate::coordinator::Coordinator;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) compaction_wake: Arc<Signal>,
     pub(crate) compactor: Compactor,
     pub(crate) scrubbed: ScrubCounters,
+    pub(crate) coordinator: Coordinator,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -127,6 +129,7 @@ impl Store {
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::default(),
             scrubbed: ScrubCounters::default(),
+            coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
@@ -137,6 +140,7 @@ impl Store {
             options,
             journal,
         });
+        inner.load_xa();
         let mut workers = Vec::new();
         if world.threads {
             workers = background::start(&inner)?;
@@ -457,6 +461,7 @@ impl Inner {
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
+            xa: self.coordinator.counters(),
             refuses_writes: journal.poisoned,
         }
     }
