@@ -7,5 +7,23 @@
 //! May use: `base`. Must not know: engines, time, sockets, what a resource manager is made of.
 
 mod id;
+mod record;
 
+mod answer;
+mod owners;
+mod table;
+
+mod decide;
+mod status;
+mod verdict;
+
+pub use answer::{Answer, Mark, Needs, Plan};
+pub use decide::{Forgetting, Learned, Taking};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
+pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
+pub use record::{
+    BranchState, Change, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
+};
+pub use status::{BranchStatus, Listed, State, Status};
+pub use table::{AbortReason, Commit, Counters, Now, OWNER_NAME_BYTES_MAX, Outcome, Patience, Table, TableError, Vote};
+pub use verdict::{Stepped, Verdict};
