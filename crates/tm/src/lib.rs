@@ -2,7 +2,11 @@
 //!
 //! May use: `holdfast`, `xa`. Must not know: the doors, the C interface.
 
+mod administration;
 mod decisions;
+mod remote;
 
-pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
+pub use administration::{Administration, BranchStatus, Forget, Page, State, Status};
+pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+pub use remote::{Remote, RemoteOptions, Tls};
 pub use xa::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
