@@ -97,6 +97,10 @@ pub struct TwoPhase {
     coordinator_asked: bool,
     /// What became of the other work.
     decided: Option<Decision>,
+    /// Whether the coordinator knows of an abort.
+    abort_told: bool,
+    /// Whether a branch was asked to prepare: those that are out of reach may be prepared.
+    prepare_asked: bool,
     /// A decision was asked for, and its answer lost. Should the coordinator then refuse, it may be that it did decide to
     /// commit, that somebody's recovery carried that out, and that all was forgotten. Then every branch is gone.
     doubt: Doubt,
@@ -161,6 +165,7 @@ impl TwoPhase {
             machine.ask(0, Verb::OnePhase);
         } else {
             machine.stage = Stage::Preparing;
+            machine.prepare_asked = true;
             for branch in 0..machine.branches.len() {
                 machine.ask(branch, Verb::Prepare);
             }
@@ -189,6 +194,8 @@ impl TwoPhase {
             awaited: 0,
             coordinator_asked: false,
             decided: None,
+            abort_told: false,
+            prepare_asked: false,
             doubt: Doubt::Never,
         }
     }
@@ -283,8 +290,7 @@ impl TwoPhase {
             }
             (Stage::Deciding, Decision::Aborted) => self.roll_back(),
             (Stage::InDoubt, Decision::Aborted) => {
-                // It was told just now.
-                self.decided = Some(Decision::Aborted);
+                self.abort_told = true;
                 self.roll_back();
             }
             (Stage::InDoubt, Decision::Unknown) => {
@@ -296,8 +302,8 @@ impl TwoPhase {
                 }
                 self.stage = Stage::Over;
             }
-            // While it is rolled back only the abort of a shared transaction is told, and an abort is presumed anyway.
-            // Should it be committed nevertheless, the outcome says that it is mixed.
+            // While it is rolled back the abort is told, which is presumed anyway. Should it be committed nevertheless, the
+            // outcome says that it is mixed.
             (_, Decision::Committed) => self.decided = Some(Decision::Committed),
             (_, Decision::Aborted | Decision::Unknown) => {}
         }
@@ -312,7 +318,7 @@ impl TwoPhase {
                 Stage::OnePhase => self.after_one_phase(),
                 Stage::Preparing => self.after_prepare(),
                 Stage::Committing => self.commit_next_group(),
-                Stage::RollingBack => self.forget(),
+                Stage::RollingBack => self.after_rollback(),
                 Stage::Forgetting => self.stage = Stage::Over,
                 Stage::Deciding | Stage::InDoubt | Stage::Over => return,
             }
@@ -367,17 +373,30 @@ impl TwoPhase {
 
     fn roll_back(&mut self) {
         self.stage = Stage::RollingBack;
-        if self.decided.is_none() {
-            self.decided = Some(Decision::Aborted);
-            if self.other == OtherWork::Shared {
-                self.call_coordinator(Call::Abort);
-            }
+        self.decided = Some(Decision::Aborted);
+        if self.other == OtherWork::Shared && !self.abort_told {
+            self.tell_abort();
         }
         for number in 0..self.branches.len() {
             if self.branches.get(number).is_some_and(|branch| !matches!(branch.state, State::Ended(_))) {
                 self.ask(number, Verb::Rollback);
             }
         }
+    }
+
+    /// A branch that could not be told, but may be prepared, would hold its locks while this program lives: an abort is
+    /// only presumed of programs that ended. So now the coordinator must know.
+    fn after_rollback(&mut self) {
+        if self.is_pending() && self.prepare_asked && !self.abort_told {
+            self.tell_abort();
+        } else {
+            self.forget();
+        }
+    }
+
+    fn tell_abort(&mut self) {
+        self.abort_told = true;
+        self.call_coordinator(Call::Abort);
     }
 
     /// The last stage: what resource managers remember is in the outcome now.

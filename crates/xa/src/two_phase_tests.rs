@@ -165,6 +165,10 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> See
             }
         }
     }
+    if !commit && parts.contains('P') && !coordinator.ends_with('a') {
+        // Somebody may be prepared and out of reach.
+        coordinator.push('a');
+    }
     let gone = |branch: &usize| {
         let late = scripts[*branch].rollback;
         late == XaCode::NotKnown || row(late).3 == "P"
