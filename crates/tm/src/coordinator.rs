@@ -1,0 +1,115 @@
+//! The asynchronous side of a coordinator.
+//!
+//! May use: `decisions` and those who implement it, tokio. Must not know: resource managers.
+
+use std::sync::Arc;
+
+use holdfast::Durability;
+use tokio::sync::Notify;
+use xa::{CoordinatorId, TransactionId};
+
+use crate::decisions::{Begin, Decisions, Error, ErrorKind, Result};
+use crate::drive::{Decide, Waiting};
+use crate::remote::{Remote, RemoteOptions};
+use crate::transaction::Transaction;
+
+/// A coordinator for asynchronous programs. Cheap to clone; clones are the same.
+///
+/// Its methods need a tokio runtime.
+#[derive(Clone)]
+pub struct Coordinator(Arc<Inner>);
+
+struct Inner {
+    decisions: Arc<dyn Decisions>,
+    waiting: Waiting,
+    durability: Option<Durability>,
+    /// Recovery listens.
+    hurry: Notify,
+}
+
+impl Coordinator {
+    /// A coordinator elsewhere.
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
+    pub async fn connect(options: RemoteOptions) -> Result<Self> {
+        let opening = tokio::task::spawn_blocking(move || Remote::open(options)).await;
+        let remote = opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })??;
+        Ok(Self::over(Arc::new(remote)))
+    }
+
+    /// Over any coordinator whose calls may wait.
+    #[must_use]
+    pub fn over(decisions: Arc<dyn Decisions>) -> Self {
+        Self::of(decisions, Waiting::Aside)
+    }
+
+    fn of(decisions: Arc<dyn Decisions>, waiting: Waiting) -> Self {
+        Self(Arc::new(Inner { decisions, waiting, durability: None, hurry: Notify::new() }))
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn id(&self) -> CoordinatorId {
+        self.0.decisions.coordinator()
+    }
+
+    /// Begins a transaction. Sends nothing and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Decisions::begin`].
+    pub fn begin(&self, begin: Begin) -> Result<Transaction> {
+        Ok(Transaction::begun(self.clone(), self.0.decisions.begin(begin)?))
+    }
+
+    /// Takes part in a transaction that another program began as shared, and whose id it sent as text.
+    ///
+    /// # Errors
+    /// `Invalid` when the text is no id, it is another coordinator's, or the transaction is not shared.
+    pub fn join(&self, id: &str) -> Result<Transaction> {
+        let invalid = |text: String| Error { kind: ErrorKind::Invalid, text };
+        let id: TransactionId = id.parse().map_err(|error| invalid(format!("{error}")))?;
+        if id.coordinator != self.id() {
+            return Err(invalid("another coordinator decides about this transaction".to_owned()));
+        }
+        if !id.shared {
+            return Err(invalid("this transaction was not begun as a shared one".to_owned()));
+        }
+        Ok(Transaction::joined(self.clone(), id))
+    }
+
+    /// Asks on a thread that may wait.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Decisions) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let decisions = self.decisions();
+        match tokio::task::spawn_blocking(move || question(&*decisions)).await {
+            Ok(answer) => answer,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    pub(crate) fn decisions(&self) -> Arc<dyn Decisions> {
+        Arc::clone(&self.0.decisions)
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.0.waiting
+    }
+
+    pub(crate) fn decide(&self, id: TransactionId) -> Decide {
+        let (decisions, durability) = (self.decisions(), self.0.durability);
+        Box::new(move |prepared| decisions.commit(id, prepared, durability))
+    }
+
+    /// Something was left to recovery just now.
+    pub(crate) fn hurry_recovery(&self) {
+        self.0.hurry.notify_one();
+    }
+
+    /// Waits until something was left to recovery.
+    pub(crate) async fn hurried(&self) {
+        self.0.hurry.notified().await;
+    }
+}
