@@ -2,14 +2,16 @@
 //!
 //! May use: `decisions` and those who implement it, tokio. Must not know: resource managers.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use holdfast::Durability;
+use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
 use xa::{CoordinatorId, TransactionId};
 
 use crate::decisions::{Begin, Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Waiting};
+use crate::embedded::Embedded;
 use crate::remote::{Remote, RemoteOptions};
 use crate::transaction::Transaction;
 
@@ -22,12 +24,33 @@ pub struct Coordinator(Arc<Inner>);
 struct Inner {
     decisions: Arc<dyn Decisions>,
     waiting: Waiting,
-    durability: Option<Durability>,
+    /// Where the coordinator is in the process: the store that local changes go to.
+    store: Option<Store>,
     /// Recovery listens.
     hurry: Notify,
 }
 
 impl Coordinator {
+    /// A coordinator in the process, with a store of its own in `dir`. What a commit waits for is the options' durability;
+    /// at `Written` it is decided on the spot, else on a thread that may wait.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub async fn open(dir: &Path, options: Options) -> Result<Self> {
+        let dir = dir.to_owned();
+        let opening = tokio::task::spawn_blocking(move || Embedded::open(&dir, options)).await;
+        let embedded = opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })??;
+        Ok(Self::embedded(embedded))
+    }
+
+    /// A coordinator in the process that the program has open.
+    #[must_use]
+    pub fn embedded(embedded: Embedded) -> Self {
+        let store = embedded.store().clone();
+        let waiting = if store.durability() == Durability::Written { Waiting::Here } else { Waiting::Aside };
+        Self::of(Arc::new(embedded), waiting, Some(store))
+    }
+
     /// A coordinator elsewhere.
     ///
     /// # Errors
@@ -41,11 +64,11 @@ impl Coordinator {
     /// Over any coordinator whose calls may wait.
     #[must_use]
     pub fn over(decisions: Arc<dyn Decisions>) -> Self {
-        Self::of(decisions, Waiting::Aside)
+        Self::of(decisions, Waiting::Aside, None)
     }
 
-    fn of(decisions: Arc<dyn Decisions>, waiting: Waiting) -> Self {
-        Self(Arc::new(Inner { decisions, waiting, durability: None, hurry: Notify::new() }))
+    fn of(decisions: Arc<dyn Decisions>, waiting: Waiting, store: Option<Store>) -> Self {
+        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new() }))
     }
 
     /// Which it is.
@@ -98,9 +121,13 @@ impl Coordinator {
         self.0.waiting
     }
 
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.0.store.as_ref()
+    }
+
     pub(crate) fn decide(&self, id: TransactionId) -> Decide {
-        let (decisions, durability) = (self.decisions(), self.0.durability);
-        Box::new(move |prepared| decisions.commit(id, prepared, durability))
+        let decisions = self.decisions();
+        Box::new(move |prepared| decisions.commit(id, prepared, None))
     }
 
     /// Something was left to recovery just now.

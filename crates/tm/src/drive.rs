@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use xa::{BranchEnd, BranchName, Call, Deed, Decision, Outcome, TransactionId, TwoPhase, XaCode};
+use xa::{BranchEnd, BranchName, Call, Deed, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
 
 use crate::branch::{Answer, BoxFuture, Branch};
 use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result};
@@ -34,7 +34,7 @@ pub(crate) enum Waiting {
 /// What became of it all.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: TwoPhaseOutcome,
     pub(crate) reasons: Vec<String>,
     pub(crate) pending: Vec<BranchName>,
 }
@@ -96,7 +96,8 @@ impl Drive {
                 None => break,
                 Some(Event::Branch(number, branch, answer)) => {
                     if !matches!(answer.code, XaCode::Ok | XaCode::ReadOnly) {
-                        reasons.push(format!("{}: {} {}", name(number), answer.code, answer.reason).trim_end().to_owned());
+                        reasons
+                            .push(format!("{}: {} {}", name(number), answer.code, answer.reason).trim_end().to_owned());
                     }
                     if let Some(place) = branches.get_mut(number) {
                         *place = Some(branch);
@@ -105,13 +106,13 @@ impl Drive {
                 }
                 Some(Event::Decided(result)) => machine.decide(decision_of(result, &mut reasons)),
                 Some(Event::Aborted(result)) => machine.decide(match result {
-                    Ok(()) => Decision::Aborted,
-                    Err(error) if error.kind == ErrorKind::Aborted => Decision::Aborted,
+                    Ok(()) => TwoPhaseDecision::Aborted,
+                    Err(error) if error.kind == ErrorKind::Aborted => TwoPhaseDecision::Aborted,
                     // The one thing that makes no sense to abort is what is committed.
-                    Err(error) if error.kind == ErrorKind::Invalid => Decision::Committed,
+                    Err(error) if error.kind == ErrorKind::Invalid => TwoPhaseDecision::Committed,
                     Err(error) => {
                         reasons.push(error.text);
-                        Decision::Unknown
+                        TwoPhaseDecision::Unknown
                     }
                 }),
             }
@@ -123,13 +124,13 @@ impl Drive {
     }
 }
 
-fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> Decision {
-    let Err(Error { kind, text }) = result else { return Decision::Committed };
+fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecision {
+    let Err(Error { kind, text }) = result else { return TwoPhaseDecision::Committed };
     reasons.push(text);
     match kind {
-        ErrorKind::Unknown => Decision::Unknown,
+        ErrorKind::Unknown => TwoPhaseDecision::Unknown,
         // Refused, or nothing happened.
-        _ => Decision::Aborted,
+        _ => TwoPhaseDecision::Aborted,
     }
 }
 

@@ -4,12 +4,14 @@
 
 use std::time::Duration;
 
-use xa::{BranchName, OtherWork, Outcome, TransactionId, TwoPhase, Xid};
+use holdfast::Durability;
+use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outcome, Xid};
 
 use crate::branch::Branch;
 use crate::coordinator::Coordinator;
 use crate::decisions::{Error, ErrorKind, Part, Result, Verdict};
-use crate::drive::{Drive, Ended, Enlisted};
+use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
+use crate::embedded::of_store;
 
 /// Between two questions for what was decided elsewhere: at first and at most.
 const QUESTION_PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
@@ -22,6 +24,7 @@ pub struct Transaction {
     coordinator: Coordinator,
     id: TransactionId,
     branches: Vec<Enlisted>,
+    local: Option<holdfast::Transaction>,
     role: Role,
 }
 
@@ -65,11 +68,11 @@ fn words_of(outcome: Outcome) -> &'static str {
 
 impl Transaction {
     pub(crate) fn begun(coordinator: Coordinator, id: TransactionId) -> Self {
-        Self { coordinator, id, branches: Vec::new(), role: Role::Superior }
+        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Superior }
     }
 
     pub(crate) fn joined(coordinator: Coordinator, id: TransactionId) -> Self {
-        Self { coordinator, id, branches: Vec::new(), role: Role::Joined }
+        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Joined }
     }
 
     /// Its id. As text it fits into a header: another program joins by it.
@@ -101,7 +104,12 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Self::enlist`].
-    pub async fn enlist_in_order(&mut self, name: &BranchName, order: u32, branch: impl Branch + 'static) -> Result<()> {
+    pub async fn enlist_in_order(
+        &mut self,
+        name: &BranchName,
+        order: u32,
+        branch: impl Branch + 'static,
+    ) -> Result<()> {
         if self.branches.iter().any(|enlisted| enlisted.name == *name) {
             return Err(Error { kind: ErrorKind::Invalid, text: format!("there is a branch {name} already") });
         }
@@ -111,6 +119,21 @@ impl Transaction {
         }
         self.branches.push(Enlisted { name: name.clone(), order, branch: Box::new(branch) });
         Ok(())
+    }
+
+    /// Changes in the coordinator's own store, when that is in the process: they are made in the one batch in which the
+    /// decision is written, and cost nothing more. Of a transaction that was not begun as shared.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such store, and for shared transactions.
+    pub fn kv(&mut self) -> Result<&mut holdfast::Transaction> {
+        let invalid = |text: &str| Error { kind: ErrorKind::Invalid, text: text.to_owned() };
+        let store =
+            self.coordinator.store().ok_or_else(|| invalid("the coordinator's store is not in this process"))?;
+        if self.id.shared {
+            return Err(invalid("a shared transaction cannot change the coordinator's store"));
+        }
+        Ok(self.local.get_or_insert_with(|| store.begin()))
     }
 
     /// Commits: prepares all branches, decides, and commits them. Once it returns, the decision is as durable as the
@@ -146,8 +169,9 @@ impl Transaction {
     /// for what the other program decides, and does it.
     ///
     /// # Errors
-    /// [`Failed`] when it is rolled back, for whatever reason; `Unknown` when the coordinator could not be asked for
-    /// `patience`: then the branches stay prepared, and recovery completes them.
+    /// [`Failed`] when it is rolled back, for whatever reason: also because nothing was decided within `patience`, which
+    /// rolls all of the transaction back. `Unknown` when the coordinator could not be asked: then the branches stay
+    /// prepared, and recovery completes them.
     pub async fn prepare(mut self, patience: Duration) -> std::result::Result<Committed, Failed> {
         if self.role == Role::Superior {
             let reason = "this program began the transaction, and decides: use `commit`".to_owned();
@@ -163,8 +187,8 @@ impl Transaction {
 
     /// Runs to the end in a task of its own, so that dropping the caller's future leaves nothing half done.
     async fn end(&mut self, ending: Ending) -> Ended {
-        let branches = std::mem::take(&mut self.branches);
-        let task = tokio::spawn(run(self.coordinator.clone(), self.id, self.role, branches, ending));
+        let parts = Parts { branches: std::mem::take(&mut self.branches), local: self.local.take() };
+        let task = tokio::spawn(run(self.coordinator.clone(), self.id, self.role, parts, ending));
         match task.await {
             Ok(ended) => ended,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -182,7 +206,8 @@ impl Drop for Transaction {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !branches.is_empty()
         {
-            runtime.spawn(run(self.coordinator.clone(), self.id, self.role, branches, Ending::Rollback));
+            let parts = Parts { branches, local: None };
+            runtime.spawn(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
         }
     }
 }
@@ -198,27 +223,37 @@ fn failed(ended: Ended) -> Failed {
     Failed { outcome: ended.outcome, reasons: ended.reasons, pending: ended.pending }
 }
 
-async fn run(
-    coordinator: Coordinator,
-    id: TransactionId,
-    role: Role,
+struct Parts {
     branches: Vec<Enlisted>,
-    ending: Ending,
-) -> Ended {
-    let shared = if id.shared && role == Role::Superior { OtherWork::Shared } else { OtherWork::Nothing };
+    local: Option<holdfast::Transaction>,
+}
+
+async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Parts, ending: Ending) -> Ended {
+    let Parts { branches, local } = parts;
+    let other = match (role, &local) {
+        (Role::Superior, _) if id.shared => OtherWork::Shared,
+        (_, Some(_)) => OtherWork::Local,
+        _ => OtherWork::Nothing,
+    };
     let orders: Vec<u32> = branches.iter().map(|branch| branch.order).collect();
     let names: Vec<BranchName> = branches.iter().map(|branch| branch.name.clone()).collect();
-    let (machine, decide) = match ending {
-        Ending::Commit => (TwoPhase::commit(&orders, shared), coordinator.decide(id)),
-        Ending::Rollback => (TwoPhase::rollback(branches.len(), shared), coordinator.decide(id)),
+    let (machine, decide): (_, Decide) = match (ending, local) {
+        (Ending::Rollback, _) => (TwoPhase::rollback(branches.len(), other), coordinator.decide(id)),
+        (Ending::Commit, None) => (TwoPhase::commit(&orders, other), coordinator.decide(id)),
+        (Ending::Commit, Some(local)) => {
+            let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
+            let decide = Box::new(move |prepared: &[BranchName]| decide_locally(local, id, prepared, durability));
+            (TwoPhase::commit(&orders, other), decide)
+        }
         // The decision is made elsewhere; here it is waited for. So a single branch is prepared, too.
-        Ending::Prepare(patience) => {
-            let waiting = coordinator.clone();
-            let decide = Box::new(move |prepared: &[BranchName]| wait_for_decision(&waiting, id, prepared, patience));
-            (TwoPhase::commit(&orders, OtherWork::Local), decide as _)
+        (Ending::Prepare(patience), _) => {
+            let (waiting, all) = (coordinator.clone(), names.clone());
+            let decide =
+                Box::new(move |prepared: &[BranchName]| wait_for_decision(&waiting, id, (&all, prepared), patience));
+            (TwoPhase::commit(&orders, OtherWork::Local), decide)
         }
     };
-    let waiting = if matches!(ending, Ending::Prepare(_)) { crate::drive::Waiting::Aside } else { coordinator.waiting() };
+    let waiting = if matches!(ending, Ending::Prepare(_)) { Waiting::Aside } else { coordinator.waiting() };
     let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide };
     let ended = drive.run(machine, branches).await;
     if role == Role::Joined && ended.outcome != Outcome::Committed {
@@ -236,16 +271,35 @@ async fn run(
     ended
 }
 
+/// Commits local changes and the decision in one batch. Blocks.
+fn decide_locally(
+    mut local: holdfast::Transaction,
+    id: TransactionId,
+    prepared: &[BranchName],
+    durability: Durability,
+) -> Result<()> {
+    // Without a branch there is nobody who would ask.
+    if !prepared.is_empty() {
+        local.decide(id, prepared);
+    }
+    local.commit(durability).map(drop).map_err(|error| match of_store(error) {
+        // The batch may be on its way to the disk.
+        Error { kind: ErrorKind::Unavailable, text } => Error { kind: ErrorKind::Unknown, text },
+        error => error,
+    })
+}
+
 /// Says that this program's branches are prepared, and waits for the verdict on them. Blocks.
 fn wait_for_decision(
     coordinator: &Coordinator,
     id: TransactionId,
-    prepared: &[BranchName],
+    (all, prepared): (&[BranchName], &[BranchName]),
     patience: Duration,
 ) -> Result<()> {
     let decisions = coordinator.decisions();
-    for name in prepared {
-        decisions.prepared(id, name, Part::Prepared)?;
+    for name in all {
+        let part = if prepared.contains(name) { Part::Prepared } else { Part::ReadOnly };
+        decisions.prepared(id, name, part)?;
     }
     let start = std::time::Instant::now();
     let [mut pause, longest] = QUESTION_PAUSE;

@@ -22,7 +22,7 @@
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
-use crate::codes::{BranchEnd, Deed, Vote, XaCode};
+use crate::codes::{BranchEnd, Deed, PrepareAnswer, XaCode};
 
 /// What commits with the branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum Call {
 
 /// What the coordinator answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum TwoPhaseDecision {
     /// It is decided to commit.
     Committed,
     /// It will never be committed. Also what a coordinator's refusal means, after which nothing happened.
@@ -69,7 +69,7 @@ pub enum Decision {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TwoPhaseOutcome {
     /// Committed; branches that are pending will be, too.
     Committed,
     /// Rolled back; branches that are pending will be, too.
@@ -96,7 +96,7 @@ pub struct TwoPhase {
     /// Whether one of them is the coordinator's.
     coordinator_asked: bool,
     /// What became of the other work.
-    decided: Option<Decision>,
+    decided: Option<TwoPhaseDecision>,
     /// Whether the coordinator knows of an abort.
     abort_told: bool,
     /// Whether a branch was asked to prepare: those that are out of reach may be prepared.
@@ -207,7 +207,7 @@ impl TwoPhase {
 
     /// How it ended; `None` while calls or answers are left.
     #[must_use]
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<TwoPhaseOutcome> {
         (self.stage == Stage::Over && self.calls.is_empty()).then(|| self.judge())
     }
 
@@ -236,10 +236,10 @@ impl TwoPhase {
         let ended = match verb {
             Verb::Prepare => {
                 branch.state = match code.as_vote() {
-                    Vote::Prepared => State::Prepared,
-                    Vote::ReadOnly => State::Ended(BranchEnd::ReadOnly),
-                    Vote::Gone => State::Ended(BranchEnd::RolledBack),
-                    Vote::Refused => State::Active,
+                    PrepareAnswer::Prepared => State::Prepared,
+                    PrepareAnswer::ReadOnly => State::Ended(BranchEnd::ReadOnly),
+                    PrepareAnswer::Gone => State::Ended(BranchEnd::RolledBack),
+                    PrepareAnswer::Refused => State::Active,
                 };
                 None
             }
@@ -272,29 +272,29 @@ impl TwoPhase {
     ///
     /// # Panics
     /// When it was not asked.
-    pub fn decide(&mut self, decision: Decision) {
+    pub fn decide(&mut self, decision: TwoPhaseDecision) {
         assert!(self.coordinator_asked, "the coordinator was not asked anything");
         self.coordinator_asked = false;
         self.awaited -= 1;
         match (self.stage, decision) {
-            (Stage::Deciding, Decision::Unknown) => {
+            (Stage::Deciding, TwoPhaseDecision::Unknown) => {
                 self.stage = Stage::InDoubt;
                 if !self.with_state(State::Prepared).is_empty() {
                     self.doubt = Doubt::Open;
                 }
                 self.call_coordinator(Call::Abort);
             }
-            (Stage::Deciding | Stage::InDoubt, Decision::Committed) => {
-                self.decided = Some(Decision::Committed);
+            (Stage::Deciding | Stage::InDoubt, TwoPhaseDecision::Committed) => {
+                self.decided = Some(TwoPhaseDecision::Committed);
                 self.stage = Stage::Committing;
             }
-            (Stage::Deciding, Decision::Aborted) => self.roll_back(),
-            (Stage::InDoubt, Decision::Aborted) => {
+            (Stage::Deciding, TwoPhaseDecision::Aborted) => self.roll_back(),
+            (Stage::InDoubt, TwoPhaseDecision::Aborted) => {
                 self.abort_told = true;
                 self.roll_back();
             }
-            (Stage::InDoubt, Decision::Unknown) => {
-                self.decided = Some(Decision::Unknown);
+            (Stage::InDoubt, TwoPhaseDecision::Unknown) => {
+                self.decided = Some(TwoPhaseDecision::Unknown);
                 for branch in &mut self.branches {
                     if branch.state == State::Prepared {
                         branch.state = State::Ended(BranchEnd::Pending);
@@ -304,8 +304,8 @@ impl TwoPhase {
             }
             // While it is rolled back the abort is told, which is presumed anyway. Should it be committed nevertheless, the
             // outcome says that it is mixed.
-            (_, Decision::Committed) => self.decided = Some(Decision::Committed),
-            (_, Decision::Aborted | Decision::Unknown) => {}
+            (_, TwoPhaseDecision::Committed) => self.decided = Some(TwoPhaseDecision::Committed),
+            (_, TwoPhaseDecision::Aborted | TwoPhaseDecision::Unknown) => {}
         }
         self.proceed();
     }
@@ -341,7 +341,7 @@ impl TwoPhase {
         }
         let prepared = self.with_state(State::Prepared);
         if prepared.is_empty() && self.other == OtherWork::Nothing {
-            self.decided = Some(Decision::Committed);
+            self.decided = Some(TwoPhaseDecision::Committed);
             self.stage = Stage::Over;
         } else {
             self.stage = Stage::Deciding;
@@ -373,7 +373,7 @@ impl TwoPhase {
 
     fn roll_back(&mut self) {
         self.stage = Stage::RollingBack;
-        self.decided = Some(Decision::Aborted);
+        self.decided = Some(TwoPhaseDecision::Aborted);
         if self.other == OtherWork::Shared && !self.abort_told {
             self.tell_abort();
         }
@@ -436,11 +436,11 @@ impl TwoPhase {
         self.awaited += 1;
     }
 
-    fn judge(&self) -> Outcome {
+    fn judge(&self) -> TwoPhaseOutcome {
         let one_phase = self.decided.is_none();
-        let committed = self.decided == Some(Decision::Committed);
-        if self.decided == Some(Decision::Unknown) || (self.doubt == Doubt::Open && !committed) {
-            return Outcome::Unknown;
+        let committed = self.decided == Some(TwoPhaseDecision::Committed);
+        if self.decided == Some(TwoPhaseDecision::Unknown) || (self.doubt == Doubt::Open && !committed) {
+            return TwoPhaseOutcome::Unknown;
         }
         let mut deeds: Vec<Deed> = Vec::with_capacity(self.branches.len() + 1);
         if self.other != OtherWork::Nothing {
@@ -455,13 +455,13 @@ impl TwoPhase {
         }));
         let has = |deed| deeds.contains(&deed);
         match (has(Deed::Commit), has(Deed::Rollback)) {
-            _ if has(Deed::Mixed) => Outcome::Mixed,
-            (true, true) => Outcome::Mixed,
-            _ if has(Deed::Hazard) => Outcome::Hazard,
-            (true, false) => Outcome::Committed,
-            (false, true) => Outcome::RolledBack,
-            (false, false) if committed || one_phase => Outcome::Committed,
-            (false, false) => Outcome::RolledBack,
+            _ if has(Deed::Mixed) => TwoPhaseOutcome::Mixed,
+            (true, true) => TwoPhaseOutcome::Mixed,
+            _ if has(Deed::Hazard) => TwoPhaseOutcome::Hazard,
+            (true, false) => TwoPhaseOutcome::Committed,
+            (false, true) => TwoPhaseOutcome::RolledBack,
+            (false, false) if committed || one_phase => TwoPhaseOutcome::Committed,
+            (false, false) => TwoPhaseOutcome::RolledBack,
         }
     }
 }
