@@ -17,13 +17,22 @@ mod decide;
 mod status;
 mod verdict;
 
+mod codes;
+mod settle;
+mod two_phase;
+
+pub use base::Time;
+
 pub use answer::{Answer, Mark, Needs, Plan};
+pub use codes::{BranchEnd, Deed, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
 pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
 pub use record::{
     BranchState, Change, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
 };
+pub use settle::{Action, Instruction, Pace, Settle};
 pub use status::{BranchStatus, Listed, State, Status};
 pub use table::{AbortReason, Commit, Counters, Now, OWNER_NAME_BYTES_MAX, Outcome, Patience, Table, TableError, Vote};
+pub use two_phase::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome};
 pub use verdict::{Stepped, Verdict};
