@@ -6,6 +6,12 @@
 //!
 //! May use: `base`. Must not know: engines, time, sockets, what a resource manager is made of.
 
+mod codes;
 mod id;
+mod settle;
+mod two_phase;
 
+pub use codes::{BranchEnd, Deed, Ended, Vote, XaCode};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
+pub use settle::{Action, Instruction, Pace, Settle};
+pub use two_phase::{Call, Decision, OtherWork, Outcome, TwoPhase};

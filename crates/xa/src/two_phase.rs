@@ -1,0 +1,430 @@
+//! Two-phase commit with presumed abort, as a machine that is told answers and says which calls come next.
+//!
+//! ```text
+//!            one branch, nothing else
+//!  commit ──────────────────────────────▶ one phase ───────────────────────┐
+//!    │                     a refusal                                       │
+//!    └─▶ preparing ──────────────────────▶ rolling back ──────────────────▶│
+//!            │ all can                     ▲    ▲                          │
+//!            │          aborted            │    │ aborted                  ▼
+//!            ├─▶ deciding ─────────────────┘    │                      forgetting ──▶ over
+//!            │      │    │ unknown              │                          ▲
+//!            │      │    └───────▶ in doubt ────┤                          │
+//!            │      │ committed      │  │       │ still unknown: over      │
+//!            │      ▼                │  └───────┘                          │
+//!            │   committing ◀────────┘ committed                           │
+//!            │      └──────────────────────────────────────────────────────┤
+//!            └─▶ all read-only, nothing else: over                         │
+//!  rollback ──▶ rolling back ──────────────────────────────────────────────┘
+//! ```
+//!
+//! Every [`Call`] but `Done` is answered exactly once, in any order. Branches are numbers: places in the caller's list.
+//!
+//! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
+
+use crate::codes::{BranchEnd, Deed, Vote, XaCode};
+
+/// What commits with the branches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherWork {
+    /// Nothing: a single branch may commit in one phase.
+    Nothing,
+    /// Changes in the coordinator's own store, in the same batch as the decision.
+    Local,
+    /// Branches of other programs: the coordinator hears of an abort, too.
+    Shared,
+}
+
+/// A call to be made now. Those that are given out together may run in parallel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// Prepare this branch; answer with [`TwoPhase::answer`].
+    Prepare(usize),
+    /// Commit this branch, which is not prepared, in one phase; answer with [`TwoPhase::answer`].
+    CommitOnePhase(usize),
+    /// Ask the coordinator to decide to commit, naming these branches; answer with [`TwoPhase::decide`].
+    Decide(Vec<usize>),
+    /// Ask the coordinator to decide to roll back; answer with [`TwoPhase::decide`].
+    Abort,
+    /// Commit this prepared branch; answer with [`TwoPhase::answer`].
+    Commit(usize),
+    /// Roll this branch back; answer with [`TwoPhase::answer`].
+    Rollback(usize),
+    /// Tell the coordinator that these branches know of the decision. Nothing answers.
+    Done(Vec<(usize, BranchEnd)>),
+    /// Let the resource manager forget what it did by itself; answer with [`TwoPhase::answer`].
+    Forget(usize),
+}
+
+/// What the coordinator answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It is decided to commit.
+    Committed,
+    /// It will never be committed. Also what a coordinator's refusal means, after which nothing happened.
+    Aborted,
+    /// Not known: the answer was lost.
+    Unknown,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed; branches that are pending will be, too.
+    Committed,
+    /// Rolled back; branches that are pending will be, too.
+    RolledBack,
+    /// A part was committed and a part rolled back, by resource managers' own doing.
+    Mixed,
+    /// A part may have been committed and a part rolled back.
+    Hazard,
+    /// The coordinator could not be asked: recovery completes the prepared branches, one way or the other.
+    Unknown,
+}
+
+/// The machine. Pure: it does nothing by itself.
+#[derive(Debug, Clone)]
+pub struct TwoPhase {
+    branches: Vec<Branch>,
+    other: OtherWork,
+    stage: Stage,
+    /// Given out with the next call of [`Self::next_calls`].
+    calls: Vec<Call>,
+    /// Calls without an answer so far.
+    awaited: usize,
+    /// Whether one of them is the coordinator's.
+    coordinator_asked: bool,
+    /// What became of the other work.
+    decided: Option<Decision>,
+}
+
+#[derive(Debug, Clone)]
+struct Branch {
+    order: u32,
+    state: State,
+    /// The resource manager keeps its heuristic deed until told to forget it.
+    remembered: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Has work, and no call is under way.
+    Active,
+    Prepared,
+    Ended(BranchEnd),
+    /// A call is under way.
+    Asked(Verb),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Prepare,
+    OnePhase,
+    Commit,
+    Rollback,
+    /// Forgetting changes nothing about how it ended.
+    Forget(BranchEnd),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    OnePhase,
+    Preparing,
+    Deciding,
+    InDoubt,
+    Committing,
+    RollingBack,
+    Forgetting,
+    Over,
+}
+
+impl TwoPhase {
+    /// Begins to commit. `orders` has a number for each branch: those with a lower one commit earlier, equals in parallel.
+    /// A branch that cannot be reached when its turn comes is left to recovery and does not hold up the others.
+    #[must_use]
+    pub fn commit(orders: &[u32], other: OtherWork) -> Self {
+        let mut machine = Self::new(orders, other);
+        if machine.branches.len() == 1 && other == OtherWork::Nothing {
+            machine.stage = Stage::OnePhase;
+            machine.ask(0, Verb::OnePhase);
+        } else {
+            machine.stage = Stage::Preparing;
+            for branch in 0..machine.branches.len() {
+                machine.ask(branch, Verb::Prepare);
+            }
+        }
+        machine.proceed();
+        machine
+    }
+
+    /// Begins to roll back.
+    #[must_use]
+    pub fn rollback(branches: usize, other: OtherWork) -> Self {
+        let mut machine = Self::new(&vec![0; branches], other);
+        machine.roll_back();
+        machine.proceed();
+        machine
+    }
+
+    fn new(orders: &[u32], other: OtherWork) -> Self {
+        let branch = |order: &u32| Branch { order: *order, state: State::Active, remembered: false };
+        let branches = orders.iter().map(branch).collect();
+        Self {
+            branches,
+            other,
+            stage: Stage::Preparing,
+            calls: Vec::new(),
+            awaited: 0,
+            coordinator_asked: false,
+            decided: None,
+        }
+    }
+
+    /// The calls to make now; each is given out once. Empty while answers are awaited, and when it is over.
+    pub fn next_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// How it ended; `None` while calls or answers are left.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        (self.stage == Stage::Over && self.calls.is_empty()).then(|| self.judge())
+    }
+
+    /// What became of a branch; `None` while that is open.
+    #[must_use]
+    pub fn end_of(&self, branch: usize) -> Option<BranchEnd> {
+        match self.branches.get(branch)?.state {
+            State::Ended(end) | State::Asked(Verb::Forget(end)) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Whether a branch is left to recovery. Only then may something of an ended transaction still be in doubt.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.branches.iter().any(|branch| branch.state == State::Ended(BranchEnd::Pending))
+    }
+
+    /// A resource manager's answer to the call under way for this branch.
+    ///
+    /// # Panics
+    /// When no call of this branch is under way.
+    pub fn answer(&mut self, number: usize, code: XaCode) {
+        let branch = self.branches.get_mut(number).expect("the caller numbers branches by its own list");
+        let State::Asked(verb) = branch.state else { panic!("branch {number} was not asked anything") };
+        let ended = match verb {
+            Verb::Prepare => {
+                branch.state = match code.as_vote() {
+                    Vote::Prepared => State::Prepared,
+                    Vote::ReadOnly => State::Ended(BranchEnd::ReadOnly),
+                    Vote::Gone => State::Ended(BranchEnd::RolledBack),
+                    Vote::Refused => State::Active,
+                };
+                None
+            }
+            Verb::OnePhase => {
+                branch.state = State::Active;
+                code.after_one_phase()
+            }
+            Verb::Commit => Some(code.after_commit()),
+            Verb::Rollback => Some(code.after_rollback()),
+            Verb::Forget(end) => {
+                branch.state = State::Ended(end);
+                None
+            }
+        };
+        if let Some(ended) = ended {
+            branch.state = State::Ended(ended.end);
+            branch.remembered = ended.remembered;
+        }
+        self.awaited -= 1;
+        self.proceed();
+    }
+
+    /// The coordinator's answer to `Decide` or `Abort`.
+    ///
+    /// # Panics
+    /// When it was not asked.
+    pub fn decide(&mut self, decision: Decision) {
+        assert!(self.coordinator_asked, "the coordinator was not asked anything");
+        self.coordinator_asked = false;
+        self.awaited -= 1;
+        match (self.stage, decision) {
+            (Stage::Deciding, Decision::Unknown) => {
+                self.stage = Stage::InDoubt;
+                self.call_coordinator(Call::Abort);
+            }
+            (Stage::Deciding | Stage::InDoubt, Decision::Committed) => {
+                self.decided = Some(Decision::Committed);
+                self.stage = Stage::Committing;
+            }
+            (Stage::Deciding, Decision::Aborted) => self.roll_back(),
+            (Stage::InDoubt, Decision::Aborted) => {
+                // It was told just now.
+                self.decided = Some(Decision::Aborted);
+                self.roll_back();
+            }
+            (Stage::InDoubt, Decision::Unknown) => {
+                self.decided = Some(Decision::Unknown);
+                for branch in &mut self.branches {
+                    if branch.state == State::Prepared {
+                        branch.state = State::Ended(BranchEnd::Pending);
+                    }
+                }
+                self.stage = Stage::Over;
+            }
+            // While it is rolled back only the abort of a shared transaction is told, and an abort is presumed anyway.
+            // Should it be committed nevertheless, the outcome says that it is mixed.
+            (_, Decision::Committed) => self.decided = Some(Decision::Committed),
+            (_, Decision::Aborted | Decision::Unknown) => {}
+        }
+        self.proceed();
+    }
+
+    /// Moves on when nothing is awaited in this stage.
+    fn proceed(&mut self) {
+        while self.awaited == 0 && self.stage != Stage::Over {
+            let before = self.stage;
+            match self.stage {
+                Stage::OnePhase => self.after_one_phase(),
+                Stage::Preparing => self.after_prepare(),
+                Stage::Committing => self.commit_next_group(),
+                Stage::RollingBack => self.forget(),
+                Stage::Forgetting => self.stage = Stage::Over,
+                Stage::Deciding | Stage::InDoubt | Stage::Over => return,
+            }
+            assert!(self.awaited > 0 || self.stage != before, "each stage asks something or goes on");
+        }
+    }
+
+    fn after_one_phase(&mut self) {
+        if self.branches.iter().any(|branch| branch.state == State::Active) {
+            self.roll_back();
+        } else {
+            self.forget();
+        }
+    }
+
+    fn after_prepare(&mut self) {
+        let refused = |branch: &Branch| matches!(branch.state, State::Active | State::Ended(BranchEnd::RolledBack));
+        if self.branches.iter().any(refused) {
+            return self.roll_back();
+        }
+        let prepared = self.with_state(State::Prepared);
+        if prepared.is_empty() && self.other == OtherWork::Nothing {
+            self.decided = Some(Decision::Committed);
+            self.stage = Stage::Over;
+        } else {
+            self.stage = Stage::Deciding;
+            self.call_coordinator(Call::Decide(prepared));
+        }
+    }
+
+    fn commit_next_group(&mut self) {
+        let prepared = self.branches.iter().filter(|branch| branch.state == State::Prepared);
+        if let Some(order) = prepared.map(|branch| branch.order).min() {
+            for number in self.with_state(State::Prepared) {
+                if self.branches.get(number).is_some_and(|branch| branch.order == order) {
+                    self.ask(number, Verb::Commit);
+                }
+            }
+            return;
+        }
+        let know = |(number, branch): (usize, &Branch)| match branch.state {
+            State::Ended(BranchEnd::Pending | BranchEnd::ReadOnly) => None,
+            State::Ended(end) => Some((number, end)),
+            _ => None,
+        };
+        let done: Vec<_> = self.branches.iter().enumerate().filter_map(know).collect();
+        if !done.is_empty() {
+            self.calls.push(Call::Done(done));
+        }
+        self.forget();
+    }
+
+    fn roll_back(&mut self) {
+        self.stage = Stage::RollingBack;
+        if self.decided.is_none() {
+            self.decided = Some(Decision::Aborted);
+            if self.other == OtherWork::Shared {
+                self.call_coordinator(Call::Abort);
+            }
+        }
+        for number in 0..self.branches.len() {
+            if self.branches.get(number).is_some_and(|branch| !matches!(branch.state, State::Ended(_))) {
+                self.ask(number, Verb::Rollback);
+            }
+        }
+    }
+
+    /// The last stage: what resource managers remember is in the outcome now.
+    fn forget(&mut self) {
+        self.stage = Stage::Forgetting;
+        for number in 0..self.branches.len() {
+            if let Some(Branch { remembered: true, state: State::Ended(end), .. }) = self.branches.get(number) {
+                self.ask(number, Verb::Forget(*end));
+            }
+        }
+    }
+
+    fn with_state(&self, state: State) -> Vec<usize> {
+        let numbered = self.branches.iter().enumerate();
+        numbered.filter(|(_, branch)| branch.state == state).map(|(number, _)| number).collect()
+    }
+
+    fn ask(&mut self, number: usize, verb: Verb) {
+        let branch = self.branches.get_mut(number).expect("the machine numbers its own branches");
+        branch.state = State::Asked(verb);
+        self.call(match verb {
+            Verb::Prepare => Call::Prepare(number),
+            Verb::OnePhase => Call::CommitOnePhase(number),
+            Verb::Commit => Call::Commit(number),
+            Verb::Rollback => Call::Rollback(number),
+            Verb::Forget(_) => Call::Forget(number),
+        });
+    }
+
+    fn call_coordinator(&mut self, call: Call) {
+        self.coordinator_asked = true;
+        self.call(call);
+    }
+
+    fn call(&mut self, call: Call) {
+        self.calls.push(call);
+        self.awaited += 1;
+    }
+
+    fn judge(&self) -> Outcome {
+        let one_phase = self.decided.is_none();
+        if self.decided == Some(Decision::Unknown) {
+            return Outcome::Unknown;
+        }
+        let committed = self.decided == Some(Decision::Committed);
+        let mut deeds: Vec<Deed> = Vec::with_capacity(self.branches.len() + 1);
+        if self.other != OtherWork::Nothing {
+            deeds.push(if committed { Deed::Commit } else { Deed::Rollback });
+        }
+        deeds.extend(self.branches.iter().filter_map(|branch| match branch.state {
+            State::Ended(BranchEnd::Committed) => Some(Deed::Commit),
+            State::Ended(BranchEnd::RolledBack) => Some(Deed::Rollback),
+            State::Ended(BranchEnd::Heuristic(deed)) => Some(deed),
+            State::Ended(BranchEnd::Pending) => Some(if committed { Deed::Commit } else { Deed::Rollback }),
+            _ => None,
+        }));
+        let has = |deed| deeds.contains(&deed);
+        match (has(Deed::Commit), has(Deed::Rollback)) {
+            _ if has(Deed::Mixed) => Outcome::Mixed,
+            (true, true) => Outcome::Mixed,
+            _ if has(Deed::Hazard) => Outcome::Hazard,
+            (true, false) => Outcome::Committed,
+            (false, true) => Outcome::RolledBack,
+            (false, false) if committed || one_phase => Outcome::Committed,
+            (false, false) => Outcome::RolledBack,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "two_phase_tests.rs"]
+mod tests;

@@ -1,0 +1,316 @@
+//! Every answer at every call, for one and two branches, against a table that can be read.
+//!
+//! May use: everything of the crate.
+
+use super::{Call, Decision, OtherWork, Outcome, TwoPhase};
+use crate::codes::{BranchEnd, XaCode};
+
+/// What each code means, as an answer to prepare, to a commit in one phase, to a commit and to a rollback.
+///
+/// Prepare: `Y` can commit, `O` drops out, `G` is gone already, `N` must be rolled back.
+/// Else: `C` committed, `R` rolled back, `M` mixed, `H` hazard, `P` pending, `-` rolled back by a further call; with an `f`
+/// where it has to be forgotten.
+const TABLE: [(XaCode, &str, &str, &str, &str); 24] = [
+    (XaCode::Ok, "Y", "C", "C", "R"),
+    (XaCode::ReadOnly, "O", "C", "C", "R"),
+    (XaCode::RolledBack, "G", "R", "R", "R"),
+    (XaCode::RolledBackCommunication, "G", "R", "R", "R"),
+    (XaCode::RolledBackDeadlock, "G", "R", "R", "R"),
+    (XaCode::RolledBackIntegrity, "G", "R", "R", "R"),
+    (XaCode::RolledBackOther, "G", "R", "R", "R"),
+    (XaCode::RolledBackProtocol, "G", "R", "R", "R"),
+    (XaCode::RolledBackTimeout, "G", "R", "R", "R"),
+    (XaCode::RolledBackTransient, "G", "R", "R", "R"),
+    (XaCode::HeuristicHazard, "N", "Hf", "Hf", "Hf"),
+    (XaCode::HeuristicCommit, "N", "Cf", "Cf", "Cf"),
+    (XaCode::HeuristicRollback, "N", "Rf", "Rf", "Rf"),
+    (XaCode::HeuristicMixed, "N", "Mf", "Mf", "Mf"),
+    (XaCode::Retry, "N", "-", "P", "P"),
+    (XaCode::NoMigrate, "N", "-", "P", "P"),
+    (XaCode::Async, "N", "-", "P", "P"),
+    (XaCode::ManagerError, "N", "R", "R", "R"),
+    (XaCode::NotKnown, "G", "R", "C", "R"),
+    (XaCode::Invalid, "N", "-", "P", "P"),
+    (XaCode::Protocol, "N", "-", "P", "P"),
+    (XaCode::ManagerDown, "N", "H", "P", "P"),
+    (XaCode::Duplicate, "N", "-", "P", "P"),
+    (XaCode::Outside, "N", "-", "P", "P"),
+];
+
+/// What a branch answers: to prepare or one phase, to commit, to rollback.
+#[derive(Debug, Clone, Copy)]
+struct Script {
+    first: XaCode,
+    commit: XaCode,
+    rollback: XaCode,
+}
+
+/// What was seen of a run: the calls of each branch, in letters; those to the coordinator; the outcome.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    branches: Vec<String>,
+    coordinator: String,
+    outcome: Outcome,
+}
+
+fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[Decision]) -> Seen {
+    let mut branches = vec![String::new(); scripts.len()];
+    let mut coordinator = String::new();
+    let mut decisions = decisions.iter();
+    let mut calls = machine.next_calls();
+    for _ in 0..20 {
+        // The last call first: answers come in any order.
+        let Some(call) = calls.pop() else { break };
+        match call {
+            Call::Prepare(branch) => {
+                branches[branch].push('p');
+                machine.answer(branch, scripts[branch].first);
+            }
+            Call::CommitOnePhase(branch) => {
+                branches[branch].push('1');
+                machine.answer(branch, scripts[branch].first);
+            }
+            Call::Commit(branch) => {
+                branches[branch].push('c');
+                machine.answer(branch, scripts[branch].commit);
+            }
+            Call::Rollback(branch) => {
+                branches[branch].push('r');
+                machine.answer(branch, scripts[branch].rollback);
+            }
+            Call::Forget(branch) => {
+                branches[branch].push('f');
+                machine.answer(branch, XaCode::Ok);
+            }
+            Call::Decide(prepared) => {
+                coordinator.push_str(&format!("d{prepared:?}"));
+                machine.decide(*decisions.next().unwrap());
+            }
+            Call::Abort => {
+                coordinator.push('a');
+                let doubted = coordinator.starts_with('d') && decisions.len() > 0;
+                machine.decide(if doubted { *decisions.next().unwrap() } else { Decision::Aborted });
+            }
+            Call::Done(_) => coordinator.push('D'),
+        }
+        calls.splice(0..0, machine.next_calls());
+    }
+    assert!(machine.next_calls().is_empty());
+    let outcome = machine.outcome().expect("all calls were answered");
+    Seen { branches, coordinator, outcome }
+}
+
+fn row(code: XaCode) -> (&'static str, &'static str, &'static str, &'static str) {
+    let (_, prepare, one, commit, rollback) = TABLE.iter().find(|row| row.0 == code).unwrap();
+    (prepare, one, commit, rollback)
+}
+
+/// The outcome of what happened to the parts.
+fn outcome_of(parts: &str, decided_commit: bool) -> Outcome {
+    // What is pending will follow the decision.
+    let parts = parts.replace('P', if decided_commit { "C" } else { "R" });
+    let has = |letter: char| parts.contains(letter);
+    if has('M') || (has('C') && has('R')) {
+        Outcome::Mixed
+    } else if has('H') {
+        Outcome::Hazard
+    } else if has('C') || (decided_commit && !has('R')) {
+        Outcome::Committed
+    } else {
+        Outcome::RolledBack
+    }
+}
+
+/// What must be seen of a commit of two branches, or of one with other work.
+fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> Seen {
+    let votes: Vec<&str> = scripts.iter().map(|script| row(script.first).0).collect();
+    let mut branches = vec![String::from("p"); scripts.len()];
+    let mut coordinator = String::new();
+    let prepared: Vec<usize> = (0..scripts.len()).filter(|branch| votes[*branch] == "Y").collect();
+    let refused = votes.contains(&"G") || votes.contains(&"N");
+    let alone = other == OtherWork::Nothing;
+    if !refused && prepared.is_empty() && alone {
+        return Seen { branches, coordinator, outcome: Outcome::Committed };
+    }
+    let mut decision = Decision::Aborted;
+    if !refused {
+        coordinator = format!("d{prepared:?}");
+        decision = decisions[0];
+        if decision == Decision::Unknown {
+            coordinator.push('a');
+            decision = decisions[1];
+        }
+        if decision == Decision::Unknown {
+            return Seen { branches, coordinator, outcome: Outcome::Unknown };
+        }
+    }
+    let commit = decision == Decision::Committed;
+    if !commit && other == OtherWork::Shared && !coordinator.ends_with('a') {
+        coordinator.push('a');
+    }
+    let mut parts = String::new();
+    if !alone {
+        parts.push(if commit { 'C' } else { 'R' });
+    }
+    for (branch, script) in scripts.iter().enumerate() {
+        match votes[branch] {
+            "O" => continue,
+            "G" => parts.push('R'),
+            _ => {
+                let (_, _, of_commit, of_rollback) = row(if commit { script.commit } else { script.rollback });
+                branches[branch].push(if commit { 'c' } else { 'r' });
+                let part = if commit { of_commit } else { of_rollback };
+                branches[branch].push_str(&part[1..]);
+                parts.push_str(&part[..1]);
+            }
+        }
+    }
+    let knows = |branch: &usize| row(scripts[*branch].commit).2 != "P";
+    if commit && prepared.iter().any(knows) {
+        coordinator.push('D');
+    }
+    Seen { branches, coordinator, outcome: outcome_of(&parts, commit) }
+}
+
+#[test]
+fn the_table_has_every_code() {
+    let mut codes: Vec<XaCode> = TABLE.iter().map(|row| row.0).collect();
+    codes.sort();
+    codes.dedup();
+    assert_eq!(codes.len(), XaCode::ALL.len());
+}
+
+#[test]
+fn one_branch_alone_commits_in_one_phase_whatever_it_answers() {
+    for first in XaCode::ALL {
+        for rollback in XaCode::ALL {
+            let script = Script { first, commit: XaCode::Ok, rollback };
+            let (_, one, _, back) = row(first);
+            let back = if one == "-" { row(rollback).3 } else { back };
+            let expected = match one {
+                "-" => Seen {
+                    branches: vec![format!("1r{}", &back[1..])],
+                    coordinator: String::new(),
+                    outcome: outcome_of(&back[..1], false),
+                },
+                end => Seen {
+                    branches: vec![format!("1{}", &end[1..])],
+                    coordinator: String::new(),
+                    outcome: outcome_of(&end[..1], true),
+                },
+            };
+            let seen = run(TwoPhase::commit(&[0], OtherWork::Nothing), &[script], &[]);
+            assert_eq!(seen, expected, "{first} {rollback}");
+        }
+    }
+}
+
+const DECISIONS: [&[Decision]; 5] = [
+    &[Decision::Committed],
+    &[Decision::Aborted],
+    &[Decision::Unknown, Decision::Committed],
+    &[Decision::Unknown, Decision::Aborted],
+    &[Decision::Unknown, Decision::Unknown],
+];
+
+#[test]
+fn one_branch_and_other_work_whatever_anybody_answers() {
+    for other in [OtherWork::Local, OtherWork::Shared] {
+        for decisions in DECISIONS {
+            for first in XaCode::ALL {
+                for second in XaCode::ALL {
+                    let script = [Script { first, commit: second, rollback: second }];
+                    let seen = run(TwoPhase::commit(&[0], other), &script, decisions);
+                    assert_eq!(seen, expected(&script, other, decisions), "{other:?} {decisions:?} {script:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_branches_whatever_anybody_answers() {
+    let all = XaCode::ALL.as_slice();
+    let any = &[XaCode::Ok][..];
+    for first in XaCode::ALL {
+        for second in XaCode::ALL {
+            let votes = [row(first).0, row(second).0];
+            let refused = votes.iter().any(|vote| "GN".contains(vote));
+            // Who is not asked again answers nothing else; nobody decides after a refusal.
+            let late = votes.map(|vote| if "YN".contains(vote) { all } else { any });
+            for decisions in if refused { &DECISIONS[..1] } else { &DECISIONS[..] } {
+                for other in [OtherWork::Nothing, OtherWork::Local, OtherWork::Shared] {
+                    for (one, two) in late[0].iter().flat_map(|one| late[1].iter().map(move |two| (*one, *two))) {
+                        let scripts = [
+                            Script { first, commit: one, rollback: one },
+                            Script { first: second, commit: two, rollback: two },
+                        ];
+                        let seen = run(TwoPhase::commit(&[0, 0], other), &scripts, decisions);
+                        let expected = expected(&scripts, other, decisions);
+                        assert_eq!(seen, expected, "{other:?} {decisions:?} {scripts:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rollback_asks_all_and_a_shared_one_tells_the_coordinator() {
+    for first in XaCode::ALL {
+        for second in XaCode::ALL {
+            let script = |rollback| Script { first: XaCode::Ok, commit: XaCode::Ok, rollback };
+            let (one, other) = (row(first).3, row(second).3);
+            for (work, told) in [(OtherWork::Nothing, ""), (OtherWork::Shared, "a")] {
+                let seen = run(TwoPhase::rollback(2, work), &[script(first), script(second)], &[]);
+                let own = if work == OtherWork::Shared { "R" } else { "" };
+                let expected = Seen {
+                    branches: vec![format!("r{}", &one[1..]), format!("r{}", &other[1..])],
+                    coordinator: told.to_owned(),
+                    outcome: outcome_of(&format!("{own}{}{}", &one[..1], &other[..1]), false),
+                };
+                assert_eq!(seen, expected, "{first} {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_commit_one_after_the_other_and_one_that_is_down_holds_nobody_up() {
+    let mut machine = TwoPhase::commit(&[2, 1, 2], OtherWork::Nothing);
+    assert_eq!(machine.next_calls(), [Call::Prepare(0), Call::Prepare(1), Call::Prepare(2)]);
+    for branch in [2, 0, 1] {
+        machine.answer(branch, XaCode::Ok);
+    }
+    assert_eq!(machine.next_calls(), [Call::Decide(vec![0, 1, 2])]);
+    machine.decide(Decision::Committed);
+    assert_eq!(machine.next_calls(), [Call::Commit(1)]);
+    machine.answer(1, XaCode::ManagerDown);
+    assert_eq!(machine.next_calls(), [Call::Commit(0), Call::Commit(2)]);
+    machine.answer(2, XaCode::Ok);
+    assert_eq!((machine.next_calls(), machine.outcome()), (vec![], None));
+    machine.answer(0, XaCode::Ok);
+    let ends = vec![(0, BranchEnd::Committed), (2, BranchEnd::Committed)];
+    assert_eq!(machine.next_calls(), [Call::Done(ends)]);
+    assert_eq!(machine.outcome(), Some(Outcome::Committed));
+    assert!(machine.is_pending());
+    assert_eq!(machine.end_of(1), Some(BranchEnd::Pending));
+}
+
+#[test]
+fn nothing_at_all_and_local_work_alone() {
+    let mut nothing = TwoPhase::commit(&[], OtherWork::Nothing);
+    assert_eq!((nothing.next_calls(), nothing.outcome()), (vec![], Some(Outcome::Committed)));
+    let mut local = TwoPhase::commit(&[], OtherWork::Local);
+    assert_eq!(local.next_calls(), [Call::Decide(vec![])]);
+    local.decide(Decision::Committed);
+    assert_eq!((local.next_calls(), local.outcome()), (vec![], Some(Outcome::Committed)));
+}
+
+#[test]
+#[should_panic = "was not asked"]
+fn an_answer_nobody_waits_for_is_a_fault_of_the_caller() {
+    let mut machine = TwoPhase::commit(&[0, 0], OtherWork::Nothing);
+    machine.answer(0, XaCode::Ok);
+    machine.answer(0, XaCode::Ok);
+}
