@@ -5,4 +5,5 @@
 mod decisions;
 
 pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
-pub use xa::{BranchName, CoordinatorId, OwnerId, TransactionId, Xid};
+pub use xa::{BranchEnd, Call, Decision, Deed, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
+pub use xa::{BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
