@@ -80,6 +80,17 @@ pub struct Done {
     pub heuristic: Option<Heuristic>,
 }
 
+/// How a branch of a shared transaction voted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It is prepared.
+    Prepared,
+    /// It changed nothing and is ended.
+    ReadOnly,
+    /// It cannot commit: nobody shall.
+    Failed,
+}
+
 /// A coordinator.
 pub trait Decisions: Send + Sync {
     /// Which coordinator this is.
@@ -113,4 +124,17 @@ pub trait Decisions: Send + Sync {
     /// # Errors
     /// `Unavailable`: leave all alone and ask again later.
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>>;
+
+    /// Adds branches to a shared transaction, by whichever program: they must be prepared before it commits.
+    ///
+    /// # Errors
+    /// `Aborted` when it is too late, or the coordinator forgot the transaction in a restart; `Invalid` when it is not
+    /// shared; `Unavailable`.
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()>;
+
+    /// Says how a branch of a shared transaction voted.
+    ///
+    /// # Errors
+    /// As [`Self::enlist`].
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()>;
 }

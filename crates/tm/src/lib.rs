@@ -2,8 +2,12 @@
 //!
 //! May use: `holdfast`, `xa`. Must not know: the doors, the C interface.
 
+mod administration;
 mod decisions;
+mod remote;
 
-pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
-pub use xa::{BranchEnd, Call, Decision, Deed, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
+pub use administration::{Administration, BranchStatus, Forget, Page, State, Status};
+pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+pub use remote::{Remote, RemoteOptions, Tls};
+pub use xa::{BranchEnd, Call, Deed, Decision, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
 pub use xa::{BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};

@@ -78,7 +78,8 @@ pub enum Outcome {
     Mixed,
     /// A part may have been committed and a part rolled back.
     Hazard,
-    /// The coordinator could not be asked: recovery completes the prepared branches, one way or the other.
+    /// Whether the coordinator decided to commit could not be found out. All branches will end alike: recovery sees to
+    /// those that are pending.
     Unknown,
 }
 
@@ -96,6 +97,17 @@ pub struct TwoPhase {
     coordinator_asked: bool,
     /// What became of the other work.
     decided: Option<Decision>,
+    /// A decision was asked for, and its answer lost. Should the coordinator then refuse, it may be that it did decide to
+    /// commit, that somebody's recovery carried that out, and that all was forgotten. Then every branch is gone.
+    doubt: Doubt,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    Never,
+    Open,
+    /// A prepared branch was still there to be rolled back, so nobody committed.
+    Dispelled,
 }
 
 #[derive(Debug, Clone)]
@@ -177,6 +189,7 @@ impl TwoPhase {
             awaited: 0,
             coordinator_asked: false,
             decided: None,
+            doubt: Doubt::Never,
         }
     }
 
@@ -228,7 +241,13 @@ impl TwoPhase {
                 code.after_one_phase()
             }
             Verb::Commit => Some(code.after_commit()),
-            Verb::Rollback => Some(code.after_rollback()),
+            Verb::Rollback => {
+                let ended = code.after_rollback();
+                if self.doubt == Doubt::Open && code != XaCode::NotKnown && ended.end != BranchEnd::Pending {
+                    self.doubt = Doubt::Dispelled;
+                }
+                Some(ended)
+            }
             Verb::Forget(end) => {
                 branch.state = State::Ended(end);
                 None
@@ -253,6 +272,9 @@ impl TwoPhase {
         match (self.stage, decision) {
             (Stage::Deciding, Decision::Unknown) => {
                 self.stage = Stage::InDoubt;
+                if !self.with_state(State::Prepared).is_empty() {
+                    self.doubt = Doubt::Open;
+                }
                 self.call_coordinator(Call::Abort);
             }
             (Stage::Deciding | Stage::InDoubt, Decision::Committed) => {
@@ -397,10 +419,10 @@ impl TwoPhase {
 
     fn judge(&self) -> Outcome {
         let one_phase = self.decided.is_none();
-        if self.decided == Some(Decision::Unknown) {
+        let committed = self.decided == Some(Decision::Committed);
+        if self.decided == Some(Decision::Unknown) || (self.doubt == Doubt::Open && !committed) {
             return Outcome::Unknown;
         }
-        let committed = self.decided == Some(Decision::Committed);
         let mut deeds: Vec<Deed> = Vec::with_capacity(self.branches.len() + 1);
         if self.other != OtherWork::Nothing {
             deeds.push(if committed { Deed::Commit } else { Deed::Rollback });

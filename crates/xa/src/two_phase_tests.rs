@@ -165,6 +165,15 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> See
             }
         }
     }
+    let gone = |branch: &usize| {
+        let late = scripts[*branch].rollback;
+        late == XaCode::NotKnown || row(late).3 == "P"
+    };
+    let doubted = !refused && decisions[0] == Decision::Unknown && !commit;
+    if doubted && !prepared.is_empty() && prepared.iter().all(gone) {
+        // Nobody was there to be rolled back: who knows what they did.
+        return Seen { branches, coordinator, outcome: Outcome::Unknown };
+    }
     let knows = |branch: &usize| row(scripts[*branch].commit).2 != "P";
     if commit && prepared.iter().any(knows) {
         coordinator.push('D');

@@ -1,0 +1,78 @@
+//! What people ask a remote coordinator.
+//!
+//! May use: `wire`. Must not know: how answers are shown.
+
+use std::time::Duration;
+
+use xa::{BranchName, TransactionId};
+
+use super::wire::Reply;
+use super::{Remote, good, ok, strange};
+use crate::administration::{Administration, BranchStatus, Forget, Page, State, Status};
+use crate::decisions::Result;
+
+impl Administration for Remote {
+    fn status(&self, id: TransactionId) -> Result<Status> {
+        let reply = good(self.inner.ask(&self.inner.side, &["XA.STATUS", &id.to_string()])?)?;
+        status_of(&reply, Some(id)).ok_or_else(|| strange(&reply))
+    }
+
+    fn list(&self, cursor: &str) -> Result<Page> {
+        let reply = good(self.inner.ask(&self.inner.side, &["XA.LIST", "CURSOR", cursor, "COUNT", "200"])?)?;
+        let page = match reply.list() {
+            Some([cursor, transactions]) => cursor.text().zip(transactions.list()),
+            _ => None,
+        };
+        let (cursor, transactions) = page.ok_or_else(|| strange(&reply))?;
+        let transactions: Option<Vec<_>> = transactions.iter().map(|status| status_of(status, None)).collect();
+        let next = (cursor != "0" && !cursor.is_empty()).then(|| cursor.into_owned());
+        Ok(Page { transactions: transactions.ok_or_else(|| strange(&reply))?, next })
+    }
+
+    fn forget(&self, id: TransactionId, forget: Forget) -> Result<()> {
+        let id = id.to_string();
+        let mut words = vec!["XA.FORGET", &id];
+        if forget == Forget::EvenInDoubt {
+            words.push("FORCE");
+        }
+        // Twice would be once.
+        ok(self.inner.ask(&self.inner.main, &words)?)
+    }
+}
+
+fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
+    let id = match reply.field("id").and_then(Reply::text) {
+        Some(text) => text.parse().ok()?,
+        None => known?,
+    };
+    let state = match reply.field("state")?.text()?.as_ref() {
+        "committed" => State::Committed,
+        "aborted" => State::Aborted,
+        "active" => State::Active,
+        _ => State::Unknown,
+    };
+    let branches = match reply.field("branches") {
+        None | Some(Reply::Null) => Vec::new(),
+        Some(branches) => branches_of(branches)?,
+    };
+    let decided = reply.field("at").and_then(Reply::number).filter(|at| *at > 0).map(Duration::from_millis);
+    Some(Status { id, state, decided, branches })
+}
+
+/// Branches are a map from name to state, or in RESP2 a flat list.
+fn branches_of(reply: &Reply) -> Option<Vec<BranchStatus>> {
+    let branch = |name: &Reply, state: &Reply| {
+        Some(BranchStatus { branch: BranchName::new(&name.text()?).ok()?, state: state.text()?.into_owned() })
+    };
+    match reply {
+        Reply::Map(pairs) => pairs.iter().map(|(name, state)| branch(name, state)).collect(),
+        Reply::List(items) => items
+            .chunks(2)
+            .map(|pair| match pair {
+                [name, state] => branch(name, state),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}

@@ -1,0 +1,101 @@
+//! How a remote coordinator is reached.
+//!
+//! May use: rustls. Must not know: what is said to it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::pipe::Target;
+use crate::decisions::{Error, ErrorKind, Result};
+
+/// Where a coordinator is, and how long to wait for it.
+#[derive(Clone)]
+pub struct RemoteOptions {
+    /// `host:port` of its RESP door; several are tried in order, and must be the same coordinator.
+    pub servers: Vec<String>,
+    /// TLS, unless the connection is plain.
+    pub tls: Option<Tls>,
+    /// User and password. Never shown by `Debug`.
+    pub login: Option<(String, String)>,
+    /// What this program calls itself, for lists.
+    pub name: Option<String>,
+    /// How long each step of connecting and each reply may take. Default 10 s.
+    pub patience: Duration,
+    /// After how long without a sign of life of this program its undecided transactions may be rolled back by others.
+    /// Default 10 s, 1 s at least.
+    pub lease: Duration,
+    /// How long a commit waits for the other programs of a shared transaction. Default 30 s.
+    pub shared_wait: Duration,
+}
+
+/// Whom to trust.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// A PEM file with the certificates of those who may have signed the server's.
+    pub authorities: PathBuf,
+}
+
+impl RemoteOptions {
+    /// With the defaults.
+    #[must_use]
+    pub fn new(server: &str) -> Self {
+        Self {
+            servers: vec![server.to_owned()],
+            tls: None,
+            login: None,
+            name: None,
+            patience: Duration::from_secs(10),
+            lease: Duration::from_secs(10),
+            shared_wait: Duration::from_secs(30),
+        }
+    }
+
+    pub(super) fn target(&self) -> Result<Target> {
+        let invalid = |text: String| Error { kind: ErrorKind::Invalid, text };
+        if self.servers.is_empty() {
+            return Err(invalid("no server of a coordinator is named".to_owned()));
+        }
+        if self.lease < Duration::from_secs(1) {
+            return Err(invalid("a lease lasts a second at least".to_owned()));
+        }
+        let tls = self.tls.as_ref().map(|tls| client_config(&tls.authorities)).transpose().map_err(invalid)?;
+        Ok(Target { servers: self.servers.clone(), tls, login: self.login.clone(), patience: self.patience })
+    }
+}
+
+impl fmt::Debug for RemoteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteOptions")
+            .field("servers", &self.servers)
+            .field("tls", &self.tls)
+            .field("user", &self.login.as_ref().map(|(user, _)| user))
+            .field("name", &self.name)
+            .field("patience", &self.patience)
+            .field("lease", &self.lease)
+            .field("shared_wait", &self.shared_wait)
+            .finish()
+    }
+}
+
+fn client_config(authorities: &Path) -> std::result::Result<Arc<ClientConfig>, String> {
+    let cannot =
+        |error: &dyn fmt::Display| format!("cannot use the certificates in {}: {error}", authorities.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authorities).map_err(|error| cannot(&error))? {
+        roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(cannot(&"there are none"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| cannot(&error))?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
