@@ -137,7 +137,6 @@ pub(crate) const XAER_RMFAIL: c_int = -7;
 pub(crate) const XAER_DUPID: c_int = -8;
 pub(crate) const XAER_OUTSIDE: c_int = -9;
 
-pub(crate) const TX_NOT_SUPPORTED: c_int = 1;
 pub(crate) const TX_OK: c_int = 0;
 pub(crate) const TX_OUTSIDE: c_int = -1;
 pub(crate) const TX_ROLLBACK: c_int = -2;

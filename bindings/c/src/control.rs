@@ -93,7 +93,8 @@ impl Thread {
             return if answer == XAER_RMERR { TX_ERROR } else { TX_FAIL };
         }
         manager.recover_when_due();
-        *self = Self { state: State::Idle, ..Self::default() };
+        let state = self.state.after(Call::Open).expect("closed resource managers may be opened");
+        *self = Self { state, ..Self::default() };
         self.associations = vec![Association::None; manager.resources.len()];
         self.manager = Some(manager);
         TX_OK

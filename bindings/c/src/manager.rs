@@ -5,14 +5,15 @@
 //!
 //! May use: `drive`, `resource`, `switch`, `tm`. Must not know: TX, where profiles come from.
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::Durability;
-use tm::{BranchEnd, Decisions, Done, TransactionId, Verdict, XaCode};
+use tm::{BranchEnd, Decisions, Deed, Done, TransactionId, Verdict, XaCode, Xid};
 
-use crate::abi::{TMNOFLAGS, XidData};
+use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
 use crate::drive::heuristic;
 use crate::resource::{Resource, Verb, code};
 use crate::switch::SwitchedResource;
@@ -124,31 +125,56 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
     for (resource, xid) in found {
         let place = ids.binary_search(&xid.transaction).ok();
         let verdict = place.and_then(|place| verdicts.get(place)).copied().unwrap_or(Verdict::Leave);
-        let name = XidData::of(&xid);
-        let answer = |verb| code(resource.call(verb, &name, TMNOFLAGS));
-        let ended = match verdict {
-            Verdict::Commit => answer(Verb::Commit).after_commit(),
-            Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
-            Verdict::Leave | Verdict::Foreign => {
-                recovered.left += 1;
-                continue;
-            }
-        };
-        match (ended.end, verdict) {
-            (BranchEnd::Pending, _) => recovered.left += 1,
+        match (settle(decisions, resource, &xid, verdict), verdict) {
+            (None | Some(BranchEnd::Pending), _) => recovered.left += 1,
             (_, Verdict::Commit) => recovered.committed += 1,
             _ => recovered.rolled_back += 1,
         }
-        if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
-            let done = Done { branch: xid.branch.clone(), heuristic: heuristic(ended.end) };
-            decisions.done(xid.transaction, &[done]);
-        }
-        if ended.remembered {
-            let forgotten = answer(Verb::Forget);
-            if forgotten != XaCode::Ok {
-                tracing::warn!(%xid, answer = %forgotten, "does not forget what it decided by itself");
-            }
-        }
     }
     recovered
+}
+
+/// Carries a verdict out at prepared branches of one transaction. The code when it did not come out as the verdict has it.
+pub(crate) fn carry_out(
+    decisions: &dyn Decisions,
+    id: TransactionId,
+    verdict: Verdict,
+    resources: &[&dyn Resource],
+) -> Option<c_int> {
+    let ends: Vec<BranchEnd> = resources
+        .iter()
+        .filter_map(|resource| {
+            let xid = Xid { transaction: id, branch: resource.branch().clone() };
+            settle(decisions, *resource, &xid, verdict)
+        })
+        .collect();
+    let with = if verdict == Verdict::Commit { Deed::Commit } else { Deed::Rollback };
+    let against = |end: &BranchEnd| matches!(end, BranchEnd::Heuristic(deed) if *deed != with);
+    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Deed::Hazard);
+    if ends.iter().any(|end| against(end) && !hazard(end)) {
+        return Some(TX_MIXED);
+    }
+    ends.iter().any(hazard).then_some(TX_HAZARD)
+}
+
+/// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
+fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict: Verdict) -> Option<BranchEnd> {
+    let name = XidData::of(xid);
+    let answer = |verb| code(resource.call(verb, &name, TMNOFLAGS));
+    let ended = match verdict {
+        Verdict::Commit => answer(Verb::Commit).after_commit(),
+        Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
+        Verdict::Leave | Verdict::Foreign => return None,
+    };
+    if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
+        let done = Done { branch: xid.branch.clone(), heuristic: heuristic(ended.end) };
+        decisions.done(xid.transaction, &[done]);
+    }
+    if ended.remembered {
+        let forgotten = answer(Verb::Forget);
+        if forgotten != XaCode::Ok {
+            tracing::warn!(%xid, answer = %forgotten, "does not forget what it decided by itself");
+        }
+    }
+    Some(ended.end)
 }

@@ -16,8 +16,8 @@ mod switches;
 pub(crate) use branch::BranchConnection;
 pub(crate) use libmariadb::MariaSession;
 pub(crate) use libpq::PgSession;
+pub(crate) use switches::{Switched, own_switch, with_connection};
 pub use switches::{holdfast_mariadb_switch, holdfast_postgres_switch};
-pub(crate) use switches::{own_switch, with_connection};
 
 /// A connection that understands statements.
 pub(crate) trait Session {

@@ -29,6 +29,8 @@ pub(crate) enum LoadError {
     Library { library: String, reason: String },
     #[error("the library `{library}` has no symbol `{symbol}`: {reason}")]
     Symbol { library: String, symbol: String, reason: String },
+    #[error("this library has no switch `{symbol}`, and no other library is named")]
+    NoLibrary { symbol: String },
     #[error("the switch `{symbol}` has version {version}; the standard has 0")]
     Version { symbol: String, version: c_long },
     #[error("the switch `{symbol}` has no {entry}")]
@@ -83,8 +85,7 @@ impl Switch {
     }
 }
 
-/// A resource manager of a profile. Its number is its place in the profile.
-#[derive(Debug)]
+/// A resource manager of a profile. Its number is its place in the profile. There may be passwords in its strings.
 pub(crate) struct SwitchedResource {
     pub(crate) branch: BranchName,
     pub(crate) order: u32,

@@ -6,6 +6,8 @@
 //!   active           S3   in a transaction, not chained
 //!   active chained   S4   in a transaction, which will be followed by another
 //!
+//! Suspending and resuming a transaction are ours: the standard has them in XA, and gives programs no call for them.
+//!
 //! May use: nothing. Must not know: what the calls do.
 
 /// The state of a thread of control.
@@ -35,9 +37,11 @@ pub(crate) enum Call {
     End(Next),
     Info,
     Open,
+    Resume,
     SetCommitReturn,
     SetControl(Control),
     SetTimeout,
+    Suspend,
 }
 
 /// Whether a chained transaction could begin.
@@ -54,8 +58,10 @@ impl State {
     pub(crate) fn after(self, call: Call) -> Option<Self> {
         use State::{Active, ActiveChained, Closed, Idle, IdleChained};
         match (call, self) {
-            (Call::Begin, Idle) => Some(Active),
-            (Call::Begin, IdleChained) => Some(ActiveChained),
+            (Call::Begin | Call::Resume, Idle) => Some(Active),
+            (Call::Begin | Call::Resume, IdleChained) => Some(ActiveChained),
+            (Call::Suspend, Active) => Some(Idle),
+            (Call::Suspend, ActiveChained) => Some(IdleChained),
             (Call::Close, Closed | Idle | IdleChained) => Some(Closed),
             (Call::End(Next::Began), Active) => Some(Idle),
             (Call::End(Next::Began), ActiveChained) => Some(ActiveChained),
@@ -107,6 +113,8 @@ mod tests {
         set_chained          -  S2 S2 S4 S4
         set_unchained        -  S1 S1 S3 S3
         set_timeout          -  S1 S2 S3 S4
+        suspend              -  -  -  S1 S2
+        resume               -  S3 S4 -  -
     ";
 
     fn state(name: &str) -> Option<State> {
@@ -133,6 +141,8 @@ mod tests {
             "set_chained" => Call::SetControl(Control::Chained),
             "set_unchained" => Call::SetControl(Control::Unchained),
             "set_timeout" => Call::SetTimeout,
+            "suspend" => Call::Suspend,
+            "resume" => Call::Resume,
             _ => panic!("{name} is no call"),
         }
     }
@@ -150,7 +160,7 @@ mod tests {
                 cells += 1;
             }
         }
-        assert_eq!(cells, 50);
+        assert_eq!(cells, 60);
     }
 
     #[test]

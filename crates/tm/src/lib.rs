@@ -9,5 +9,5 @@ mod remote;
 pub use administration::{Administration, BranchStatus, Forget, Page, State, Status};
 pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
 pub use remote::{Remote, RemoteOptions, Tls};
-pub use xa::{BranchEnd, Call, Deed, Decision, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
+pub use xa::{BranchEnd, Call, Decision, Deed, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
 pub use xa::{BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};

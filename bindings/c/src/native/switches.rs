@@ -26,21 +26,19 @@ use crate::resource::Verb;
 use crate::thread::guard;
 
 /// One resource manager as a thread opened it.
-struct Opened<S> {
+pub(crate) struct Opened<S> {
     branch: BranchConnection<S>,
     /// A listing of prepared branches, and how many of it were given out.
     list: (Vec<Xid>, usize),
 }
 
-type Registry<S> = RefCell<BTreeMap<c_int, Opened<S>>>;
+pub(crate) type Registry<S> = RefCell<BTreeMap<c_int, Opened<S>>>;
 
 /// A kind of session that has a switch.
 pub(crate) trait Switched: Session + Sized + 'static {
     fn open(info: &CStr) -> Result<Self, Failure>;
     fn pointer(&self) -> *mut c_void;
-    fn with<T>(call: impl FnOnce(&Registry<Self>) -> T) -> Option<T>
-    where
-        Self: Sized;
+    fn with<T>(call: impl FnOnce(&Registry<Self>) -> T) -> Option<T>;
 }
 
 thread_local! {

@@ -67,7 +67,7 @@ fn a_resource_manager_that_cannot_list_is_counted_and_does_not_hold_up_the_other
 }
 
 #[test]
-fn a_coordinator_that_refuses_means_rollback_and_one_that_is_silent_means_hazard() {
+fn a_coordinator_that_refuses_means_rollback_and_one_whose_answer_is_lost_is_asked_again() {
     let answers = BTreeMap::from([("aborted", ErrorKind::Aborted), ("unavailable", ErrorKind::Unavailable)]);
     for kind in answers.into_values() {
         let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use holdfast::Durability;
 use tempfile::TempDir;
 use tm::{
-    Begin, BranchName, CoordinatorId, Decisions, Done, Error, ErrorKind, OwnerId, Result, TransactionId, Verdict,
+    Begin, BranchName, CoordinatorId, Decisions, Done, Error, ErrorKind, OwnerId, Part, Result, TransactionId, Verdict,
 };
 
 use crate::control::Thread;
@@ -84,6 +84,14 @@ impl Decisions for Memory {
             _ => Verdict::Rollback,
         };
         Ok(ids.iter().map(verdict).collect())
+    }
+
+    fn enlist(&self, _: TransactionId, _: &[BranchName]) -> Result<()> {
+        Ok(())
+    }
+
+    fn prepared(&self, _: TransactionId, _: &BranchName, _: Part) -> Result<()> {
+        Ok(())
     }
 }
 
