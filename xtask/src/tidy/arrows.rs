@@ -14,6 +14,9 @@ use super::tree::Tree;
 /// Everything that only programs and tools may stand on.
 const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "doors", "cluster"];
 
+/// What exists only for tests.
+const FOR_TESTS: &[&str] = &["xa-monkey"];
+
 /// Who may import whom; names are package names without the leading `holdfast-`.
 const PICTURE: &[(&str, &[&str])] = &[
     ("base", &[]),
@@ -33,6 +36,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("sim", &["base", "journal", "kv", "space", "series", "xa", "holdfast"]),
     ("examples", &["holdfast", "tm"]),
     ("c", &["holdfast", "tm"]),
+    ("xa-monkey", &[]),
     ("python", &["holdfast"]),
     ("tests", &[]),
     ("xtask", &[]),
@@ -53,7 +57,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             let ours = allowed(to).is_some() && (dependency.package.starts_with("holdfast") || to == "xtask");
             let permitted = match dependency.kind {
                 Kind::Normal | Kind::Build => direct.contains(&to),
-                Kind::Dev => reachable.contains(to) || from == "tests",
+                Kind::Dev => reachable.contains(to) || from == "tests" || FOR_TESTS.contains(&to),
             };
             if ours && !permitted {
                 findings.push(Finding::new(&manifest.path, format!("{from} -> {to} is not an arrow of the picture")));
@@ -115,6 +119,12 @@ mod tests {
     fn tests_of_a_crate_may_reach_further_down_than_the_crate() {
         assert!(findings("holdfast-doors", "[dev-dependencies]\nholdfast-base = \"1\"\n").is_empty());
         assert_eq!(findings("holdfast-doors", "[dependencies]\nholdfast-base = \"1\"\n").len(), 1);
+    }
+
+    #[test]
+    fn what_exists_for_tests_is_for_tests_alone() {
+        assert!(findings("holdfast-c", "[dev-dependencies]\nholdfast-xa-monkey = \"1\"\n").is_empty());
+        assert_eq!(findings("holdfast-c", "[dependencies]\nholdfast-xa-monkey = \"1\"\n").len(), 1);
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! A connection of the program's as a resource manager of its transactions.
+//!
+//! May use: `native`, `resource`. Must not know: transactions, C.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_long};
+
+use tm::{BranchName, XaCode, Xid};
+
+use crate::abi::{XAER_PROTO, XidData};
+use crate::native::{BranchConnection, Session};
+use crate::resource::{Resource, Verb};
+
+pub(crate) struct Connection<S> {
+    branch: BranchName,
+    inner: RefCell<BranchConnection<S>>,
+}
+
+impl<S: Session> Connection<S> {
+    pub(crate) fn new(branch: BranchName, session: S) -> Self {
+        Self { branch, inner: RefCell::new(BranchConnection::new(session)) }
+    }
+}
+
+impl<S: Session> Resource for Connection<S> {
+    fn branch(&self) -> &BranchName {
+        &self.branch
+    }
+
+    fn order(&self) -> u32 {
+        0
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        true
+    }
+
+    fn call(&self, verb: Verb, xid: &XidData, flags: c_long) -> c_int {
+        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.call(verb, xid, flags))
+    }
+
+    fn complete(&self, handle: c_int) -> c_int {
+        self.inner.try_borrow_mut().map_or(XAER_PROTO, |mut inner| inner.complete(handle))
+    }
+
+    fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        self.inner.try_borrow_mut().map_err(|_| XaCode::Protocol)?.prepared()
+    }
+}

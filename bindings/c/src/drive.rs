@@ -1,0 +1,205 @@
+//! Drives the machine of two-phase commit: makes the calls it names, and tells it the answers.
+//!
+//! Calls that are given out together run in parallel where resource managers can: all asynchronous ones are begun, then the
+//! others are made one after the other, then the answers are collected.
+//!
+//! May use: `resource`, `tm`. Must not know: threads, TX codes.
+
+use std::ffi::{c_int, c_long};
+
+use holdfast::Durability;
+use tm::{
+    BranchEnd, Call, Decision, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId,
+    TwoPhase, Xid,
+};
+
+use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
+use crate::resource::{Resource, Verb, code};
+
+/// How often a commit that cannot be made now is tried before it is left to recovery.
+const COMMIT_ATTEMPTS: usize = 3;
+
+/// What a transaction is driven with.
+pub(crate) struct Means<'a> {
+    pub(crate) decisions: &'a dyn Decisions,
+    pub(crate) durability: Option<Durability>,
+    /// The resources that take part; the machine's numbers are places in it.
+    pub(crate) resources: &'a [&'a dyn Resource],
+}
+
+/// When to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// When all have committed.
+    Completed,
+    /// When it is decided, and everybody who commits by itself has begun to.
+    Decided,
+}
+
+/// A transaction on its way to its end.
+#[derive(Debug)]
+pub(crate) struct Drive {
+    id: TransactionId,
+    machine: TwoPhase,
+    /// Answers to collect, with their handles.
+    under_way: Vec<(BranchCall, c_int)>,
+    decided: bool,
+}
+
+impl Drive {
+    pub(crate) fn commit(id: TransactionId, resources: &[&dyn Resource], other: OtherWork) -> Self {
+        let orders: Vec<u32> = resources.iter().map(|resource| resource.order()).collect();
+        Self::of(id, TwoPhase::commit(&orders, other))
+    }
+
+    pub(crate) fn rollback(id: TransactionId, resources: &[&dyn Resource], other: OtherWork) -> Self {
+        Self::of(id, TwoPhase::rollback(resources.len(), other))
+    }
+
+    fn of(id: TransactionId, machine: TwoPhase) -> Self {
+        Self { id, machine, under_way: Vec::new(), decided: false }
+    }
+
+    /// Goes on; `None` when it came back early, and has to be driven on later.
+    pub(crate) fn run(&mut self, means: &Means<'_>, until: Until) -> Option<Outcome> {
+        loop {
+            let (mut own, mut waiting) = (Vec::new(), Vec::new());
+            for call in self.machine.next_calls() {
+                match BranchCall::of(&call) {
+                    Some(call) if call.may_wait && resource(means, call.number).is_asynchronous() => waiting.push(call),
+                    Some(call) => own.push(call),
+                    None => self.ask_coordinator(means, call),
+                }
+            }
+            for call in waiting {
+                own.extend(self.begin(means, call));
+            }
+            for call in &own {
+                let answer = self.make(means, call);
+                self.machine.answer(call.number, code(answer));
+            }
+            if let Some(outcome) = self.machine.outcome() {
+                return Some(outcome);
+            }
+            if until == Until::Decided && self.decided && !self.under_way.is_empty() {
+                return None;
+            }
+            for (call, handle) in std::mem::take(&mut self.under_way) {
+                let mut answer = resource(means, call.number).complete(handle);
+                if answer == XA_RETRY {
+                    answer = self.make(means, &call);
+                }
+                self.machine.answer(call.number, code(answer));
+            }
+            if let Some(outcome) = self.machine.outcome() {
+                return Some(outcome);
+            }
+        }
+    }
+
+    /// Whether a branch is left to recovery.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.machine.is_pending()
+    }
+
+    /// Begins a call and does not wait. Gives it back when it has to be made the ordinary way.
+    fn begin(&mut self, means: &Means<'_>, call: BranchCall) -> Option<BranchCall> {
+        let xid = self.xid(means, call.number);
+        match resource(means, call.number).call(call.verb, &xid, call.flags | TMASYNC) {
+            XAER_ASYNC => return Some(call),
+            handle if handle > 0 => self.under_way.push((call, handle)),
+            answer => self.machine.answer(call.number, code(answer)),
+        }
+        None
+    }
+
+    fn make(&self, means: &Means<'_>, call: &BranchCall) -> c_int {
+        let xid = self.xid(means, call.number);
+        let attempt = || resource(means, call.number).call(call.verb, &xid, call.flags);
+        let mut answer = attempt();
+        for _ in 1..COMMIT_ATTEMPTS {
+            if answer != XA_RETRY {
+                break;
+            }
+            answer = attempt();
+        }
+        answer
+    }
+
+    fn ask_coordinator(&mut self, means: &Means<'_>, call: Call) {
+        match call {
+            Call::Decide(numbers) => {
+                let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
+                let decision = match means.decisions.commit(self.id, &branches, means.durability) {
+                    Ok(()) => Decision::Committed,
+                    Err(error) if error.kind == ErrorKind::Unknown => Decision::Unknown,
+                    // It refused, or nothing happened there: without a decision the transaction is aborted.
+                    Err(_) => Decision::Aborted,
+                };
+                self.decided = decision == Decision::Committed;
+                self.machine.decide(decision);
+            }
+            Call::Abort => {
+                let decision = match means.decisions.abort(self.id) {
+                    Ok(()) => Decision::Aborted,
+                    // It is decided the other way.
+                    Err(error) if error.kind == ErrorKind::Invalid => Decision::Committed,
+                    Err(_) => Decision::Unknown,
+                };
+                self.machine.decide(decision);
+            }
+            Call::Done(ends) => {
+                let done = ends.into_iter().map(|(number, end)| Done {
+                    branch: resource(means, number).branch().clone(),
+                    heuristic: heuristic(end),
+                });
+                means.decisions.done(self.id, &done.collect::<Vec<_>>());
+            }
+            _ => panic!("calls of branches are made elsewhere"),
+        }
+    }
+
+    fn xid(&self, means: &Means<'_>, number: usize) -> XidData {
+        let branch = resource(means, number).branch().clone();
+        XidData::of(&Xid { transaction: self.id, branch })
+    }
+}
+
+/// A call to a branch's resource manager.
+#[derive(Debug)]
+struct BranchCall {
+    number: usize,
+    verb: Verb,
+    flags: c_long,
+    /// Whether its answer may come later.
+    may_wait: bool,
+}
+
+impl BranchCall {
+    fn of(call: &Call) -> Option<Self> {
+        let (number, verb, flags) = match *call {
+            Call::Prepare(number) => (number, Verb::Prepare, TMNOFLAGS),
+            Call::CommitOnePhase(number) => (number, Verb::Commit, TMONEPHASE),
+            Call::Commit(number) => (number, Verb::Commit, TMNOFLAGS),
+            Call::Rollback(number) => (number, Verb::Rollback, TMNOFLAGS),
+            Call::Forget(number) => (number, Verb::Forget, TMNOFLAGS),
+            _ => return None,
+        };
+        // One call alone gains nothing by not waiting.
+        Some(Self { number, verb, flags, may_wait: verb != Verb::Forget && flags == TMNOFLAGS })
+    }
+}
+
+fn resource<'a>(means: &Means<'a>, number: usize) -> &'a dyn Resource {
+    *means.resources.get(number).expect("the machine numbers the resources it was made with")
+}
+
+pub(crate) fn heuristic(end: BranchEnd) -> Option<Heuristic> {
+    match end {
+        BranchEnd::Heuristic(Deed::Commit) => Some(Heuristic::Commit),
+        BranchEnd::Heuristic(Deed::Rollback) => Some(Heuristic::Rollback),
+        BranchEnd::Heuristic(Deed::Mixed) => Some(Heuristic::Mixed),
+        BranchEnd::Heuristic(Deed::Hazard) => Some(Heuristic::Hazard),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! The calls of `holdfast.h` for threads that use TX: errors in words, connections, recovery, suspending and resuming.
+//!
+//! May use: `control`, `native`, `suspend`, `thread`. Must not know: objects.
+#![allow(unsafe_code, reason = "these are C functions, called by programs")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use tm::TransactionId;
+
+use crate::abi::{TX_EINVAL, TX_FAIL, TX_OK, TX_PROTOCOL_ERROR};
+use crate::control::Thread;
+use crate::last_error;
+use crate::manager::Recovered;
+use crate::native::{MariaSession, PgSession, Switched, with_connection};
+use crate::thread::{guard, with_thread};
+
+/// Bytes of an id as text, with the zero at its end.
+const ID_BYTES: usize = 64;
+
+/// `struct holdfast_recovered`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RecoveredCounts {
+    committed: std::ffi::c_ulong,
+    rolled_back: std::ffi::c_ulong,
+    left: std::ffi::c_ulong,
+    unreachable: std::ffi::c_ulong,
+}
+
+impl RecoveredCounts {
+    pub(crate) fn of(found: Recovered) -> Self {
+        let Recovered { committed, rolled_back, left, unreachable } = found;
+        Self { committed, rolled_back, left, unreachable }
+    }
+}
+
+/// Why the last call of this thread failed, in words.
+#[unsafe(no_mangle)]
+pub extern "C" fn holdfast_last_error() -> *const c_char {
+    last_error::get()
+}
+
+/// The `PGconn*` of this thread's resource manager of that name; of the first for null. Null when there is none.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_postgres_connection(name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller says that it is null or ends with a zero.
+    unsafe { connection::<PgSession>(name) }
+}
+
+/// The `MYSQL*` of this thread's resource manager of that name; of the first for null. Null when there is none.
+///
+/// # Safety
+/// `name` is null or ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_mariadb_connection(name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller says that it is null or ends with a zero.
+    unsafe { connection::<MariaSession>(name) }
+}
+
+/// # Safety
+/// `name` is null or ends with a zero.
+unsafe fn connection<S: Switched>(name: *const c_char) -> *mut c_void {
+    if name.is_null() {
+        return guard(std::ptr::null_mut(), || with_connection::<S>(None));
+    }
+    // SAFETY: the caller says that it ends with a zero.
+    let name = unsafe { CStr::from_ptr(name) };
+    let place = |thread: &mut Thread| {
+        let manager = thread.manager.as_ref()?;
+        let place = manager.resources.iter().position(|own| own.branch.as_str().as_bytes() == name.to_bytes());
+        place.and_then(|place| c_int::try_from(place).ok())
+    };
+    let rmid = with_thread(-1, -1, |thread| place(thread).unwrap_or(-1));
+    if rmid < 0 {
+        return std::ptr::null_mut();
+    }
+    guard(std::ptr::null_mut(), || with_connection::<S>(Some(rmid)))
+}
+
+/// Recovers in all resource managers of this thread.
+///
+/// # Safety
+/// `recovered` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_recover(recovered: *mut RecoveredCounts) -> c_int {
+    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| {
+        if thread.transaction.is_some() {
+            return TX_PROTOCOL_ERROR;
+        }
+        let Some(found) = thread.recover() else { return TX_PROTOCOL_ERROR };
+        if !recovered.is_null() {
+            // SAFETY: it is not null, so the caller says that it may be written.
+            unsafe { recovered.write(RecoveredCounts::of(found)) };
+        }
+        TX_OK
+    })
+}
+
+/// Takes the transaction from this thread, and writes its id.
+///
+/// # Safety
+/// `id` is null or may be written for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_suspend(id: *mut c_char, size: usize) -> c_int {
+    if !has_room(id, size) {
+        return TX_EINVAL;
+    }
+    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| match thread.suspend() {
+        Err(code) => code,
+        Ok(suspended) => {
+            // SAFETY: the caller says that there is room for as many bytes, which was checked to be enough.
+            unsafe { write_id(suspended, id) };
+            TX_OK
+        }
+    })
+}
+
+/// Gives a suspended transaction to this thread.
+///
+/// # Safety
+/// `id` is null or ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_resume(id: *const c_char) -> c_int {
+    // SAFETY: the caller says that it is null or ends with a zero.
+    let Some(id) = (unsafe { read_id(id) }) else { return TX_EINVAL };
+    with_thread(TX_FAIL, TX_PROTOCOL_ERROR, |thread| thread.resume(id))
+}
+
+/// Writes an id and a zero.
+///
+/// # Safety
+/// `to` may be written for [`ID_BYTES`].
+pub(crate) unsafe fn write_id(id: TransactionId, to: *mut c_char) {
+    let text = id.to_string();
+    assert!(text.len() < ID_BYTES, "an id has 54 characters");
+    // SAFETY: the text and its zero fit, which was checked just now.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, text.len());
+        to.add(text.len()).write(0);
+    }
+}
+
+/// Reads an id; notes what is wrong with it.
+///
+/// # Safety
+/// `id` is null or ends with a zero.
+pub(crate) unsafe fn read_id(id: *const c_char) -> Option<TransactionId> {
+    if id.is_null() {
+        return None;
+    }
+    // SAFETY: it is not null, and the caller says that it ends with a zero.
+    let text = unsafe { CStr::from_ptr(id) }.to_string_lossy();
+    text.parse().map_err(|error| last_error::set(format!("that is no transaction's id: {error}"))).ok()
+}
+
+/// Whether an id fits into so many bytes behind a pointer.
+pub(crate) fn has_room(id: *const c_char, size: usize) -> bool {
+    !id.is_null() && size >= ID_BYTES
+}

@@ -1,0 +1,180 @@
+//! One profile in use: its coordinator, its resource managers, and recovery of what was left in doubt in them.
+//!
+//! Shared by all threads of the process that use the profile, and kept when the last of them closes, so that opening again
+//! costs no message.
+//!
+//! May use: `drive`, `resource`, `switch`, `tm`. Must not know: TX, where profiles come from.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use holdfast::Durability;
+use tm::{BranchEnd, Decisions, Deed, Done, TransactionId, Verdict, XaCode, Xid};
+
+use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
+use crate::drive::heuristic;
+use crate::resource::{Resource, Verb, code};
+use crate::switch::SwitchedResource;
+
+/// Between two rounds of recovery that nobody asked for.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(10);
+
+pub(crate) struct Manager {
+    pub(crate) decisions: Arc<dyn Decisions>,
+    pub(crate) durability: Option<Durability>,
+    /// In the order of the profile; a place is a resource manager's number.
+    pub(crate) resources: Vec<SwitchedResource>,
+    /// What a transaction may take when the program says nothing.
+    pub(crate) timeout: Option<Duration>,
+    last_recovery: Mutex<Option<Instant>>,
+    /// Whether a branch of this process was left to recovery.
+    in_doubt: AtomicBool,
+}
+
+/// What a round of recovery found and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    pub(crate) committed: u64,
+    pub(crate) rolled_back: u64,
+    /// In doubt still: their owners live, or their resource managers did not answer as they should.
+    pub(crate) left: u64,
+    /// Resource managers and coordinators that could not be asked.
+    pub(crate) unreachable: u64,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        decisions: Arc<dyn Decisions>,
+        resources: Vec<SwitchedResource>,
+        durability: Option<Durability>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let (last_recovery, in_doubt) = (Mutex::default(), AtomicBool::new(false));
+        Self { decisions, durability, resources, timeout, last_recovery, in_doubt }
+    }
+
+    /// Notes that a branch was left to recovery: the next round comes with the next transaction.
+    pub(crate) fn leave_in_doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    /// Recovers when nobody did for a while. For this, all resource managers must be open in this thread.
+    pub(crate) fn recover_when_due(&self) {
+        let now = Instant::now();
+        {
+            let mut last = self.last_recovery.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if last.is_some_and(|last| now.duration_since(last) < RECOVERY_INTERVAL) {
+                return;
+            }
+            // Whoever notes the round makes it; others do not wait for it.
+            *last = Some(now);
+        }
+        self.recover();
+    }
+
+    /// The same, when a branch is known to be in doubt.
+    pub(crate) fn recover_when_in_doubt(&self) {
+        if self.in_doubt.load(Ordering::Relaxed) {
+            self.recover_when_due();
+        }
+    }
+
+    /// Asks every resource manager what is in doubt, and the coordinator what to do with it.
+    pub(crate) fn recover(&self) -> Recovered {
+        let resources: Vec<&dyn Resource> = self.resources.iter().map(|resource| resource as &dyn Resource).collect();
+        self.in_doubt.store(false, Ordering::Relaxed);
+        let recovered = recover(&*self.decisions, &resources);
+        if recovered.left > 0 || recovered.unreachable > 0 {
+            self.leave_in_doubt();
+        }
+        recovered
+    }
+}
+
+/// A round of recovery at these resource managers. Branches of other coordinators are never touched.
+pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) -> Recovered {
+    let mut recovered = Recovered::default();
+    let mut found = Vec::new();
+    for resource in resources {
+        match resource.prepared() {
+            Ok(xids) => found.extend(xids.into_iter().map(|xid| (*resource, xid))),
+            Err(code) => {
+                tracing::warn!(branch = %resource.branch(), answer = %code, "cannot ask what is in doubt");
+                recovered.unreachable += 1;
+            }
+        }
+    }
+    found.retain(|(_, xid)| xid.transaction.coordinator == decisions.coordinator());
+    let mut ids: Vec<TransactionId> = found.iter().map(|(_, xid)| xid.transaction).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() {
+        return recovered;
+    }
+    let verdicts = match decisions.verdicts(&ids) {
+        Ok(verdicts) => verdicts,
+        Err(error) => {
+            tracing::warn!(%error, "cannot ask the coordinator what to do with {} transactions", ids.len());
+            recovered.unreachable += 1;
+            recovered.left += found.len() as u64;
+            return recovered;
+        }
+    };
+    for (resource, xid) in found {
+        let place = ids.binary_search(&xid.transaction).ok();
+        let verdict = place.and_then(|place| verdicts.get(place)).copied().unwrap_or(Verdict::Leave);
+        match (settle(decisions, resource, &xid, verdict), verdict) {
+            (None | Some(BranchEnd::Pending), _) => recovered.left += 1,
+            (_, Verdict::Commit) => recovered.committed += 1,
+            _ => recovered.rolled_back += 1,
+        }
+    }
+    recovered
+}
+
+/// Carries a verdict out at prepared branches of one transaction. The code when it did not come out as the verdict has it.
+pub(crate) fn carry_out(
+    decisions: &dyn Decisions,
+    id: TransactionId,
+    verdict: Verdict,
+    resources: &[&dyn Resource],
+) -> Option<c_int> {
+    let ends: Vec<BranchEnd> = resources
+        .iter()
+        .filter_map(|resource| {
+            let xid = Xid { transaction: id, branch: resource.branch().clone() };
+            settle(decisions, *resource, &xid, verdict)
+        })
+        .collect();
+    let with = if verdict == Verdict::Commit { Deed::Commit } else { Deed::Rollback };
+    let against = |end: &BranchEnd| matches!(end, BranchEnd::Heuristic(deed) if *deed != with);
+    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Deed::Hazard);
+    if ends.iter().any(|end| against(end) && !hazard(end)) {
+        return Some(TX_MIXED);
+    }
+    ends.iter().any(hazard).then_some(TX_HAZARD)
+}
+
+/// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
+fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict: Verdict) -> Option<BranchEnd> {
+    let name = XidData::of(xid);
+    let answer = |verb| code(resource.call(verb, &name, TMNOFLAGS));
+    let ended = match verdict {
+        Verdict::Commit => answer(Verb::Commit).after_commit(),
+        Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
+        Verdict::Leave | Verdict::Foreign => return None,
+    };
+    if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
+        let done = Done { branch: xid.branch.clone(), heuristic: heuristic(ended.end) };
+        decisions.done(xid.transaction, &[done]);
+    }
+    if ended.remembered {
+        let forgotten = answer(Verb::Forget);
+        if forgotten != XaCode::Ok {
+            tracing::warn!(%xid, answer = %forgotten, "does not forget what it decided by itself");
+        }
+    }
+    Some(ended.end)
+}

@@ -1,0 +1,212 @@
+//! A connection and the branch on it: XA's verbs as statements, in the states that XA gives a branch.
+//!
+//!   start ──▶ active ──▶ ended ──▶ prepared ──▶ none
+//!              ▲  ▼        └── in one phase ─────▲
+//!            suspended
+//!
+//! Prepared branches of earlier connections are committed and rolled back by their names.
+//!
+//! May use: `dialect`, `abi`. Must not know: which database it is.
+
+use std::ffi::{c_int, c_long};
+
+use tm::{XaCode, Xid};
+
+use super::dialect::{Dialect, Step};
+use super::{Failure, Reply, Session, Standing};
+use crate::abi::{
+    TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_NOMIGRATE, XA_OK, XAER_ASYNC, XAER_INVAL,
+    XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
+};
+use crate::last_error;
+use crate::resource::Verb;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Active,
+    Suspended,
+    Ended,
+    Prepared,
+}
+
+#[derive(Debug)]
+pub(crate) struct BranchConnection<S> {
+    session: S,
+    current: Option<(Xid, Phase)>,
+    /// The call whose answer nobody collected so far.
+    under_way: Option<(c_int, Step, Xid)>,
+    last_handle: c_int,
+}
+
+impl<S: Session> BranchConnection<S> {
+    pub(crate) fn new(session: S) -> Self {
+        Self { session, current: None, under_way: None, last_handle: 0 }
+    }
+
+    pub(crate) fn session(&self) -> &S {
+        &self.session
+    }
+
+    /// One of XA's verbs. With `TMASYNC` a positive answer is a handle for [`Self::complete`].
+    pub(crate) fn call(&mut self, verb: Verb, xid: &XidData, flags: c_long) -> c_int {
+        let Some(xid) = xid.to_xid() else { return XAER_INVAL };
+        if self.under_way.is_some() {
+            return XAER_ASYNC;
+        }
+        let phase = self.current.as_ref().filter(|(own, _)| *own == xid).map(|(_, phase)| *phase);
+        match verb {
+            Verb::Start => self.start(xid, phase, flags),
+            Verb::End => self.end(xid, phase, flags),
+            Verb::Prepare if phase == Some(Phase::Ended) => self.step(Step::Prepare, xid, flags),
+            Verb::Prepare => misplaced(phase),
+            Verb::Commit if flags & TMONEPHASE != 0 => match phase {
+                Some(Phase::Ended) => self.step(Step::CommitOnePhase, xid, flags),
+                phase => misplaced(phase),
+            },
+            Verb::Commit => match phase {
+                None if self.is_working() => XAER_PROTO,
+                None | Some(Phase::Prepared) => self.step(Step::CommitPrepared, xid, flags),
+                phase => misplaced(phase),
+            },
+            Verb::Rollback => match phase {
+                None if self.is_working() => XAER_PROTO,
+                None | Some(Phase::Prepared) => self.step(Step::RollbackPrepared, xid, flags),
+                Some(Phase::Ended) => self.step(Step::RollbackActive, xid, flags),
+                phase => misplaced(phase),
+            },
+            // These databases never decide by themselves, so there is nothing that they remember.
+            Verb::Forget => XAER_NOTA,
+        }
+    }
+
+    /// The answer of a call with `TMASYNC`; waits for it.
+    pub(crate) fn complete(&mut self, handle: c_int) -> c_int {
+        match self.under_way.take() {
+            Some((own, step, xid)) if own == handle => {
+                let answer = self.session.receive();
+                self.finish(step, xid, &answer)
+            }
+            other => {
+                self.under_way = other;
+                XAER_INVAL
+            }
+        }
+    }
+
+    /// The branches of ours that are prepared in the database.
+    pub(crate) fn prepared(&mut self) -> Result<Vec<Xid>, XaCode> {
+        if self.is_working() || self.under_way.is_some() {
+            return Err(XaCode::Protocol);
+        }
+        match self.ask(S::Dialect::LIST) {
+            Ok(reply) => Ok(S::Dialect::listed(&reply)),
+            Err(failure) => {
+                last_error::set(format!("cannot list prepared branches: {failure}"));
+                Err(if matches!(failure, Failure::Lost(_)) { XaCode::ManagerDown } else { XaCode::ManagerError })
+            }
+        }
+    }
+
+    fn start(&mut self, xid: Xid, phase: Option<Phase>, flags: c_long) -> c_int {
+        if flags & TMJOIN != 0 {
+            return XAER_INVAL;
+        }
+        if flags & TMRESUME != 0 {
+            return match phase {
+                Some(Phase::Suspended) => {
+                    self.current = Some((xid, Phase::Active));
+                    XA_OK
+                }
+                phase => misplaced(phase),
+            };
+        }
+        if self.is_working() {
+            return XAER_PROTO;
+        }
+        if matches!(self.session.standing(), Standing::Open | Standing::Failed) {
+            return XAER_OUTSIDE;
+        }
+        self.step(Step::Start, xid, flags)
+    }
+
+    fn end(&mut self, xid: Xid, phase: Option<Phase>, flags: c_long) -> c_int {
+        if !matches!(phase, Some(Phase::Active | Phase::Suspended)) {
+            return misplaced(phase);
+        }
+        if flags & TMSUSPEND != 0 {
+            self.current = Some((xid, Phase::Suspended));
+            return if flags & TMMIGRATE != 0 { XA_NOMIGRATE } else { XA_OK };
+        }
+        let standing = S::Dialect::judge_end(self.session.standing());
+        let answer = self.step(Step::End, xid, 0);
+        if answer == XA_OK { standing } else { answer }
+    }
+
+    /// Whether a branch that is not prepared is open.
+    fn is_working(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, phase)| *phase != Phase::Prepared)
+    }
+
+    fn step(&mut self, step: Step, xid: Xid, flags: c_long) -> c_int {
+        let Some(statement) = S::Dialect::statement(step, &xid) else {
+            return self.finish(step, xid, &Ok(Reply::default()));
+        };
+        if let Err(failure) = self.session.send(&statement) {
+            return self.finish(step, xid, &Err(failure));
+        }
+        if flags & TMASYNC != 0 {
+            self.last_handle = self.last_handle.wrapping_add(1).max(1);
+            self.under_way = Some((self.last_handle, step, xid));
+            return self.last_handle;
+        }
+        let answer = self.session.receive();
+        self.finish(step, xid, &answer)
+    }
+
+    /// The code of a step's answer, and the branch's next phase.
+    fn finish(&mut self, step: Step, xid: Xid, answer: &Result<Reply, Failure>) -> c_int {
+        if let Err(failure) = answer {
+            last_error::set(format!("{step:?} of {xid}: {failure}"));
+        }
+        let code = S::Dialect::judge(step, answer);
+        match step {
+            Step::Start if code == XA_OK => self.current = Some((xid, Phase::Active)),
+            Step::Start => {}
+            // A branch that did not end well is rolled back as one that did.
+            Step::End => self.current = Some((xid, Phase::Ended)),
+            Step::Prepare if code == XA_OK => self.current = Some((xid, Phase::Prepared)),
+            Step::Prepare if code == XAER_RMFAIL => {}
+            Step::Prepare | Step::CommitOnePhase if code != XA_OK => {
+                self.current = None;
+                // XA says that the branch is gone. Where it only can be rolled back now, it is; that there is none is good.
+                if let Some(statement) = S::Dialect::AFTER_REFUSAL.and_then(|step| S::Dialect::statement(step, &xid)) {
+                    drop(self.ask(&statement));
+                }
+            }
+            Step::CommitPrepared | Step::RollbackPrepared => {
+                if code == XAER_NOTA && self.is_listed(&xid) {
+                    last_error::set(format!("{xid} belongs to another session, which has to end first"));
+                    return XAER_RMFAIL;
+                }
+                self.current = None;
+            }
+            _ => self.current = None,
+        }
+        code
+    }
+
+    /// Whether the database knows a prepared branch after all.
+    fn is_listed(&mut self, xid: &Xid) -> bool {
+        self.ask(S::Dialect::LIST).is_ok_and(|reply| S::Dialect::listed(&reply).contains(xid))
+    }
+
+    fn ask(&mut self, statement: &str) -> Result<Reply, Failure> {
+        self.session.send(statement)?;
+        self.session.receive()
+    }
+}
+
+/// The code for a verb that does not go with the branch's phase.
+fn misplaced(phase: Option<Phase>) -> c_int {
+    if phase.is_none() { XAER_NOTA } else { XAER_PROTO }
+}

@@ -1,0 +1,41 @@
+//! What a database calls the steps of two-phase commit, and what its answers mean.
+//!
+//! May use: `native` types. Must not know: connections.
+
+use std::ffi::c_int;
+
+use tm::Xid;
+
+use super::{Failure, Reply, Standing};
+
+/// A statement about a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Start,
+    End,
+    Prepare,
+    CommitOnePhase,
+    CommitPrepared,
+    RollbackActive,
+    RollbackPrepared,
+}
+
+pub(crate) trait Dialect {
+    /// The statement of a step; `None` where the database has none, and the step is done without.
+    fn statement(step: Step, xid: &Xid) -> Option<String>;
+
+    /// The XA code of an answer.
+    fn judge(step: Step, answer: &Result<Reply, Failure>) -> c_int;
+
+    /// The XA code of ending a branch whose session stands so.
+    fn judge_end(standing: Standing) -> c_int;
+
+    /// What clears the session of a branch that could not be prepared or committed, where the database leaves it there.
+    const AFTER_REFUSAL: Option<Step>;
+
+    /// The statement that lists what is prepared.
+    const LIST: &'static str;
+
+    /// The branches in such a list; those that nobody of ours made are left out.
+    fn listed(reply: &Reply) -> Vec<Xid>;
+}

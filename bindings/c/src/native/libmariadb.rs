@@ -1,0 +1,254 @@
+//! A MariaDB connection: the functions of libmariadb that two-phase commit needs.
+//!
+//! The open string is `key=value` pairs with semicolons between them: `host`, `port`, `socket`, `user`, `password`,
+//! `database`.
+//!
+//! May use: `mariadb`. Must not know: branches.
+#![allow(unsafe_code, reason = "libmariadb is a C library, and its connections are shared with a C program")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::mariadb::MariaDb;
+use super::{Failure, Reply, Session, Standing};
+
+const LIBRARY: &str = "libmariadb.so.3";
+/// Errors of the client, all of which leave the connection unusable.
+const CLIENT_ERRORS: std::ops::Range<u32> = 2000..3000;
+
+type Connect = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    c_uint,
+    *const c_char,
+    c_ulong,
+) -> *mut c_void;
+
+/// The functions, with the names that libmariadb gives them.
+struct Libmariadb {
+    init: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    connect: Connect,
+    close: unsafe extern "C" fn(*mut c_void),
+    send_query: unsafe extern "C" fn(*mut c_void, *const c_char, c_ulong) -> c_int,
+    read_query_result: unsafe extern "C" fn(*mut c_void) -> c_char,
+    store_result: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    free_result: unsafe extern "C" fn(*mut c_void),
+    num_fields: unsafe extern "C" fn(*mut c_void) -> c_uint,
+    fetch_row: unsafe extern "C" fn(*mut c_void) -> *const *const c_char,
+    fetch_lengths: unsafe extern "C" fn(*mut c_void) -> *const c_ulong,
+    errno: unsafe extern "C" fn(*mut c_void) -> c_uint,
+    error: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    sqlstate: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+}
+
+impl Libmariadb {
+    fn load() -> Result<Self, String> {
+        let missing = |error: libloading::Error| format!("{LIBRARY} (Debian: libmariadb3) cannot be used: {error}");
+        // SAFETY: libmariadb's initializers do nothing that could be unsafe here; every function has the form that its
+        // documentation gives it, and the library is never unloaded.
+        unsafe {
+            let library = Library::new(LIBRARY).map_err(missing)?;
+            let found = Self {
+                init: *library.get(b"mysql_init\0").map_err(missing)?,
+                connect: *library.get(b"mysql_real_connect\0").map_err(missing)?,
+                close: *library.get(b"mysql_close\0").map_err(missing)?,
+                send_query: *library.get(b"mysql_send_query\0").map_err(missing)?,
+                read_query_result: *library.get(b"mysql_read_query_result\0").map_err(missing)?,
+                store_result: *library.get(b"mysql_store_result\0").map_err(missing)?,
+                free_result: *library.get(b"mysql_free_result\0").map_err(missing)?,
+                num_fields: *library.get(b"mysql_num_fields\0").map_err(missing)?,
+                fetch_row: *library.get(b"mysql_fetch_row\0").map_err(missing)?,
+                fetch_lengths: *library.get(b"mysql_fetch_lengths\0").map_err(missing)?,
+                errno: *library.get(b"mysql_errno\0").map_err(missing)?,
+                error: *library.get(b"mysql_error\0").map_err(missing)?,
+                sqlstate: *library.get(b"mysql_sqlstate\0").map_err(missing)?,
+            };
+            std::mem::forget(library);
+            Ok(found)
+        }
+    }
+
+    fn get() -> Result<&'static Self, Failure> {
+        static LIBMARIADB: OnceLock<Result<Libmariadb, String>> = OnceLock::new();
+        LIBMARIADB.get_or_init(Self::load).as_ref().map_err(|missing| Failure::Lost(missing.clone()))
+    }
+}
+
+/// Where to connect to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Address {
+    host: Option<CString>,
+    socket: Option<CString>,
+    user: Option<CString>,
+    password: Option<CString>,
+    database: Option<CString>,
+    port: u16,
+}
+
+impl Address {
+    fn parse(info: &str) -> Result<Self, Failure> {
+        let wrong = |text: String| Failure::Refused { state: "HY000".to_owned(), number: 0, text };
+        let mut address = Self::default();
+        for part in info.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part
+                .split_once('=')
+                // What stands there may be a password, so it is not shown.
+                .ok_or_else(|| {
+                    wrong("the open string is made of key=value; pairs, and a part of it is none".to_owned())
+                })?;
+            let value_text =
+                CString::new(value).map_err(|_| wrong(format!("the value of `{key}` has a zero in it")))?;
+            match key.trim() {
+                "host" => address.host = Some(value_text),
+                "socket" => address.socket = Some(value_text),
+                "user" => address.user = Some(value_text),
+                "password" => address.password = Some(value_text),
+                "database" => address.database = Some(value_text),
+                "port" => {
+                    address.port = value.parse().map_err(|_| wrong(format!("`{value}` is no port")))?;
+                }
+                key => return Err(wrong(format!("the open string has an unknown key `{key}`"))),
+            }
+        }
+        Ok(address)
+    }
+}
+
+/// A connection, ours or the program's.
+pub(crate) struct MariaSession {
+    libmariadb: &'static Libmariadb,
+    connection: *mut c_void,
+    /// Whether it is closed with this.
+    owned: bool,
+}
+
+impl MariaSession {
+    /// Connects, as the open string says.
+    pub(crate) fn connect(info: &str) -> Result<Self, Failure> {
+        let address = Address::parse(info)?;
+        let libmariadb = Libmariadb::get()?;
+        // SAFETY: null asks for a new connection's memory.
+        let connection = unsafe { (libmariadb.init)(std::ptr::null_mut()) };
+        if connection.is_null() {
+            return Err(Failure::Lost("there is no memory for a connection".to_owned()));
+        }
+        let session = Self { libmariadb, connection, owned: true };
+        let text = |part: &Option<CString>| part.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let (host, user, password) = (text(&address.host), text(&address.user), text(&address.password));
+        let (database, socket, port) = (text(&address.database), text(&address.socket), c_uint::from(address.port));
+        // SAFETY: the strings are null or end with a zero, and live during the call.
+        let connected = unsafe { (libmariadb.connect)(connection, host, user, password, database, port, socket, 0) };
+        if connected.is_null() { Err(session.failure()) } else { Ok(session) }
+    }
+
+    /// Takes a `MYSQL*` of the program, which stays the program's.
+    ///
+    /// # Safety
+    /// It is an open connection, outlives the session, and is not used by another thread at the same time.
+    pub(crate) unsafe fn borrow(connection: *mut c_void) -> Result<Self, Failure> {
+        Ok(Self { libmariadb: Libmariadb::get()?, connection, owned: false })
+    }
+
+    /// The `MYSQL*`.
+    pub(crate) fn connection(&self) -> *mut c_void {
+        self.connection
+    }
+
+    fn failure(&self) -> Failure {
+        // SAFETY: the connection is libmariadb's; its strings end with a zero and are copied at once.
+        let (number, state, message) = unsafe {
+            let number = (self.libmariadb.errno)(self.connection);
+            let state = CStr::from_ptr((self.libmariadb.sqlstate)(self.connection)).to_string_lossy().into_owned();
+            (number, state, CStr::from_ptr((self.libmariadb.error)(self.connection)).to_string_lossy().into_owned())
+        };
+        if CLIENT_ERRORS.contains(&number) {
+            return Failure::Lost(message);
+        }
+        Failure::Refused { state, number, text: message }
+    }
+
+    /// The rows of a result.
+    fn rows(&self, result: *mut c_void) -> Vec<Vec<Vec<u8>>> {
+        let libmariadb = self.libmariadb;
+        let mut rows = Vec::new();
+        // SAFETY: the result is one that libmariadb returned and that is not freed; a row has as many values and lengths as
+        // there are fields, and a value is null or as long as its length says.
+        unsafe {
+            let columns = usize::try_from((libmariadb.num_fields)(result)).unwrap_or_default();
+            loop {
+                let row = (libmariadb.fetch_row)(result);
+                if row.is_null() {
+                    return rows;
+                }
+                let lengths = (libmariadb.fetch_lengths)(result);
+                let value = |column: usize| {
+                    let (bytes, length) = (*row.add(column), *lengths.add(column));
+                    let length = usize::try_from(length).unwrap_or_default();
+                    if bytes.is_null() { Vec::new() } else { std::slice::from_raw_parts(bytes.cast(), length).to_vec() }
+                };
+                rows.push((0..columns).map(value).collect());
+            }
+        }
+    }
+}
+
+impl Session for MariaSession {
+    type Dialect = MariaDb;
+
+    fn send(&mut self, statement: &str) -> Result<(), Failure> {
+        let length = c_ulong::try_from(statement.len()).expect("statements are short");
+        // SAFETY: the connection is open, and the statement lives during the call and is as long as said.
+        let sent = unsafe { (self.libmariadb.send_query)(self.connection, statement.as_ptr().cast(), length) };
+        if sent == 0 { Ok(()) } else { Err(self.failure()) }
+    }
+
+    fn receive(&mut self) -> Result<Reply, Failure> {
+        // SAFETY: the connection is open, and a statement was sent.
+        if unsafe { (self.libmariadb.read_query_result)(self.connection) } != 0 {
+            return Err(self.failure());
+        }
+        // SAFETY: the answer was read, and its rows are taken at once.
+        let result = unsafe { (self.libmariadb.store_result)(self.connection) };
+        if result.is_null() {
+            return Ok(Reply::default());
+        }
+        let rows = self.rows(result);
+        // SAFETY: the result is freed once, here.
+        unsafe { (self.libmariadb.free_result)(result) };
+        Ok(Reply { tag: String::new(), rows })
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::Untold
+    }
+}
+
+impl Drop for MariaSession {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: it is ours, and nobody uses it after this.
+            unsafe { (self.libmariadb.close)(self.connection) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn open_strings_are_checked() {
+        let address = Address::parse("host=db; port=3307;user=u;password=p=;").unwrap();
+        assert_eq!(address.port, 3307);
+        assert_eq!(address.password.unwrap().as_bytes(), b"p=");
+        for wrong in ["host", "hots=db", "port=far", "port=70000"] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(!Address::parse("secret").unwrap_err().to_string().contains("secret"));
+    }
+}

@@ -1,0 +1,221 @@
+//! A PostgreSQL connection: the dozen functions of libpq that two-phase commit needs.
+//!
+//! May use: `postgres`. Must not know: branches.
+#![allow(unsafe_code, reason = "libpq is a C library, and its connections are shared with a C program")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::postgres::Postgres;
+use super::{Failure, Reply, Session, Standing};
+
+const LIBRARY: &str = "libpq.so.5";
+const CONNECTION_OK: c_int = 0;
+const COMMAND_OK: c_int = 1;
+const TUPLES_OK: c_int = 2;
+/// `PG_DIAG_SQLSTATE`.
+const SQLSTATE: c_int = 'C' as c_int;
+
+/// The functions, with the names that libpq gives them.
+struct Libpq {
+    connect: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    finish: unsafe extern "C" fn(*mut c_void),
+    status: unsafe extern "C" fn(*const c_void) -> c_int,
+    error_message: unsafe extern "C" fn(*const c_void) -> *const c_char,
+    transaction_status: unsafe extern "C" fn(*const c_void) -> c_int,
+    send_query: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
+    get_result: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    clear: unsafe extern "C" fn(*mut c_void),
+    result_status: unsafe extern "C" fn(*const c_void) -> c_int,
+    result_error_field: unsafe extern "C" fn(*const c_void, c_int) -> *const c_char,
+    result_error_message: unsafe extern "C" fn(*const c_void) -> *const c_char,
+    cmd_status: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    ntuples: unsafe extern "C" fn(*const c_void) -> c_int,
+    nfields: unsafe extern "C" fn(*const c_void) -> c_int,
+    getvalue: unsafe extern "C" fn(*const c_void, c_int, c_int) -> *const c_char,
+    getlength: unsafe extern "C" fn(*const c_void, c_int, c_int) -> c_int,
+}
+
+impl Libpq {
+    fn load() -> Result<Self, String> {
+        let missing = |error: libloading::Error| format!("{LIBRARY} (Debian: libpq5) cannot be used: {error}");
+        // SAFETY: libpq's initializers do nothing that could be unsafe here; every function has the form that libpq's
+        // documentation gives it, and the library is never unloaded.
+        unsafe {
+            let library = Library::new(LIBRARY).map_err(missing)?;
+            let found = Self {
+                connect: *library.get(b"PQconnectdb\0").map_err(missing)?,
+                finish: *library.get(b"PQfinish\0").map_err(missing)?,
+                status: *library.get(b"PQstatus\0").map_err(missing)?,
+                error_message: *library.get(b"PQerrorMessage\0").map_err(missing)?,
+                transaction_status: *library.get(b"PQtransactionStatus\0").map_err(missing)?,
+                send_query: *library.get(b"PQsendQuery\0").map_err(missing)?,
+                get_result: *library.get(b"PQgetResult\0").map_err(missing)?,
+                clear: *library.get(b"PQclear\0").map_err(missing)?,
+                result_status: *library.get(b"PQresultStatus\0").map_err(missing)?,
+                result_error_field: *library.get(b"PQresultErrorField\0").map_err(missing)?,
+                result_error_message: *library.get(b"PQresultErrorMessage\0").map_err(missing)?,
+                cmd_status: *library.get(b"PQcmdStatus\0").map_err(missing)?,
+                ntuples: *library.get(b"PQntuples\0").map_err(missing)?,
+                nfields: *library.get(b"PQnfields\0").map_err(missing)?,
+                getvalue: *library.get(b"PQgetvalue\0").map_err(missing)?,
+                getlength: *library.get(b"PQgetlength\0").map_err(missing)?,
+            };
+            std::mem::forget(library);
+            Ok(found)
+        }
+    }
+
+    fn get() -> Result<&'static Self, Failure> {
+        static LIBPQ: OnceLock<Result<Libpq, String>> = OnceLock::new();
+        LIBPQ.get_or_init(Self::load).as_ref().map_err(|missing| Failure::Lost(missing.clone()))
+    }
+}
+
+/// A connection, ours or the program's.
+pub(crate) struct PgSession {
+    libpq: &'static Libpq,
+    connection: *mut c_void,
+    /// Whether it is closed with this.
+    owned: bool,
+}
+
+impl PgSession {
+    /// Connects, as libpq's connection string says.
+    pub(crate) fn connect(info: &CStr) -> Result<Self, Failure> {
+        let libpq = Libpq::get()?;
+        // SAFETY: the string ends with a zero and lives during the call.
+        let connection = unsafe { (libpq.connect)(info.as_ptr()) };
+        let mut session = Self { libpq, connection, owned: true };
+        // SAFETY: the connection is what libpq returned just now; libpq takes null here too.
+        if unsafe { (libpq.status)(connection) } != CONNECTION_OK {
+            return Err(session.lost());
+        }
+        session.check_settings()?;
+        Ok(session)
+    }
+
+    /// Takes a `PGconn*` of the program, which stays the program's.
+    ///
+    /// # Safety
+    /// It is an open connection, outlives the session, and is not used by another thread at the same time.
+    pub(crate) unsafe fn borrow(connection: *mut c_void) -> Result<Self, Failure> {
+        Ok(Self { libpq: Libpq::get()?, connection, owned: false })
+    }
+
+    /// The `PGconn*`.
+    pub(crate) fn connection(&self) -> *mut c_void {
+        self.connection
+    }
+
+    /// Refuses a server that keeps no prepared transactions, before a commit finds out.
+    fn check_settings(&mut self) -> Result<(), Failure> {
+        self.send("SHOW max_prepared_transactions")?;
+        let reply = self.receive()?;
+        if reply.rows.first().and_then(|row| row.first()).is_some_and(|value| value == b"0") {
+            let text = "max_prepared_transactions is 0: set it in postgresql.conf to at least the number of \
+                        connections, and restart PostgreSQL";
+            return Err(Failure::Refused { state: "55000".to_owned(), number: 0, text: text.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn lost(&self) -> Failure {
+        // SAFETY: the connection is libpq's; its message is a string, also for null.
+        Failure::Lost(text(unsafe { (self.libpq.error_message)(self.connection) }))
+    }
+
+    fn reply(&self, result: *mut c_void) -> Reply {
+        let libpq = self.libpq;
+        // SAFETY: the result is one that libpq returned and that is not cleared; rows and columns are counted by libpq, and
+        // a value is as long as libpq says.
+        unsafe {
+            let (rows, columns) = ((libpq.ntuples)(result), (libpq.nfields)(result));
+            let value = |row, column| {
+                let bytes = (libpq.getvalue)(result, row, column).cast::<u8>();
+                let length = usize::try_from((libpq.getlength)(result, row, column)).unwrap_or_default();
+                std::slice::from_raw_parts(bytes, length).to_vec()
+            };
+            let row = |row| (0..columns).map(|column| value(row, column)).collect();
+            Reply { tag: text((libpq.cmd_status)(result)), rows: (0..rows).map(row).collect() }
+        }
+    }
+
+    fn refusal(&self, result: *mut c_void) -> Failure {
+        // SAFETY: the result is one that libpq returned and that is not cleared; a missing field is null.
+        let (state, message) = unsafe {
+            let state = (self.libpq.result_error_field)(result, SQLSTATE);
+            (text(state), text((self.libpq.result_error_message)(result)))
+        };
+        Failure::Refused { state, number: 0, text: message }
+    }
+}
+
+impl Session for PgSession {
+    type Dialect = Postgres;
+
+    fn send(&mut self, statement: &str) -> Result<(), Failure> {
+        let statement = CString::new(statement).expect("statements have no zeros in them");
+        // SAFETY: the connection is open, and the string ends with a zero and lives during the call.
+        let sent = unsafe { (self.libpq.send_query)(self.connection, statement.as_ptr()) };
+        if sent == 1 { Ok(()) } else { Err(self.lost()) }
+    }
+
+    fn receive(&mut self) -> Result<Reply, Failure> {
+        let mut answer = None;
+        loop {
+            // SAFETY: the connection is open; null says that the answer is complete.
+            let result = unsafe { (self.libpq.get_result)(self.connection) };
+            if result.is_null() {
+                break;
+            }
+            // SAFETY: the result is not null and not cleared.
+            let status = unsafe { (self.libpq.result_status)(result) };
+            let this = if [COMMAND_OK, TUPLES_OK].contains(&status) {
+                Ok(self.reply(result))
+            } else {
+                Err(self.refusal(result))
+            };
+            // SAFETY: the result is cleared once, here.
+            unsafe { (self.libpq.clear)(result) };
+            answer.get_or_insert(this);
+        }
+        // SAFETY: the connection is libpq's.
+        let connected = unsafe { (self.libpq.status)(self.connection) } == CONNECTION_OK;
+        match answer {
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(refusal)) if connected => Err(refusal),
+            _ => Err(self.lost()),
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        // SAFETY: the connection is libpq's.
+        match unsafe { (self.libpq.transaction_status)(self.connection) } {
+            0 => Standing::Idle,
+            1 | 2 => Standing::Open,
+            3 => Standing::Failed,
+            _ => Standing::Untold,
+        }
+    }
+}
+
+impl Drop for PgSession {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: it is ours, and nobody uses it after this.
+            unsafe { (self.libpq.finish)(self.connection) };
+        }
+    }
+}
+
+/// A string of libpq's; empty for null.
+fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: it is not null, and libpq's strings end with a zero.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().trim_end().to_owned()
+}

@@ -1,0 +1,327 @@
+//! Transactions as objects: a manager with the program's own connections, and transactions of it.
+//!
+//! A transaction is in one of three phases:
+//!
+//!   active   work on the connections belongs to it
+//!   voted    its branches here are prepared, and another program decides
+//!   over     it is committed or rolled back, or left to recovery
+//!
+//! Who begins or resumes a transaction decides; who joins votes. To suspend is to vote, and to leave deciding to whoever
+//! resumes it. A decision names the branches of the program that makes it; those of others have said for themselves that
+//! they are prepared.
+//!
+//! Connections belong to the manager, so a manager has one active transaction at a time.
+//!
+//! May use: `drive`, `manager`, `resource`. Must not know: C.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, TransactionId, Verdict, Vote, Xid};
+
+use crate::abi::{
+    TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
+    TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_OUTSIDE, XidData,
+};
+use crate::drive::{Drive, Means, Until};
+use crate::last_error;
+use crate::manager::{self, Manager, Recovered};
+use crate::resource::{Resource, Verb, code};
+
+/// Between two questions for the decision of another program: the first, and the longest.
+const ASK_MIN: Duration = Duration::from_millis(1);
+const ASK_MAX: Duration = Duration::from_millis(100);
+
+/// `holdfast_tm`.
+pub(crate) struct TmObject {
+    manager: Arc<Manager>,
+    connections: RefCell<Vec<Rc<dyn Resource>>>,
+    /// Whether a transaction is active on the connections.
+    busy: RefCell<bool>,
+}
+
+/// `holdfast_tx`.
+pub(crate) struct TxObject {
+    tm: Rc<TmObject>,
+    id: TransactionId,
+    resources: Vec<Rc<dyn Resource>>,
+    role: Role,
+    phase: Phase,
+    deadline: Option<Instant>,
+}
+
+/// What a program is to a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Decides,
+    Votes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Active,
+    Voted,
+    Over,
+}
+
+impl TmObject {
+    pub(crate) fn new(manager: Arc<Manager>) -> Self {
+        Self { manager, connections: RefCell::default(), busy: RefCell::new(false) }
+    }
+
+    /// Adds a connection; its branches get this name.
+    pub(crate) fn add(&self, connection: Rc<dyn Resource>) -> c_int {
+        if *self.busy.borrow() {
+            return TX_PROTOCOL_ERROR;
+        }
+        let mut connections = self.connections.borrow_mut();
+        if connections.iter().any(|own| own.branch() == connection.branch()) {
+            last_error::set(format!("there is a connection `{}` already", connection.branch()));
+            return TX_EINVAL;
+        }
+        connections.push(connection);
+        TX_OK
+    }
+
+    pub(crate) fn recover(&self) -> Option<Recovered> {
+        if *self.busy.borrow() {
+            return None;
+        }
+        let connections = self.connections.borrow();
+        let resources: Vec<&dyn Resource> = connections.iter().map(|own| &**own).collect();
+        Some(manager::recover(&*self.manager.decisions, &resources))
+    }
+
+    /// Begins a transaction on all connections.
+    pub(crate) fn begin(self: &Rc<Self>, timeout: Option<Duration>, shared: bool) -> Result<TxObject, c_int> {
+        if *self.busy.borrow() {
+            return Err(TX_PROTOCOL_ERROR);
+        }
+        let timeout = timeout.or(self.manager.timeout);
+        let id = self.manager.decisions.begin(Begin { timeout, shared }).map_err(|error| told(&error))?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.enter(id, Role::Decides, deadline)
+    }
+
+    /// Takes part in a transaction of another program.
+    pub(crate) fn take_part(self: &Rc<Self>, id: TransactionId, role: Role) -> Result<TxObject, c_int> {
+        if *self.busy.borrow() {
+            return Err(TX_PROTOCOL_ERROR);
+        }
+        if !id.shared || id.coordinator != self.manager.decisions.coordinator() {
+            last_error::set(format!("{id} is not a shared transaction of this coordinator"));
+            return Err(TX_EINVAL);
+        }
+        if role == Role::Votes {
+            let names: Vec<BranchName> = self.connections.borrow().iter().map(|own| own.branch().clone()).collect();
+            self.manager.decisions.enlist(id, &names).map_err(|error| told(&error))?;
+        }
+        self.enter(id, role, None)
+    }
+
+    fn enter(self: &Rc<Self>, id: TransactionId, role: Role, deadline: Option<Instant>) -> Result<TxObject, c_int> {
+        let resources = self.connections.borrow().clone();
+        let mut tx = TxObject { tm: Rc::clone(self), id, resources: Vec::new(), role, phase: Phase::Active, deadline };
+        *self.busy.borrow_mut() = true;
+        for resource in resources {
+            let answer = resource.call(Verb::Start, &tx.name(&*resource), TMNOFLAGS);
+            if answer != XA_OK {
+                last_error::set(format!("`{}` does not begin a branch: {}", resource.branch(), code(answer)));
+                tx.rollback();
+                return Err(if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR });
+            }
+            tx.resources.push(resource);
+        }
+        Ok(tx)
+    }
+}
+
+impl TxObject {
+    pub(crate) fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    /// Commits; as one who votes, prepares.
+    pub(crate) fn commit(&mut self) -> c_int {
+        match (self.phase, self.role) {
+            (Phase::Active, Role::Decides) => self.decide(),
+            (Phase::Active, Role::Votes) => self.vote(),
+            _ => TX_PROTOCOL_ERROR,
+        }
+    }
+
+    /// Votes, and leaves deciding to whoever resumes it.
+    pub(crate) fn suspend(&mut self) -> c_int {
+        if self.phase != Phase::Active || self.role != Role::Decides || !self.id.shared {
+            return TX_PROTOCOL_ERROR;
+        }
+        let names: Vec<BranchName> = self.resources.iter().map(|own| own.branch().clone()).collect();
+        if let Err(error) = self.tm.manager.decisions.enlist(self.id, &names) {
+            let answer = told(&error);
+            self.rollback();
+            return if error.kind == ErrorKind::Aborted { TX_ROLLBACK } else { answer };
+        }
+        self.vote()
+    }
+
+    /// Rolls back. As one who votes, prevents that anybody commits.
+    pub(crate) fn rollback(&mut self) -> c_int {
+        if self.phase != Phase::Active {
+            return TX_PROTOCOL_ERROR;
+        }
+        self.leave_branches(TMFAIL);
+        let resources = self.resources();
+        let means = self.means(&resources);
+        let outcome = Drive::rollback(self.id, &resources, self.other_work()).run(&means, Until::Completed);
+        self.leave(Phase::Over);
+        match outcome {
+            Some(Outcome::RolledBack) => TX_OK,
+            Some(Outcome::Mixed) => TX_MIXED,
+            Some(Outcome::Hazard | Outcome::Unknown) => TX_HAZARD,
+            None | Some(Outcome::Committed) => TX_COMMITTED,
+        }
+    }
+
+    /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.
+    pub(crate) fn finish(&mut self, patience: Duration) -> Option<c_int> {
+        if self.phase != Phase::Voted {
+            return Some(TX_PROTOCOL_ERROR);
+        }
+        let started = Instant::now();
+        let mut pause = ASK_MIN;
+        let verdict = loop {
+            match self.tm.manager.decisions.verdicts(&[self.id]).as_deref() {
+                Ok([verdict @ (Verdict::Commit | Verdict::Rollback), ..]) => break *verdict,
+                Ok(_) => {}
+                Err(error) => return Some(told(error)),
+            }
+            if started.elapsed() >= patience {
+                return None;
+            }
+            thread::sleep(pause.min(patience));
+            pause = (pause * 2).min(ASK_MAX);
+        };
+        let resources = self.resources();
+        let settled = manager::carry_out(&*self.tm.manager.decisions, self.id, verdict, &resources);
+        self.leave(Phase::Over);
+        Some(match (verdict, settled) {
+            (_, Some(code)) => code,
+            (Verdict::Commit, None) => TX_OK,
+            _ => TX_ROLLBACK,
+        })
+    }
+
+    fn decide(&mut self) -> c_int {
+        let in_time = self.deadline.is_none_or(|deadline| Instant::now() < deadline);
+        let commits = self.leave_branches(if in_time { TMSUCCESS } else { TMFAIL }) && in_time;
+        let resources = self.resources();
+        let means = self.means(&resources);
+        let mut drive = if commits {
+            Drive::commit(self.id, &resources, self.other_work())
+        } else {
+            Drive::rollback(self.id, &resources, self.other_work())
+        };
+        let outcome = drive.run(&means, Until::Completed);
+        self.leave(Phase::Over);
+        match outcome {
+            None | Some(Outcome::Committed) => TX_OK,
+            Some(Outcome::RolledBack) => TX_ROLLBACK,
+            Some(Outcome::Mixed) => TX_MIXED,
+            Some(Outcome::Hazard | Outcome::Unknown) => TX_HAZARD,
+        }
+    }
+
+    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back.
+    fn vote(&mut self) -> c_int {
+        let mut well = self.leave_branches(TMSUCCESS);
+        for resource in self.resources.clone() {
+            if !well {
+                break;
+            }
+            let answer = code(resource.call(Verb::Prepare, &self.name(&*resource), TMNOFLAGS));
+            let (part, can) = match answer.as_vote() {
+                Vote::Prepared => (Part::Prepared, true),
+                Vote::ReadOnly => (Part::ReadOnly, true),
+                Vote::Gone | Vote::Refused => (Part::Failed, false),
+            };
+            if part != Part::Prepared {
+                self.resources.retain(|own| own.branch() != resource.branch() || answer.as_vote() == Vote::Refused);
+            }
+            let told =
+                self.tm.manager.decisions.prepared(self.id, resource.branch(), part).map_err(|error| told(&error));
+            well = can && told.is_ok();
+        }
+        if !well {
+            self.rollback_voted();
+            return TX_ROLLBACK;
+        }
+        self.leave(Phase::Voted);
+        TX_OK
+    }
+
+    /// Rolls back what is prepared or ended here, and has the coordinator never commit.
+    fn rollback_voted(&mut self) {
+        let resources = self.resources();
+        let means = self.means(&resources);
+        Drive::rollback(self.id, &resources, OtherWork::Shared).run(&means, Until::Completed);
+        self.leave(Phase::Over);
+    }
+
+    /// Ends the branches' work; whether all ended well.
+    fn leave_branches(&self, flags: std::ffi::c_long) -> bool {
+        let mut well = true;
+        for resource in &self.resources {
+            let answer = resource.call(Verb::End, &self.name(&**resource), flags);
+            if answer != XA_OK && flags == TMSUCCESS {
+                last_error::set(format!("`{}` does not end its branch: {}", resource.branch(), code(answer)));
+                well = false;
+            }
+        }
+        well
+    }
+
+    fn leave(&mut self, phase: Phase) {
+        self.phase = phase;
+        *self.tm.busy.borrow_mut() = false;
+    }
+
+    fn other_work(&self) -> OtherWork {
+        if self.id.shared { OtherWork::Shared } else { OtherWork::Nothing }
+    }
+
+    fn resources(&self) -> Vec<&dyn Resource> {
+        self.resources.iter().map(|own| &**own).collect()
+    }
+
+    fn means<'a>(&'a self, resources: &'a [&'a dyn Resource]) -> Means<'a> {
+        Means { decisions: &*self.tm.manager.decisions, durability: self.tm.manager.durability, resources }
+    }
+
+    fn name(&self, resource: &dyn Resource) -> XidData {
+        XidData::of(&Xid { transaction: self.id, branch: resource.branch().clone() })
+    }
+}
+
+impl Drop for TxObject {
+    fn drop(&mut self) {
+        // A transaction that the program lets go of was not committed.
+        if self.phase == Phase::Active {
+            self.rollback();
+        }
+    }
+}
+
+/// The code for what a coordinator says, which is also noted.
+fn told(error: &tm::Error) -> c_int {
+    last_error::set(format!("the coordinator: {error}"));
+    match error.kind {
+        ErrorKind::Aborted => TX_ROLLBACK,
+        ErrorKind::Unavailable => TX_ERROR,
+        ErrorKind::Invalid => TX_EINVAL,
+        _ => TX_FAIL,
+    }
+}

@@ -1,0 +1,116 @@
+//! A transaction without a thread: suspended by one, and resumed by the same or another.
+//!
+//! XA has it all (`TMSUSPEND`, `TMMIGRATE`, `TMRESUME`), and TX has no call for it; these are ours. A transaction that has a
+//! branch in a resource manager whose branches do not migrate goes on in the thread that suspended it.
+//!
+//! May use: `control`. Must not know: C strings.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use tm::TransactionId;
+
+use crate::abi::{
+    TMMIGRATE, TMRESUME, TMSUSPEND, TX_EINVAL, TX_OK, TX_OUTSIDE, TX_PROTOCOL_ERROR, XA_NOMIGRATE, XA_OK,
+};
+use crate::control::{Association, Thread, Transaction, name};
+use crate::last_error;
+use crate::manager::Manager;
+use crate::resource::{Resource, Verb, code};
+use crate::tx_state::Call;
+
+struct Suspended {
+    manager: Arc<Manager>,
+    transaction: Transaction,
+    associations: Vec<Association>,
+    /// The only thread that may resume it.
+    bound_to: Option<ThreadId>,
+}
+
+static SUSPENDED: Mutex<BTreeMap<TransactionId, Suspended>> = Mutex::new(BTreeMap::new());
+
+fn suspended() -> std::sync::MutexGuard<'static, BTreeMap<TransactionId, Suspended>> {
+    SUSPENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Thread {
+    /// Takes the transaction from the thread, which is idle then.
+    pub(crate) fn suspend(&mut self) -> Result<TransactionId, c_int> {
+        let state = self.state.after(Call::Suspend).ok_or(TX_PROTOCOL_ERROR)?;
+        let (Some(mut transaction), Some(manager)) = (self.transaction, self.manager.clone()) else {
+            return Err(TX_PROTOCOL_ERROR);
+        };
+        let mut bound_to = None;
+        for (place, resource) in manager.resources.iter().enumerate() {
+            if self.association(place) != Association::Active {
+                continue;
+            }
+            let bound = resource.is_bound_to_threads();
+            let flags = if bound { TMSUSPEND } else { TMSUSPEND | TMMIGRATE };
+            let answer = resource.call(Verb::End, &name(resource, transaction.id), flags);
+            if bound || answer == XA_NOMIGRATE {
+                bound_to = Some(thread::current().id());
+            }
+            if ![XA_OK, XA_NOMIGRATE].contains(&answer) {
+                last_error::set(format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
+                transaction.rollback_only = true;
+            }
+            self.associate(place, Association::Suspended);
+        }
+        let none = vec![Association::None; manager.resources.len()];
+        let associations = std::mem::replace(&mut self.associations, none);
+        self.transaction = None;
+        self.state = state;
+        suspended().insert(transaction.id, Suspended { manager, transaction, associations, bound_to });
+        Ok(transaction.id)
+    }
+
+    /// Gives a suspended transaction to this thread.
+    pub(crate) fn resume(&mut self, id: TransactionId) -> c_int {
+        self.finish();
+        let (Some(state), Some(manager)) = (self.state.after(Call::Resume), self.manager.clone()) else {
+            return TX_PROTOCOL_ERROR;
+        };
+        if self.associations.contains(&Association::Outside) {
+            return TX_OUTSIDE;
+        }
+        let found = match suspended().entry(id) {
+            std::collections::btree_map::Entry::Vacant(_) => {
+                last_error::set(format!("{id} is not suspended in this process"));
+                return TX_EINVAL;
+            }
+            std::collections::btree_map::Entry::Occupied(entry) => {
+                let found = entry.get();
+                if !Arc::ptr_eq(&found.manager, &manager) {
+                    last_error::set(format!("{id} belongs to another profile"));
+                    return TX_EINVAL;
+                }
+                if found.bound_to.is_some_and(|thread| thread != thread::current().id()) {
+                    last_error::set(format!("{id} has a branch that does not leave the thread that suspended it"));
+                    return TX_PROTOCOL_ERROR;
+                }
+                entry.remove()
+            }
+        };
+        let mut transaction = found.transaction;
+        self.associations = found.associations;
+        for (place, resource) in manager.resources.iter().enumerate() {
+            // One that registers itself says by itself when work goes on in it.
+            if self.association(place) != Association::Suspended || resource.is_dynamic() {
+                continue;
+            }
+            let answer = resource.call(Verb::Start, &name(resource, id), TMRESUME);
+            if answer == XA_OK {
+                self.associate(place, Association::Active);
+            } else {
+                last_error::set(format!("xa_start of `{}` answered {}", resource.branch, code(answer)));
+                transaction.rollback_only = true;
+            }
+        }
+        self.transaction = Some(transaction);
+        self.state = state;
+        TX_OK
+    }
+}

@@ -1,0 +1,204 @@
+//! A vendor's resource manager behind its `xa_switch_t`, loaded from a shared object when the program runs.
+//!
+//! A loaded library stays until the process ends: vendors' libraries keep threads and thread-local state, and crash when
+//! they are unloaded under them.
+//!
+//! May use: `abi`, `resource`. Must not know: transactions, threads.
+#![allow(unsafe_code, reason = "a switch is a table of C functions in a library that somebody else made")]
+
+use std::ffi::{CString, c_int, c_long};
+
+use libloading::Library;
+use tm::{BranchName, XaCode, Xid};
+
+use crate::abi::{
+    InfoCall, TMENDRSCAN, TMNOFLAGS, TMNOMIGRATE, TMREGISTER, TMSTARTRSCAN, TMUSEASYNC, XA_OK, XAER_PROTO, XaSwitch,
+    XidCall, XidData,
+};
+use crate::resource::{Resource, Verb, code};
+
+/// Branches asked for at a time.
+const LIST_BATCH: usize = 64;
+/// Most branches that are taken from one resource manager in one round; the next round finds the others.
+const LIST_MAX: usize = 65_536;
+
+/// Why a switch cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error("cannot load the library `{library}`: {reason}")]
+    Library { library: String, reason: String },
+    #[error("the library `{library}` has no symbol `{symbol}`: {reason}")]
+    Symbol { library: String, symbol: String, reason: String },
+    #[error("this library has no switch `{symbol}`, and no other library is named")]
+    NoLibrary { symbol: String },
+    #[error("the switch `{symbol}` has version {version}; the standard has 0")]
+    Version { symbol: String, version: c_long },
+    #[error("the switch `{symbol}` has no {entry}")]
+    Entry { symbol: String, entry: &'static str },
+}
+
+/// A switch in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Switch {
+    table: XaSwitch,
+}
+
+impl Switch {
+    /// Loads it.
+    pub(crate) fn load(library: &str, symbol: &str) -> Result<Self, LoadError> {
+        // SAFETY: loading runs the library's initializers; whoever wrote the profile trusts the library with the process.
+        let loaded = unsafe { Library::new(library) }
+            .map_err(|error| LoadError::Library { library: library.to_owned(), reason: error.to_string() })?;
+        // SAFETY: the profile says that the symbol is a switch; the standard gives a switch the form of `XaSwitch`.
+        let found = unsafe { loaded.get::<*const XaSwitch>(symbol.as_bytes()) }.map_err(|error| LoadError::Symbol {
+            library: library.to_owned(),
+            symbol: symbol.to_owned(),
+            reason: error.to_string(),
+        })?;
+        // SAFETY: a symbol that was found is not null, and lies in the library as long as that is loaded.
+        let table = unsafe { **found };
+        std::mem::forget(loaded);
+        Self::of(table, symbol)
+    }
+
+    /// Takes a switch that is in the process already.
+    pub(crate) fn of(table: XaSwitch, symbol: &str) -> Result<Self, LoadError> {
+        if table.version != 0 {
+            return Err(LoadError::Version { symbol: symbol.to_owned(), version: table.version });
+        }
+        let entries = [
+            ("xa_open_entry", table.open.is_some()),
+            ("xa_close_entry", table.close.is_some()),
+            ("xa_start_entry", table.start.is_some()),
+            ("xa_end_entry", table.end.is_some()),
+            ("xa_rollback_entry", table.rollback.is_some()),
+            ("xa_prepare_entry", table.prepare.is_some()),
+            ("xa_commit_entry", table.commit.is_some()),
+            ("xa_recover_entry", table.recover.is_some()),
+            ("xa_forget_entry", table.forget.is_some()),
+            ("xa_complete_entry", table.complete.is_some() || table.flags & TMUSEASYNC == 0),
+        ];
+        match entries.iter().find(|(_, there)| !there) {
+            Some((entry, _)) => Err(LoadError::Entry { symbol: symbol.to_owned(), entry }),
+            None => Ok(Self { table }),
+        }
+    }
+}
+
+/// A resource manager of a profile. Its number is its place in the profile. There may be passwords in its strings.
+pub(crate) struct SwitchedResource {
+    pub(crate) branch: BranchName,
+    pub(crate) order: u32,
+    pub(crate) rmid: c_int,
+    pub(crate) open_string: CString,
+    pub(crate) close_string: CString,
+    pub(crate) switch: Switch,
+}
+
+impl SwitchedResource {
+    /// Whether it registers its branches by itself.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.switch.table.flags & TMREGISTER != 0
+    }
+
+    /// Whether a suspended branch can be resumed by the thread alone that suspended it.
+    pub(crate) fn is_bound_to_threads(&self) -> bool {
+        self.switch.table.flags & TMNOMIGRATE != 0
+    }
+
+    /// Opens it for this thread.
+    pub(crate) fn open(&self) -> c_int {
+        self.info(self.switch.table.open, &self.open_string)
+    }
+
+    /// Closes it for this thread.
+    pub(crate) fn close(&self) -> c_int {
+        self.info(self.switch.table.close, &self.close_string)
+    }
+
+    fn info(&self, entry: Option<InfoCall>, text: &CString) -> c_int {
+        let Some(entry) = entry else { return XAER_PROTO };
+        // SAFETY: the entry is a function of this form by the standard; it reads the string during the call and does not
+        // change it, which the missing `const` only leaves open because the standard is older than the word.
+        unsafe { entry(text.as_ptr().cast_mut(), self.rmid, TMNOFLAGS) }
+    }
+
+    fn list(&self, xids: &mut [XidData], flags: c_long) -> c_int {
+        let Some(entry) = self.switch.table.recover else { return XAER_PROTO };
+        let count = c_long::try_from(xids.len()).expect("a batch of branches is small");
+        // SAFETY: the entry is a function of this form by the standard, and writes at most `count` names.
+        unsafe { entry(xids.as_mut_ptr(), count, self.rmid, flags) }
+    }
+}
+
+impl Resource for SwitchedResource {
+    fn branch(&self) -> &BranchName {
+        &self.branch
+    }
+
+    fn order(&self) -> u32 {
+        self.order
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        self.switch.table.flags & TMUSEASYNC != 0
+    }
+
+    fn call(&self, verb: Verb, xid: &XidData, flags: c_long) -> c_int {
+        let table = &self.switch.table;
+        let entry: Option<XidCall> = match verb {
+            Verb::Start => table.start,
+            Verb::End => table.end,
+            Verb::Prepare => table.prepare,
+            Verb::Commit => table.commit,
+            Verb::Rollback => table.rollback,
+            Verb::Forget => table.forget,
+        };
+        let Some(entry) = entry else { return XAER_PROTO };
+        let mut name = *xid;
+        // SAFETY: the entry is a function of this form by the standard; the name is ours and outlives the call.
+        unsafe { entry(&raw mut name, self.rmid, flags) }
+    }
+
+    fn complete(&self, handle: c_int) -> c_int {
+        let Some(entry) = self.switch.table.complete else { return XAER_PROTO };
+        let (mut handle, mut answer) = (handle, XA_OK);
+        // SAFETY: the entry is a function of this form by the standard; both numbers are ours and outlive the call.
+        let code = unsafe { entry(&raw mut handle, &raw mut answer, self.rmid, TMNOFLAGS) };
+        if code == XA_OK { answer } else { code }
+    }
+
+    fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        let mut found = Vec::new();
+        let mut seen = 0;
+        let mut flags = TMSTARTRSCAN;
+        loop {
+            let mut batch = [XidData::NULL; LIST_BATCH];
+            let count = self.list(&mut batch, flags);
+            let Ok(count) = usize::try_from(count) else { return Err(code(count)) };
+            found.extend(batch.iter().take(count).filter_map(|xid| xid.to_xid()));
+            seen += count;
+            flags = TMNOFLAGS;
+            if count < LIST_BATCH || seen >= LIST_MAX {
+                break;
+            }
+        }
+        // The list is closed with a call that takes nothing more from it. What it answers changes nothing.
+        let _ = self.list(&mut [], TMENDRSCAN);
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LoadError, Switch};
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let library = Switch::load("libno-such-thing.so.7", "switch").unwrap_err();
+        assert!(library.to_string().starts_with("cannot load the library `libno-such-thing.so.7`: "), "{library}");
+        let symbol = Switch::load("libc.so.6", "no_such_switch").unwrap_err();
+        assert!(symbol.to_string().contains("has no symbol `no_such_switch`"), "{symbol}");
+        assert!(matches!(symbol, LoadError::Symbol { .. }));
+    }
+}

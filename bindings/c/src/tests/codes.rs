@@ -1,0 +1,68 @@
+//! Every answer of resource managers, and what the program is told: `tests/data/codes.txt`.
+
+use super::scene::{STATIC, Scene};
+use crate::abi::{
+    TX_CHAINED, TX_COMMITTED, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_NO_BEGIN, TX_OK, TX_OUTSIDE, TX_ROLLBACK,
+};
+use crate::control::End;
+
+const TABLE: &str = include_str!("../../tests/data/codes.txt");
+
+fn number(name: &str) -> i32 {
+    match name.strip_suffix("_NO_BEGIN").unwrap_or(name) {
+        _ if name == "TX_NO_BEGIN" => TX_NO_BEGIN,
+        plain if plain != name => number(plain) + TX_NO_BEGIN,
+        "TX_OK" => TX_OK,
+        "TX_OUTSIDE" => TX_OUTSIDE,
+        "TX_ROLLBACK" => TX_ROLLBACK,
+        "TX_MIXED" => TX_MIXED,
+        "TX_HAZARD" => TX_HAZARD,
+        "TX_ERROR" => TX_ERROR,
+        "TX_FAIL" => TX_FAIL,
+        "TX_COMMITTED" => TX_COMMITTED,
+        _ => panic!("{name} is no answer"),
+    }
+}
+
+fn play(scene: &mut Scene, call: &str) -> i32 {
+    let opened = scene.open();
+    if call == "open" {
+        return opened;
+    }
+    assert_eq!(opened, TX_OK);
+    if let Some(how) = call.strip_prefix("chained-") {
+        assert_eq!(scene.thread.set_control(TX_CHAINED), TX_OK);
+        return play(scene, how);
+    }
+    if call == "close" {
+        return scene.thread.close();
+    }
+    let begun = scene.thread.begin();
+    if call == "begin" {
+        return begun;
+    }
+    assert_eq!(begun, TX_OK);
+    scene.thread.end(if call == "commit" { End::Commit } else { End::Rollback })
+}
+
+#[test]
+fn every_answer_is_told_as_the_standard_has_it() {
+    let mut wrong = Vec::new();
+    let mut lines = 0;
+    for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (left, right) = line.split_once(" = ").unwrap();
+        let (call, brackets) = left.split_once(' ').unwrap();
+        let scripts: Vec<String> =
+            brackets.split('[').skip(1).map(|part| part.split(']').next().unwrap().replace(", ", "\n")).collect();
+        let monkeys: Vec<(&str, &str)> = scripts.iter().map(|script| (STATIC, script.as_str())).collect();
+        let mut scene = Scene::new(&monkeys);
+        let answer = play(&mut scene, call);
+        let (code, verbs) = right.split_once(" : ").unwrap_or((right, ""));
+        if answer != number(code) || (!verbs.is_empty() && scene.verbs() != verbs) {
+            wrong.push(format!("{line}\n    answered {answer}, called {}", scene.verbs()));
+        }
+        lines += 1;
+    }
+    assert!(lines > 100, "{lines}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

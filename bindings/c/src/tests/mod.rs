@@ -1,0 +1,8 @@
+//! Tests of a thread of control: monkeys as resource managers, a coordinator in memory.
+//!
+//! May use: everything of this crate. Must not know: profiles, C programs.
+
+mod codes;
+mod recovery;
+mod scene;
+mod thread;

@@ -1,0 +1,87 @@
+//! What is found prepared is committed, rolled back or left, and never touched when it is not ours.
+
+use std::collections::BTreeMap;
+
+use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, Xid};
+
+use super::scene::{COORDINATOR, STATIC, Scene};
+use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_OK, TX_ROLLBACK, XA_OK, XidData};
+use crate::control::End;
+use crate::manager::Recovered;
+use crate::resource::{Resource, Verb};
+
+fn prepare(scene: &Scene, coordinator: CoordinatorId, owner: u64, sequence: u64) -> TransactionId {
+    let transaction = TransactionId { coordinator, owner: OwnerId(owner), sequence, deadline_ms: 0, shared: false };
+    let resource = &scene.manager.resources[0];
+    let name = XidData::of(&Xid { transaction, branch: resource.branch.clone() });
+    assert_eq!(resource.call(Verb::Prepare, &name, TMNOFLAGS), XA_OK);
+    transaction
+}
+
+#[test]
+fn decided_branches_are_committed_orphans_rolled_back_and_others_left() {
+    let mut scene = Scene::new(&[(STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    let decided = prepare(&scene, COORDINATOR, 9, 1);
+    scene.memory.commit(decided, &[BranchName::new("monkey0").unwrap()], None).unwrap();
+    prepare(&scene, COORDINATOR, 9, 2);
+    prepare(&scene, COORDINATOR, 1, 3);
+    prepare(&scene, CoordinatorId(8), 9, 4);
+    let recovered = scene.thread.recover().unwrap();
+    assert_eq!(recovered, Recovered { committed: 1, rolled_back: 1, left: 1, unreachable: 0 });
+    assert_eq!(scene.verbs(), "prepare prepare prepare prepare commit rollback");
+    // The live owner's and the other coordinator's are there still, and the decision is forgotten.
+    assert_eq!(scene.prepared(0), 2);
+    assert!(scene.memory.decided.lock().unwrap().is_empty());
+}
+
+#[test]
+fn more_branches_than_fit_in_one_list_are_all_found() {
+    let mut scene = Scene::new(&[(STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    for sequence in 0..200 {
+        prepare(&scene, COORDINATOR, 9, sequence);
+    }
+    assert_eq!(scene.thread.recover().unwrap().rolled_back, 200);
+    assert_eq!(scene.prepared(0), 0);
+}
+
+#[test]
+fn a_branch_whose_commit_was_lost_is_committed_by_the_next_round() {
+    let mut scene = Scene::new(&[(STATIC, "commit XAER_RMFAIL XA_OK"), (STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    assert_eq!(scene.thread.end(End::Commit), TX_OK);
+    assert_eq!((scene.prepared(0), scene.prepared(1)), (1, 0));
+    assert_eq!(scene.memory.decided.lock().unwrap().len(), 1);
+    assert_eq!(scene.thread.recover().unwrap().committed, 1);
+    assert_eq!(scene.prepared(0), 0);
+    assert!(scene.memory.decided.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_resource_manager_that_cannot_list_is_counted_and_does_not_hold_up_the_others() {
+    let mut scene = Scene::new(&[(STATIC, "recover XAER_RMFAIL"), (STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.recover().unwrap(), Recovered { unreachable: 1, ..Recovered::default() });
+}
+
+#[test]
+fn a_coordinator_that_refuses_means_rollback_and_one_whose_answer_is_lost_is_asked_again() {
+    let answers = BTreeMap::from([("aborted", ErrorKind::Aborted), ("unavailable", ErrorKind::Unavailable)]);
+    for kind in answers.into_values() {
+        let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
+        assert_eq!(scene.open(), TX_OK);
+        assert_eq!(scene.thread.begin(), TX_OK);
+        *scene.memory.refusal.lock().unwrap() = Some(kind);
+        assert_eq!(scene.thread.end(End::Commit), TX_ROLLBACK);
+        assert_eq!(scene.verbs(), "end end prepare prepare rollback rollback");
+    }
+    // Once it is known that it will never be committed, the answer that was lost does no harm.
+    let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    *scene.memory.refusal.lock().unwrap() = Some(ErrorKind::Unknown);
+    assert_ne!(scene.thread.end(End::Commit), TX_HAZARD);
+    assert_eq!((scene.prepared(0), scene.prepared(1)), (0, 0));
+}

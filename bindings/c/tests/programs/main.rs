@@ -1,0 +1,8 @@
+//! C programs against our headers and library: compiled by gcc, and run.
+#![allow(clippy::unwrap_used, reason = "in a test a failure is a panic")]
+
+mod codes_tests;
+mod coordinator;
+mod crash_tests;
+mod stage;
+mod tx_tests;

@@ -1,0 +1,165 @@
+//! Compiles C programs against our headers and library, and runs them with a profile of monkeys.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::coordinator::Coordinator;
+
+pub(crate) const STATIC: &str = "holdfast_monkey_static";
+pub(crate) const DYNAMIC: &str = "holdfast_monkey_dynamic";
+pub(crate) const ASYNC: &str = "holdfast_monkey_async";
+
+/// Where cargo puts the libraries: beside this test program.
+fn built(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let path = own.with_file_name(name);
+    assert!(path.exists(), "cargo did not build {}", path.display());
+    path
+}
+
+pub(crate) fn monkey() -> PathBuf {
+    built("libholdfast_xa_monkey.so")
+}
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A folder with our library under the names that linkers and programs look for.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let library = built("libholdfast_c.so");
+        let folder = library.parent().unwrap().join(format!("c-tests-{}", std::process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["libholdfast.so", "libholdfast.so.0"] {
+            symlink(&library, folder.join(name)).unwrap();
+        }
+        folder
+    })
+}
+
+/// Compiles `tests/c/NAME.c` once, every warning an error.
+pub(crate) fn compile(name: &str, libraries_too: &[&str]) -> PathBuf {
+    let folder = libraries();
+    let program = folder.join(format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-o"]).arg(&program);
+    gcc.arg(here("tests/c").join(format!("{name}.c"))).arg("-I").arg(here("include"));
+    gcc.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
+    gcc.args(["-lholdfast", "-lpthread", "-ldl"]).args(libraries_too);
+    let output = gcc.output().expect("gcc is there: without it this project cannot be built");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A coordinator, a folder, and profiles in it.
+pub(crate) struct Stage {
+    pub(crate) folder: TempDir,
+    pub(crate) coordinator: Coordinator,
+    profiles: String,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, coordinator: Coordinator::start(), profiles: String::new() }
+    }
+
+    /// Monkeys by their switches and scripts, in the profile `default`.
+    pub(crate) fn of_monkeys(monkeys: &[(&str, &str)]) -> Self {
+        let mut stage = Self::new();
+        stage.add_profile("default", monkeys);
+        stage
+    }
+
+    pub(crate) fn add_profile(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
+        let base = self.folder.path().display().to_string();
+        self.add_coordinator(profile);
+        for (number, (symbol, script)) in monkeys.iter().enumerate() {
+            let path = format!("{base}/{profile}-script{number}");
+            fs::write(&path, script).unwrap();
+            let open = format!("script={path};log={base}/log;state={base}/{profile}-state{number}");
+            let library = monkey().display().to_string();
+            self.add_resource_manager(profile, &format!("monkey{number}"), Some(&library), symbol, &open);
+        }
+    }
+
+    pub(crate) fn add_coordinator(&mut self, profile: &str) {
+        let address = self.coordinator.address();
+        writeln!(self.profiles, "[profile.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
+    }
+
+    pub(crate) fn add_resource_manager(
+        &mut self,
+        profile: &str,
+        name: &str,
+        library: Option<&str>,
+        symbol: &str,
+        open: &str,
+    ) {
+        let profiles = &mut self.profiles;
+        writeln!(profiles, "[[profile.{profile}.resource_manager]]\nname = \"{name}\"\nkind = \"xa\"").unwrap();
+        writeln!(profiles, "symbol = \"{symbol}\"\nopen = \"{open}\"").unwrap();
+        if let Some(library) = library {
+            writeln!(profiles, "library = \"{library}\"").unwrap();
+        }
+    }
+
+    /// Replaces a monkey's script.
+    pub(crate) fn rewrite(&self, number: usize, script: &str) {
+        fs::write(self.folder.path().join(format!("default-script{number}")), script).unwrap();
+    }
+
+    /// A command with our environment.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let path = self.folder.path().join("profiles.toml");
+        fs::write(&path, &self.profiles).unwrap();
+        let mut command = Command::new(program);
+        command.env("HOLDFAST_XA_PROFILE", path).env("MONKEY", monkey()).env_remove("HOLDFAST_XA_PROFILE_NAME");
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, program: &Path, words: &[&str]) -> Output {
+        self.command(program).args(words).output().unwrap()
+    }
+
+    /// Plays calls, and returns what each answered.
+    pub(crate) fn play(&self, words: &[&str]) -> Vec<String> {
+        static PLAY: OnceLock<PathBuf> = OnceLock::new();
+        let output = self.run(PLAY.get_or_init(|| compile("play", &[])), words);
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What all monkeys were asked, as `verb rmid flags`.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let line = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            format!("{} {} {}", words[2], words[1], words[4])
+        };
+        log.lines().map(line).collect()
+    }
+
+    /// The verbs alone, without those of opening, listing and starting.
+    pub(crate) fn verbs(&self) -> String {
+        let calls = self.calls();
+        let verbs = calls.iter().map(|call| call.split(' ').next().unwrap());
+        let quiet = ["open", "close", "recover", "start", "complete"];
+        verbs.filter(|verb| !quiet.contains(verb)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Branches that a monkey holds prepared.
+    pub(crate) fn prepared(&self, number: usize) -> usize {
+        fs::read_dir(self.folder.path().join(format!("default-state{number}"))).map_or(0, Iterator::count)
+    }
+}
