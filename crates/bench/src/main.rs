@@ -13,6 +13,7 @@ mod report;
 mod resp;
 mod rss;
 mod workload;
+mod xa;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,11 @@ enum Bench {
     Open(open::Line),
     /// Memory of the server, idle and loaded, beside Redis
     Rss(rss::Line),
+    /// Distributed transactions over two resource managers that answer at once
+    Xa(xa::Line),
+    /// The coordinator of `xa`, started by it
+    #[command(hide = true)]
+    XaServe(xa::Serve),
     /// One side of `kv`, started by it
     #[command(hide = true)]
     KvSide(kv::Side),
@@ -65,6 +71,8 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Resp(line) => resp::run(line),
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
+        Bench::Xa(line) => xa::run(line),
+        Bench::XaServe(line) => xa::serve(line),
         Bench::KvSide(side) => kv::run_side(side),
         Bench::OpenFill(fill) => open::fill(fill),
     }

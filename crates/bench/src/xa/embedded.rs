@@ -1,0 +1,120 @@
+//! The same cycles with the coordinator in the process, by the Rust interface.
+//!
+//! May use: `tm`, tokio. Must not know: what is measured with it.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base::Random;
+use tm::{Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, XaCode};
+
+use super::coordinator::{Served, open};
+use super::cost::Cost;
+use super::timing::{Call, Timing};
+use super::{Line, Measured, Think};
+use crate::workload::{Failure, Result};
+
+/// A resource manager that answers at once.
+struct Dummy;
+
+impl Dummy {
+    fn answer<'a>() -> BoxFuture<'a, Answer> {
+        Box::pin(std::future::ready(XaCode::Ok.into()))
+    }
+}
+
+impl Branch for Dummy {
+    fn prepare(&mut self) -> BoxFuture<'_, Answer> {
+        Self::answer()
+    }
+
+    fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
+        Self::answer()
+    }
+
+    fn commit(&mut self) -> BoxFuture<'_, Answer> {
+        Self::answer()
+    }
+
+    fn rollback(&mut self) -> BoxFuture<'_, Answer> {
+        Self::answer()
+    }
+}
+
+/// Runs cycles in so many threads, each with a runtime of its own.
+pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) -> Result<Measured> {
+    let store = open(&dir.join("coordinator"), line.window, delay)?;
+    let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
+    let (served, cost, began) = (Served::of(&store), Cost::now(None)?, Instant::now());
+    let until = began + Duration::from_secs_f64(line.seconds);
+    let think = line.think;
+    let running: Vec<_> = (0..u64::from(threads))
+        .map(|seed| {
+            let coordinator = coordinator.clone();
+            thread::spawn(move || -> Result<Timing> {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let mut program = Program { coordinator, timing: Timing::new(), random: Random::new(seed + 1), think };
+                runtime.block_on(program.run(until))?;
+                Ok(program.timing)
+            })
+        })
+        .collect();
+    let mut timing = Timing::new();
+    for thread in running {
+        timing.add(&thread.join().map_err(|_| Failure::from("a thread of the benchmark panicked"))??);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let measured = Measured { timing, seconds, cost: Cost::now(None)? - cost, served: Served::of(&store) - served };
+    drop(coordinator);
+    store.close()?;
+    Ok(measured)
+}
+
+struct Program {
+    coordinator: Coordinator,
+    timing: Timing,
+    random: Random,
+    think: Think,
+}
+
+impl Program {
+    async fn run(&mut self, until: Instant) -> Result<()> {
+        let names = [BranchName::new("one"), BranchName::new("two")];
+        let names = names.into_iter().collect::<std::result::Result<Vec<_>, _>>();
+        let names = names.map_err(|error| Failure::from(error.to_string()))?;
+        let (t1, t2) = self.think.least();
+        while Instant::now() < until {
+            self.cycle(&names, t1).await?;
+            self.pause(t2);
+        }
+        Ok(())
+    }
+
+    async fn cycle(&mut self, names: &[BranchName], t1: Duration) -> Result<()> {
+        let failed = |text: String| Failure::from(text);
+        let mut transaction = self
+            .timing
+            .time(Call::Begin, || self.coordinator.begin(Begin::default()))
+            .map_err(|error| failed(error.to_string()))?;
+        for name in names {
+            transaction.enlist(name, Dummy).await.map_err(|error| failed(error.to_string()))?;
+        }
+        self.pause(t1);
+        self.pause(t1);
+        let began = Instant::now();
+        transaction.commit().await.map_err(|error| failed(format!("{error:?}")))?;
+        self.timing.took(Call::Commit, began.elapsed());
+        self.timing.end();
+        Ok(())
+    }
+
+    /// Thinks, evenly between `least` and three times that.
+    fn pause(&mut self, least: Duration) {
+        if least.is_zero() {
+            return;
+        }
+        let more = self.random.below(u64::try_from(2 * least.as_nanos()).unwrap_or(u64::MAX));
+        self.timing.think(|| thread::sleep(least + Duration::from_nanos(more)));
+    }
+}

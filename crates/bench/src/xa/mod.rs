@@ -1,0 +1,263 @@
+//! `xa`: what a distributed transaction costs, in the cycles of the benchmark that LIXA ships with.
+//!
+//! A cycle is open, begin, commit, close, with think times between, over two resource managers that answer at once. So what is
+//! measured is the transaction manager: its calls, its coordinator, its syncs. The coordinator is a server in a process of
+//! its own over loopback, or in the process.
+//!
+//! May use: all of this folder. Must not know: how transactions are made.
+
+mod coordinator;
+mod cost;
+mod cycle;
+mod delayed;
+mod dummy;
+mod embedded;
+mod timing;
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use holdfast::{Durability, Window};
+
+use crate::figures::{Bar, Unit};
+use crate::place::{Common, say};
+use crate::report::{Figure, Report};
+use crate::workload::{Failure, Result, seconds};
+
+pub(crate) use coordinator::{Serve, serve};
+use coordinator::{Served, Serving};
+use cost::Cost;
+use timing::{Call, Timing};
+
+/// The command line of `xa`.
+#[derive(Debug, Args)]
+pub(crate) struct Line {
+    #[command(flatten)]
+    common: Common,
+    /// Threads; several numbers are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "12,20,40", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    threads: Vec<u16>,
+    /// How long programs think between calls
+    #[arg(long, value_enum, default_value_t = Think::Extreme)]
+    think: Think,
+    /// Whether each cycle opens and closes
+    #[arg(long, value_enum, default_value_t = Mode::Online)]
+    mode: Mode,
+    /// Where the coordinator is; embedded ones are driven by the Rust interface, others by the C one
+    #[arg(long, value_enum, default_value_t = Place::Remote)]
+    coordinator: Place,
+    /// Loss window: 0 syncs each decision with its group, `written` leaves it to the operating system, otherwise MAX or
+    /// MIN,MAX in milliseconds
+    #[arg(long, default_value = "0", value_parser = window)]
+    window: Durability,
+    /// Added to each sync of the coordinator, in milliseconds: a slower disk
+    #[arg(long, default_value_t = 0.0)]
+    sync_delay: f64,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    seconds: f64,
+}
+
+/// How long programs think: t1 between calls, t2 between cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Think {
+    /// Not at all.
+    None,
+    /// t1 500 to 1500 us, t2 50 to 150 ms.
+    Medium,
+    /// t1 500 to 1500 us, t2 5 to 15 ms.
+    High,
+    /// Both 500 to 1500 us.
+    Extreme,
+}
+
+/// What a cycle consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Open, begin, commit, close.
+    Online,
+    /// Begin, commit; opened once.
+    Batch,
+}
+
+/// Where the coordinator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// In the process.
+    Embedded,
+    /// A server over loopback.
+    Remote,
+}
+
+impl Think {
+    /// The shortest t1 and t2; the longest are three times as long.
+    fn least(self) -> (Duration, Duration) {
+        let t1 = Duration::from_micros(500);
+        match self {
+            Self::None => (Duration::ZERO, Duration::ZERO),
+            Self::Medium => (t1, Duration::from_millis(50)),
+            Self::High => (t1, Duration::from_millis(5)),
+            Self::Extreme => (t1, t1),
+        }
+    }
+}
+
+fn window(text: &str) -> std::result::Result<Durability, String> {
+    let millis = |text: &str| -> std::result::Result<Duration, String> {
+        let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number of milliseconds"))?;
+        Duration::try_from_secs_f64(number / 1e3).map_err(|error| error.to_string())
+    };
+    if text == "written" {
+        return Ok(Durability::Written);
+    }
+    let (min, max) = match text.split_once(',') {
+        Some((min, max)) => (millis(min)?, millis(max)?),
+        None => (Duration::ZERO, millis(text)?),
+    };
+    match max {
+        Duration::ZERO => Ok(Durability::Synced),
+        max if min <= max => Ok(Durability::Window(Window { min, max })),
+        _ => Err("a window's MIN is at most its MAX".to_owned()),
+    }
+}
+
+/// What one measurement came to.
+struct Measured {
+    timing: Timing,
+    seconds: f64,
+    cost: Cost,
+    served: Served,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(line: &Line) -> Result<()> {
+    let mut report = Report::new("xa");
+    let delay = Duration::try_from_secs_f64(line.sync_delay / 1e3).map_err(|error| Failure::from(error.to_string()))?;
+    for _ in line.common.repetitions() {
+        for threads in &line.threads {
+            let work = line.work(*threads);
+            say(&format!("  {work}"));
+            let measured = match line.coordinator {
+                Place::Remote => line.remote(*threads, delay)?,
+                Place::Embedded => embedded::measure(line.common.fresh()?.path(), line, *threads, delay)?,
+            };
+            tell(&mut report, &work, &measured);
+        }
+    }
+    for threads in &line.threads {
+        line.bars(&mut report, *threads);
+    }
+    report.print(line.common.json.as_deref())
+}
+
+impl Line {
+    fn work(&self, threads: u16) -> String {
+        let think = format!("{:?}", self.think).to_lowercase();
+        let mode = format!("{:?}", self.mode).to_lowercase();
+        let place = format!("{:?}", self.coordinator).to_lowercase();
+        let delay = if self.sync_delay > 0.0 { format!(", sync +{} ms", self.sync_delay) } else { String::new() };
+        format!("{place}, {}{delay}, {mode}, {think}, {threads} threads", self.window)
+    }
+
+    fn remote(&self, threads: u16, delay: Duration) -> Result<Measured> {
+        let dir = self.common.fresh()?;
+        let serving = Serving::start(dir.path(), self.window, delay)?;
+        let profile = dummy::profile(dir.path(), serving.address)?;
+        cycle::warm_up(&profile)?;
+        let (before, began, paid) = (serving.served()?, Instant::now(), Cost::now(Some(serving.pid()))?);
+        let timing = cycle::run(threads, self.think, self.mode, Duration::from_secs_f64(self.seconds))?;
+        let seconds = began.elapsed().as_secs_f64();
+        let cost = Cost::now(Some(serving.pid()))? - paid;
+        let served = serving.served()? - before;
+        serving.stop()?;
+        Ok(Measured { timing, seconds, cost, served })
+    }
+
+    /// What must be reached, where something was said of it.
+    fn bars(&self, report: &mut Report, threads: u16) {
+        let work = self.work(threads);
+        let micros = |figure: &'static str, most: f64| (figure, Unit::Nanos, Bar::Below(most * 1e3));
+        let mut bars = Vec::new();
+        let synced = self.window == Durability::Synced;
+        let remote = self.coordinator == Place::Remote;
+        match (self.think, self.sync_delay > 0.0) {
+            (Think::Extreme, false) if remote && synced => {
+                bars.push(("share of what thinking allows", Unit::Count, Bar::AtLeast(0.95)));
+                bars.push(micros("CPU per transaction", 120.0));
+                bars.extend(match threads {
+                    12 => Some(micros("total p95", 1_000.0)),
+                    20 => Some(micros("total p95", 1_500.0)),
+                    40 => Some(micros("total p95", 3_000.0)),
+                    _ => None,
+                });
+            }
+            (Think::Extreme, true) if remote && synced => bars.extend(match threads {
+                4 => Some(micros("total p95", 3_500.0)),
+                40 => Some(micros("total p95", 6_000.0)),
+                _ => None,
+            }),
+            (Think::None, false) if remote && threads == 40 => {
+                let least = if synced { 30_000.0 } else { 60_000.0 };
+                bars.push(("transactions", Unit::PerSecond, Bar::AtLeast(least)));
+                if synced {
+                    bars.push(("syncs per transaction", Unit::Count, Bar::Below(0.1)));
+                }
+            }
+            (Think::None, false) if !remote && threads == 1 && self.window == Durability::Written => {
+                bars.push(micros("total p50", 10.0));
+            }
+            _ => {}
+        }
+        for (figure, unit, bar) in bars {
+            report.bar(Figure { work: &work, figure, unit }, bar);
+        }
+    }
+}
+
+fn tell(report: &mut Report, work: &str, measured: &Measured) {
+    let mut add = |figure: &str, unit: Unit, sample: f64| report.add(Figure { work, figure, unit }, "holdfast", sample);
+    let timing = &measured.timing;
+    let transactions = timing.cycles as f64;
+    add("transactions", Unit::PerSecond, transactions / measured.seconds);
+    if timing.thought > Duration::ZERO {
+        let calls = Duration::from_nanos(timing.total_nanos());
+        let share = timing.thought.as_secs_f64() / (timing.thought + calls).as_secs_f64();
+        add("share of what thinking allows", Unit::Count, share);
+    }
+    for (name, call) in Call::NAMES {
+        let times = timing.of(call);
+        if times.is_empty() {
+            continue;
+        }
+        for (figure, quantile) in
+            [("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p95", 0.95), ("p98", 0.98), ("p99", 0.99)]
+        {
+            add(&format!("{name} {figure}"), Unit::Nanos, times.value_at_quantile(quantile) as f64);
+        }
+        add(&format!("{name} mean"), Unit::Nanos, times.mean());
+        add(&format!("{name} deviation"), Unit::Nanos, times.stdev());
+    }
+    let each = |of: f64| of / transactions.max(1.0);
+    add("CPU per transaction", Unit::Nanos, each(measured.cost.cpu.as_nanos() as f64));
+    add("CPU of the programs", Unit::Nanos, each(measured.cost.own.as_nanos() as f64));
+    add("syncs per transaction", Unit::Count, each(measured.served.syncs as f64));
+    add("syncs", Unit::PerSecond, measured.served.syncs as f64 / measured.seconds);
+    add("batches per transaction", Unit::Count, each(measured.served.batches as f64));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_understood_or_refused() {
+        let ms = Duration::from_millis;
+        assert_eq!(window("0"), Ok(Durability::Synced));
+        assert_eq!(window("written"), Ok(Durability::Written));
+        assert_eq!(window("5"), Ok(Durability::Window(Window { min: Duration::ZERO, max: ms(5) })));
+        assert_eq!(window("1,10"), Ok(Durability::Window(Window { min: ms(1), max: ms(10) })));
+        for wrong in ["", "x", "10,1", "-1", "1,", "5ms"] {
+            assert!(window(wrong).is_err(), "{wrong}");
+        }
+    }
+}
