@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use ::kv::{FoldRange, Stored};
 use ::xa::{
-    AbortReason, Answer, BranchName, CoordinatorId, Lease, Now, Outcome, OwnerId, Patience, Plan, Record, RecordKey,
-    Stepped, Table, TableError, TransactionId,
+    AbortReason, Answer, BranchName, CoordinatorId, Lease, Needs, Now, Outcome, OwnerId, Patience, Plan, Record,
+    RecordKey, Stepped, Table, TableError, TransactionId,
 };
 use base::Limits;
 use journal::Position;
@@ -182,29 +182,31 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, "transactions change faster than can be followed; try again"))
     }
 
-    /// Says why a transaction was not committed with its batch, once that is certain: a tombstone is written.
-    fn refuse(&self, id: TransactionId, outcome: Option<Outcome>) -> Error {
-        let committed = || {
-            let text = "the transaction is committed already, with what was changed then; nothing was changed now";
-            Error::new(ErrorKind::Conflict, text)
+    /// Why a transaction was not committed with its batch, and what has to be synced before that is said.
+    fn refused(outcome: Outcome, needs: Needs) -> Error {
+        let error = match outcome {
+            Outcome::Aborted(reason) => Error::new(ErrorKind::Aborted, reason.to_string()),
+            Outcome::Committed => {
+                let text = "the transaction is committed already, with what was changed then; nothing was changed now";
+                Error::new(ErrorKind::Conflict, text)
+            }
         };
-        let reason = match outcome {
-            Some(Outcome::Committed) => return committed(),
-            Some(Outcome::Aborted(reason)) => reason,
-            None => AbortReason::NotPrepared,
-        };
-        let answer = match self.ask_xa(Room::Wait, |table, now| table.abort(id, now)) {
-            Ok(answer) => answer,
-            Err(error) => return error,
-        };
-        let mut rests_on = Position::ZERO;
-        let shown = answer.show(|needs| -> Result<()> {
-            rests_on = Position::new(needs.synced.max(needs.asked));
-            Ok(())
+        error.resting_on(Position::new(needs.synced.max(needs.asked)))
+    }
+
+    /// Refuses to commit a transaction, for a reason that is only certain once there is a tombstone.
+    fn bury(&self, id: TransactionId, reason: AbortReason) -> Error {
+        let mut needs = Needs::default();
+        let answer = self.ask_xa(Room::Wait, |table, now| table.abort(id, now));
+        let shown = answer.and_then(|answer| {
+            answer.show(|of| {
+                needs = of;
+                Ok(())
+            })
         });
         match shown {
-            Ok(Outcome::Aborted(_)) => Error::new(ErrorKind::Aborted, reason.to_string()).resting_on(rests_on),
-            Ok(Outcome::Committed) => committed().resting_on(rests_on),
+            Ok(Outcome::Aborted(_)) => Self::refused(Outcome::Aborted(reason), needs),
+            Ok(Outcome::Committed) => Self::refused(Outcome::Committed, needs),
             Err(error) => error,
         }
     }
@@ -274,10 +276,13 @@ impl Exclusive<'_> {
         let mut plans = Vec::new();
         for Deciding { id, branches } in std::mem::take(&mut self.decisions) {
             let plan = table.commit(id, &branches, Patience::Over, now)?;
-            if !plan.is_decided() {
-                let outcome = plan.settled();
+            if let Some(outcome) = plan.settled() {
+                let (needs, is_certain) = (plan.needs(), plan.changes().is_empty());
                 drop((table, self));
-                return Err(inner.refuse(id, outcome));
+                return Err(match outcome {
+                    Outcome::Aborted(reason) if !is_certain => inner.bury(id, reason),
+                    outcome => Inner::refused(outcome, needs),
+                });
             }
             self.stage_records(plan.changes())?;
             plans.push(plan);

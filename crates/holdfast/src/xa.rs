@@ -198,6 +198,14 @@ impl<'a> Xa<'a> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.renew(owner, now)))
     }
 
+    /// Nobody watches a [`Lease::Held`] owner any more: it is ended soon. Writes nothing.
+    pub fn release(self, owner: OwnerId) {
+        // Without a table nobody is told that it lives either.
+        if let Ok(mut table) = self.store.inner().coordinator.lock() {
+            table.release(owner, self.store.inner().xa_now());
+        }
+    }
+
     /// Ends an owner: what it has not decided will never be committed.
     ///
     /// # Errors
@@ -212,23 +220,28 @@ impl<'a> Xa<'a> {
     /// `Aborted`: the transaction will never be committed, which is on stable storage; roll all branches back. `Unknown`:
     /// it may be decided; ask again, or [`Xa::abort`]. All others: nothing was decided.
     pub fn commit(self, request: &CommitRequest<'_>, durability: Durability) -> Result<()> {
+        match self.decide_within(request)?.wait(durability)? {
+            Commit::Decided | Commit::Settled(Outcome::Committed) => Ok(()),
+            Commit::Settled(Outcome::Aborted(reason)) => Err(Error::new(ErrorKind::Aborted, reason.to_string())),
+            Commit::Waiting => Err(Error::new(ErrorKind::Internal, "a commit waits that was not to")),
+        }
+    }
+
+    /// As [`Xa::decide`], but blocks up to the request's time for those that have not voted; not for durability.
+    ///
+    /// # Errors
+    /// As [`Xa::decide`].
+    pub fn decide_within(self, request: &CommitRequest<'_>) -> Result<Pending<'a, Commit>> {
         let clock = &self.store.inner().clock;
         let until = clock.now().after(request.wait);
         let idle = Signal::new();
         loop {
             let patience = if clock.now() < until { Patience::Waits } else { Patience::Over };
-            let outcome = match self.decide(request.id, request.branches, patience)?.wait(durability)? {
-                Commit::Decided => return Ok(()),
-                Commit::Settled(outcome) => outcome,
-                Commit::Waiting => {
-                    idle.wait(Some(LOOK_INTERVAL));
-                    continue;
-                }
-            };
-            return match outcome {
-                Outcome::Committed => Ok(()),
-                Outcome::Aborted(reason) => Err(Error::new(ErrorKind::Aborted, reason.to_string())),
-            };
+            let decided = self.decide(request.id, request.branches, patience)?;
+            if !decided.answer.is_waiting() {
+                return Ok(decided);
+            }
+            idle.wait(Some(LOOK_INTERVAL.min(until.since(clock.now()))));
         }
     }
 

@@ -88,19 +88,31 @@ impl<T> Plan<T> {
 }
 
 impl Plan<crate::Commit> {
-    /// Whether a decision to commit is among its changes. Not to be shown before they are durable.
-    #[must_use]
-    pub fn is_decided(&self) -> bool {
-        self.value == crate::Commit::Decided
-    }
-
-    /// What was settled already, or would be. Not to be shown either.
+    /// What was settled already, or would be by its changes; `None` for a new decision to commit. Not to be shown before
+    /// what it rests on is durable.
     #[must_use]
     pub fn settled(&self) -> Option<crate::Outcome> {
         match self.value {
             crate::Commit::Settled(outcome) => Some(outcome),
-            crate::Commit::Decided | crate::Commit::Waiting => None,
+            crate::Commit::Waiting => Some(crate::Outcome::Aborted(crate::AbortReason::NotPrepared)),
+            crate::Commit::Decided => None,
         }
+    }
+}
+
+impl<T> Plan<T> {
+    /// What the answer rests on besides the plan's own changes.
+    #[must_use]
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+}
+
+impl Answer<crate::Commit> {
+    /// Whether it has to be asked again, which rests on nothing.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.value == crate::Commit::Waiting
     }
 }
 

@@ -141,6 +141,12 @@ impl Owners {
         }
     }
 
+    pub(crate) fn release(&mut self, owner: OwnerId, now: Time) {
+        if let Some(leased) = self.leases.get_mut(&owner) {
+            (leased.length, leased.until) = (Lease::For(Duration::ZERO), now);
+        }
+    }
+
     pub(crate) fn has_lease(&self, owner: OwnerId) -> bool {
         self.leases.contains_key(&owner)
     }

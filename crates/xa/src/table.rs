@@ -469,6 +469,11 @@ impl Table {
         Ok(Plan::nothing(Ok(()), Needs::default()))
     }
 
+    /// Whoever watched a [`Lease::Held`] owner does so no more: its lease is over.
+    pub fn release(&mut self, owner: OwnerId, now: Now) {
+        self.owners.release(owner, now.time);
+    }
+
     /// Ends an owner: what it has not decided will never be committed.
     ///
     /// # Errors
