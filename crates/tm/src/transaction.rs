@@ -166,7 +166,7 @@ impl Transaction {
     }
 
     /// Ends this program's part of a transaction that it joined: prepares its branches, says so to the coordinator, waits
-    /// for what the other program decides, and does it.
+    /// for what the other program decides, and does it. A part that changed nothing ends at once, as committed.
     ///
     /// # Errors
     /// [`Failed`] when it is rolled back, for whatever reason: also because nothing was decided within `patience`, which
@@ -300,6 +300,10 @@ fn wait_for_decision(
     for name in all {
         let part = if prepared.contains(name) { Part::Prepared } else { Part::ReadOnly };
         decisions.prepared(id, name, part)?;
+    }
+    if prepared.is_empty() {
+        // Nothing was changed here. What is decided does not concern this part, and nobody would remember it for it.
+        return Ok(());
     }
     let start = std::time::Instant::now();
     let [mut pause, longest] = QUESTION_PAUSE;
