@@ -9,8 +9,8 @@ use std::ffi::{c_int, c_long};
 
 use holdfast::Durability;
 use tm::{
-    BranchEnd, Call, Decision, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId,
-    TwoPhase, Xid,
+    BranchEnd, Call, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId, TwoPhase,
+    TwoPhaseDecision, Xid,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -131,20 +131,20 @@ impl Drive {
             Call::Decide(numbers) => {
                 let branches: Vec<_> = numbers.iter().map(|number| resource(means, *number).branch().clone()).collect();
                 let decision = match means.decisions.commit(self.id, &branches, means.durability) {
-                    Ok(()) => Decision::Committed,
-                    Err(error) if error.kind == ErrorKind::Unknown => Decision::Unknown,
+                    Ok(()) => TwoPhaseDecision::Committed,
+                    Err(error) if error.kind == ErrorKind::Unknown => TwoPhaseDecision::Unknown,
                     // It refused, or nothing happened there: without a decision the transaction is aborted.
-                    Err(_) => Decision::Aborted,
+                    Err(_) => TwoPhaseDecision::Aborted,
                 };
-                self.decided = decision == Decision::Committed;
+                self.decided = decision == TwoPhaseDecision::Committed;
                 self.machine.decide(decision);
             }
             Call::Abort => {
                 let decision = match means.decisions.abort(self.id) {
-                    Ok(()) => Decision::Aborted,
+                    Ok(()) => TwoPhaseDecision::Aborted,
                     // It is decided the other way.
-                    Err(error) if error.kind == ErrorKind::Invalid => Decision::Committed,
-                    Err(_) => Decision::Unknown,
+                    Err(error) if error.kind == ErrorKind::Invalid => TwoPhaseDecision::Committed,
+                    Err(_) => TwoPhaseDecision::Unknown,
                 };
                 self.machine.decide(decision);
             }

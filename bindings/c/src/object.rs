@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, TransactionId, Verdict, Vote, Xid};
+use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, PrepareAnswer, TransactionId, Verdict, Xid};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
@@ -249,12 +249,13 @@ impl TxObject {
             }
             let answer = code(resource.call(Verb::Prepare, &self.name(&*resource), TMNOFLAGS));
             let (part, can) = match answer.as_vote() {
-                Vote::Prepared => (Part::Prepared, true),
-                Vote::ReadOnly => (Part::ReadOnly, true),
-                Vote::Gone | Vote::Refused => (Part::Failed, false),
+                PrepareAnswer::Prepared => (Part::Prepared, true),
+                PrepareAnswer::ReadOnly => (Part::ReadOnly, true),
+                PrepareAnswer::Gone | PrepareAnswer::Refused => (Part::Failed, false),
             };
             if part != Part::Prepared {
-                self.resources.retain(|own| own.branch() != resource.branch() || answer.as_vote() == Vote::Refused);
+                self.resources
+                    .retain(|own| own.branch() != resource.branch() || answer.as_vote() == PrepareAnswer::Refused);
             }
             let told =
                 self.tm.manager.decisions.prepared(self.id, resource.branch(), part).map_err(|error| told(&error));

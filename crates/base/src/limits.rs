@@ -44,6 +44,13 @@ pub struct Limits {
     pub page_entries_max: usize,
     /// Expired objects removed by one background step.
     pub expiry_batch_max: usize,
+    /// Most transactions that the coordinator remembers: decisions not every branch knows of, tombstones, shared ones
+    /// under way. Each takes some hundred bytes of memory.
+    pub xa_transactions_max: usize,
+    /// Most branches of one distributed transaction. At most 65,535.
+    pub xa_branches_max: usize,
+    /// Most owners of transactions that are alive at a time.
+    pub xa_owners_max: usize,
 }
 
 impl Default for Limits {
@@ -67,6 +74,9 @@ impl Default for Limits {
             entry_cache_bytes: 32 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
+            xa_transactions_max: 1 << 20,
+            xa_branches_max: 1_000,
+            xa_owners_max: 10_000,
         }
     }
 }
@@ -94,6 +104,9 @@ impl Limits {
             entry_cache_bytes: 4 << 10,
             page_entries_max: 100,
             expiry_batch_max: 3,
+            xa_transactions_max: 12,
+            xa_branches_max: 4,
+            xa_owners_max: 6,
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use base::{Signal, Worker};
 use journal::{Level, Log, Position};
+use xa::Stepped;
 
 use crate::compaction::LOOK_INTERVAL;
 use crate::error::{Error, ErrorKind, Result};
@@ -62,7 +63,7 @@ fn journal_step(inner: &Inner) -> Option<Duration> {
     Some(next.since(inner.clock.now()))
 }
 
-/// Writes out the ledgers that are due and removes what has expired; returns when to come back.
+/// Writes out the ledgers that are due, removes what has expired, and ends what took too long; returns when to come back.
 fn ledger_step(inner: &Inner) -> Option<Duration> {
     for partition in &inner.partitions {
         // A partition that cannot be rebuilt says so to whoever asks for it.
@@ -71,7 +72,8 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
     // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
     let _ = inner.write_out_due();
     let removed = inner.remove_expired().unwrap_or(0);
-    (removed >= inner.options.limits.expiry_batch_max).then_some(Duration::ZERO)
+    let stepped = inner.step_xa().unwrap_or(Stepped::All);
+    (removed >= inner.options.limits.expiry_batch_max || stepped == Stepped::More).then_some(Duration::ZERO)
 }
 
 /// Does a piece of compaction; returns when to come back.
@@ -166,6 +168,7 @@ impl Store {
         inner.journal.step(inner.clock.now())?;
         inner.write_out_due()?;
         inner.remove_expired()?;
+        inner.step_xa()?;
         inner.compact_step()?;
         Ok(())
     }

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use journal::Position;
+
 /// Result of library calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -25,6 +27,10 @@ pub enum ErrorKind {
     Corrupt,
     /// The store was closed: open it again.
     Closed,
+    /// The distributed transaction will never be committed: roll all its branches back.
+    Aborted,
+    /// Whether it happened is not known: ask again.
+    Unknown,
     /// A fault of Holdfast: please report it.
     Internal,
 }
@@ -35,13 +41,25 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    rests_on: Option<Position>,
 }
 
 impl Error {
     /// An error of this kind with this text.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), rests_on: None }
+    }
+
+    /// What has to be synced before anybody is told, if something has: the error speaks of what was written. Calls that
+    /// wait have waited.
+    #[must_use]
+    pub fn rests_on(&self) -> Option<Position> {
+        self.rests_on
+    }
+
+    pub(crate) fn resting_on(self, position: Position) -> Self {
+        Self { rests_on: Some(position), ..self }
     }
 
     /// What the caller does next.

@@ -66,7 +66,7 @@ impl Peer for Memory {
 }
 
 fn name(number: u64) -> (Vec<u8>, Vec<u8>) {
-    ((number % 3).to_le_bytes().to_vec(), number.to_le_bytes().to_vec())
+    ((number % 3 + 1).to_le_bytes().to_vec(), number.to_le_bytes().to_vec())
 }
 
 fn clock(modified_ms: u64, checksum: u32) -> Clock {

@@ -10,6 +10,7 @@ use std::sync::MutexGuard;
 use journal::{Batch, Log, PartitionId, Position, StateMachine};
 use kv::{Command, Engine, Head, Indexes, Metadata, Object, Put, Stored, Value};
 
+use crate::coordinator::{BUCKET, Deciding, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
 use crate::partition::Partition;
@@ -47,6 +48,8 @@ pub struct Exclusive<'a> {
     pub(crate) seen: Position,
     pub(crate) now_ms: u64,
     pub(crate) all: bool,
+    /// Distributed transactions that are decided with the batch.
+    pub(crate) decisions: Vec<Deciding>,
 }
 
 impl<'a> Exclusive<'a> {
@@ -61,16 +64,29 @@ impl<'a> Exclusive<'a> {
                 Self::lock(inner, std::iter::once(partition), false)
             }
             Scope::Keys(keys) => {
-                let mut ids: Vec<PartitionId> = keys.iter().map(|(b, k)| inner.partition(b, k).id).collect();
-                // Always in the same order, so that two writers never wait for each other.
-                ids.sort_unstable();
-                ids.dedup();
-                let partition = |id: &PartitionId| inner.partitions.get(id.index());
-                let partitions: Vec<&Partition> = ids.iter().filter_map(partition).collect();
+                let partitions = Self::partitions(inner, keys.iter().copied());
                 inner.relieve(&partitions)?;
                 Self::lock(inner, partitions.into_iter(), false)
             }
         }
+    }
+
+    /// The partitions of these objects. Always in the same order, so that two writers never wait for each other.
+    fn partitions<'k>(inner: &'a Inner, keys: impl Iterator<Item = (&'k [u8], &'k [u8])>) -> Vec<&'a Partition> {
+        let mut ids: Vec<PartitionId> = keys.map(|(bucket, key)| inner.partition(bucket, key).id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.iter().filter_map(|id| inner.partitions.get(id.index())).collect()
+    }
+
+    /// Access to records of transactions.
+    pub(crate) fn open_own(inner: &'a Inner, keys: &[Vec<u8>], room: Room) -> Result<Self> {
+        inner.check_open()?;
+        let partitions = Self::partitions(inner, keys.iter().map(|key| (BUCKET, key.as_slice())));
+        if room == Room::Wait {
+            inner.relieve(&partitions)?;
+        }
+        Self::lock(inner, partitions.into_iter(), false)
     }
 
     /// Access to one object for the thread that makes room: it must not wait for itself.
@@ -83,7 +99,8 @@ impl<'a> Exclusive<'a> {
     fn lock(inner: &'a Inner, partitions: impl Iterator<Item = &'a Partition>, all: bool) -> Result<Self> {
         let guards = partitions.map(|partition| (partition, partition.lock())).collect();
         let now_ms = inner.clock.wall_ms();
-        let this = Self { inner, guards, changes: Changes::default(), seen: Position::ZERO, now_ms, all };
+        let (changes, seen, decisions) = (Changes::default(), Position::ZERO, Vec::new());
+        let this = Self { inner, guards, changes, seen, now_ms, all, decisions };
         this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
         Ok(this)
     }
@@ -111,6 +128,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        self.inner.check_bucket(bucket)?;
         if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
             let value = Value::from_vec(stored.value());
             let head = self.head(bucket, key)?;
@@ -127,6 +145,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        self.inner.check_bucket(bucket)?;
         let partition = self.holds(bucket, key)?;
         let base = if self.changes.is_cleared(bucket) {
             None
@@ -229,14 +248,20 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Unavailable` when the disk is full or an earlier write failed; `Limit` when the batch is too large. Nothing
     /// has happened then. `Corrupt` when the ledger is damaged and could not be rebuilt: the batch is in the journal, and
-    /// is there after reopening.
-    pub fn commit(mut self) -> Result<Committed> {
+    /// is there after reopening. With [`Exclusive::decide`] also what is said there.
+    pub fn commit(self) -> Result<Committed> {
+        if self.decisions.is_empty() { self.commit_noting(&mut |_| ()) } else { self.commit_deciding() }
+    }
+
+    /// As [`Exclusive::commit`], without decisions; `noted` is told the position as soon as the batch has it.
+    pub(crate) fn commit_noting(mut self, noted: &mut dyn FnMut(Position)) -> Result<Committed> {
         if self.changes.is_empty() {
             return Ok(Committed { position: self.seen });
         }
         let batch = self.encode();
         let appended = self.inner.journal.append(&batch)?;
         let position = appended.position;
+        noted(position);
         let several = self.changes.len() > 1 || self.changes.cleared().next().is_some();
         let removes = several || self.changes.iter().any(|staged| staged.change == Change::Delete);
         let touched: Vec<(PartitionId, u64, &[u8])> = batch.sections().collect();

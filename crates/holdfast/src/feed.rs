@@ -254,7 +254,7 @@ fn changes(record: &Record<'_>) -> Result<Vec<FeedChange>> {
     for section in &record.sections {
         for said in Commands::new(section.commands, section.at) {
             let recorded = said.map_err(|_| damaged())?.recorded;
-            if recorded.version.is_none() {
+            if recorded.version.is_none() && !kv::is_reserved(recorded.command.bucket()) {
                 let change = change(&recorded.command).ok_or_else(damaged)?;
                 let is_clear = matches!(change, FeedChange::Clear { .. });
                 if !is_clear || !changes.contains(&change) {

@@ -189,6 +189,7 @@ impl Snapshot {
     /// # Errors
     /// `Invalid` when the cursor is of another order; the visitor's; `Corrupt` when something stored is damaged.
     pub fn fold(&self, fold: &Fold<'_>, visit: Visitor<'_>) -> Result<Option<FoldCursor>> {
+        fold.bucket.map_or(Ok(()), |bucket| self.inner().check_bucket(bucket))?;
         let mut going = Going { fold, visit, left: fold.limit, ended: false, prefix: Vec::new(), bucket: Vec::new() };
         let place = match fold.order {
             FoldOrder::Key => self.fold_by_key(&mut going)?.map(Place::Key),
@@ -354,6 +355,9 @@ impl<'f> Going<'f, '_> {
             let (bucket, key) = item.name()?;
             self.prefix = item.place().strip_suffix(key).unwrap_or_default().to_vec();
             self.bucket = bucket;
+        }
+        if kv::is_reserved(&self.bucket) {
+            return Ok(());
         }
         let key = item.place().get(self.prefix.len()..).unwrap_or_default();
         let matches = self.fold.key_regex.is_none_or(|regex| regex.is_match(key));

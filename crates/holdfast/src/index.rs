@@ -125,6 +125,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn index(&self, wanted: &IndexQuery<'_>) -> Result<IndexPage> {
+        self.inner().check_bucket(wanted.bucket)?;
         query(self.readers.iter(), &bounded(self.inner(), wanted), self.now_ms())
     }
 }

@@ -114,6 +114,7 @@ impl Kv<'_> {
     pub fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Object>>> {
         let inner = self.store.inner();
         inner.check_open()?;
+        inner.check_bucket(bucket)?;
         let now_ms = inner.clock.wall_ms();
         let partition = inner.partition(bucket, key);
         partition.check()?;
@@ -127,6 +128,7 @@ impl Kv<'_> {
     pub fn peek_head(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Head>>> {
         let inner = self.store.inner();
         inner.check_open()?;
+        inner.check_bucket(bucket)?;
         let now_ms = inner.clock.wall_ms();
         let partition = inner.partition(bucket, key);
         partition.check()?;

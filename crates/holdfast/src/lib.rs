@@ -21,6 +21,7 @@
 mod background;
 mod backup;
 mod compaction;
+mod coordinator;
 mod cursor;
 mod durability;
 mod error;
@@ -47,12 +48,18 @@ mod stats;
 mod store;
 mod transaction;
 mod verify;
+mod xa;
 
 pub use ::kv::{
     Clock, Compression, Head, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut,
     Term, Tree, TreeSize, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
+pub use ::xa::{
+    AbortReason, BRANCH_BYTES_MAX, BranchName, BranchState, BranchStatus, Commit, CoordinatorId, Counters, Forgetting,
+    Heuristic, Learned, Lease, Listed, MalformedId, Outcome, OwnerId, Patience, State, Status, Taking, TransactionId,
+    Verdict, Vote, Xid,
+};
 pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};
 pub use compaction::CompactionStats;
@@ -74,3 +81,4 @@ pub use stats::{ScrubStats, SegmentLive, Stats};
 pub use store::Store;
 pub use transaction::Transaction;
 pub use verify::{Count, InspectedSegment, Inspection, identity_of};
+pub use xa::{Begin, CommitRequest, Pending, RestsOn, Sharing, Xa};

@@ -86,13 +86,15 @@ fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<
     Ok(None)
 }
 
-/// Every bucket that holds something, in order.
+/// Every bucket of users that holds something, in order.
 fn buckets(partitions: &[Partition]) -> Result<Vec<Vec<u8>>> {
     let mut all = std::collections::BTreeSet::new();
     for partition in partitions {
         let mut last: Option<Vec<u8>> = None;
         while let Some(bucket) = partition.reader.next_bucket(last.as_deref())? {
-            all.insert(bucket.clone());
+            if !kv::is_reserved(&bucket) {
+                all.insert(bucket.clone());
+            }
             last = Some(bucket);
         }
     }
@@ -126,6 +128,7 @@ impl Kv<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn scan(&self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Shown<Keys>> {
+        self.store.inner().check_bucket(bucket)?;
         self.listing(|inner, now_ms| scan(inner, bucket, cursor, limit, now_ms))
     }
 
@@ -134,6 +137,7 @@ impl Kv<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn random_key(&self, bucket: &[u8], random: u64) -> Result<Shown<Option<Vec<u8>>>> {
+        self.store.inner().check_bucket(bucket)?;
         self.listing(|inner, now_ms| random_key(inner, bucket, random, now_ms))
     }
 
@@ -150,12 +154,14 @@ impl Kv<'_> {
     /// # Errors
     /// `Closed`.
     pub fn count(&self, bucket: &[u8]) -> Result<Shown<u64>> {
+        self.store.inner().check_bucket(bucket)?;
         self.listing(|inner, _| Ok(inner.partitions.iter().map(|partition| partition.lock().count(bucket)).sum()))
     }
 }
 
 impl Exclusive<'_> {
-    fn begin_listing(&mut self) -> Result<()> {
+    fn begin_listing(&mut self, bucket: &[u8]) -> Result<()> {
+        self.inner.check_bucket(bucket)?;
         self.need_all()?;
         self.seen = self.seen.max(self.inner.newest());
         Ok(())
@@ -182,7 +188,7 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Corrupt` when something stored is damaged.
     pub fn page(&mut self, wanted: &Page<'_>) -> Result<PageOut> {
-        self.begin_listing()?;
+        self.begin_listing(wanted.bucket)?;
         let staged = self.staged(wanted.bucket);
         let limit = wanted.limit.min(self.inner.options.limits.page_entries_max);
         let mut out = PageOut::default();
@@ -211,7 +217,7 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn scan(&mut self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Keys> {
-        self.begin_listing()?;
+        self.begin_listing(bucket)?;
         let staged = self.staged(bucket);
         let (mut keys, next) = if self.changes.is_cleared(bucket) {
             (Vec::new(), None)
@@ -230,7 +236,7 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn random_key(&mut self, bucket: &[u8], random: u64) -> Result<Option<Vec<u8>>> {
-        self.begin_listing()?;
+        self.begin_listing(bucket)?;
         let (start, end) = (Bound::Unbounded, Bound::Unbounded);
         if self.changes.is_empty() {
             return random_key(self.inner, bucket, random, self.now_ms);
@@ -244,7 +250,7 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn buckets(&mut self) -> Result<Vec<Vec<u8>>> {
-        self.begin_listing()?;
+        self.begin_listing(&[])?;
         let mut all = buckets(&self.inner.partitions)?;
         all.retain(|bucket| !self.changes.is_cleared(bucket));
         Ok(all)
@@ -255,7 +261,7 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn count(&mut self, bucket: &[u8]) -> Result<u64> {
-        self.begin_listing()?;
+        self.begin_listing(bucket)?;
         let cleared = self.changes.is_cleared(bucket);
         let mut count: u64 = if cleared { 0 } else { self.engines().map(|(_, engine)| engine.count(bucket)).sum() };
         for (key, put) in self.staged(bucket) {

@@ -46,7 +46,9 @@ fn each_item(reader: &Reader, mut visit: impl FnMut(&Item) -> Result<()>) -> Res
 
 fn note(tree: &mut Tree, item: &Item) -> Result<()> {
     let (bucket, key) = item.name()?;
-    tree.update(object_hash(&bucket, key), None, Some(item.clock()?.hash()));
+    if !kv::is_reserved(&bucket) {
+        tree.update(object_hash(&bucket, key), None, Some(item.clock()?.hash()));
+    }
     Ok(())
 }
 

@@ -68,6 +68,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        self.inner().check_bucket(bucket)?;
         Ok(self.reader(bucket, key).get(bucket, key, self.now_ms)?.value)
     }
 
@@ -76,6 +77,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn head(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        self.inner().check_bucket(bucket)?;
         Ok(self.reader(bucket, key).head(bucket, key, self.now_ms)?.value)
     }
 
@@ -84,6 +86,7 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when something stored is damaged.
     pub fn page(&self, page: &Page<'_>) -> Result<PageOut> {
+        self.inner().check_bucket(page.bucket)?;
         Ok(listing::page(self.readers.iter(), page, self.now_ms)?)
     }
 }

@@ -51,6 +51,8 @@ pub struct Stats {
     pub expired: u64,
     /// Partitions.
     pub partitions: u16,
+    /// What the coordinator of distributed transactions did since open, and holds.
+    pub xa: xa::Counters,
     /// Why the store refuses writes, when it does.
     pub refuses_writes: bool,
 }

@@ -15,6 +15,7 @@ use kv::{Engine, Found, LiveBytes, Reader};
 use crate::background;
 use crate::backup;
 use crate::compaction::Compactor;
+use crate::coordinator::Coordinator;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) compaction_wake: Arc<Signal>,
     pub(crate) compactor: Compactor,
     pub(crate) scrubbed: ScrubCounters,
+    pub(crate) coordinator: Coordinator,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -127,6 +129,7 @@ impl Store {
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::default(),
             scrubbed: ScrubCounters::default(),
+            coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
@@ -137,6 +140,7 @@ impl Store {
             options,
             journal,
         });
+        inner.load_xa();
         let mut workers = Vec::new();
         if world.threads {
             workers = background::start(&inner)?;
@@ -188,8 +192,12 @@ impl Store {
     /// Takes exclusive access to some keys or everything; blocks while others have it.
     ///
     /// # Errors
-    /// `Closed`; `Corrupt` when a partition's ledger is damaged.
+    /// `Closed`; `Corrupt` when a partition's ledger is damaged; `Invalid` when a bucket's name begins with the byte 00:
+    /// those are the store's own, here as everywhere.
     pub fn exclusive(&self, scope: &Scope<'_>) -> Result<Exclusive<'_>> {
+        if let Scope::Keys(keys) = scope {
+            keys.iter().try_for_each(|(bucket, _)| self.inner().check_bucket(bucket))?;
+        }
         Exclusive::open(self.inner(), scope)
     }
 
@@ -287,8 +295,18 @@ impl Inner {
         Ok(())
     }
 
+    /// Refuses a bucket that is the store's own.
+    pub(crate) fn check_bucket(&self, bucket: &[u8]) -> Result<()> {
+        if kv::is_reserved(bucket) {
+            let text = "buckets whose names begin with the byte 00 are the store's own";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(())
+    }
+
     /// Checks bucket and key against their limits.
     pub(crate) fn check_key(&self, bucket: &[u8], key: &[u8]) -> Result<()> {
+        self.check_bucket(bucket)?;
         let limits = &self.options.limits;
         if bucket.len() > limits.bucket_bytes_max {
             return Err(Error::limit("bucket name", bucket.len(), limits.bucket_bytes_max));
@@ -443,6 +461,7 @@ impl Inner {
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
+            xa: self.coordinator.counters(),
             refuses_writes: journal.poisoned,
         }
     }

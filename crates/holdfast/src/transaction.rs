@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 use journal::Position;
 use kv::{Head, Object, Page, PageOut, Stored, Value};
+use xa::{BranchName, TransactionId};
 
+use crate::coordinator::Deciding;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive, Scope};
@@ -26,11 +28,12 @@ pub struct Transaction {
     /// Set by a listing: nothing at all may have changed since.
     listed: Option<Position>,
     changes: Changes,
+    decisions: Vec<Deciding>,
 }
 
 impl Transaction {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, reads: BTreeMap::new(), listed: None, changes: Changes::default() }
+        Self { store, reads: BTreeMap::new(), listed: None, changes: Changes::default(), decisions: Vec::new() }
     }
 
     fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {
@@ -126,13 +129,25 @@ impl Transaction {
         Ok(there)
     }
 
+    /// Decides to commit a distributed transaction with this one's batch: all its branches are prepared, and either
+    /// everything happens or nothing. Nothing is decided before [`Transaction::commit`], which then also fails with
+    /// `Aborted` when the distributed transaction will never be committed, which is on stable storage, and with `Conflict`
+    /// when it is committed already: [`crate::Xa::status`] knows.
+    pub fn decide(&mut self, id: TransactionId, branches: &[BranchName]) {
+        self.decisions.push(Deciding { id, branches: branches.to_vec() });
+    }
+
     /// Makes everything happen in one batch, and waits for `durability`.
     ///
     /// # Errors
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
     pub fn commit(self, durability: Durability) -> Result<Committed> {
-        let committed = self.apply()?;
+        let committed = self.apply();
+        if let Err(Some(position)) = committed.as_ref().map_err(Error::rests_on) {
+            self.store.wait(position, Durability::Synced)?;
+        }
+        let committed = committed?;
         self.store.wait(committed.position, durability)?;
         Ok(committed)
     }
@@ -145,10 +160,14 @@ impl Transaction {
             .chain(self.changes.iter().map(|staged| (staged.bucket.as_slice(), staged.key.as_slice())))
             .collect();
         let scope = if self.listed.is_some() { Scope::All } else { Scope::Keys(&keys) };
-        let mut exclusive = self.store.exclusive(&scope)?;
+        let ids: Vec<TransactionId> = self.decisions.iter().map(|deciding| deciding.id).collect();
+        let mut exclusive = self.store.xa().exclusive(&scope, &ids)?;
         self.validate(&mut exclusive)?;
         for staged in self.changes.iter() {
             exclusive.stage(&staged.bucket, &staged.key, staged.change.clone())?;
+        }
+        for Deciding { id, branches } in &self.decisions {
+            exclusive.decide(*id, branches)?;
         }
         exclusive.commit()
     }

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use base::Random;
 use holdfast::*;
 
-const WRITERS: u8 = 3;
+/// Each has a bucket whose name is its number; 0 would be one of the store's own.
+const WRITERS: std::ops::RangeInclusive<u8> = 1..=3;
 const READERS: u64 = 2;
 /// Keys of a writer that change one at a time.
 const KEYS: u8 = 80;
@@ -263,7 +264,7 @@ fn fold(store: &Store, is_over: &AtomicBool, mut random: Random) -> Vec<(Positio
         let mut order = || orders[usize::try_from(random.below(3)).unwrap()];
         let snapshot = store.snapshot().unwrap();
         let found = contents(&snapshot, order());
-        for bucket in 0..WRITERS {
+        for bucket in WRITERS {
             let [left, right] = PAIR.map(|key| found.get(&(bucket, key)));
             assert_eq!(left, right, "one of a pair in bucket {bucket} at {}", snapshot.position());
             assert_eq!(indexed(&snapshot, bucket), of_bucket(&found, bucket), "the index of bucket {bucket}");
@@ -413,8 +414,8 @@ fn everything_at_once_shows_what_was_written_at_every_instant_in_every_backup_an
     let (data, backup, restored) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("restored"));
     let mut random = Random::new(base::entropy());
     let new = |(bucket, random)| Writer { bucket, random, number: 0, history: BTreeMap::new(), increments: 0 };
-    let mut writers: Vec<Writer> = (0..WRITERS).map(|bucket| new((bucket, Random::new(random.next())))).collect();
-    let names = (0..WRITERS).flat_map(|bucket| (0..ALL_KEYS).map(move |key| (bucket, key)));
+    let mut writers: Vec<Writer> = WRITERS.map(|bucket| new((bucket, Random::new(random.next())))).collect();
+    let names = WRITERS.flat_map(|bucket| (0..ALL_KEYS).map(move |key| (bucket, key)));
     let watches: Watches = names.map(|name| (name, Watch::default())).collect();
     let (mut compacted, mut moved_bytes) = (0, 0);
     let mut store = open(&data, 0);

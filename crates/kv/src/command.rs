@@ -205,6 +205,15 @@ pub struct Recorded<'a> {
 }
 
 impl<'a> Command<'a> {
+    /// The bucket it changes something in.
+    #[must_use]
+    pub fn bucket(&self) -> &'a [u8] {
+        match self {
+            Self::Put(put) => put.bucket,
+            Self::Delete { bucket, .. } | Self::Expire { bucket, .. } | Self::Clear { bucket } => bucket,
+        }
+    }
+
     /// Appends the command to `to`.
     pub fn encode(&self, to: &mut Vec<u8>) {
         match self {

@@ -133,7 +133,9 @@ impl Engine {
             let (ledger_key, slice) = entry?;
             let damaged = || Error::Ledger { path: String::new(), reason: "a key does not decode".into() };
             let (bucket, key) = key::split_object(&ledger_key).ok_or_else(damaged)?;
-            tree.update(object_hash(&bucket, key), None, Some(Clock::from(&decode(&slice)?).hash()));
+            if !key::is_reserved(&bucket) {
+                tree.update(object_hash(&bucket, key), None, Some(Clock::from(&decode(&slice)?).hash()));
+            }
         }
         Ok(tree)
     }
@@ -151,7 +153,7 @@ impl Engine {
     }
 
     fn note_clock(&mut self, bucket: &[u8], key: &[u8], old: Option<&Entry<'_>>, new: Option<&Entry<'_>>) {
-        if let Some(tree) = &mut self.summary.tree {
+        if let Some(tree) = self.summary.tree.as_mut().filter(|_| !key::is_reserved(bucket)) {
             let hash = |entry: Option<&Entry<'_>>| entry.map(|entry| Clock::from(entry).hash());
             tree.update(object_hash(bucket, key), hash(old), hash(new));
         }

@@ -40,6 +40,13 @@ fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
     to.push(0x00);
 }
 
+/// Whether a bucket is the store's own: its name begins with the byte 00. What is in it is journaled, kept and rebuilt as
+/// everything is, but users do not see it, and stores are not compared by it.
+#[must_use]
+pub fn is_reserved(bucket: &[u8]) -> bool {
+    bucket.first() == Some(&0)
+}
+
 /// Bytes of an object's ledger key before its key.
 pub(crate) fn object_prefix_len(bucket: &[u8]) -> usize {
     bucket.len() + bucket.iter().filter(|byte| matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)).count() + 1

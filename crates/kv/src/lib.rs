@@ -40,7 +40,7 @@ pub use hash::object_hash;
 pub use index::{IndexEntries, IndexEntry, IndexRange};
 pub use indexes::{Indexes, Term};
 pub use keep::Older;
-pub use key::KEY_BYTES_MAX;
+pub use key::{KEY_BYTES_MAX, is_reserved};
 pub use leaf_set::LeafSet;
 pub use ledger::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};

@@ -4,10 +4,40 @@
 
 mod administration;
 mod decisions;
+mod embedded;
 mod remote;
 
+#[cfg(feature = "sql")]
+mod branch;
+#[cfg(feature = "sql")]
+mod coordinator;
+#[cfg(feature = "sql")]
+mod drive;
+#[cfg(feature = "sql")]
+mod mysql;
+#[cfg(feature = "sql")]
+mod postgres;
+#[cfg(feature = "sql")]
+mod recovery;
+#[cfg(feature = "sql")]
+mod transaction;
+
 pub use administration::{Administration, BranchStatus, Forget, Page, State, Status};
+#[cfg(feature = "sql")]
+pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
+#[cfg(feature = "sql")]
+pub use coordinator::Coordinator;
 pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+pub use embedded::Embedded;
+#[cfg(feature = "sql")]
+pub use mysql::{MysqlBranch, MysqlManager};
+#[cfg(feature = "sql")]
+pub use postgres::{PostgresBranch, PostgresManager};
+#[cfg(feature = "sql")]
+pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
-pub use xa::{BranchEnd, Call, Decision, Deed, Ended, OtherWork, Outcome, TwoPhase, Vote, XaCode};
-pub use xa::{BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
+#[cfg(feature = "sql")]
+pub use transaction::{Committed, Failed, Transaction};
+pub use xa::{BranchEnd, Call, Deed, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};
+pub use xa::{BranchName, CoordinatorId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid};
+pub use xa::{FORMAT_ID, MalformedId};

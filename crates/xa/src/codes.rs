@@ -59,7 +59,7 @@ pub enum XaCode {
 
 /// A branch's answer to prepare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Vote {
+pub enum PrepareAnswer {
     /// It can commit, and holds its changes until it hears what was decided.
     Prepared,
     /// It changed nothing and is ended: whatever is decided does not concern it.
@@ -213,13 +213,13 @@ impl XaCode {
 
     /// As an answer to prepare. What the standard does not allow there counts as a refusal.
     #[must_use]
-    pub const fn as_vote(self) -> Vote {
+    pub const fn as_vote(self) -> PrepareAnswer {
         match self {
-            Self::Ok => Vote::Prepared,
-            Self::ReadOnly => Vote::ReadOnly,
-            Self::NotKnown => Vote::Gone,
-            code if code.is_rollback() => Vote::Gone,
-            _ => Vote::Refused,
+            Self::Ok => PrepareAnswer::Prepared,
+            Self::ReadOnly => PrepareAnswer::ReadOnly,
+            Self::NotKnown => PrepareAnswer::Gone,
+            code if code.is_rollback() => PrepareAnswer::Gone,
+            _ => PrepareAnswer::Refused,
         }
     }
 
@@ -290,7 +290,7 @@ impl std::fmt::Display for XaCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{BranchEnd, Deed, Vote, XaCode};
+    use super::{BranchEnd, Deed, PrepareAnswer, XaCode};
 
     #[test]
     fn numbers_are_distinct_and_found_again() {
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!(pending(code.after_commit().end), silent, "{code}");
             assert_eq!(pending(code.after_rollback().end), silent, "{code}");
             // Who is not prepared must be rolled back, unless it is gone or can commit.
-            assert_eq!(code.as_vote() == Vote::Prepared, code == XaCode::Ok, "{code}");
+            assert_eq!(code.as_vote() == PrepareAnswer::Prepared, code == XaCode::Ok, "{code}");
             assert_eq!(code.after_one_phase().is_none(), silent && code != XaCode::ManagerDown, "{code}");
             assert_eq!(code.after_commit().remembered, matches!(code.number(), 5..=8), "{code}");
         }

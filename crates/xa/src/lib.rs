@@ -6,12 +6,33 @@
 //!
 //! May use: `base`. Must not know: engines, time, sockets, what a resource manager is made of.
 
-mod codes;
 mod id;
+mod record;
+
+mod answer;
+mod owners;
+mod table;
+
+mod decide;
+mod status;
+mod verdict;
+
+mod codes;
 mod settle;
 mod two_phase;
 
-pub use codes::{BranchEnd, Deed, Ended, Vote, XaCode};
+pub use base::Time;
+
+pub use answer::{Answer, Mark, Needs, Plan};
+pub use codes::{BranchEnd, Deed, Ended, PrepareAnswer, XaCode};
+pub use decide::{Forgetting, Learned, Taking};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
+pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
+pub use record::{
+    BranchState, Change, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
+};
 pub use settle::{Action, Instruction, Pace, Settle};
-pub use two_phase::{Call, Decision, OtherWork, Outcome, TwoPhase};
+pub use status::{BranchStatus, Listed, State, Status};
+pub use table::{AbortReason, Commit, Counters, Now, OWNER_NAME_BYTES_MAX, Outcome, Patience, Table, TableError, Vote};
+pub use two_phase::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome};
+pub use verdict::{Stepped, Verdict};

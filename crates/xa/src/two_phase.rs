@@ -22,7 +22,7 @@
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
-use crate::codes::{BranchEnd, Deed, Vote, XaCode};
+use crate::codes::{BranchEnd, Deed, PrepareAnswer, XaCode};
 
 /// What commits with the branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum Call {
 
 /// What the coordinator answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum TwoPhaseDecision {
     /// It is decided to commit.
     Committed,
     /// It will never be committed. Also what a coordinator's refusal means, after which nothing happened.
@@ -69,7 +69,7 @@ pub enum Decision {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TwoPhaseOutcome {
     /// Committed; branches that are pending will be, too.
     Committed,
     /// Rolled back; branches that are pending will be, too.
@@ -96,7 +96,11 @@ pub struct TwoPhase {
     /// Whether one of them is the coordinator's.
     coordinator_asked: bool,
     /// What became of the other work.
-    decided: Option<Decision>,
+    decided: Option<TwoPhaseDecision>,
+    /// Whether the coordinator knows of an abort.
+    abort_told: bool,
+    /// Whether a branch was asked to prepare: those that are out of reach may be prepared.
+    prepare_asked: bool,
     /// A decision was asked for, and its answer lost. Should the coordinator then refuse, it may be that it did decide to
     /// commit, that somebody's recovery carried that out, and that all was forgotten. Then every branch is gone.
     doubt: Doubt,
@@ -161,6 +165,7 @@ impl TwoPhase {
             machine.ask(0, Verb::OnePhase);
         } else {
             machine.stage = Stage::Preparing;
+            machine.prepare_asked = true;
             for branch in 0..machine.branches.len() {
                 machine.ask(branch, Verb::Prepare);
             }
@@ -189,6 +194,8 @@ impl TwoPhase {
             awaited: 0,
             coordinator_asked: false,
             decided: None,
+            abort_told: false,
+            prepare_asked: false,
             doubt: Doubt::Never,
         }
     }
@@ -200,7 +207,7 @@ impl TwoPhase {
 
     /// How it ended; `None` while calls or answers are left.
     #[must_use]
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<TwoPhaseOutcome> {
         (self.stage == Stage::Over && self.calls.is_empty()).then(|| self.judge())
     }
 
@@ -229,10 +236,10 @@ impl TwoPhase {
         let ended = match verb {
             Verb::Prepare => {
                 branch.state = match code.as_vote() {
-                    Vote::Prepared => State::Prepared,
-                    Vote::ReadOnly => State::Ended(BranchEnd::ReadOnly),
-                    Vote::Gone => State::Ended(BranchEnd::RolledBack),
-                    Vote::Refused => State::Active,
+                    PrepareAnswer::Prepared => State::Prepared,
+                    PrepareAnswer::ReadOnly => State::Ended(BranchEnd::ReadOnly),
+                    PrepareAnswer::Gone => State::Ended(BranchEnd::RolledBack),
+                    PrepareAnswer::Refused => State::Active,
                 };
                 None
             }
@@ -265,30 +272,29 @@ impl TwoPhase {
     ///
     /// # Panics
     /// When it was not asked.
-    pub fn decide(&mut self, decision: Decision) {
+    pub fn decide(&mut self, decision: TwoPhaseDecision) {
         assert!(self.coordinator_asked, "the coordinator was not asked anything");
         self.coordinator_asked = false;
         self.awaited -= 1;
         match (self.stage, decision) {
-            (Stage::Deciding, Decision::Unknown) => {
+            (Stage::Deciding, TwoPhaseDecision::Unknown) => {
                 self.stage = Stage::InDoubt;
                 if !self.with_state(State::Prepared).is_empty() {
                     self.doubt = Doubt::Open;
                 }
                 self.call_coordinator(Call::Abort);
             }
-            (Stage::Deciding | Stage::InDoubt, Decision::Committed) => {
-                self.decided = Some(Decision::Committed);
+            (Stage::Deciding | Stage::InDoubt, TwoPhaseDecision::Committed) => {
+                self.decided = Some(TwoPhaseDecision::Committed);
                 self.stage = Stage::Committing;
             }
-            (Stage::Deciding, Decision::Aborted) => self.roll_back(),
-            (Stage::InDoubt, Decision::Aborted) => {
-                // It was told just now.
-                self.decided = Some(Decision::Aborted);
+            (Stage::Deciding, TwoPhaseDecision::Aborted) => self.roll_back(),
+            (Stage::InDoubt, TwoPhaseDecision::Aborted) => {
+                self.abort_told = true;
                 self.roll_back();
             }
-            (Stage::InDoubt, Decision::Unknown) => {
-                self.decided = Some(Decision::Unknown);
+            (Stage::InDoubt, TwoPhaseDecision::Unknown) => {
+                self.decided = Some(TwoPhaseDecision::Unknown);
                 for branch in &mut self.branches {
                     if branch.state == State::Prepared {
                         branch.state = State::Ended(BranchEnd::Pending);
@@ -296,10 +302,10 @@ impl TwoPhase {
                 }
                 self.stage = Stage::Over;
             }
-            // While it is rolled back only the abort of a shared transaction is told, and an abort is presumed anyway.
-            // Should it be committed nevertheless, the outcome says that it is mixed.
-            (_, Decision::Committed) => self.decided = Some(Decision::Committed),
-            (_, Decision::Aborted | Decision::Unknown) => {}
+            // While it is rolled back the abort is told, which is presumed anyway. Should it be committed nevertheless, the
+            // outcome says that it is mixed.
+            (_, TwoPhaseDecision::Committed) => self.decided = Some(TwoPhaseDecision::Committed),
+            (_, TwoPhaseDecision::Aborted | TwoPhaseDecision::Unknown) => {}
         }
         self.proceed();
     }
@@ -312,7 +318,7 @@ impl TwoPhase {
                 Stage::OnePhase => self.after_one_phase(),
                 Stage::Preparing => self.after_prepare(),
                 Stage::Committing => self.commit_next_group(),
-                Stage::RollingBack => self.forget(),
+                Stage::RollingBack => self.after_rollback(),
                 Stage::Forgetting => self.stage = Stage::Over,
                 Stage::Deciding | Stage::InDoubt | Stage::Over => return,
             }
@@ -335,7 +341,7 @@ impl TwoPhase {
         }
         let prepared = self.with_state(State::Prepared);
         if prepared.is_empty() && self.other == OtherWork::Nothing {
-            self.decided = Some(Decision::Committed);
+            self.decided = Some(TwoPhaseDecision::Committed);
             self.stage = Stage::Over;
         } else {
             self.stage = Stage::Deciding;
@@ -367,17 +373,30 @@ impl TwoPhase {
 
     fn roll_back(&mut self) {
         self.stage = Stage::RollingBack;
-        if self.decided.is_none() {
-            self.decided = Some(Decision::Aborted);
-            if self.other == OtherWork::Shared {
-                self.call_coordinator(Call::Abort);
-            }
+        self.decided = Some(TwoPhaseDecision::Aborted);
+        if self.other == OtherWork::Shared && !self.abort_told {
+            self.tell_abort();
         }
         for number in 0..self.branches.len() {
             if self.branches.get(number).is_some_and(|branch| !matches!(branch.state, State::Ended(_))) {
                 self.ask(number, Verb::Rollback);
             }
         }
+    }
+
+    /// A branch that could not be told, but may be prepared, would hold its locks while this program lives: an abort is
+    /// only presumed of programs that ended. So now the coordinator must know.
+    fn after_rollback(&mut self) {
+        if self.is_pending() && self.prepare_asked && !self.abort_told {
+            self.tell_abort();
+        } else {
+            self.forget();
+        }
+    }
+
+    fn tell_abort(&mut self) {
+        self.abort_told = true;
+        self.call_coordinator(Call::Abort);
     }
 
     /// The last stage: what resource managers remember is in the outcome now.
@@ -417,11 +436,11 @@ impl TwoPhase {
         self.awaited += 1;
     }
 
-    fn judge(&self) -> Outcome {
+    fn judge(&self) -> TwoPhaseOutcome {
         let one_phase = self.decided.is_none();
-        let committed = self.decided == Some(Decision::Committed);
-        if self.decided == Some(Decision::Unknown) || (self.doubt == Doubt::Open && !committed) {
-            return Outcome::Unknown;
+        let committed = self.decided == Some(TwoPhaseDecision::Committed);
+        if self.decided == Some(TwoPhaseDecision::Unknown) || (self.doubt == Doubt::Open && !committed) {
+            return TwoPhaseOutcome::Unknown;
         }
         let mut deeds: Vec<Deed> = Vec::with_capacity(self.branches.len() + 1);
         if self.other != OtherWork::Nothing {
@@ -436,13 +455,13 @@ impl TwoPhase {
         }));
         let has = |deed| deeds.contains(&deed);
         match (has(Deed::Commit), has(Deed::Rollback)) {
-            _ if has(Deed::Mixed) => Outcome::Mixed,
-            (true, true) => Outcome::Mixed,
-            _ if has(Deed::Hazard) => Outcome::Hazard,
-            (true, false) => Outcome::Committed,
-            (false, true) => Outcome::RolledBack,
-            (false, false) if committed || one_phase => Outcome::Committed,
-            (false, false) => Outcome::RolledBack,
+            _ if has(Deed::Mixed) => TwoPhaseOutcome::Mixed,
+            (true, true) => TwoPhaseOutcome::Mixed,
+            _ if has(Deed::Hazard) => TwoPhaseOutcome::Hazard,
+            (true, false) => TwoPhaseOutcome::Committed,
+            (false, true) => TwoPhaseOutcome::RolledBack,
+            (false, false) if committed || one_phase => TwoPhaseOutcome::Committed,
+            (false, false) => TwoPhaseOutcome::RolledBack,
         }
     }
 }

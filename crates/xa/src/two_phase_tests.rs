@@ -2,7 +2,7 @@
 //!
 //! May use: everything of the crate.
 
-use super::{Call, Decision, OtherWork, Outcome, TwoPhase};
+use super::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome};
 use crate::codes::{BranchEnd, XaCode};
 
 /// What each code means, as an answer to prepare, to a commit in one phase, to a commit and to a rollback.
@@ -50,10 +50,10 @@ struct Script {
 struct Seen {
     branches: Vec<String>,
     coordinator: String,
-    outcome: Outcome,
+    outcome: TwoPhaseOutcome,
 }
 
-fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[Decision]) -> Seen {
+fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[TwoPhaseDecision]) -> Seen {
     let mut branches = vec![String::new(); scripts.len()];
     let mut coordinator = String::new();
     let mut decisions = decisions.iter();
@@ -89,7 +89,7 @@ fn run(mut machine: TwoPhase, scripts: &[Script], decisions: &[Decision]) -> See
             Call::Abort => {
                 coordinator.push('a');
                 let doubted = coordinator.starts_with('d') && decisions.len() > 0;
-                machine.decide(if doubted { *decisions.next().unwrap() } else { Decision::Aborted });
+                machine.decide(if doubted { *decisions.next().unwrap() } else { TwoPhaseDecision::Aborted });
             }
             Call::Done(_) => coordinator.push('D'),
         }
@@ -106,23 +106,23 @@ fn row(code: XaCode) -> (&'static str, &'static str, &'static str, &'static str)
 }
 
 /// The outcome of what happened to the parts.
-fn outcome_of(parts: &str, decided_commit: bool) -> Outcome {
+fn outcome_of(parts: &str, decided_commit: bool) -> TwoPhaseOutcome {
     // What is pending will follow the decision.
     let parts = parts.replace('P', if decided_commit { "C" } else { "R" });
     let has = |letter: char| parts.contains(letter);
     if has('M') || (has('C') && has('R')) {
-        Outcome::Mixed
+        TwoPhaseOutcome::Mixed
     } else if has('H') {
-        Outcome::Hazard
+        TwoPhaseOutcome::Hazard
     } else if has('C') || (decided_commit && !has('R')) {
-        Outcome::Committed
+        TwoPhaseOutcome::Committed
     } else {
-        Outcome::RolledBack
+        TwoPhaseOutcome::RolledBack
     }
 }
 
 /// What must be seen of a commit of two branches, or of one with other work.
-fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> Seen {
+fn expected(scripts: &[Script], other: OtherWork, decisions: &[TwoPhaseDecision]) -> Seen {
     let votes: Vec<&str> = scripts.iter().map(|script| row(script.first).0).collect();
     let mut branches = vec![String::from("p"); scripts.len()];
     let mut coordinator = String::new();
@@ -130,21 +130,21 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> See
     let refused = votes.contains(&"G") || votes.contains(&"N");
     let alone = other == OtherWork::Nothing;
     if !refused && prepared.is_empty() && alone {
-        return Seen { branches, coordinator, outcome: Outcome::Committed };
+        return Seen { branches, coordinator, outcome: TwoPhaseOutcome::Committed };
     }
-    let mut decision = Decision::Aborted;
+    let mut decision = TwoPhaseDecision::Aborted;
     if !refused {
         coordinator = format!("d{prepared:?}");
         decision = decisions[0];
-        if decision == Decision::Unknown {
+        if decision == TwoPhaseDecision::Unknown {
             coordinator.push('a');
             decision = decisions[1];
         }
-        if decision == Decision::Unknown {
-            return Seen { branches, coordinator, outcome: Outcome::Unknown };
+        if decision == TwoPhaseDecision::Unknown {
+            return Seen { branches, coordinator, outcome: TwoPhaseOutcome::Unknown };
         }
     }
-    let commit = decision == Decision::Committed;
+    let commit = decision == TwoPhaseDecision::Committed;
     if !commit && other == OtherWork::Shared && !coordinator.ends_with('a') {
         coordinator.push('a');
     }
@@ -165,14 +165,18 @@ fn expected(scripts: &[Script], other: OtherWork, decisions: &[Decision]) -> See
             }
         }
     }
+    if !commit && parts.contains('P') && !coordinator.ends_with('a') {
+        // Somebody may be prepared and out of reach.
+        coordinator.push('a');
+    }
     let gone = |branch: &usize| {
         let late = scripts[*branch].rollback;
         late == XaCode::NotKnown || row(late).3 == "P"
     };
-    let doubted = !refused && decisions[0] == Decision::Unknown && !commit;
+    let doubted = !refused && decisions[0] == TwoPhaseDecision::Unknown && !commit;
     if doubted && !prepared.is_empty() && prepared.iter().all(gone) {
         // Nobody was there to be rolled back: who knows what they did.
-        return Seen { branches, coordinator, outcome: Outcome::Unknown };
+        return Seen { branches, coordinator, outcome: TwoPhaseOutcome::Unknown };
     }
     let knows = |branch: &usize| row(scripts[*branch].commit).2 != "P";
     if commit && prepared.iter().any(knows) {
@@ -214,12 +218,12 @@ fn one_branch_alone_commits_in_one_phase_whatever_it_answers() {
     }
 }
 
-const DECISIONS: [&[Decision]; 5] = [
-    &[Decision::Committed],
-    &[Decision::Aborted],
-    &[Decision::Unknown, Decision::Committed],
-    &[Decision::Unknown, Decision::Aborted],
-    &[Decision::Unknown, Decision::Unknown],
+const DECISIONS: [&[TwoPhaseDecision]; 5] = [
+    &[TwoPhaseDecision::Committed],
+    &[TwoPhaseDecision::Aborted],
+    &[TwoPhaseDecision::Unknown, TwoPhaseDecision::Committed],
+    &[TwoPhaseDecision::Unknown, TwoPhaseDecision::Aborted],
+    &[TwoPhaseDecision::Unknown, TwoPhaseDecision::Unknown],
 ];
 
 #[test]
@@ -292,7 +296,7 @@ fn groups_commit_one_after_the_other_and_one_that_is_down_holds_nobody_up() {
         machine.answer(branch, XaCode::Ok);
     }
     assert_eq!(machine.next_calls(), [Call::Decide(vec![0, 1, 2])]);
-    machine.decide(Decision::Committed);
+    machine.decide(TwoPhaseDecision::Committed);
     assert_eq!(machine.next_calls(), [Call::Commit(1)]);
     machine.answer(1, XaCode::ManagerDown);
     assert_eq!(machine.next_calls(), [Call::Commit(0), Call::Commit(2)]);
@@ -301,7 +305,7 @@ fn groups_commit_one_after_the_other_and_one_that_is_down_holds_nobody_up() {
     machine.answer(0, XaCode::Ok);
     let ends = vec![(0, BranchEnd::Committed), (2, BranchEnd::Committed)];
     assert_eq!(machine.next_calls(), [Call::Done(ends)]);
-    assert_eq!(machine.outcome(), Some(Outcome::Committed));
+    assert_eq!(machine.outcome(), Some(TwoPhaseOutcome::Committed));
     assert!(machine.is_pending());
     assert_eq!(machine.end_of(1), Some(BranchEnd::Pending));
 }
@@ -309,11 +313,11 @@ fn groups_commit_one_after_the_other_and_one_that_is_down_holds_nobody_up() {
 #[test]
 fn nothing_at_all_and_local_work_alone() {
     let mut nothing = TwoPhase::commit(&[], OtherWork::Nothing);
-    assert_eq!((nothing.next_calls(), nothing.outcome()), (vec![], Some(Outcome::Committed)));
+    assert_eq!((nothing.next_calls(), nothing.outcome()), (vec![], Some(TwoPhaseOutcome::Committed)));
     let mut local = TwoPhase::commit(&[], OtherWork::Local);
     assert_eq!(local.next_calls(), [Call::Decide(vec![])]);
-    local.decide(Decision::Committed);
-    assert_eq!((local.next_calls(), local.outcome()), (vec![], Some(Outcome::Committed)));
+    local.decide(TwoPhaseDecision::Committed);
+    assert_eq!((local.next_calls(), local.outcome()), (vec![], Some(TwoPhaseOutcome::Committed)));
 }
 
 #[test]

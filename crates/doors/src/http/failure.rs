@@ -60,7 +60,9 @@ impl From<holdfast::Error> for Failure {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Unavailable if text.contains(NO_SPACE) => StatusCode::INSUFFICIENT_STORAGE,
-            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Closed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Failure::new(status, text)

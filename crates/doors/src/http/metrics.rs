@@ -43,6 +43,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     damage(&mut text, &snapshot.stats.damage);
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
+    xa(&mut text, &snapshot.stats);
     doors(&mut text, snapshot);
     text.0
 }
@@ -128,6 +129,16 @@ fn journal(text: &mut Text, stats: &Stats) {
     text.gauge("live_bytes", "Bytes of the journal that objects still need.", stats.live_bytes);
     let dead: u64 = stats.segment_live.iter().map(|segment| segment.dead_bytes).sum();
     text.gauge("dead_bytes", "Bytes of the journal that nothing needs any more: what compaction would win.", dead);
+}
+
+fn xa(text: &mut Text, stats: &Stats) {
+    let xa = &stats.xa;
+    text.counter("xa_decisions_total", "Distributed transactions decided to be committed.", xa.decisions);
+    text.counter("xa_aborts_total", "Distributed transactions decided never to be committed, by a record.", xa.aborts);
+    text.counter("xa_recovered_total", "Verdicts to commit or roll back that recovery was given.", xa.verdicts);
+    text.gauge("xa_outstanding", "Committed distributed transactions of which not every branch knows.", xa.outstanding);
+    text.gauge("xa_heuristic", "Outstanding ones with a branch that decided by itself.", xa.heuristic);
+    text.gauge("xa_owners", "Owners of distributed transactions that are alive.", xa.owners);
 }
 
 fn segments(text: &mut Text, segments: &[SegmentLive]) {

@@ -58,10 +58,11 @@ fn an_object_comes_back_with_all_that_was_said_of_it() {
 fn any_bytes_are_buckets_keys_and_values_and_aliases_are_the_same_objects() {
     let door = open_wide();
     let body: Vec<u8> = (0..=255).collect();
-    assert_eq!(door.send("PUT /buckets/%00%ff%2F/keys/a%2fb%25", &[], Some(&body)).status, 204);
-    assert_eq!(*door.store.kv().get(b"\0\xff/", b"a/b%").unwrap().unwrap().value, body);
-    let got = door.get("/types/default/buckets/%00%FF%2f/keys/a%2Fb%25");
+    assert_eq!(door.send("PUT /buckets/%01%ff%2F/keys/a%2fb%25", &[], Some(&body)).status, 204);
+    assert_eq!(*door.store.kv().get(b"\x01\xff/", b"a/b%").unwrap().unwrap().value, body);
+    let got = door.get("/types/default/buckets/%01%FF%2f/keys/a%2Fb%25");
     assert_eq!((got.status, &got.body, got.header("content-type")), (200, &body, Some("application/octet-stream")));
+    assert_eq!(door.send("PUT /buckets/%00xa/keys/k", &[], Some(&body)).status, 400, "the store's own");
     assert_eq!(door.get("/types/other/buckets/b/keys/k").status, 404);
     assert_eq!(door.put(KEY, &[], "").status, 204);
     let got = door.get(KEY);

@@ -69,7 +69,8 @@ pub(crate) fn store_error_text(error: &holdfast::Error) -> String {
     let code = match error.kind() {
         ErrorKind::Conflict => "CONFLICT",
         ErrorKind::Timeout => "TIMEOUT",
-        ErrorKind::Unavailable | ErrorKind::Closed => "UNAVAILABLE",
+        ErrorKind::Unavailable | ErrorKind::Closed | ErrorKind::Unknown => "UNAVAILABLE",
+        ErrorKind::Aborted => "ABORTED",
         ErrorKind::Corrupt => "CORRUPT",
         _ => "ERR",
     };

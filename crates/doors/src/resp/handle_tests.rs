@@ -440,3 +440,6 @@ mod query;
 
 #[path = "feed_tests.rs"]
 mod feed_tests;
+
+#[path = "xa_tests.rs"]
+mod xa_tests;

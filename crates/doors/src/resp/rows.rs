@@ -10,7 +10,7 @@
 
 use super::commands::{
     backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
-    server, slow, snapshot, strings, transaction, tree,
+    server, slow, snapshot, strings, transaction, tree, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -293,4 +293,32 @@ commands! {
       ""; "O(1)"; "Lists the subcommands.";
     "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
       "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
+    "xa.begin" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::begin;
+      "[TIMEOUT milliseconds] [SHARED]"; "O(1)"; "Begins a distributed transaction of this connection; returns its id, which is to name it at every resource manager. Nothing is written. It can be committed until the timeout, or for as long as the connection is open. SHARED: other programs may take part, see XA.ENLIST. All XA commands need the right to write all buckets, XA.STATUS and XA.LIST that to read them.";
+    "xa.commit" -4 [NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::commit;
+      "id BRANCHES count [branch ...] [WAIT milliseconds] [DURABILITY synced|written|window]"; "O(n) with the number of branches"; "Decides to commit a transaction whose branches are prepared, besides those that said so with XA.PREPARED; returns OK once that is as durable as asked: all branches have to be committed then. Asked again it says the same. The error ABORTED says that the transaction will never be committed, which is on stable storage: roll all branches back. WAIT waits for those that have not voted, 60000 at most. Inside MULTI the decision and all other changes are one batch, and EXEC fails as a whole, with ABORTED, or if the transaction is committed already; a queued command that fails by itself does not keep the rest from happening.";
+    "xa.enlist" -3 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::enlist;
+      "id branch [branch ...]"; "O(n) with the number of branches"; "Adds branches to a shared transaction, which have to vote with XA.PREPARED before it commits. Who takes part is not kept over a restart of the server: such a transaction cannot be committed then.";
+    "xa.forget" -2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::forget;
+      "id [BRANCH branch [HEURISTIC commit|rollback|mixed|hazard] ...] [FORCE]"; "O(n) with the number of branches"; "Notes that branches of a committed transaction know of it, or what their resource managers did by themselves; when all know, the transaction is forgotten. Without branches the whole transaction is. FORCE, which needs an administrator, forgets also what may be in doubt or was heuristic.";
+    "xa.list" -1 [NO_MULTI NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::list;
+      "[CURSOR cursor] [COUNT count]"; "O(n) with COUNT, 100 unless given and 1000 at most"; "Returns [where to go on or null, statuses] of the transactions that are remembered: committed ones of which not every branch knows, aborted ones, shared ones under way. A status is as that of XA.STATUS.";
+    "xa.owner" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands about the owners of distributed transactions.";
+    "xa.owner|end" 3 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::owner_end;
+      "owner"; "O(1)"; "Ends an owner: what it has not committed will never be.";
+    "xa.owner|help" 2 [LOADING STALE] NONE "holdfast" "0.1.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "xa.owner|open" -2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::owner_open;
+      "[LEASE milliseconds] [NAME name]"; "O(1)"; "Makes this program the owner of transactions; returns [coordinator as 16 hexadecimal digits, owner, lease in milliseconds, time of the server in Unix milliseconds]. An owner makes ids of transactions by itself, see docs/formats/xa.md. It ends when it sends nothing for the time of its lease: 10000 unless given, 100 to 600000. All commands about its transactions renew the lease.";
+    "xa.owner|renew" 3 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::owner_renew;
+      "owner"; "O(1)"; "Renews the lease of an owner; the error ABORTED says that it has ended.";
+    "xa.prepared" -3 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::prepared;
+      "id branch [READONLY | FAILED]"; "O(1)"; "Votes for a branch of a shared transaction: it is prepared, it changed nothing and need not know the outcome, or it cannot commit.";
+    "xa.recover" -2 [NO_MULTI NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::recover;
+      "id [id ...]"; "O(n) with the number of ids"; "Says what to do with transactions that were found prepared in a resource manager: commit, rollback, leave (its owner lives), or foreign (of another coordinator). Commit and rollback are on stable storage before they are said.";
+    "xa.rollback" 2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::rollback;
+      "id"; "O(1)"; "Decides never to commit a transaction; returns OK once that is on stable storage, and fails if it is committed already.";
+    "xa.status" 2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::status;
+      "id"; "O(n) with the number of branches"; "Returns a map of what is remembered of a transaction: id, state (committed, aborted, active, or unknown: not decided, or over and forgotten), owner, owner_name, deadline and settled in Unix milliseconds or null, and branches, each [branch, open|done|heuristic-commit|heuristic-rollback|heuristic-mixed|heuristic-hazard], of an active one [branch, enlisted|prepared|readonly|failed].";
 }

@@ -9,6 +9,7 @@ use holdfast::{Durability, Position, Stats};
 
 use super::clients::Client;
 use super::commands::feed::Follow;
+use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
 use super::wire::OwnedArgs;
 use super::work::Work;
@@ -139,6 +140,8 @@ pub(crate) struct Session {
     /// Replies written since the connection took them last.
     pub(crate) replies: usize,
     pub(crate) random: u64,
+    /// The owner that this connection is for XA.BEGIN.
+    pub(crate) xa_owner: Option<ConnectionOwner>,
 }
 
 impl Session {
@@ -161,6 +164,7 @@ impl Session {
             closing: false,
             replies: 0,
             random,
+            xa_owner: None,
         }
     }
 

@@ -18,14 +18,15 @@ impl Administration for Remote {
     }
 
     fn list(&self, cursor: &str) -> Result<Page> {
-        let reply = good(self.inner.ask(&self.inner.side, &["XA.LIST", "CURSOR", cursor, "COUNT", "200"])?)?;
-        let page = match reply.list() {
-            Some([cursor, transactions]) => cursor.text().zip(transactions.list()),
-            _ => None,
-        };
-        let (cursor, transactions) = page.ok_or_else(|| strange(&reply))?;
+        let mut words = vec!["XA.LIST", "COUNT", "200"];
+        if cursor != "0" {
+            words.extend(["CURSOR", cursor]);
+        }
+        let reply = good(self.inner.ask(&self.inner.side, &words)?)?;
+        let Some([next, transactions]) = reply.list() else { return Err(strange(&reply)) };
+        let transactions = transactions.list().ok_or_else(|| strange(&reply))?;
+        let next = next.text().map(std::borrow::Cow::into_owned);
         let transactions: Option<Vec<_>> = transactions.iter().map(|status| status_of(status, None)).collect();
-        let next = (cursor != "0" && !cursor.is_empty()).then(|| cursor.into_owned());
         Ok(Page { transactions: transactions.ok_or_else(|| strange(&reply))?, next })
     }
 
@@ -55,24 +56,17 @@ fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
         None | Some(Reply::Null) => Vec::new(),
         Some(branches) => branches_of(branches)?,
     };
-    let decided = reply.field("at").and_then(Reply::number).filter(|at| *at > 0).map(Duration::from_millis);
+    let decided = reply.field("settled").and_then(Reply::number).filter(|at| *at > 0).map(Duration::from_millis);
     Some(Status { id, state, decided, branches })
 }
 
-/// Branches are a map from name to state, or in RESP2 a flat list.
+/// Branches are pairs of a name and a state.
 fn branches_of(reply: &Reply) -> Option<Vec<BranchStatus>> {
-    let branch = |name: &Reply, state: &Reply| {
-        Some(BranchStatus { branch: BranchName::new(&name.text()?).ok()?, state: state.text()?.into_owned() })
-    };
-    match reply {
-        Reply::Map(pairs) => pairs.iter().map(|(name, state)| branch(name, state)).collect(),
-        Reply::List(items) => items
-            .chunks(2)
-            .map(|pair| match pair {
-                [name, state] => branch(name, state),
-                _ => None,
-            })
-            .collect(),
+    let branch = |pair: &Reply| match pair.list()? {
+        [name, state] => {
+            Some(BranchStatus { branch: BranchName::new(&name.text()?).ok()?, state: state.text()?.into_owned() })
+        }
         _ => None,
-    }
+    };
+    reply.list()?.iter().map(branch).collect()
 }

@@ -42,6 +42,7 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn reset(call: &mut Call<'_, '_>) -> Answer {
+    call.session.xa_owner = None;
     call.door.snapshots().close_all(call.session.client.id);
     let session = &mut *call.session;
     session.multi = None;

@@ -9,7 +9,7 @@ use super::connection::REDIS_VERSION;
 use crate::resp::call::{Call, Fail};
 use crate::resp::session::BucketName;
 
-const SECTIONS: &[&str] = &["server", "clients", "memory", "persistence", "stats", "replication", "keyspace"];
+const SECTIONS: &[&str] = &["server", "clients", "memory", "persistence", "stats", "replication", "xa", "keyspace"];
 
 /// The sections named, all of them for none, `default`, `all` or `everything`.
 pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, Fail> {
@@ -32,6 +32,7 @@ pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, 
             "persistence" => persistence(call, &mut text),
             "stats" => stats(call, &mut text),
             "replication" => replication(&mut text),
+            "xa" => xa(call, &mut text),
             _ => keyspace(call, &mut text)?,
         }
     }
@@ -126,6 +127,17 @@ fn stats(call: &Call<'_, '_>, text: &mut String) {
 fn replication(text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
+}
+
+fn xa(call: &Call<'_, '_>, text: &mut String) {
+    let (xa, coordinator) = (call.stats().xa, call.door.store.xa().coordinator());
+    line(text, "xa_coordinator", format_args!("{:016x}", coordinator.0));
+    line(text, "xa_owners", xa.owners);
+    line(text, "xa_decisions", xa.decisions);
+    line(text, "xa_aborts", xa.aborts);
+    line(text, "xa_outstanding", xa.outstanding);
+    line(text, "xa_heuristic", xa.heuristic);
+    line(text, "xa_recovered", xa.verdicts);
 }
 
 fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {

@@ -24,3 +24,4 @@ pub(crate) mod snapshot;
 pub(crate) mod strings;
 pub(crate) mod transaction;
 pub(crate) mod tree;
+pub(crate) mod xa;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use holdfast::{Durability, Scope};
 
-use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
 use crate::resp::session::{BucketName, Need, Queue, Queued, Session, Watched};
@@ -82,6 +82,11 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     }
     run_all(call, &queue.commands, &watched).map_err(|fail| match fail {
         Fail::Text(_) => fail,
+        Fail::Store(error) if error.rests_on().is_some() => {
+            // A distributed transaction was refused, which has to be durable before it is said.
+            call.session.need.add(Durability::Synced, error.rests_on().unwrap_or_default());
+            store_error_text(&error).into()
+        }
         fail => format!("EXECABORT Transaction discarded: {}", fail.text()).into(),
     })
 }
@@ -119,7 +124,11 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
             let mut scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), *key)).collect();
             scope.sort_unstable();
             scope.dedup();
-            door.store.exclusive(&Scope::Keys(&scope))?
+            // Transactions that are decided with the batch. An id that is none is an error of its command.
+            let decided = commands.iter().filter(|queued| queued.command.name == "xa.commit");
+            let id = |queued: &Queued| std::str::from_utf8(queued.args.args().at(1)).ok()?.parse().ok();
+            let ids: Vec<holdfast::TransactionId> = decided.filter_map(id).collect();
+            door.store.xa().exclusive(&Scope::Keys(&scope), &ids)?
         }
     };
     let mut is_changed = false;

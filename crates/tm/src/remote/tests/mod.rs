@@ -205,9 +205,10 @@ fn verdicts_status_and_shared_transactions_are_asked_for_in_the_words_of_the_pro
         deadline_ms: 0,
         shared: true,
     };
-    let status =
-        format!("%4\r\n+id\r\n+{id}\r\n+state\r\n+committed\r\n+at\r\n:7\r\n+branches\r\n%1\r\n+a\r\n+open\r\n");
-    let page = format!("*2\r\n+0\r\n*1\r\n{status}");
+    let status = format!(
+        "%4\r\n+id\r\n+{id}\r\n+state\r\n+committed\r\n+settled\r\n:7\r\n+branches\r\n*1\r\n*2\r\n+a\r\n+open\r\n"
+    );
+    let page = format!("*2\r\n_\r\n*1\r\n{status}");
     let fake = Fake::start(move |words| match words[0].as_str() {
         "XA.RECOVER" => Act::say("*4\r\n+commit\r\n+rollback\r\n+leave\r\n+foreign"),
         "XA.STATUS" => Act::Say(status.clone()),
@@ -232,7 +233,7 @@ fn verdicts_status_and_shared_transactions_are_asked_for_in_the_words_of_the_pro
         format!("XA.RECOVER {id} {id} {id} {id}"),
         format!("XA.RECOVER {id} {id} {id}"),
         format!("XA.STATUS {id}"),
-        "XA.LIST CURSOR 0 COUNT 200".to_owned(),
+        "XA.LIST COUNT 200".to_owned(),
         format!("XA.ENLIST {id} a b"),
         format!("XA.PREPARED {id} a"),
         format!("XA.PREPARED {id} b FAILED"),

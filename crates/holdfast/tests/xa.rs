@@ -1,0 +1,301 @@
+//! A store as a coordinator: what it decides survives, and nobody sees the records.
+#![allow(clippy::unwrap_used, reason = "tests stand outside the wall")]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::memory::Disk;
+use base::{Limits, ManualClock};
+use holdfast::*;
+
+const SYNCED: Durability = Durability::Synced;
+
+/// A disk, a clock and ledgers that outlive their stores.
+struct Place {
+    disk: Disk,
+    clock: Arc<ManualClock>,
+    ledgers: MemoryLedgers,
+    limits: Limits,
+}
+
+impl Place {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        Self { disk: Disk::new(1), clock, ledgers: MemoryLedgers::new(), limits: Limits::default() }
+    }
+
+    fn open(&self) -> Store {
+        let world = World {
+            files: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            ledgers: Arc::new(self.ledgers.clone()),
+            threads: false,
+            entropy: 7,
+        };
+        let options = Options { durability: Durability::Written, limits: self.limits.clone(), ..Options::default() };
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    }
+
+    fn power_cut(&self, store: Store) -> Store {
+        self.disk.power_cut();
+        drop(store);
+        self.disk.power_on();
+        self.ledgers.kill_process();
+        self.open()
+    }
+}
+
+fn names(names: &[&str]) -> Vec<BranchName> {
+    names.iter().map(|name| BranchName::new(name).unwrap()).collect()
+}
+
+fn commit(store: &Store, id: TransactionId, branches: &[&str], durability: Durability) -> Result<()> {
+    store.xa().commit(&CommitRequest { id, branches: &names(branches), wait: Duration::ZERO }, durability)
+}
+
+fn verdict(store: &Store, id: TransactionId) -> Verdict {
+    store.xa().verdicts(&[id]).unwrap().wait(SYNCED).unwrap()[0]
+}
+
+fn begin(store: &Store) -> TransactionId {
+    store.xa().begin(&Begin::default()).unwrap()
+}
+
+fn of_owner(store: &Store, owner: OwnerId, sequence: u64) -> TransactionId {
+    TransactionId { coordinator: store.xa().coordinator(), owner, sequence, deadline_ms: 0, shared: false }
+}
+
+fn done(store: &Store, id: TransactionId, branch: &str) {
+    let learned = Learned { branch: BranchName::new(branch).unwrap(), heuristic: None };
+    store.xa().forget(id, &[learned], Forgetting::Known).unwrap().wait(SYNCED).unwrap();
+}
+
+fn remembered(store: &Store) -> Vec<(TransactionId, State)> {
+    let listed = store.xa().list(None, 100).unwrap().wait(SYNCED).unwrap();
+    listed.statuses.into_iter().map(|status| (status.id, status.state)).collect()
+}
+
+#[test]
+fn a_synced_decision_survives_a_power_cut_until_all_branches_know() {
+    let place = Place::new();
+    let store = place.open();
+    let (decided, other) = (begin(&store), begin(&store));
+    commit(&store, decided, &["pg", "maria"], SYNCED).unwrap();
+    commit(&store, decided, &["pg", "maria"], SYNCED).unwrap();
+    assert_eq!((verdict(&store, decided), verdict(&store, other)), (Verdict::Commit, Verdict::Leave));
+    let store = place.power_cut(store);
+    assert_eq!((verdict(&store, decided), verdict(&store, other)), (Verdict::Commit, Verdict::Rollback));
+    done(&store, decided, "pg");
+    assert_eq!(remembered(&store), [(decided, State::Committed)]);
+    done(&store, decided, "maria");
+    assert_eq!(remembered(&store), []);
+    // Somebody else may have told the branches, while the owner never heard the answer to its commit.
+    assert!(commit(&store, decided, &["pg", "maria"], SYNCED).is_ok());
+    assert_eq!(store.xa().abort(decided).unwrap().wait(SYNCED).unwrap(), Outcome::Committed);
+    assert_eq!(remembered(&store), []);
+    assert_eq!((store.stats().xa.outstanding, store.stats().xa.verdicts), (0, 2));
+}
+
+#[test]
+fn what_was_said_to_be_rolled_back_is_never_committed() {
+    let place = Place::new();
+    let store = place.open();
+    let aborted = begin(&store);
+    assert!(matches!(store.xa().abort(aborted).unwrap().wait(SYNCED).unwrap(), Outcome::Aborted(_)));
+    let late = store.xa().begin(&Begin { timeout: Some(Duration::from_millis(5)), ..Begin::default() }).unwrap();
+    assert_eq!(verdict(&store, late), Verdict::Leave);
+    place.clock.advance(Duration::from_millis(5));
+    assert_eq!(verdict(&store, late), Verdict::Rollback);
+    let store = place.power_cut(store);
+    for id in [aborted, late] {
+        assert_eq!(commit(&store, id, &["pg"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+        assert_eq!(verdict(&store, id), Verdict::Rollback);
+    }
+    // Their owner is dead, which says the same.
+    store.xa().own().unwrap();
+    store.step().unwrap();
+    assert_eq!(remembered(&store), []);
+    assert_eq!(commit(&store, aborted, &["pg"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+}
+
+#[test]
+fn owners_live_by_their_leases_and_have_a_grace_after_a_restart() {
+    let place = Place::new();
+    let store = place.open();
+    let lease = Lease::For(Duration::from_secs(30));
+    let open = |store: &Store, name| store.xa().open(lease, name).unwrap().wait(SYNCED).unwrap();
+    let (first, second, third) = (open(&store, "a"), open(&store, "b"), open(&store, "c"));
+    let renew = |store: &Store, owner| store.xa().renew(owner).unwrap().wait(SYNCED).unwrap();
+    place.clock.advance(Duration::from_secs(20));
+    renew(&store, first).unwrap();
+    renew(&store, third).unwrap();
+    place.clock.advance(Duration::from_secs(20));
+    let judge = |store: &Store, owner| verdict(store, of_owner(store, owner, 1));
+    assert_eq!((judge(&store, first), judge(&store, second)), (Verdict::Leave, Verdict::Rollback));
+    assert!(renew(&store, second).is_err());
+    // Nothing but records survives; owners that say something in time go on.
+    let store = place.power_cut(store);
+    assert_eq!((judge(&store, first), judge(&store, third)), (Verdict::Leave, Verdict::Leave));
+    assert_eq!(judge(&store, second), Verdict::Rollback);
+    renew(&store, first).unwrap();
+    let fourth = open(&store, "d");
+    assert!(fourth > third);
+    place.clock.advance(Duration::from_secs(29));
+    commit(&store, of_owner(&store, first, 2), &["pg"], SYNCED).unwrap();
+    place.clock.advance(Duration::from_secs(2));
+    assert_eq!((judge(&store, first), judge(&store, third)), (Verdict::Leave, Verdict::Rollback));
+    place.clock.advance(Duration::from_secs(2));
+    store.step().unwrap();
+    assert_eq!(commit(&store, of_owner(&store, fourth, 2), &["pg"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(verdict(&store, of_owner(&store, first, 2)), Verdict::Commit);
+    // A program that has the directory to itself knows better than the clock.
+    let fifth = open(&store, "e");
+    let store = place.power_cut(store);
+    assert_eq!(judge(&store, fifth), Verdict::Leave);
+    let own = store.xa().own().unwrap();
+    assert_eq!((judge(&store, fifth), judge(&store, own)), (Verdict::Rollback, Verdict::Leave));
+    assert_eq!(store.xa().own().unwrap(), own);
+}
+
+#[test]
+fn a_decision_and_what_it_changes_in_the_store_are_one_batch() {
+    let place = Place::new();
+    let store = place.open();
+    let plain = PutOptions::default();
+    let (good, bad) = (begin(&store), begin(&store));
+    let change = |id, value: &[u8]| {
+        let mut transaction = store.begin();
+        transaction.put(b"b", b"k", value, &plain).unwrap();
+        transaction.decide(id, &names(&["pg"]));
+        transaction.commit(SYNCED)
+    };
+    let batches = store.stats().batches;
+    let committed = change(good, b"1").unwrap();
+    assert_eq!(store.stats().batches, batches + 1);
+    assert_eq!(store.kv().head(b"b", b"k").unwrap().unwrap().version, committed.position);
+    // Asked again, it is not changed again.
+    assert_eq!(change(good, b"2").unwrap_err().kind(), ErrorKind::Conflict);
+    store.xa().abort(bad).unwrap().wait(SYNCED).unwrap();
+    let refused = change(bad, b"3").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Aborted);
+    assert!(store.watermarks().synced > refused.rests_on().unwrap());
+    let late = store.xa().begin(&Begin { timeout: Some(Duration::from_millis(1)), ..Begin::default() }).unwrap();
+    place.clock.advance(Duration::from_millis(1));
+    assert_eq!(change(late, b"4").unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(&*store.kv().get(b"b", b"k").unwrap().unwrap().value, b"1");
+    // Inside of exclusive access too, and only for what it was asked for.
+    let (inside, outside) = (begin(&store), begin(&store));
+    let mut exclusive = store.xa().exclusive(&Scope::Keys(&[(b"b", b"k")]), &[inside]).unwrap();
+    exclusive.put(b"b", b"k", b"5", &plain).unwrap();
+    exclusive.decide(inside, &names(&["pg"])).unwrap();
+    assert!(exclusive.decide(outside, &names(&["pg", "pg"])).is_err());
+    let committed = exclusive.commit().unwrap();
+    store.wait(committed.position, SYNCED).unwrap();
+    let store = place.power_cut(store);
+    assert_eq!(
+        (verdict(&store, inside), verdict(&store, good), verdict(&store, late)),
+        (Verdict::Commit, Verdict::Commit, Verdict::Rollback)
+    );
+    assert_eq!(&*store.kv().get(b"b", b"k").unwrap().unwrap().value, b"5");
+}
+
+#[test]
+fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
+    let place = Place::new();
+    let store = place.open();
+    let xa = store.xa();
+    let shared = || xa.begin(&Begin { timeout: None, sharing: Sharing::Shared }).unwrap();
+    let vote =
+        |id, branch: &str, vote| xa.vote(id, &BranchName::new(branch).unwrap(), vote).unwrap().wait(SYNCED).unwrap();
+    let (all, failing, slow, lost) = (shared(), shared(), shared(), shared());
+    for id in [all, failing, slow, lost] {
+        assert_eq!(xa.enlist(id, &names(&["a", "b", "c"])).unwrap().wait(SYNCED).unwrap(), Taking::Part);
+    }
+    for id in [all, failing, lost] {
+        vote(id, "a", Vote::Prepared);
+        vote(id, "b", Vote::ReadOnly);
+    }
+    let waits = xa.decide(all, &names(&["own"]), Patience::Waits).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(waits, Commit::Waiting);
+    vote(all, "c", Vote::Prepared);
+    vote(lost, "c", Vote::Prepared);
+    vote(failing, "c", Vote::Failed);
+    vote(failing, "c", Vote::Prepared);
+    commit(&store, all, &["own", "b"], SYNCED).unwrap();
+    let status = xa.status(all).unwrap().wait(SYNCED).unwrap();
+    let branches: Vec<&str> = status.branches.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(branches, ["own", "a", "c"]);
+    for id in [failing, slow] {
+        assert_eq!(commit(&store, id, &["own"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+        assert_eq!(vote(id, "a", Vote::Prepared), Taking::Settled(Outcome::Aborted(AbortReason::RolledBack)));
+    }
+    // Who takes part in it is lost with the coordinator's memory.
+    let store = place.power_cut(store);
+    assert_eq!(commit(&store, lost, &["own"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+    assert_eq!(verdict(&store, all), Verdict::Commit);
+}
+
+#[test]
+fn nobody_sees_the_records_but_replay_and_backups() {
+    let (place, plain_place) = (Place::new(), Place::new());
+    let (store, plain) = (place.open(), plain_place.open());
+    for store in [&store, &plain] {
+        store.kv().put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
+    }
+    let id = begin(&store);
+    commit(&store, id, &["pg"], SYNCED).unwrap();
+    store.xa().abort(begin(&store)).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(store.kv().buckets().unwrap().value, [b"b"]);
+    assert_eq!(store.exclusive(&Scope::All).unwrap().buckets().unwrap(), [b"b"]);
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    let items = feed.next(FeedLimit { items: 100, bytes: 1 << 20 }, Duration::ZERO).unwrap();
+    assert_eq!(items.len(), 1);
+    for order in [FoldOrder::Key, FoldOrder::Write, FoldOrder::Partition] {
+        let mut buckets = Vec::new();
+        let all = Fold { order, limit: 2, ..Fold::default() };
+        let end = store.snapshot().unwrap().fold(&all, &mut |folded| {
+            buckets.push(folded.bucket().to_vec());
+            Ok(ControlFlow::Continue(()))
+        });
+        assert_eq!((buckets, end.unwrap()), (vec![b"b".to_vec()], None));
+    }
+    for kept in [TreeSize::default(), *TreeSize::ALL.last().unwrap()] {
+        assert_eq!(store.root(kept).unwrap(), plain.root(kept).unwrap());
+    }
+    assert_eq!(store.rebuild_tree(TreeValues::Read).unwrap().mended, 0);
+    let digest = store.digest().unwrap();
+    let store = place.power_cut(store);
+    assert_eq!(store.digest().unwrap(), digest);
+    assert_eq!(verdict(&store, id), Verdict::Commit);
+}
+
+#[test]
+fn bounds_are_errors_and_a_full_table_says_nothing_it_cannot_keep() {
+    let mut place = Place::new();
+    place.limits = Limits::tiny();
+    let store = place.open();
+    let max = place.limits.xa_transactions_max;
+    let ids: Vec<TransactionId> = (0..max).map(|_| begin(&store)).collect();
+    for id in &ids {
+        commit(&store, *id, &["pg"], SYNCED).unwrap();
+    }
+    let late = store.xa().begin(&Begin { timeout: Some(Duration::from_millis(1)), ..Begin::default() }).unwrap();
+    place.clock.advance(Duration::from_millis(1));
+    let refused = commit(&store, begin(&store), &["pg"], SYNCED).unwrap_err();
+    assert_eq!((refused.kind(), refused.to_string().contains("12 transactions")), (ErrorKind::Limit, true));
+    assert_eq!(store.xa().abort(begin(&store)).map(|_| ()).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(verdict(&store, late), Verdict::Leave);
+    done(&store, ids[0], "pg");
+    assert_eq!(verdict(&store, late), Verdict::Rollback);
+    let many = commit(&store, ids[0], &["a", "b", "c", "d", "e"], SYNCED).unwrap_err();
+    assert_eq!(many.kind(), ErrorKind::Limit);
+    let lease = Lease::For(Duration::from_secs(1));
+    let open = || store.xa().open(lease, "").and_then(|opened| opened.wait(SYNCED));
+    let owners = std::iter::repeat_with(open).take(10).filter(|opened| opened.is_ok()).count();
+    assert_eq!(owners, place.limits.xa_owners_max - 1, "and this process");
+    place.clock.advance(Duration::from_secs(1));
+    store.step().unwrap();
+    assert!(open().is_ok());
+}

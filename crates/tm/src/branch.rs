@@ -1,0 +1,86 @@
+//! What a resource manager has to offer to take part in transactions and in their recovery.
+//!
+//! May use: `xa`. Must not know: any resource manager, coordinators.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use xa::{BranchName, XaCode, Xid};
+
+/// A future in a box, so that different resource managers fit into one list.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a resource manager answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// In the words of X/Open XA.
+    pub code: XaCode,
+    /// In its own words, for people; empty when all is well.
+    pub reason: String,
+}
+
+impl Answer {
+    /// An answer with its reason.
+    #[must_use]
+    pub fn new(code: XaCode, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+impl From<XaCode> for Answer {
+    fn from(code: XaCode) -> Self {
+        Self { code, reason: String::new() }
+    }
+}
+
+/// One resource manager's part of a transaction, which was started and has the program's work in it.
+///
+/// Each call comes at most once and none while another is under way. A branch is dropped after its end; one that is dropped
+/// before must end its work, unless it is prepared: then it is recovery's.
+pub trait Branch: Send {
+    /// Ends the work and gets ready to commit, so that neither a crash of the resource manager nor of this program undoes
+    /// it; or says that it cannot.
+    fn prepare(&mut self) -> BoxFuture<'_, Answer>;
+
+    /// Commits work that was not prepared. Asked of a transaction's only branch.
+    fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer>;
+
+    /// Commits what was prepared.
+    fn commit(&mut self) -> BoxFuture<'_, Answer>;
+
+    /// Rolls back, whether it was prepared or not.
+    fn rollback(&mut self) -> BoxFuture<'_, Answer>;
+
+    /// Lets go what the resource manager remembers of having decided by itself. Few do.
+    fn forget(&mut self) -> BoxFuture<'_, Answer> {
+        Box::pin(async { XaCode::Ok.into() })
+    }
+}
+
+/// A resource manager as recovery sees it: reached by a connection of its own, and anew for each round.
+pub trait ResourceManager: Send + Sync {
+    /// Its name, which is that of its branches.
+    fn name(&self) -> &BranchName;
+
+    /// The branches that are prepared there, as far as Holdfast made their names; or why that cannot be learned.
+    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>>;
+
+    /// Commits a branch that was found.
+    ///
+    /// `NotKnown` says that it is surely gone. One that is only out of reach, because the connection that prepared it is
+    /// still there, is answered with `Retry`.
+    fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer>;
+
+    /// Rolls back a branch that was found.
+    fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer>;
+
+    /// Lets go what it remembers of having decided by itself.
+    fn forget<'a>(&'a self, _xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        Box::pin(async { XaCode::Ok.into() })
+    }
+
+    /// What is wrong with it, in plain words with what to do; empty when it can take part.
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async { self.in_doubt().await.err().into_iter().collect() })
+    }
+}

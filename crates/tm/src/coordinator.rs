@@ -1,0 +1,142 @@
+//! The asynchronous side of a coordinator.
+//!
+//! May use: `decisions` and those who implement it, tokio. Must not know: resource managers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast::{Durability, Options, Store};
+use tokio::sync::Notify;
+use xa::{CoordinatorId, TransactionId};
+
+use crate::decisions::{Begin, Decisions, Error, ErrorKind, Result};
+use crate::drive::{Decide, Waiting};
+use crate::embedded::Embedded;
+use crate::remote::{Remote, RemoteOptions};
+use crate::transaction::Transaction;
+
+/// A coordinator for asynchronous programs. Cheap to clone; clones are the same.
+///
+/// Its methods need a tokio runtime.
+#[derive(Clone)]
+pub struct Coordinator(Arc<Inner>);
+
+struct Inner {
+    decisions: Arc<dyn Decisions>,
+    waiting: Waiting,
+    /// Where the coordinator is in the process: the store that local changes go to.
+    store: Option<Store>,
+    /// Recovery listens.
+    hurry: Notify,
+}
+
+impl Coordinator {
+    /// A coordinator in the process, with a store of its own in `dir`. What a commit waits for is the options' durability;
+    /// at `Written` it is decided on the spot, else on a thread that may wait.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub async fn open(dir: &Path, options: Options) -> Result<Self> {
+        let dir = dir.to_owned();
+        let opening = tokio::task::spawn_blocking(move || Embedded::open(&dir, options)).await;
+        let embedded = opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })??;
+        Ok(Self::embedded(embedded))
+    }
+
+    /// A coordinator in the process that the program has open.
+    #[must_use]
+    pub fn embedded(embedded: Embedded) -> Self {
+        let store = embedded.store().clone();
+        let waiting = if store.durability() == Durability::Written { Waiting::Here } else { Waiting::Aside };
+        Self::of(Arc::new(embedded), waiting, Some(store))
+    }
+
+    /// A coordinator elsewhere.
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
+    pub async fn connect(options: RemoteOptions) -> Result<Self> {
+        let opening = tokio::task::spawn_blocking(move || Remote::open(options)).await;
+        let remote = opening.map_err(|error| Error { kind: ErrorKind::Unavailable, text: error.to_string() })??;
+        Ok(Self::over(Arc::new(remote)))
+    }
+
+    /// Over any coordinator whose calls may wait.
+    #[must_use]
+    pub fn over(decisions: Arc<dyn Decisions>) -> Self {
+        Self::of(decisions, Waiting::Aside, None)
+    }
+
+    fn of(decisions: Arc<dyn Decisions>, waiting: Waiting, store: Option<Store>) -> Self {
+        Self(Arc::new(Inner { decisions, waiting, store, hurry: Notify::new() }))
+    }
+
+    /// Which it is.
+    #[must_use]
+    pub fn id(&self) -> CoordinatorId {
+        self.0.decisions.coordinator()
+    }
+
+    /// Begins a transaction. Sends nothing and writes nothing.
+    ///
+    /// # Errors
+    /// As [`Decisions::begin`].
+    pub fn begin(&self, begin: Begin) -> Result<Transaction> {
+        Ok(Transaction::begun(self.clone(), self.0.decisions.begin(begin)?))
+    }
+
+    /// Takes part in a transaction that another program began as shared, and whose id it sent as text.
+    ///
+    /// # Errors
+    /// `Invalid` when the text is no id, it is another coordinator's, or the transaction is not shared.
+    pub fn join(&self, id: &str) -> Result<Transaction> {
+        let invalid = |text: String| Error { kind: ErrorKind::Invalid, text };
+        let id: TransactionId = id.parse().map_err(|error| invalid(format!("{error}")))?;
+        if id.coordinator != self.id() {
+            return Err(invalid("another coordinator decides about this transaction".to_owned()));
+        }
+        if !id.shared {
+            return Err(invalid("this transaction was not begun as a shared one".to_owned()));
+        }
+        Ok(Transaction::joined(self.clone(), id))
+    }
+
+    /// Asks on a thread that may wait.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Decisions) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let decisions = self.decisions();
+        match tokio::task::spawn_blocking(move || question(&*decisions)).await {
+            Ok(answer) => answer,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    pub(crate) fn decisions(&self) -> Arc<dyn Decisions> {
+        Arc::clone(&self.0.decisions)
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.0.waiting
+    }
+
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.0.store.as_ref()
+    }
+
+    pub(crate) fn decide(&self, id: TransactionId) -> Decide {
+        let decisions = self.decisions();
+        Box::new(move |prepared| decisions.commit(id, prepared, None))
+    }
+
+    /// Something was left to recovery just now.
+    pub(crate) fn hurry_recovery(&self) {
+        self.0.hurry.notify_one();
+    }
+
+    /// Waits until something was left to recovery.
+    pub(crate) async fn hurried(&self) {
+        self.0.hurry.notified().await;
+    }
+}

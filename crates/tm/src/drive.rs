@@ -1,0 +1,178 @@
+//! Runs the two-phase driver over branches and a coordinator: makes the calls it names, side by side, and tells it the
+//! answers.
+//!
+//! May use: `branch`, `decisions`, tokio, futures. Must not know: resource managers, where the coordinator is.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use xa::{BranchEnd, BranchName, Call, Deed, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
+
+use crate::branch::{Answer, BoxFuture, Branch};
+use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result};
+
+/// A branch in the hands of a transaction.
+pub(crate) struct Enlisted {
+    pub(crate) name: BranchName,
+    pub(crate) order: u32,
+    pub(crate) branch: Box<dyn Branch>,
+}
+
+/// How to decide: usually by asking the coordinator, with local changes by committing them together.
+pub(crate) type Decide = Box<dyn FnOnce(&[BranchName]) -> Result<()> + Send>;
+
+/// Where a call that may wait for a sync is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Here: it does not.
+    Here,
+    /// On a thread that may wait.
+    Aside,
+}
+
+/// What became of it all.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: TwoPhaseOutcome,
+    pub(crate) reasons: Vec<String>,
+    pub(crate) pending: Vec<BranchName>,
+}
+
+/// The two sides of a transaction.
+pub(crate) struct Drive {
+    pub(crate) decisions: Arc<dyn Decisions>,
+    pub(crate) waiting: Waiting,
+    pub(crate) id: TransactionId,
+    pub(crate) decide: Decide,
+}
+
+enum Event {
+    Branch(usize, Box<dyn Branch>, Answer),
+    Decided(Result<()>),
+    Aborted(Result<()>),
+}
+
+impl Drive {
+    /// Drives `machine`, whose branches are `enlisted`, to its end.
+    pub(crate) async fn run(self, mut machine: TwoPhase, enlisted: Vec<Enlisted>) -> Ended {
+        let Self { decisions, waiting, id, decide } = self;
+        let mut decide = Some(decide);
+        let mut reasons = Vec::new();
+        let names: Vec<BranchName> = enlisted.iter().map(|enlisted| enlisted.name.clone()).collect();
+        let mut branches: Vec<_> = enlisted.into_iter().map(|enlisted| Some(enlisted.branch)).collect();
+        let name = |number: usize| names.get(number).expect("the machine numbers our list");
+        let mut under_way: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
+        loop {
+            for call in machine.next_calls() {
+                let (number, verb) = match call {
+                    Call::Prepare(number) => (number, Verb::Prepare),
+                    Call::CommitOnePhase(number) => (number, Verb::OnePhase),
+                    Call::Commit(number) => (number, Verb::Commit),
+                    Call::Rollback(number) => (number, Verb::Rollback),
+                    Call::Forget(number) => (number, Verb::Forget),
+                    Call::Decide(prepared) => {
+                        let prepared: Vec<_> = prepared.into_iter().map(|number| name(number).clone()).collect();
+                        let decide = decide.take().expect("a decision is asked for once");
+                        under_way.push(aside(waiting, move || Event::Decided(decide(&prepared))));
+                        continue;
+                    }
+                    Call::Abort => {
+                        let decisions = Arc::clone(&decisions);
+                        under_way.push(aside(Waiting::Aside, move || Event::Aborted(decisions.abort(id))));
+                        continue;
+                    }
+                    Call::Done(ends) => {
+                        let done = |(number, end)| Done { branch: name(number).clone(), heuristic: heuristic(end) };
+                        let done: Vec<_> = ends.into_iter().map(done).collect();
+                        decisions.done(id, &done);
+                        continue;
+                    }
+                };
+                let branch = branches.get_mut(number).and_then(Option::take).expect("one call of a branch at a time");
+                under_way.push(Box::pin(call_branch(number, branch, verb)));
+            }
+            match under_way.next().await {
+                None => break,
+                Some(Event::Branch(number, branch, answer)) => {
+                    if !matches!(answer.code, XaCode::Ok | XaCode::ReadOnly) {
+                        reasons
+                            .push(format!("{}: {} {}", name(number), answer.code, answer.reason).trim_end().to_owned());
+                    }
+                    if let Some(place) = branches.get_mut(number) {
+                        *place = Some(branch);
+                    }
+                    machine.answer(number, answer.code);
+                }
+                Some(Event::Decided(result)) => machine.decide(decision_of(result, &mut reasons)),
+                Some(Event::Aborted(result)) => machine.decide(match result {
+                    Ok(()) => TwoPhaseDecision::Aborted,
+                    Err(error) if error.kind == ErrorKind::Aborted => TwoPhaseDecision::Aborted,
+                    // The one thing that makes no sense to abort is what is committed.
+                    Err(error) if error.kind == ErrorKind::Invalid => TwoPhaseDecision::Committed,
+                    Err(error) => {
+                        reasons.push(error.text);
+                        TwoPhaseDecision::Unknown
+                    }
+                }),
+            }
+        }
+        let outcome = machine.outcome().expect("nothing is under way and nothing left to call");
+        let is_pending = |number: &usize| machine.end_of(*number) == Some(BranchEnd::Pending);
+        let pending = (0..names.len()).filter(is_pending).map(|number| name(number).clone()).collect();
+        Ended { outcome, reasons, pending }
+    }
+}
+
+fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecision {
+    let Err(Error { kind, text }) = result else { return TwoPhaseDecision::Committed };
+    reasons.push(text);
+    match kind {
+        ErrorKind::Unknown => TwoPhaseDecision::Unknown,
+        // Refused, or nothing happened.
+        _ => TwoPhaseDecision::Aborted,
+    }
+}
+
+/// What is recorded of the end of a branch.
+pub(crate) fn heuristic(end: BranchEnd) -> Option<Heuristic> {
+    let BranchEnd::Heuristic(deed) = end else { return None };
+    Some(match deed {
+        Deed::Commit => Heuristic::Commit,
+        Deed::Rollback => Heuristic::Rollback,
+        Deed::Mixed => Heuristic::Mixed,
+        Deed::Hazard => Heuristic::Hazard,
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Prepare,
+    OnePhase,
+    Commit,
+    Rollback,
+    Forget,
+}
+
+async fn call_branch(number: usize, mut branch: Box<dyn Branch>, verb: Verb) -> Event {
+    let answer = match verb {
+        Verb::Prepare => branch.prepare().await,
+        Verb::OnePhase => branch.commit_one_phase().await,
+        Verb::Commit => branch.commit().await,
+        Verb::Rollback => branch.rollback().await,
+        Verb::Forget => branch.forget().await,
+    };
+    Event::Branch(number, branch, answer)
+}
+
+fn aside(waiting: Waiting, call: impl FnOnce() -> Event + Send + 'static) -> BoxFuture<'static, Event> {
+    match waiting {
+        Waiting::Here => Box::pin(async move { call() }),
+        Waiting::Aside => Box::pin(async move {
+            match tokio::task::spawn_blocking(call).await {
+                Ok(event) => event,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        }),
+    }
+}

@@ -1,0 +1,210 @@
+//! A coordinator in the process: a store of its own or the program's.
+//!
+//! May use: `decisions`, `holdfast`. Must not know: resource managers, async.
+
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast::{
+    BranchState, BranchStatus as Branch, CommitRequest, Durability, Forgetting, Learned, Options, Outcome, Sharing,
+    Store, Taking, Vote,
+};
+use xa::{BranchName, CoordinatorId, TransactionId};
+
+use crate::administration::{Administration, BranchStatus, Forget, Page, State, Status};
+use crate::decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+
+/// Most transactions of one page of a list.
+const PAGE: usize = 200;
+
+/// A coordinator in the process. Transactions of earlier processes that had the same directory and were not decided are
+/// rolled back by recovery, because those processes are gone.
+#[derive(Clone)]
+pub struct Embedded {
+    store: Store,
+    shared_wait: Duration,
+}
+
+impl Embedded {
+    /// Opens or creates a store for the decisions alone. What a commit waits for is the options' durability.
+    ///
+    /// # Errors
+    /// `Unavailable` when another process has the directory, or it cannot be used.
+    pub fn open(dir: &Path, options: Options) -> Result<Self> {
+        Ok(Self::over(Store::open(dir, options).map_err(of_store)?))
+    }
+
+    /// Keeps decisions in a store that the program has open.
+    #[must_use]
+    pub fn over(store: Store) -> Self {
+        Self { store, shared_wait: Duration::from_secs(30) }
+    }
+
+    /// The store. What is changed in it by itself has nothing to do with transactions.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How long a commit waits for others who take part in a shared transaction; 30 s unless said.
+    #[must_use]
+    pub fn with_shared_wait(self, shared_wait: Duration) -> Self {
+        Self { shared_wait, ..self }
+    }
+}
+
+impl Decisions for Embedded {
+    fn coordinator(&self) -> CoordinatorId {
+        self.store.xa().coordinator()
+    }
+
+    fn begin(&self, begin: Begin) -> Result<TransactionId> {
+        let sharing = if begin.shared { Sharing::Shared } else { Sharing::Alone };
+        self.store.xa().begin(&holdfast::Begin { timeout: begin.timeout, sharing }).map_err(of_store)
+    }
+
+    fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()> {
+        let wait = if id.shared { self.shared_wait } else { Duration::ZERO };
+        let durability = durability.unwrap_or_else(|| self.store.durability());
+        self.store.xa().commit(&CommitRequest { id, branches, wait }, durability).map_err(of_store)
+    }
+
+    fn done(&self, id: TransactionId, done: &[Done]) {
+        if done.is_empty() {
+            return;
+        }
+        let learned = |done: &Done| {
+            let heuristic = done.heuristic.map(|heuristic| match heuristic {
+                Heuristic::Commit => holdfast::Heuristic::Commit,
+                Heuristic::Rollback => holdfast::Heuristic::Rollback,
+                Heuristic::Mixed => holdfast::Heuristic::Mixed,
+                Heuristic::Hazard => holdfast::Heuristic::Hazard,
+            });
+            Learned { branch: done.branch.clone(), heuristic }
+        };
+        let learned: Vec<_> = done.iter().map(learned).collect();
+        // What was not noted is asked again by recovery.
+        let _ = self.store.xa().forget(id, &learned, Forgetting::Known);
+    }
+
+    fn abort(&self, id: TransactionId) -> Result<()> {
+        let outcome = self.store.xa().abort(id).and_then(|pending| pending.wait(Durability::Synced));
+        not_committed(outcome.map_err(of_store)?)
+    }
+
+    fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {
+        let xa = self.store.xa();
+        let mut verdicts = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(xa.verdicts_max().max(1)) {
+            let given = xa.verdicts(ids).and_then(|pending| pending.wait(Durability::Synced)).map_err(of_store)?;
+            verdicts.extend(given.into_iter().map(|verdict| match verdict {
+                holdfast::Verdict::Commit => Verdict::Commit,
+                holdfast::Verdict::Rollback => Verdict::Rollback,
+                holdfast::Verdict::Leave => Verdict::Leave,
+                holdfast::Verdict::Foreign => Verdict::Foreign,
+            }));
+        }
+        Ok(verdicts)
+    }
+
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        let taking = self.store.xa().enlist(id, branches).and_then(|pending| pending.wait(Durability::Synced));
+        taken(taking.map_err(of_store)?)
+    }
+
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()> {
+        let vote = match part {
+            Part::Prepared => Vote::Prepared,
+            Part::ReadOnly => Vote::ReadOnly,
+            Part::Failed => Vote::Failed,
+        };
+        let taking = self.store.xa().vote(id, branch, vote).and_then(|pending| pending.wait(Durability::Synced));
+        taken(taking.map_err(of_store)?)
+    }
+}
+
+impl Administration for Embedded {
+    fn status(&self, id: TransactionId) -> Result<Status> {
+        let status = self.store.xa().status(id).and_then(|pending| pending.wait(Durability::Synced));
+        Ok(shown(status.map_err(of_store)?))
+    }
+
+    fn list(&self, cursor: &str) -> Result<Page> {
+        let invalid = |_| Error { kind: ErrorKind::Invalid, text: format!("{cursor:?} is no cursor of a list") };
+        let after = if cursor == "0" { None } else { Some(cursor.parse().map_err(invalid)?) };
+        let listed = self.store.xa().list(after, PAGE).and_then(|pending| pending.wait(Durability::Synced));
+        let listed = listed.map_err(of_store)?;
+        let transactions = listed.statuses.into_iter().map(shown).collect();
+        Ok(Page { transactions, next: listed.next.map(|id| id.to_string()) })
+    }
+
+    fn forget(&self, id: TransactionId, forget: Forget) -> Result<()> {
+        let forgetting = match forget {
+            Forget::Settled => Forgetting::Known,
+            Forget::EvenInDoubt => Forgetting::Everything,
+        };
+        let forgotten =
+            self.store.xa().forget(id, &[], forgetting).and_then(|pending| pending.wait(Durability::Synced));
+        forgotten.map_err(of_store)
+    }
+}
+
+fn shown(status: holdfast::Status) -> Status {
+    let state = match status.state {
+        holdfast::State::Committed => State::Committed,
+        holdfast::State::Aborted => State::Aborted,
+        holdfast::State::Active => State::Active,
+        holdfast::State::Unknown => State::Unknown,
+    };
+    let branch = |(branch, status): (BranchName, Branch)| {
+        let state = match status {
+            Branch::Decided(BranchState::Open) => "open",
+            Branch::Decided(BranchState::Done) => "done",
+            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Commit)) => "heuristic-commit",
+            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Rollback)) => "heuristic-rollback",
+            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Mixed)) => "heuristic-mixed",
+            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Hazard)) => "heuristic-hazard",
+            Branch::Enlisted(None) => "enlisted",
+            Branch::Enlisted(Some(Vote::Prepared)) => "prepared",
+            Branch::Enlisted(Some(Vote::ReadOnly)) => "readonly",
+            Branch::Enlisted(Some(Vote::Failed)) => "failed",
+        };
+        BranchStatus { branch, state: state.to_owned() }
+    };
+    Status {
+        id: status.id,
+        state,
+        decided: status.at_ms.map(Duration::from_millis),
+        branches: status.branches.into_iter().map(branch).collect(),
+    }
+}
+
+fn taken(taking: Taking) -> Result<()> {
+    match taking {
+        Taking::Part => Ok(()),
+        Taking::Settled(Outcome::Aborted(reason)) => Err(Error { kind: ErrorKind::Aborted, text: reason.to_string() }),
+        Taking::Settled(Outcome::Committed) => {
+            Err(Error { kind: ErrorKind::Invalid, text: "the transaction is committed already".to_owned() })
+        }
+    }
+}
+
+fn not_committed(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Aborted(_) => Ok(()),
+        Outcome::Committed => {
+            Err(Error { kind: ErrorKind::Invalid, text: "the transaction is committed already".to_owned() })
+        }
+    }
+}
+
+/// An error of a store, when nothing happened but in the one case that says so itself.
+pub(crate) fn of_store(error: holdfast::Error) -> Error {
+    let kind = match error.kind() {
+        holdfast::ErrorKind::Aborted => ErrorKind::Aborted,
+        holdfast::ErrorKind::Unknown => ErrorKind::Unknown,
+        holdfast::ErrorKind::Invalid | holdfast::ErrorKind::Conflict => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    Error { kind, text: error.to_string() }
+}

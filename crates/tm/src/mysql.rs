@@ -1,0 +1,172 @@
+//! Branches in MariaDB and MySQL: their XA statements, names as hexadecimal literals.
+//!
+//! The program keeps using its own connection, behind a lock because both need it alone.
+//!
+//! Three things are peculiar. A prepared branch belongs to its connection until that is closed: for another it is *not
+//! known*, although it is listed. So whoever recovers asks for the list again before believing that. After a deadlock or a
+//! timeout a branch is rolled back and yet has to be ended. And error 1399, called `XAER_RMFAIL`, says that the statement
+//! may not come now, not that anything failed.
+//!
+//! May use: `branch`, mysql_async. Must not know: coordinators.
+
+mod manager;
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error};
+use tokio::sync::Mutex;
+use xa::{FORMAT_ID, XaCode, Xid};
+
+use crate::branch::{Answer, BoxFuture, Branch};
+pub use manager::MysqlManager;
+
+/// A branch in MariaDB or MySQL, on a connection of the program.
+pub struct MysqlBranch {
+    connection: Arc<Mutex<Conn>>,
+    xid: String,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Active,
+    /// It is ended, and may be prepared.
+    Prepared,
+    Ended,
+}
+
+impl MysqlBranch {
+    /// Starts the branch on a connection that has no transaction under way.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn start(connection: &Arc<Mutex<Conn>>, xid: &Xid) -> Result<Self, Error> {
+        let xid = literal(xid);
+        connection.lock().await.query_drop(format!("XA START {xid}")).await?;
+        Ok(Self { connection: Arc::clone(connection), xid, state: State::Active })
+    }
+
+    /// Says why it failed, and ends it unless the connection did.
+    async fn failed(&mut self, error: Error) -> Answer {
+        if !matches!(error, Error::Server(_)) {
+            return answer(&error);
+        }
+        let mut connection = self.connection.lock().await;
+        // Refused when it is ended already.
+        let _ = connection.query_drop(format!("XA END {}", self.xid)).await;
+        match connection.query_drop(format!("XA ROLLBACK {}", self.xid)).await {
+            Err(Error::Io(_) | Error::Driver(_)) => Answer::new(XaCode::ManagerDown, error.to_string()),
+            // Not known: it went with the failure.
+            _ => {
+                self.state = State::Ended;
+                let why = answer(&error);
+                let code = if why.code.is_rollback() { why.code } else { XaCode::RolledBackOther };
+                Answer { code, ..why }
+            }
+        }
+    }
+}
+
+impl Branch for MysqlBranch {
+    fn prepare(&mut self) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            self.state = State::Prepared;
+            let statements = format!("XA END {0}; XA PREPARE {0}", self.xid);
+            let result = self.connection.lock().await.query_drop(statements).await;
+            match result {
+                Ok(()) => XaCode::Ok.into(),
+                Err(error) => self.failed(error).await,
+            }
+        })
+    }
+
+    fn commit_one_phase(&mut self) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let statements = format!("XA END {0}; XA COMMIT {0} ONE PHASE", self.xid);
+            let result = self.connection.lock().await.query_drop(statements).await;
+            match result {
+                Ok(()) => {
+                    self.state = State::Ended;
+                    XaCode::Ok.into()
+                }
+                Err(error) => self.failed(error).await,
+            }
+        })
+    }
+
+    fn commit(&mut self) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            self.state = State::Ended;
+            settled(self.connection.lock().await.query_drop(format!("XA COMMIT {}", self.xid)).await)
+        })
+    }
+
+    fn rollback(&mut self) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let mut connection = self.connection.lock().await;
+            if self.state == State::Active {
+                // Refused after a deadlock, and the rollback works all the same.
+                let _ = connection.query_drop(format!("XA END {}", self.xid)).await;
+            }
+            self.state = State::Ended;
+            settled(connection.query_drop(format!("XA ROLLBACK {}", self.xid)).await)
+        })
+    }
+}
+
+impl Drop for MysqlBranch {
+    fn drop(&mut self) {
+        if self.state != State::Active {
+            return;
+        }
+        // Without a runtime the connection cannot be used, and closing it rolls back.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (connection, xid) = (Arc::clone(&self.connection), self.xid.clone());
+            runtime.spawn(async move {
+                let mut connection = connection.lock().await;
+                let _ = connection.query_drop(format!("XA END {xid}")).await;
+                let _ = connection.query_drop(format!("XA ROLLBACK {xid}")).await;
+            });
+        }
+    }
+}
+
+/// A name as the statements take it.
+fn literal(xid: &Xid) -> String {
+    let hex = |to: &mut String, bytes: &[u8]| {
+        for byte in bytes {
+            write!(to, "{byte:02x}").expect("a string takes all");
+        }
+    };
+    let mut text = "X'".to_owned();
+    hex(&mut text, &xid.transaction.to_bytes());
+    text.push_str("',X'");
+    hex(&mut text, xid.branch.as_str().as_bytes());
+    write!(text, "',{FORMAT_ID}").expect("a string takes all");
+    text
+}
+
+/// An error in the words of XA.
+fn answer(error: &Error) -> Answer {
+    let Error::Server(server) = error else { return Answer::new(XaCode::ManagerDown, error.to_string()) };
+    let code = match server.code {
+        1397 => XaCode::NotKnown,
+        1398 => XaCode::Invalid,
+        1399 => XaCode::Protocol,
+        1400 => XaCode::Outside,
+        1402 => XaCode::RolledBack,
+        1440 => XaCode::Duplicate,
+        1613 | 1205 => XaCode::RolledBackTimeout,
+        1614 | 1213 => XaCode::RolledBackDeadlock,
+        // 1401, XAER_RMERR, among them: its meaning for a commit would be that the branch is lost for ever.
+        _ => XaCode::Retry,
+    };
+    Answer::new(code, server.message.clone())
+}
+
+/// The answer to a commit or rollback of a branch.
+fn settled(result: Result<(), Error>) -> Answer {
+    result.map_or_else(|error| answer(&error), |()| XaCode::Ok.into())
+}

@@ -1,0 +1,116 @@
+//! MariaDB and MySQL as recovery sees them: `XA RECOVER`, which lists the whole server.
+//!
+//! May use: `branch`, mysql_async. Must not know: coordinators.
+
+use std::fmt;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Row};
+use xa::{BranchName, XaCode, Xid};
+
+use super::{literal, settled};
+use crate::branch::{Answer, BoxFuture, ResourceManager};
+
+/// A MariaDB or MySQL server. Every call makes a connection of its own and closes it.
+#[derive(Clone)]
+pub struct MysqlManager {
+    name: BranchName,
+    options: Opts,
+}
+
+impl MysqlManager {
+    /// A server that is reached so.
+    #[must_use]
+    pub fn new(name: BranchName, options: Opts) -> Self {
+        Self { name, options }
+    }
+
+    async fn connect(&self) -> Result<Conn, String> {
+        Conn::new(self.options.clone()).await.map_err(|error| error.to_string())
+    }
+
+    async fn complete(&self, verb: &str, xid: &Xid) -> Answer {
+        let mut connection = match self.connect().await {
+            Ok(connection) => connection,
+            Err(reason) => return Answer::new(XaCode::ManagerDown, reason),
+        };
+        let answer = settled(connection.query_drop(format!("XA {verb} {}", literal(xid))).await);
+        let answer = if answer.code == XaCode::NotKnown {
+            // Only what is not listed either is gone; else the connection that prepared it is still open.
+            match listed(&mut connection).await {
+                Ok(list) if !list.contains(xid) => answer,
+                Ok(_) => Answer::new(XaCode::Retry, "the connection that prepared it is still open"),
+                Err(reason) => Answer::new(XaCode::ManagerDown, reason),
+            }
+        } else {
+            answer
+        };
+        // A connection that cannot be closed politely is closed anyway.
+        let _ = connection.disconnect().await;
+        answer
+    }
+}
+
+impl ResourceManager for MysqlManager {
+    fn name(&self) -> &BranchName {
+        &self.name
+    }
+
+    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+        Box::pin(async {
+            let mut connection = self.connect().await?;
+            let list = listed(&mut connection).await;
+            let _ = connection.disconnect().await;
+            list
+        })
+    }
+
+    fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        Box::pin(self.complete("COMMIT", xid))
+    }
+
+    fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        Box::pin(self.complete("ROLLBACK", xid))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async {
+            let mut connection = match self.connect().await {
+                Ok(connection) => connection,
+                Err(reason) => return vec![format!("cannot connect: {reason}")],
+            };
+            let list = listed(&mut connection).await;
+            let _ = connection.disconnect().await;
+            list.err().into_iter().map(|reason| format!("cannot list what is in doubt: {reason}")).collect()
+        })
+    }
+}
+
+impl fmt::Debug for MysqlManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The driver's options may show a password.
+        f.debug_struct("MysqlManager").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+async fn listed(connection: &mut Conn) -> Result<Vec<Xid>, String> {
+    let rows: Vec<Row> = connection.query("XA RECOVER").await.map_err(|error| {
+        let rights = match &error {
+            mysql_async::Error::Server(server) if matches!(server.code, 1227 | 1142 | 1044) => {
+                ". The user needs the right to see them: GRANT XA_RECOVER_ADMIN ON *.* in MySQL, SUPER in old versions"
+            }
+            _ => "",
+        };
+        format!("{error}{rights}")
+    })?;
+    Ok(rows.iter().filter_map(branch_of).collect())
+}
+
+/// A row is the format, the lengths of the two parts of the name, and both parts in one.
+fn branch_of(row: &Row) -> Option<Xid> {
+    let format: i64 = row.get_opt(0)?.ok()?;
+    let length: usize = row.get_opt(1)?.ok()?;
+    let name: Vec<u8> = row.get_opt(3)?.ok()?;
+    let (gtrid, bqual) = name.split_at_checked(length)?;
+    Xid::of_parts(i32::try_from(format).ok()?, gtrid, bqual)
+}

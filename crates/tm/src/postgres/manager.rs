@@ -1,0 +1,93 @@
+//! PostgreSQL as recovery sees it: `pg_prepared_xacts` of the current database.
+//!
+//! May use: `branch`, tokio-postgres. Must not know: coordinators.
+
+use std::fmt;
+
+use tokio_postgres::{Client, Config, NoTls};
+use xa::{BranchName, XaCode, Xid};
+
+use super::{said, settled};
+use crate::branch::{Answer, BoxFuture, ResourceManager};
+
+/// A PostgreSQL database. Every call makes a connection of its own and closes it.
+#[derive(Clone)]
+pub struct PostgresManager {
+    name: BranchName,
+    config: Config,
+}
+
+impl PostgresManager {
+    /// A database that is reached so. Prepared transactions can be completed by the role that prepared them, and by
+    /// superusers.
+    #[must_use]
+    pub fn new(name: BranchName, config: Config) -> Self {
+        Self { name, config }
+    }
+
+    async fn connect(&self) -> Result<Client, String> {
+        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| said(&error))?;
+        // It ends when the client is dropped; an error of it is an error of the client's calls.
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn complete(&self, statement: String) -> Answer {
+        match self.connect().await {
+            Ok(client) => settled(client.batch_execute(&statement).await),
+            Err(reason) => Answer::new(XaCode::ManagerDown, reason),
+        }
+    }
+}
+
+impl ResourceManager for PostgresManager {
+    fn name(&self) -> &BranchName {
+        &self.name
+    }
+
+    fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
+        Box::pin(async {
+            let client = self.connect().await?;
+            // The names of Holdfast begin so; underscores and percent signs are not in that.
+            let query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE 'hfxa1.%'";
+            let rows = client.query(query, &[]).await.map_err(|error| said(&error))?;
+            let gids = rows.iter().filter_map(|row| row.try_get::<_, String>(0).ok());
+            Ok(gids.filter_map(|gid| gid.parse().ok()).collect())
+        })
+    }
+
+    fn commit<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        Box::pin(self.complete(format!("COMMIT PREPARED '{xid}'")))
+    }
+
+    fn rollback<'a>(&'a self, xid: &'a Xid) -> BoxFuture<'a, Answer> {
+        Box::pin(self.complete(format!("ROLLBACK PREPARED '{xid}'")))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async {
+            let client = match self.connect().await {
+                Ok(client) => client,
+                Err(reason) => return vec![format!("cannot connect: {reason}")],
+            };
+            let query = "SELECT current_setting('max_prepared_transactions')::int";
+            match client.query_one(query, &[]).await.and_then(|row| row.try_get::<_, i32>(0)) {
+                Err(error) => vec![said(&error)],
+                Ok(0) => vec![
+                    "max_prepared_transactions is 0, so nothing can be prepared. Set it in postgresql.conf, or by ALTER \
+                     SYSTEM SET max_prepared_transactions = 100, to at least the number of transactions that run at the \
+                     same time, and restart PostgreSQL"
+                        .to_owned(),
+                ],
+                Ok(_) => Vec::new(),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for PostgresManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The driver's configuration may show a password.
+        f.debug_struct("PostgresManager").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! Recovery: asks every resource manager what is in doubt, the coordinator what to do about it, and does it.
+//!
+//! What to do and when is decided by [`xa::Settle`]; here it is carried out. Several programs may do so at once.
+//!
+//! May use: `branch`, `coordinator`, tokio. Must not know: resource managers.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, Xid};
+
+use crate::branch::{Answer, ResourceManager};
+use crate::coordinator::Coordinator;
+use crate::decisions::{Done, Verdict};
+use crate::drive::heuristic;
+
+/// Recovery of a coordinator's branches in known resource managers.
+pub struct Recovery {
+    coordinator: Coordinator,
+    managers: Vec<Arc<dyn ResourceManager>>,
+    settle: Settle,
+    start: Instant,
+}
+
+/// What a round of recovery came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Resource managers that were asked and answered.
+    pub answered: Vec<BranchName>,
+    /// Those that did not, why, and how long they are left alone now.
+    pub down: Vec<Down>,
+    /// What was found and what became of it.
+    pub found: Vec<Found>,
+}
+
+/// A resource manager, or the coordinator, that could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Down {
+    /// The resource manager; `None` for the coordinator.
+    pub manager: Option<BranchName>,
+    /// Why.
+    pub reason: String,
+    /// How long it is left alone.
+    pub pause: Duration,
+}
+
+/// A branch that was found prepared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where.
+    pub manager: BranchName,
+    /// Its name there.
+    pub xid: Xid,
+    /// What became of it.
+    pub fate: Fate,
+    /// The resource manager's words, when it did not just do as it was told.
+    pub reason: String,
+}
+
+/// What became of a branch that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Committed.
+    Committed,
+    /// Rolled back.
+    RolledBack,
+    /// Left: its transaction is under way, or the coordinator could not be asked.
+    Left,
+    /// It has to end so, but did not yet: the next round tries again.
+    Postponed,
+    /// The resource manager had done something by itself.
+    Heuristic,
+}
+
+impl Report {
+    /// Whether all were reached and nothing is left in doubt.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.down.is_empty() && self.found.iter().all(|found| !matches!(found.fate, Fate::Left | Fate::Postponed))
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Committed => "committed",
+            Self::RolledBack => "rolled back",
+            Self::Left => "left alone, because its transaction may still commit",
+            Self::Postponed => "postponed",
+            Self::Heuristic => "ended by the resource manager itself",
+        })
+    }
+}
+
+impl Recovery {
+    /// Of these resource managers.
+    #[must_use]
+    pub fn new(coordinator: &Coordinator, managers: Vec<Arc<dyn ResourceManager>>, pace: Pace) -> Self {
+        let settle = Settle::new(coordinator.id(), managers.len(), pace);
+        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now() }
+    }
+
+    /// One round with all resource managers, also with those that are left alone for being down.
+    pub async fn run(&mut self) -> Report {
+        self.settle.hurry();
+        self.round().await
+    }
+
+    /// Rounds for ever: at once, periodically, and when this program left something behind. `report` is told of each
+    /// round in which something was found or out of reach. To end it drop the future, between two answers of which it
+    /// may be dropped.
+    pub async fn keep_running(mut self, mut report: impl FnMut(&Report)) {
+        loop {
+            let round = self.round().await;
+            if !round.found.is_empty() || !round.down.is_empty() {
+                report(&round);
+            }
+            let next = self.settle.next_due().map_or(Duration::MAX, |due| due.since(self.now()));
+            let coordinator = self.coordinator.clone();
+            tokio::select! {
+                () = tokio::time::sleep(next.min(Duration::from_secs(3600))) => {}
+                // A moment later, for what was left because the connection broke is still being cleared away.
+                () = coordinator.hurried() => {
+                    tokio::time::sleep(HURRY_PAUSE).await;
+                    self.settle.hurry();
+                }
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Report {
+        let mut report = Report::default();
+        let due = self.settle.due(self.now());
+        let asked = due.iter().filter_map(|number| Some((*number, Arc::clone(self.managers.get(*number)?))));
+        let lists = asked.map(|(number, manager)| async move { (number, manager.in_doubt().await) });
+        for (number, list) in join_all(lists).await {
+            match list {
+                Ok(branches) => {
+                    self.settle.listed(number, branches, self.now());
+                    report.answered.extend(self.name(number));
+                }
+                Err(reason) => {
+                    let pause = self.unreachable(number);
+                    report.down.push(Down { manager: self.name(number), reason, pause });
+                }
+            }
+        }
+        let ids = self.settle.questions();
+        if !ids.is_empty() {
+            let verdicts = self.verdicts(ids, &mut report).await;
+            let instructions = self.settle.instructions(&verdicts);
+            self.follow(instructions, &mut report).await;
+        }
+        report
+    }
+
+    async fn verdicts(&mut self, ids: Vec<TransactionId>, report: &mut Report) -> Vec<(TransactionId, Action)> {
+        let asked = ids.clone();
+        match self.coordinator.ask(move |decisions| decisions.verdicts(&asked)).await {
+            Ok(verdicts) => {
+                let action = |verdict| match verdict {
+                    Verdict::Commit => Action::Commit,
+                    Verdict::Rollback => Action::Rollback,
+                    Verdict::Leave | Verdict::Foreign => Action::Leave,
+                };
+                ids.into_iter().zip(verdicts.into_iter().map(action)).collect()
+            }
+            Err(error) => {
+                report.down.push(Down { manager: None, reason: error.text, pause: Duration::ZERO });
+                Vec::new()
+            }
+        }
+    }
+
+    async fn follow(&mut self, instructions: Vec<Instruction>, report: &mut Report) {
+        let known = instructions.into_iter().filter_map(|instruction| {
+            let manager = Arc::clone(self.managers.get(instruction.source)?);
+            Some((instruction, manager))
+        });
+        let answers = known.map(|(instruction, manager)| async move {
+            let answer = match instruction.action {
+                Action::Commit => Some(manager.commit(&instruction.xid).await),
+                Action::Rollback => Some(manager.rollback(&instruction.xid).await),
+                Action::Leave => None,
+            };
+            (instruction, manager, answer)
+        });
+        for (instruction, manager, answer) in join_all(answers).await {
+            let (fate, reason) = match answer {
+                None => (Fate::Left, String::new()),
+                Some(answer) => {
+                    let ended = self.note(&instruction, &answer);
+                    if ended.remembered {
+                        // One that is not forgotten now is listed and forgotten the next time.
+                        manager.forget(&instruction.xid).await;
+                    }
+                    (fate_of(ended.end), answer.reason)
+                }
+            };
+            report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+        }
+    }
+
+    /// Tells everybody what a resource manager answered.
+    fn note(&mut self, instruction: &Instruction, answer: &Answer) -> Ended {
+        let (now, jitter) = (self.now(), jitter());
+        let ended = self.settle.answered(instruction, answer.code, now, jitter);
+        if instruction.action == Action::Commit && ended.end != BranchEnd::Pending {
+            let done = Done { branch: instruction.xid.branch.clone(), heuristic: heuristic(ended.end) };
+            self.coordinator.decisions().done(instruction.xid.transaction, &[done]);
+        }
+        ended
+    }
+
+    fn unreachable(&mut self, number: usize) -> Duration {
+        let (now, jitter) = (self.now(), jitter());
+        self.settle.unreachable(number, now, jitter)
+    }
+
+    fn name(&self, number: usize) -> Option<BranchName> {
+        self.managers.get(number).map(|manager| manager.name().clone())
+    }
+
+    fn now(&self) -> Time {
+        Time::default().after(self.start.elapsed())
+    }
+}
+
+/// From the end of a transaction that left something to the round that sees to it.
+const HURRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The standard library seeds each of these from the operating system.
+fn jitter() -> u32 {
+    RandomState::new().hash_one(0) as u32
+}
+
+fn fate_of(end: BranchEnd) -> Fate {
+    match end {
+        BranchEnd::Committed | BranchEnd::ReadOnly => Fate::Committed,
+        BranchEnd::RolledBack => Fate::RolledBack,
+        BranchEnd::Heuristic(_) => Fate::Heuristic,
+        BranchEnd::Pending => Fate::Postponed,
+    }
+}

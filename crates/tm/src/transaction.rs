@@ -1,0 +1,332 @@
+//! One transaction in a program.
+//!
+//! May use: `branch`, `drive`, `coordinator`. Must not know: resource managers, where the coordinator is.
+
+use std::time::Duration;
+
+use holdfast::Durability;
+use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outcome, Xid};
+
+use crate::branch::Branch;
+use crate::coordinator::Coordinator;
+use crate::decisions::{Error, ErrorKind, Part, Result, Verdict};
+use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
+use crate::embedded::of_store;
+
+/// Between two questions for what was decided elsewhere: at first and at most.
+const QUESTION_PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
+
+/// A transaction under way. Its branches are what was enlisted; the program works in them through its own connections.
+///
+/// Dropping it rolls back what was not committed, without waiting. The futures of its methods may be dropped: what they
+/// began goes on.
+pub struct Transaction {
+    coordinator: Coordinator,
+    id: TransactionId,
+    branches: Vec<Enlisted>,
+    local: Option<holdfast::Transaction>,
+    role: Role,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It decides.
+    Superior,
+    /// Another program does.
+    Joined,
+}
+
+/// All of it is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Branches that could not be told yet. Their resource managers hold them prepared, and recovery commits them.
+    pub pending: Vec<BranchName>,
+}
+
+/// It is not, or not surely, committed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {}", words_of(*outcome), reasons.join("; "))]
+pub struct Failed {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why, in the words of those who were asked.
+    pub reasons: Vec<String>,
+    /// Branches that could not be told yet; recovery sees to them.
+    pub pending: Vec<BranchName>,
+}
+
+/// How an outcome is called.
+fn words_of(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Committed => "committed",
+        Outcome::RolledBack => "rolled back",
+        Outcome::Mixed => "partly committed and partly rolled back",
+        Outcome::Hazard => "perhaps partly committed and partly rolled back",
+        Outcome::Unknown => "not known whether it is committed",
+    }
+}
+
+impl Transaction {
+    pub(crate) fn begun(coordinator: Coordinator, id: TransactionId) -> Self {
+        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Superior }
+    }
+
+    pub(crate) fn joined(coordinator: Coordinator, id: TransactionId) -> Self {
+        Self { coordinator, id, branches: Vec::new(), local: None, role: Role::Joined }
+    }
+
+    /// Its id. As text it fits into a header: another program joins by it.
+    #[must_use]
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    /// The name of this transaction's branch in a resource manager.
+    ///
+    /// # Errors
+    /// `Invalid` when the resource manager's name cannot be one.
+    pub fn xid(&self, manager: &str) -> Result<Xid> {
+        let branch = BranchName::new(manager)
+            .map_err(|error| Error { kind: ErrorKind::Invalid, text: format!("{manager:?} is no name: {error}") })?;
+        Ok(Xid { transaction: self.id, branch })
+    }
+
+    /// Takes a branch that was started under [`Self::xid`] into the transaction. Branches commit side by side.
+    ///
+    /// # Errors
+    /// `Invalid` when there is a branch of this name. Of a joined transaction also as [`crate::Decisions::enlist`]; then the
+    /// branch is dropped, and so rolled back.
+    pub async fn enlist(&mut self, name: &BranchName, branch: impl Branch + 'static) -> Result<()> {
+        self.enlist_in_order(name, 0, branch).await
+    }
+
+    /// As [`Self::enlist`], with the place in the order of commits: those with a lower number commit first.
+    ///
+    /// # Errors
+    /// As [`Self::enlist`].
+    pub async fn enlist_in_order(
+        &mut self,
+        name: &BranchName,
+        order: u32,
+        branch: impl Branch + 'static,
+    ) -> Result<()> {
+        if self.branches.iter().any(|enlisted| enlisted.name == *name) {
+            return Err(Error { kind: ErrorKind::Invalid, text: format!("there is a branch {name} already") });
+        }
+        if self.role == Role::Joined {
+            let (id, names) = (self.id, [name.clone()]);
+            self.coordinator.ask(move |decisions| decisions.enlist(id, &names)).await?;
+        }
+        self.branches.push(Enlisted { name: name.clone(), order, branch: Box::new(branch) });
+        Ok(())
+    }
+
+    /// Changes in the coordinator's own store, when that is in the process: they are made in the one batch in which the
+    /// decision is written, and cost nothing more. Of a transaction that was not begun as shared.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such store, and for shared transactions.
+    pub fn kv(&mut self) -> Result<&mut holdfast::Transaction> {
+        let invalid = |text: &str| Error { kind: ErrorKind::Invalid, text: text.to_owned() };
+        let store =
+            self.coordinator.store().ok_or_else(|| invalid("the coordinator's store is not in this process"))?;
+        if self.id.shared {
+            return Err(invalid("a shared transaction cannot change the coordinator's store"));
+        }
+        Ok(self.local.get_or_insert_with(|| store.begin()))
+    }
+
+    /// Commits: prepares all branches, decides, and commits them. Once it returns, the decision is as durable as the
+    /// coordinator was told to make it.
+    ///
+    /// # Errors
+    /// [`Failed`] says what became of it. After an outcome that is unknown nothing has to be done but not to believe in
+    /// either, nor to repeat the work: the branches will end alike.
+    pub async fn commit(mut self) -> std::result::Result<Committed, Failed> {
+        if self.role == Role::Joined {
+            let reason = "another program began this transaction, and decides: use `prepare`".to_owned();
+            let rolled_back = self.end(Ending::Rollback).await;
+            return Err(Failed { reasons: vec![reason], ..failed(rolled_back) });
+        }
+        let ended = self.end(Ending::Commit).await;
+        match ended.outcome {
+            Outcome::Committed => Ok(Committed { pending: ended.pending }),
+            _ => Err(failed(ended)),
+        }
+    }
+
+    /// Rolls back.
+    ///
+    /// # Errors
+    /// [`Failed`] when a resource manager had committed by itself. What cannot be reached rolls back by itself or is rolled
+    /// back by recovery, and is no error.
+    pub async fn rollback(mut self) -> std::result::Result<(), Failed> {
+        let ended = self.end(Ending::Rollback).await;
+        if ended.outcome == Outcome::RolledBack { Ok(()) } else { Err(failed(ended)) }
+    }
+
+    /// Ends this program's part of a transaction that it joined: prepares its branches, says so to the coordinator, waits
+    /// for what the other program decides, and does it. A part that changed nothing ends at once, as committed.
+    ///
+    /// # Errors
+    /// [`Failed`] when it is rolled back, for whatever reason: also because nothing was decided within `patience`, which
+    /// rolls all of the transaction back. `Unknown` when the coordinator could not be asked: then the branches stay
+    /// prepared, and recovery completes them.
+    pub async fn prepare(mut self, patience: Duration) -> std::result::Result<Committed, Failed> {
+        if self.role == Role::Superior {
+            let reason = "this program began the transaction, and decides: use `commit`".to_owned();
+            let rolled_back = self.end(Ending::Rollback).await;
+            return Err(Failed { reasons: vec![reason], ..failed(rolled_back) });
+        }
+        let ended = self.end(Ending::Prepare(patience)).await;
+        match ended.outcome {
+            Outcome::Committed => Ok(Committed { pending: ended.pending }),
+            _ => Err(failed(ended)),
+        }
+    }
+
+    /// Runs to the end in a task of its own, so that dropping the caller's future leaves nothing half done.
+    async fn end(&mut self, ending: Ending) -> Ended {
+        let parts = Parts { branches: std::mem::take(&mut self.branches), local: self.local.take() };
+        let task = tokio::spawn(run(self.coordinator.clone(), self.id, self.role, parts, ending));
+        match task.await {
+            Ok(ended) => ended,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // Branches roll back when they are dropped; only other programs would not hear of it.
+        if (self.branches.is_empty() && !self.id.shared) || self.role == Role::Joined {
+            return;
+        }
+        let branches = std::mem::take(&mut self.branches);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && !branches.is_empty()
+        {
+            let parts = Parts { branches, local: None };
+            runtime.spawn(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    Commit,
+    Rollback,
+    Prepare(Duration),
+}
+
+fn failed(ended: Ended) -> Failed {
+    Failed { outcome: ended.outcome, reasons: ended.reasons, pending: ended.pending }
+}
+
+struct Parts {
+    branches: Vec<Enlisted>,
+    local: Option<holdfast::Transaction>,
+}
+
+async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Parts, ending: Ending) -> Ended {
+    let Parts { branches, local } = parts;
+    let other = match (role, &local) {
+        (Role::Superior, _) if id.shared => OtherWork::Shared,
+        (_, Some(_)) => OtherWork::Local,
+        _ => OtherWork::Nothing,
+    };
+    let orders: Vec<u32> = branches.iter().map(|branch| branch.order).collect();
+    let names: Vec<BranchName> = branches.iter().map(|branch| branch.name.clone()).collect();
+    let (machine, decide): (_, Decide) = match (ending, local) {
+        (Ending::Rollback, _) => (TwoPhase::rollback(branches.len(), other), coordinator.decide(id)),
+        (Ending::Commit, None) => (TwoPhase::commit(&orders, other), coordinator.decide(id)),
+        (Ending::Commit, Some(local)) => {
+            let durability = coordinator.store().map(holdfast::Store::durability).unwrap_or_default();
+            let decide = Box::new(move |prepared: &[BranchName]| decide_locally(local, id, prepared, durability));
+            (TwoPhase::commit(&orders, other), decide)
+        }
+        // The decision is made elsewhere; here it is waited for. So a single branch is prepared, too.
+        (Ending::Prepare(patience), _) => {
+            let (waiting, all) = (coordinator.clone(), names.clone());
+            let decide =
+                Box::new(move |prepared: &[BranchName]| wait_for_decision(&waiting, id, (&all, prepared), patience));
+            (TwoPhase::commit(&orders, OtherWork::Local), decide)
+        }
+    };
+    let waiting = if matches!(ending, Ending::Prepare(_)) { Waiting::Aside } else { coordinator.waiting() };
+    let drive = Drive { decisions: coordinator.decisions(), waiting, id, decide };
+    let ended = drive.run(machine, branches).await;
+    if role == Role::Joined && ended.outcome != Outcome::Committed {
+        // The others must not commit without this part. Should it be decided already, nothing is said by that.
+        let vote = move |decisions: &dyn crate::Decisions| {
+            names.iter().try_for_each(|name| decisions.prepared(id, name, Part::Failed))
+        };
+        if ended.outcome != Outcome::Unknown {
+            let _ = coordinator.ask(vote).await;
+        }
+    }
+    if !ended.pending.is_empty() {
+        coordinator.hurry_recovery();
+    }
+    ended
+}
+
+/// Commits local changes and the decision in one batch. Blocks.
+fn decide_locally(
+    mut local: holdfast::Transaction,
+    id: TransactionId,
+    prepared: &[BranchName],
+    durability: Durability,
+) -> Result<()> {
+    // Without a branch there is nobody who would ask.
+    if !prepared.is_empty() {
+        local.decide(id, prepared);
+    }
+    local.commit(durability).map(drop).map_err(|error| match of_store(error) {
+        // The batch may be on its way to the disk.
+        Error { kind: ErrorKind::Unavailable, text } => Error { kind: ErrorKind::Unknown, text },
+        error => error,
+    })
+}
+
+/// Says that this program's branches are prepared, and waits for the verdict on them. Blocks.
+fn wait_for_decision(
+    coordinator: &Coordinator,
+    id: TransactionId,
+    (all, prepared): (&[BranchName], &[BranchName]),
+    patience: Duration,
+) -> Result<()> {
+    let decisions = coordinator.decisions();
+    for name in all {
+        let part = if prepared.contains(name) { Part::Prepared } else { Part::ReadOnly };
+        decisions.prepared(id, name, part)?;
+    }
+    if prepared.is_empty() {
+        // Nothing was changed here. What is decided does not concern this part, and nobody would remember it for it.
+        return Ok(());
+    }
+    let start = std::time::Instant::now();
+    let [mut pause, longest] = QUESTION_PAUSE;
+    loop {
+        let verdict = decisions.verdicts(&[id]).map(|verdicts| verdicts.first().copied());
+        match verdict {
+            Ok(Some(Verdict::Commit)) => return Ok(()),
+            Ok(Some(Verdict::Rollback)) => {
+                let text = "the program that began the transaction rolled it back".to_owned();
+                return Err(Error { kind: ErrorKind::Aborted, text });
+            }
+            Ok(Some(Verdict::Foreign)) => {
+                let text = "the coordinator does not know this transaction".to_owned();
+                return Err(Error { kind: ErrorKind::Aborted, text });
+            }
+            Ok(_) | Err(_) if start.elapsed() < patience => {}
+            Ok(_) => {
+                let text = format!("nothing was decided within {patience:?}");
+                return Err(Error { kind: ErrorKind::Unknown, text });
+            }
+            Err(error) => return Err(Error { kind: ErrorKind::Unknown, ..error }),
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
+    }
+}

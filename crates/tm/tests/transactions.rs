@@ -1,0 +1,240 @@
+//! Transactions of an asynchronous program over an embedded coordinator and resource managers that do as they are told.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod monkey;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::{Options, PutOptions, Store};
+use holdfast_tm::{
+    Administration, Begin, Coordinator, Embedded, Fate, Outcome, Pace, Recovery, ResourceManager, Transaction, XaCode,
+};
+use monkey::Monkey;
+
+struct Bank {
+    _folder: tempfile::TempDir,
+    store: Store,
+    embedded: Embedded,
+    coordinator: Coordinator,
+}
+
+fn bank() -> Bank {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    let embedded = Embedded::over(store.clone());
+    let coordinator = Coordinator::embedded(embedded.clone());
+    Bank { _folder: folder, store, embedded, coordinator }
+}
+
+impl Bank {
+    fn remembered(&self) -> usize {
+        self.embedded.list("0").unwrap().transactions.len()
+    }
+}
+
+async fn enlist(transaction: &mut Transaction, monkeys: &[&Monkey]) {
+    for monkey in monkeys {
+        let xid = transaction.xid(monkey.name().as_str()).unwrap();
+        transaction.enlist(monkey.name(), monkey.branch(&xid)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_commit_prepares_all_decides_commits_all_and_forgets() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two"));
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    enlist(&mut transaction, &[&one, &two]).await;
+    let committed = transaction.commit().await.unwrap();
+    assert!(committed.pending.is_empty());
+    assert_eq!(one.calls(), ["prepare", "commit"]);
+    assert_eq!(two.calls(), ["prepare", "commit"]);
+    assert_eq!(bank.remembered(), 0);
+}
+
+#[tokio::test]
+async fn one_branch_commits_in_one_phase_and_none_needs_nothing() {
+    let bank = bank();
+    let one = Monkey::new("one");
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    enlist(&mut transaction, &[&one]).await;
+    transaction.commit().await.unwrap();
+    assert_eq!(one.calls(), ["one phase"]);
+    bank.coordinator.begin(Begin::default()).unwrap().commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_rolls_all_back_and_says_whose_it_was() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two").answering("prepare", XaCode::RolledBackDeadlock));
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    enlist(&mut transaction, &[&one, &two]).await;
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!(failed.outcome, Outcome::RolledBack);
+    assert_eq!(failed.to_string(), "rolled back: two: XA_RBDEADLOCK as it was told");
+    assert_eq!((one.calls(), two.calls()), (vec!["prepare", "rollback"], vec!["prepare"]));
+}
+
+#[tokio::test]
+async fn local_changes_and_branches_commit_together_or_not_at_all() {
+    let bank = bank();
+    for (vote, expected) in [(XaCode::RolledBack, None), (XaCode::Ok, Some(b"new".to_vec()))] {
+        let one = Monkey::new("one").answering("prepare", vote);
+        let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+        enlist(&mut transaction, &[&one]).await;
+        transaction.kv().unwrap().put(b"accounts", b"key", b"new", &PutOptions::default()).unwrap();
+        assert_eq!(transaction.commit().await.is_ok(), expected.is_some());
+        let object = bank.store.kv().get(b"accounts", b"key").unwrap();
+        assert_eq!(object.map(|object| object.value.to_vec()), expected);
+    }
+    assert_eq!(bank.remembered(), 0);
+}
+
+#[tokio::test]
+async fn a_deadline_that_passed_rolls_back() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two"));
+    let begin = Begin { timeout: Some(Duration::ZERO), shared: false };
+    let mut transaction = bank.coordinator.begin(begin).unwrap();
+    let deadline_ms = transaction.id().deadline_ms;
+    enlist(&mut transaction, &[&one, &two]).await;
+    while bank.store.xa().deadline_ms(Some(Duration::ZERO)) <= deadline_ms {
+        tokio::task::yield_now().await;
+    }
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!(failed.outcome, Outcome::RolledBack);
+    assert!(failed.to_string().contains("deadline"), "{failed}");
+    assert_eq!(one.calls(), ["prepare", "rollback"]);
+}
+
+#[tokio::test]
+async fn branches_commit_in_the_order_that_was_stated() {
+    let bank = bank();
+    let log = Monkey::log();
+    let (queue, database) = (Monkey::logging("queue", &log), Monkey::logging("database", &log));
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    for (order, monkey) in [(2, &queue), (1, &database)] {
+        let xid = transaction.xid(monkey.name().as_str()).unwrap();
+        transaction.enlist_in_order(monkey.name(), order, monkey.branch(&xid)).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let commits: Vec<String> = log.lock().unwrap().iter().filter(|line| line.contains("commit")).cloned().collect();
+    assert_eq!(commits, ["database commit", "queue commit"]);
+}
+
+#[tokio::test]
+async fn what_is_out_of_reach_after_the_decision_is_committed_by_recovery() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two").answering("commit", XaCode::ManagerDown));
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    let xid = transaction.xid("two").unwrap();
+    enlist(&mut transaction, &[&one, &two]).await;
+    let committed = transaction.commit().await.unwrap();
+    assert_eq!(committed.pending, [two.name().clone()]);
+    assert_eq!(bank.remembered(), 1);
+
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(one.clone()), Arc::new(two.clone())];
+    let mut recovery = Recovery::new(&bank.coordinator, managers, Pace::default());
+    let still = recovery.run().await;
+    assert_eq!((still.found[0].fate, still.is_clean()), (Fate::Postponed, false));
+    two.answer("commit", XaCode::Ok);
+    let report = recovery.run().await;
+    assert_eq!((&report.found[0].xid, report.found[0].fate), (&xid, Fate::Committed));
+    assert!(report.is_clean());
+    assert_eq!((bank.remembered(), recovery.run().await.found.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn what_may_be_prepared_and_is_out_of_reach_is_rolled_back_while_the_program_lives() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two").answering("prepare", XaCode::ManagerDown));
+    two.answer("rollback", XaCode::ManagerDown);
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    enlist(&mut transaction, &[&one, &two]).await;
+    let failed = transaction.commit().await.unwrap_err();
+    assert_eq!((failed.outcome, failed.pending), (Outcome::RolledBack, vec![two.name().clone()]));
+    two.answer("rollback", XaCode::Ok);
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(two.clone())];
+    let report = Recovery::new(&bank.coordinator, managers, Pace::default()).run().await;
+    assert_eq!(report.found[0].fate, Fate::RolledBack);
+}
+
+#[tokio::test]
+async fn recovery_leaves_the_undecided_and_the_foreign_alone_and_says_who_is_down() {
+    let (ours, theirs) = (bank(), bank());
+    let shared_database = Monkey::new("database");
+    let undecided = ours.coordinator.begin(Begin::default()).unwrap();
+    let foreign = theirs.coordinator.begin(Begin::default()).unwrap();
+    for transaction in [&undecided, &foreign] {
+        shared_database.hold(&transaction.xid("database").unwrap());
+    }
+    let down = Monkey::new("down");
+    down.answer("in doubt", XaCode::ManagerDown);
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(shared_database.clone()), Arc::new(down)];
+    let mut recovery = Recovery::new(&ours.coordinator, managers, Pace::default());
+    let report = recovery.run().await;
+    assert_eq!(report.found.len(), 1);
+    assert_eq!((report.found[0].xid.transaction, report.found[0].fate), (undecided.id(), Fate::Left));
+    assert_eq!(report.down[0].reason, "as it was told");
+    assert_eq!(shared_database.held(), 2);
+}
+
+#[tokio::test]
+async fn after_a_restart_the_undecided_are_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Monkey::new("database");
+    let open = async || Coordinator::open(folder.path(), Options::default()).await.unwrap();
+    let first = open().await;
+    let lost = first.begin(Begin::default()).unwrap();
+    database.hold(&lost.xid("database").unwrap());
+    drop((lost, first));
+    let second = open().await;
+    // Earlier programs end when this one becomes an owner.
+    second.begin(Begin::default()).unwrap();
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(database.clone())];
+    let report = Recovery::new(&second, managers, Pace::default()).run().await;
+    assert_eq!(report.found[0].fate, Fate::RolledBack);
+    assert_eq!(database.held(), 0);
+}
+
+#[tokio::test]
+async fn two_programs_commit_together_and_the_failure_of_one_rolls_both_back() {
+    let bank = bank();
+    let patience = Duration::from_secs(20);
+    for vote in [XaCode::Ok, XaCode::ReadOnly, XaCode::RolledBack] {
+        let (ours, theirs) = (Monkey::new("ours"), Monkey::new("theirs").answering("prepare", vote));
+        let mut superior = bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+        enlist(&mut superior, &[&ours]).await;
+        let mut joined = bank.coordinator.join(&superior.id().to_string()).unwrap();
+        enlist(&mut joined, &[&theirs]).await;
+        let (above, below) = tokio::join!(superior.commit(), joined.prepare(patience));
+        let is_committed = vote != XaCode::RolledBack;
+        assert_eq!((above.is_ok(), below.is_ok()), (is_committed, is_committed), "{above:?} {below:?}");
+        assert_eq!(ours.calls()[1], if is_committed { "commit" } else { "rollback" });
+        assert_eq!(theirs.calls().len(), if vote == XaCode::Ok { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_rolls_back() {
+    let bank = bank();
+    let one = Monkey::new("one");
+    let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    enlist(&mut transaction, &[&one]).await;
+    drop(transaction);
+    one.until_called("rollback").await;
+}
+
+#[tokio::test]
+async fn ids_that_make_no_sense_are_refused() {
+    let bank = bank();
+    let other = self::bank();
+    let alone = bank.coordinator.begin(Begin::default()).unwrap().id().to_string();
+    let foreign = other.coordinator.begin(Begin { timeout: None, shared: true }).unwrap().id().to_string();
+    for (id, why) in [("nonsense", "begins with"), (&alone, "not begun as a shared"), (&foreign, "another coordinator")]
+    {
+        let error = bank.coordinator.join(id).err().unwrap();
+        assert!(error.text.contains(why), "{error}");
+    }
+}

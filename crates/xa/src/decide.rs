@@ -1,0 +1,245 @@
+//! How transactions are settled: who takes part in shared ones, commit, abort, and forgetting.
+//!
+//! May use: `table`. Must not know: verdicts, clocks, stores.
+
+use crate::answer::{Plan, Rests};
+use crate::id::{BranchName, TransactionId};
+use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
+use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Shared, Table, TableError, Vote};
+
+/// What a branch of a committed transaction says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Learned {
+    /// The branch.
+    pub branch: BranchName,
+    /// What it did by itself, if it did.
+    pub heuristic: Option<Heuristic>,
+}
+
+/// What to let go of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgetting {
+    /// What nobody needs: branches that know the outcome. A branch that decided by itself stays.
+    Known,
+    /// Also what may be in doubt, and branches that decided by themselves.
+    Everything,
+}
+
+/// What became of a request to take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// Noted.
+    Part,
+    /// Too late.
+    Settled(Outcome),
+}
+
+fn check_twice<'b>(branches: impl Iterator<Item = &'b BranchName>) -> Result<(), TableError> {
+    let mut names: Vec<&BranchName> = branches.collect();
+    names.sort_unstable();
+    match names.windows(2).find_map(|pair| pair.first().filter(|name| Some(*name) == pair.get(1))) {
+        Some(name) => Err(TableError::Twice((*name).clone())),
+        None => Ok(()),
+    }
+}
+
+impl Table {
+    fn check_branches(&self, count: usize) -> Result<(), TableError> {
+        let max = self.limits.xa_branches_max;
+        if count > max { Err(TableError::Limit { what: "branches of a transaction", max }) } else { Ok(()) }
+    }
+
+    /// What speaks against anything but rolling back, whoever asks.
+    fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
+        if id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms {
+            return Some(AbortReason::Deadline);
+        }
+        // Who takes part is known in memory only: of an owner of an earlier run that memory may be lost.
+        (id.shared && id.owner.0 < self.owners.earlier).then_some(AbortReason::EntryLost)
+    }
+
+    /// Decides to commit a transaction whose `branches` are prepared, besides those that said so themselves. Asked again it
+    /// says the same.
+    ///
+    /// # Errors
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided.
+    pub fn commit(
+        &mut self,
+        id: TransactionId,
+        branches: &[BranchName],
+        patience: Patience,
+        now: Now,
+    ) -> Result<Plan<Commit>, TableError> {
+        self.check_mine(id)?;
+        check_twice(branches.iter())?;
+        self.check_branches(branches.len())?;
+        if let Some((outcome, needs)) = self.settled(id) {
+            return Ok(Plan::nothing(Commit::Settled(outcome), needs));
+        }
+        if !self.owners.is_given(id.owner) {
+            return Err(TableError::NoSuchOwner(id.owner));
+        }
+        self.check_room(id)?;
+        self.touch(id.owner, now);
+        let mut refusal = self.obstacle(id, now);
+        let mut taking: Vec<BranchName> = branches.to_vec();
+        if let Some(Entry::Shared(shared)) = self.entries.get(&id) {
+            let has = |vote: Option<Vote>| shared.votes.values().any(|cast| *cast == vote);
+            if has(Some(Vote::Failed)) {
+                refusal = refusal.or(Some(AbortReason::BranchFailed));
+            } else if has(None) {
+                if refusal.is_none() && patience == Patience::Waits {
+                    return Ok(Plan::nothing(Commit::Waiting, crate::Needs::default()));
+                }
+                refusal = refusal.or(Some(AbortReason::NotPrepared));
+            }
+            let votes_to = |branch: &BranchName| shared.votes.get(branch).copied().flatten();
+            taking.retain(|branch| votes_to(branch).is_none());
+            let prepared = shared.votes.iter().filter(|(_, vote)| **vote == Some(Vote::Prepared));
+            taking.extend(prepared.map(|(branch, _)| branch.clone()));
+        }
+        if let Some(reason) = refusal {
+            return Ok(Self::bury(id, reason, now).map(Commit::Settled));
+        }
+        self.check_branches(taking.len())?;
+        if taking.is_empty() && !id.shared {
+            // Nobody will ever ask.
+            return Ok(Plan::nothing(Commit::Decided, crate::Needs::default()));
+        }
+        let branches = taking.into_iter().map(|branch| (branch, BranchState::Open)).collect();
+        let decision = Record::Decision(id, Decision { at_ms: now.wall_ms, branches });
+        Ok(Plan::writing(Commit::Decided, Rests::AsAsked, vec![Change::Put(decision)]))
+    }
+
+    /// Decides never to commit a transaction, unless it is committed already.
+    ///
+    /// # Errors
+    /// `Foreign`, `NoSuchOwner`, `Limit`.
+    pub fn abort(&mut self, id: TransactionId, now: Now) -> Result<Plan<Outcome>, TableError> {
+        self.check_mine(id)?;
+        if let Some((outcome, needs)) = self.settled(id) {
+            return Ok(Plan::nothing(outcome, needs));
+        }
+        if !self.owners.is_given(id.owner) {
+            return Err(TableError::NoSuchOwner(id.owner));
+        }
+        self.check_room(id)?;
+        self.touch(id.owner, now);
+        Ok(Self::bury(id, AbortReason::RolledBack, now))
+    }
+
+    /// Notes that branches learned of the decision to commit, and lets go of it when all have. Of a transaction that is
+    /// not decided there is nothing to note.
+    ///
+    /// Without branches the whole transaction is let go of.
+    ///
+    /// # Errors
+    /// `Foreign`, `NoSuchBranch`; `NotDone` when there is something that only [`Forgetting::Everything`] lets go of.
+    pub fn forget(
+        &mut self,
+        id: TransactionId,
+        learned: &[Learned],
+        forgetting: Forgetting,
+    ) -> Result<Plan<()>, TableError> {
+        self.check_mine(id)?;
+        let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) else {
+            return Ok(Plan::nothing((), crate::Needs::default()));
+        };
+        let by_force = forgetting == Forgetting::Everything;
+        let mut decision = decided.decision.clone();
+        for Learned { branch, heuristic } in learned {
+            let known = decision.branches.iter_mut().find(|(name, _)| name == branch);
+            let (_, state) = known.ok_or_else(|| TableError::NoSuchBranch(branch.clone()))?;
+            match (heuristic, &state) {
+                (Some(heuristic), _) => *state = BranchState::Heuristic(*heuristic),
+                (None, BranchState::Heuristic(_)) if !by_force => {}
+                (None, _) => *state = BranchState::Done,
+            }
+        }
+        let mut left = decision.branches.iter().filter(|(_, state)| *state != BranchState::Done);
+        let is_over = match left.next() {
+            None => true,
+            Some((branch, _)) if learned.is_empty() && !by_force => return Err(TableError::NotDone(branch.clone())),
+            Some(_) => learned.is_empty(),
+        };
+        decided.is_told |= by_force;
+        let change = if is_over {
+            Change::Delete(RecordKey::Decision(id))
+        } else if decision == decided.decision {
+            return Ok(Plan::nothing((), crate::Needs::default()));
+        } else {
+            Change::Put(Record::Decision(id, decision))
+        };
+        let heuristic = learned.iter().any(|learned| learned.heuristic.is_some());
+        let rests = if by_force || heuristic { Rests::AsAsked } else { Rests::Lazily };
+        Ok(Plan::writing((), rests, vec![change]))
+    }
+
+    fn take_part(&mut self, id: TransactionId, now: Now) -> Result<Option<Plan<Taking>>, TableError> {
+        self.check_mine(id)?;
+        if !id.shared {
+            return Err(TableError::NotShared);
+        }
+        if let Some((outcome, needs)) = self.settled(id) {
+            return Ok(Some(Plan::nothing(Taking::Settled(outcome), needs)));
+        }
+        if !self.owners.is_given(id.owner) {
+            return Err(TableError::NoSuchOwner(id.owner));
+        }
+        self.check_room(id)?;
+        self.touch(id.owner, now);
+        Ok(self.obstacle(id, now).map(|reason| Self::bury(id, reason, now).map(Taking::Settled)))
+    }
+
+    /// Branches belong to a shared transaction, and have to vote before it commits.
+    ///
+    /// # Errors
+    /// `Foreign`, `NotShared`, `NoSuchOwner`, `Twice`, `Limit`.
+    pub fn enlist(&mut self, id: TransactionId, branches: &[BranchName], now: Now) -> Result<Plan<Taking>, TableError> {
+        check_twice(branches.iter())?;
+        if let Some(plan) = self.take_part(id, now)? {
+            return Ok(plan);
+        }
+        let none = Shared::default();
+        let shared = match self.entries.get(&id) {
+            Some(Entry::Shared(shared)) => shared,
+            _ => &none,
+        };
+        let new = branches.iter().filter(|branch| !shared.votes.contains_key(*branch)).count();
+        self.check_branches(shared.votes.len() + new)?;
+        if id.deadline_ms != 0 {
+            self.deadlines.insert((id.deadline_ms, id));
+        }
+        if let Entry::Shared(shared) = self.entries.entry(id).or_insert_with(|| Entry::Shared(Shared::default())) {
+            for branch in branches {
+                shared.votes.entry(branch.clone()).or_default();
+            }
+        }
+        Ok(Plan::nothing(Taking::Part, crate::Needs::default()))
+    }
+
+    /// A branch of a shared transaction voted. A vote of failure stands.
+    ///
+    /// # Errors
+    /// `Foreign`, `NotShared`, `NoSuchOwner`, `NoSuchBranch`.
+    pub fn vote(
+        &mut self,
+        id: TransactionId,
+        branch: &BranchName,
+        vote: Vote,
+        now: Now,
+    ) -> Result<Plan<Taking>, TableError> {
+        if let Some(plan) = self.take_part(id, now)? {
+            return Ok(plan);
+        }
+        let cast = match self.entries.get_mut(&id) {
+            Some(Entry::Shared(shared)) => shared.votes.get_mut(branch),
+            _ => None,
+        };
+        let cast = cast.ok_or_else(|| TableError::NoSuchBranch(branch.clone()))?;
+        if *cast != Some(Vote::Failed) {
+            *cast = Some(vote);
+        }
+        Ok(Plan::nothing(Taking::Part, crate::Needs::default()))
+    }
+}

@@ -1,0 +1,113 @@
+//! What is remembered of transactions, for people.
+//!
+//! May use: `table`. Must not know: how it is shown.
+
+use std::ops::Bound;
+
+use crate::answer::{Needs, Plan};
+use crate::id::{BranchName, TransactionId};
+use crate::record::BranchState;
+use crate::table::{Entry, Outcome, Table, Vote};
+
+/// What is remembered of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The transaction.
+    pub id: TransactionId,
+    /// Where it stands.
+    pub state: State,
+    /// When it was settled, in milliseconds since 1970; `None` when it is not, or that is forgotten.
+    pub at_ms: Option<u64>,
+    /// Its branches, as far as they are known.
+    pub branches: Vec<(BranchName, BranchStatus)>,
+    /// The name its owner gave itself, while that lives.
+    pub owner_name: Option<String>,
+}
+
+/// Where a transaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Decided to be committed, and some may not know yet.
+    Committed,
+    /// Never to be committed.
+    Aborted,
+    /// Shared, and under way.
+    Active,
+    /// Nothing is remembered: it is not decided, or over and forgotten.
+    Unknown,
+}
+
+/// Where a branch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BranchStatus {
+    /// Of a committed transaction.
+    Decided(BranchState),
+    /// Enlisted, with its vote if it has voted.
+    Enlisted(Option<Vote>),
+}
+
+impl Table {
+    fn describe(&self, id: TransactionId, entry: Option<&Entry>) -> (Status, Needs) {
+        let owner_name = self.owners.name(id.owner).map(str::to_owned);
+        let mut status = Status { id, state: State::Unknown, at_ms: None, branches: Vec::new(), owner_name };
+        let needs = match entry {
+            Some(Entry::Decided(decided)) => {
+                status.state = State::Committed;
+                status.at_ms = Some(decided.decision.at_ms);
+                let branches = decided.decision.branches.iter();
+                status.branches = branches.map(|(name, state)| (name.clone(), BranchStatus::Decided(*state))).collect();
+                Needs::asked(decided.mark)
+            }
+            Some(Entry::Aborted { tombstone, mark }) => {
+                status.state = State::Aborted;
+                status.at_ms = Some(tombstone.at_ms);
+                Needs::synced(*mark)
+            }
+            Some(Entry::Shared(shared)) => {
+                status.state = State::Active;
+                let votes = shared.votes.iter();
+                status.branches = votes.map(|(name, vote)| (name.clone(), BranchStatus::Enlisted(*vote))).collect();
+                Needs::default()
+            }
+            None => match self.settled(id) {
+                // It was committed, and that is remembered a little longer.
+                Some((Outcome::Committed, needs)) => {
+                    status.state = State::Committed;
+                    needs
+                }
+                // Its owner has ended. Whether it had been committed before nobody knows.
+                _ => Needs::default(),
+            },
+        };
+        (status, needs)
+    }
+
+    /// What is remembered of a transaction.
+    pub fn status(&self, id: TransactionId) -> Plan<Status> {
+        let (status, needs) = self.describe(id, self.entries.get(&id));
+        Plan::nothing(status, needs)
+    }
+
+    /// What is remembered of all transactions behind `after`, in order of ids, `limit` at most; and whether there is more.
+    pub fn list(&self, after: Option<TransactionId>, limit: usize) -> Plan<Listed> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut entries = self.entries.range((from, Bound::Unbounded));
+        let (mut needs, mut statuses) = (Needs::default(), Vec::new());
+        for (id, entry) in entries.by_ref().take(limit) {
+            let (status, own) = self.describe(*id, Some(entry));
+            needs = needs.and(own);
+            statuses.push(status);
+        }
+        let next = statuses.last().map(|status| status.id).filter(|_| entries.next().is_some());
+        Plan::nothing(Listed { statuses, next }, needs)
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// In order of ids.
+    pub statuses: Vec<Status>,
+    /// Behind which to go on; `None` at the end.
+    pub next: Option<TransactionId>,
+}

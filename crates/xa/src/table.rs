@@ -1,0 +1,495 @@
+//! What a coordinator remembers, and what it answers: owners, decisions, tombstones, shared transactions under way.
+//!
+//! States of a transaction, and what moves it:
+//!
+//!   unknown    nothing is remembered: not decided, or committed and forgotten
+//!   shared     others may take part: who, and how they voted; in memory only
+//!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same
+//!   decided    to be committed, with branches that may not know yet; goes when all know
+//!
+//!   unknown, shared -> decided      commit
+//!   unknown, shared -> aborted      abort, a deadline, a commit that is refused
+//!   decided -> unknown              forget
+//!   aborted -> unknown              when the owner has ended
+//!
+//! The table changes its durable part only by records, live and when it is loaded, so that what was written is what it
+//! remembers. What it says rests on them: see `answer.rs`. A refusal to commit is a verdict as any other: once somebody
+//! was told to roll back nobody may ever commit, so a tombstone stands before it, on stable storage.
+//!
+//! Of decisions that somebody else than the owner asked for, and that were forgotten since, some are remembered in memory:
+//! an owner that never heard the answer to its commit and asks again must not be told that nobody will ever commit.
+//! Should the coordinator be restarted between these two as well, it is told so.
+//!
+//! May use: `record`, `owners`, `answer`. Must not know: clocks, stores.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{Limits, Time};
+
+use crate::answer::{Answer, Mark, Needs, Plan, Rests};
+use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
+use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
+use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
+
+/// Most forgotten decisions that are remembered.
+const FORGOTTEN_MAX: usize = 4096;
+/// Longest name of an owner, in bytes.
+pub const OWNER_NAME_BYTES_MAX: usize = 64;
+
+/// What time it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// On a clock that never goes back: for leases.
+    pub time: Time,
+    /// In milliseconds since 1970: for deadlines.
+    pub wall_ms: u64,
+}
+
+/// Why a call makes no sense, or cannot be answered. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The transaction is of another coordinator.
+    #[error("this transaction is of another coordinator, {:016x}", .0.0)]
+    Foreign(CoordinatorId),
+    /// No owner has that number.
+    #[error("no owner was ever given the number {}", .0.0)]
+    NoSuchOwner(OwnerId),
+    /// A branch stands twice in one request.
+    #[error("the branch {0} is named twice")]
+    Twice(BranchName),
+    /// A branch does not belong to the transaction.
+    #[error("the transaction has no branch {0}")]
+    NoSuchBranch(BranchName),
+    /// Only shared transactions have branches of others.
+    #[error("the transaction is not shared: its id says that one program has all its branches")]
+    NotShared,
+    /// A branch may be in doubt, or has decided by itself.
+    #[error("the branch {0} may be in doubt or has decided by itself: forgetting it needs force")]
+    NotDone(BranchName),
+    /// A lease is too short or too long.
+    #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]
+    LeaseLength,
+    /// A name of an owner is too long.
+    #[error("the name of an owner has {OWNER_NAME_BYTES_MAX} bytes at most")]
+    OwnerName,
+    /// A bound is reached.
+    #[error("the coordinator holds at most {max} {what}")]
+    Limit {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        max: usize,
+    },
+}
+
+/// Why a transaction will never be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AbortReason {
+    /// It was rolled back.
+    #[error("the transaction was rolled back")]
+    RolledBack,
+    /// Its owner has ended.
+    #[error("the owner of the transaction has ended")]
+    OwnerEnded,
+    /// It took too long.
+    #[error("the transaction's deadline has passed")]
+    Deadline,
+    /// Somebody who takes part said that it cannot prepare.
+    #[error("a branch of the transaction failed")]
+    BranchFailed,
+    /// Somebody who takes part did not say in time that it is prepared.
+    #[error("a branch of the transaction is not prepared")]
+    NotPrepared,
+    /// Nobody knows any more who takes part.
+    #[error("the coordinator was restarted since the owner was opened, and does not know who takes part")]
+    EntryLost,
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is committed: so are all its branches to be.
+    Committed,
+    /// It will never be committed.
+    Aborted(AbortReason),
+}
+
+/// What a commit came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// It is decided now: committed.
+    Decided,
+    /// It was settled before, or cannot be committed.
+    Settled(Outcome),
+    /// Others have not voted yet: ask again.
+    Waiting,
+}
+
+/// Whether a commit waits for those who have not voted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// It asks again.
+    Waits,
+    /// Who has not voted by now has failed.
+    Over,
+}
+
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Decided(Decided),
+    Aborted { tombstone: Tombstone, mark: Mark },
+    Shared(Shared),
+}
+
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    pub(crate) mark: Mark,
+    /// Whether somebody may know of it who is not the owner.
+    pub(crate) is_told: bool,
+}
+
+/// Who takes part in a transaction under way.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) votes: BTreeMap<BranchName, Option<Vote>>,
+}
+
+/// How a branch of a shared transaction voted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vote {
+    /// It can commit.
+    Prepared,
+    /// It changed nothing, and need not know the outcome.
+    ReadOnly,
+    /// It cannot commit.
+    Failed,
+}
+
+/// What the table has done since it was loaded, and holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Transactions decided to be committed.
+    pub decisions: u64,
+    /// Tombstones made.
+    pub aborts: u64,
+    /// Verdicts given to commit or to roll back.
+    pub verdicts: u64,
+    /// Decisions that are held.
+    pub outstanding: u64,
+    /// Decisions that are held with a branch that decided by itself.
+    pub heuristic: u64,
+    /// Owners that are taken as alive.
+    pub owners: u64,
+}
+
+/// The coordinator's table.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) coordinator: CoordinatorId,
+    pub(crate) limits: Limits,
+    pub(crate) entries: BTreeMap<TransactionId, Entry>,
+    pub(crate) owners: Owners,
+    /// Shared transactions by their deadlines.
+    pub(crate) deadlines: BTreeSet<(u64, TransactionId)>,
+    /// Records that say nothing any more: decisions all branches know of, tombstones whose owner has ended.
+    pub(crate) let_go: BTreeSet<TransactionId>,
+    forgotten: BTreeMap<TransactionId, Mark>,
+    forgotten_order: VecDeque<TransactionId>,
+    pub(crate) counters: Counters,
+}
+
+impl Table {
+    /// The table of these records, in any order.
+    ///
+    /// # Errors
+    /// When one of them is damaged, or they contradict each other.
+    pub fn load(
+        coordinator: CoordinatorId,
+        limits: &Limits,
+        now: Now,
+        records: impl IntoIterator<Item = Record>,
+    ) -> Result<Self, MalformedRecord> {
+        let mut table = Self {
+            coordinator,
+            limits: limits.clone(),
+            entries: BTreeMap::new(),
+            owners: Owners::new(),
+            deadlines: BTreeSet::new(),
+            let_go: BTreeSet::new(),
+            forgotten: BTreeMap::new(),
+            forgotten_order: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        for record in records {
+            if let Record::Decision(id, _) | Record::Tombstone(id, _) = &record
+                && table.entries.contains_key(id)
+            {
+                return Err(MalformedRecord::CONTRADICTION);
+            }
+            table.change(Change::Put(record), 0);
+        }
+        for (id, entry) in &mut table.entries {
+            match entry {
+                Entry::Decided(decided) => decided.is_told = true,
+                Entry::Aborted { .. } if table.owners.ended(id.owner).is_some() => {
+                    table.let_go.insert(*id);
+                }
+                Entry::Aborted { .. } | Entry::Shared(_) => {}
+            }
+        }
+        table.owners.start(now.time);
+        (table.counters.decisions, table.counters.aborts) = (0, 0);
+        Ok(table)
+    }
+
+    /// Every record that it rests on.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        let of_entry = |(id, entry): (&TransactionId, &Entry)| match entry {
+            Entry::Decided(decided) => Some(Record::Decision(*id, decided.decision.clone())),
+            Entry::Aborted { tombstone, .. } => Some(Record::Tombstone(*id, *tombstone)),
+            Entry::Shared(_) => None,
+        };
+        let ended = self.owners.ended.iter().map(|(owner, ended)| Record::Ended(*owner, ended.tombstone));
+        let owners = (self.owners.record.next > 1).then(|| Record::Owners(self.owners.record.clone()));
+        self.entries.iter().filter_map(of_entry).chain(ended).chain(owners)
+    }
+
+    /// Live numbers.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { owners: self.owners.leased() as u64, ..self.counters }
+    }
+
+    /// The plan's changes were written at `mark`: they are so.
+    pub fn carry_out<T>(&mut self, plan: Plan<T>, mark: Mark) -> Answer<T> {
+        let own = match plan.rests {
+            _ if plan.changes.is_empty() => Needs::default(),
+            Rests::Lazily => Needs::default(),
+            Rests::AsAsked => Needs::asked(mark),
+            Rests::Synced => Needs::synced(mark),
+        };
+        self.counters.verdicts += plan.verdicts;
+        plan.changes.into_iter().for_each(|change| self.change(change, mark));
+        Answer { value: plan.value, needs: plan.needs.and(own) }
+    }
+
+    fn change(&mut self, change: Change, mark: Mark) {
+        match change {
+            Change::Put(Record::Decision(id, decision)) => self.put_decision(id, decision, mark),
+            Change::Put(Record::Tombstone(id, tombstone)) => {
+                self.counters.aborts += 1;
+                if self.owners.ended(id.owner).is_some() {
+                    self.let_go.insert(id);
+                }
+                self.deadlines.remove(&(id.deadline_ms, id));
+                let before = self.entries.insert(id, Entry::Aborted { tombstone, mark });
+                assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
+            }
+            Change::Put(Record::Ended(owner, tombstone)) => {
+                self.owners.ended.insert(owner, Ended { tombstone, mark });
+                self.owners.forget_lease(owner);
+                self.end_transactions(owner);
+            }
+            Change::Put(Record::Owners(record)) => self.put_owners(record, mark),
+            Change::Delete(RecordKey::Decision(id) | RecordKey::Tombstone(id)) => self.remove(id, mark),
+            Change::Delete(RecordKey::Ended(owner)) => {
+                self.owners.ended.remove(&owner);
+            }
+            Change::Delete(RecordKey::Owners) => unreachable!("the record of owners never goes"),
+        }
+    }
+
+    fn put_decision(&mut self, id: TransactionId, decision: Decision, mark: Mark) {
+        let is_complete = decision.branches.iter().all(|(_, state)| *state == BranchState::Done);
+        if is_complete {
+            self.let_go.insert(id);
+        }
+        self.deadlines.remove(&(id.deadline_ms, id));
+        self.counters.heuristic += u64::from(is_heuristic(&decision));
+        let decided = match self.entries.remove(&id) {
+            Some(Entry::Decided(before)) => {
+                self.counters.heuristic -= u64::from(is_heuristic(&before.decision));
+                // The decision is as old as it was: whether branches know of it changes nothing.
+                Decided { decision, ..before }
+            }
+            Some(Entry::Aborted { .. }) => unreachable!("what is rolled back is never decided"),
+            Some(Entry::Shared(_)) | None => {
+                self.counters.decisions += 1;
+                self.counters.outstanding += 1;
+                Decided { decision, mark, is_told: false }
+            }
+        };
+        self.entries.insert(id, Entry::Decided(decided));
+    }
+
+    fn put_owners(&mut self, record: OwnersRecord, mark: Mark) {
+        let is_raised = record.floor > self.owners.record.floor || record.alive != self.owners.record.alive;
+        self.owners.record = record;
+        self.owners.mark = mark;
+        if is_raised {
+            let mut owners: BTreeSet<OwnerId> = self.entries.keys().map(|id| id.owner).collect();
+            owners.retain(|owner| self.owners.ended(*owner).is_some());
+            owners.into_iter().for_each(|owner| self.end_transactions(owner));
+            self.owners.forget_ended_leases();
+        }
+    }
+
+    /// An owner has ended: what was under way is over, and its tombstones say nothing any more.
+    fn end_transactions(&mut self, owner: OwnerId) {
+        let (mut over, mut let_go) = (Vec::new(), Vec::new());
+        for (id, entry) in self.entries.range(self.ids_of(owner)) {
+            match entry {
+                Entry::Shared(_) => over.push(*id),
+                Entry::Aborted { .. } => let_go.push(*id),
+                Entry::Decided(_) => {}
+            }
+        }
+        for id in over {
+            self.entries.remove(&id);
+            self.deadlines.remove(&(id.deadline_ms, id));
+        }
+        self.let_go.extend(let_go);
+    }
+
+    fn ids_of(&self, owner: OwnerId) -> std::ops::RangeInclusive<TransactionId> {
+        let coordinator = self.coordinator;
+        let first = TransactionId { coordinator, owner, sequence: 0, deadline_ms: 0, shared: false };
+        first..=TransactionId { sequence: u64::MAX, deadline_ms: u64::MAX, shared: true, ..first }
+    }
+
+    fn remove(&mut self, id: TransactionId, mark: Mark) {
+        self.let_go.remove(&id);
+        if let Some(Entry::Decided(decided)) = self.entries.remove(&id) {
+            self.counters.outstanding -= 1;
+            self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
+            if decided.is_told && self.forgotten.insert(id, mark).is_none() {
+                self.forgotten_order.push_back(id);
+                if self.forgotten_order.len() > FORGOTTEN_MAX
+                    && let Some(oldest) = self.forgotten_order.pop_front()
+                {
+                    self.forgotten.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn check_mine(&self, id: TransactionId) -> Result<(), TableError> {
+        if id.coordinator == self.coordinator { Ok(()) } else { Err(TableError::Foreign(id.coordinator)) }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.limits.xa_transactions_max
+    }
+
+    pub(crate) fn check_room(&self, id: TransactionId) -> Result<(), TableError> {
+        if self.is_full() && !self.entries.contains_key(&id) {
+            return Err(TableError::Limit { what: "transactions", max: self.limits.xa_transactions_max });
+        }
+        Ok(())
+    }
+
+    /// What is settled of a transaction already, and what that rests on: a decision as durable as who asks wants it, all
+    /// else on stable storage.
+    pub(crate) fn settled(&self, id: TransactionId) -> Option<(Outcome, Needs)> {
+        match self.entries.get(&id) {
+            Some(Entry::Decided(decided)) => return Some((Outcome::Committed, Needs::asked(decided.mark))),
+            Some(Entry::Aborted { mark, .. }) => {
+                return Some((Outcome::Aborted(AbortReason::RolledBack), Needs::synced(*mark)));
+            }
+            Some(Entry::Shared(_)) | None => {}
+        }
+        if let Some(mark) = self.forgotten.get(&id) {
+            return Some((Outcome::Committed, Needs::asked(*mark)));
+        }
+        let mark = self.owners.ended(id.owner)?;
+        Some((Outcome::Aborted(AbortReason::OwnerEnded), Needs::synced(mark)))
+    }
+
+    /// Writes a tombstone, for an answer that says why.
+    pub(crate) fn bury(id: TransactionId, reason: AbortReason, now: Now) -> Plan<Outcome> {
+        let tombstone = Record::Tombstone(id, Tombstone { at_ms: now.wall_ms });
+        Plan::writing(Outcome::Aborted(reason), Rests::Synced, vec![Change::Put(tombstone)])
+    }
+
+    /// Reserves numbers for an owner, or gives one out.
+    ///
+    /// The answer is `None` when it only reserved: ask again then.
+    ///
+    /// # Errors
+    /// `LeaseLength`, `OwnerName`, `Limit`.
+    pub fn open(&mut self, lease: Lease, name: &str, now: Now) -> Result<Plan<Option<OwnerId>>, TableError> {
+        if matches!(lease, Lease::For(length) if !(LEASE_MIN..=LEASE_MAX).contains(&length)) {
+            return Err(TableError::LeaseLength);
+        }
+        if name.len() > OWNER_NAME_BYTES_MAX {
+            return Err(TableError::OwnerName);
+        }
+        self.check_owners()?;
+        if let Some(record) = self.owners.reservation(lease) {
+            return Ok(Plan::writing(None, Rests::Synced, vec![Change::Put(Record::Owners(record))]));
+        }
+        let owner = self.owners.open(lease, name, now.time);
+        Ok(Plan::nothing(Some(owner), Needs::synced(self.owners.mark)))
+    }
+
+    pub(crate) fn touch(&mut self, owner: OwnerId, now: Now) {
+        self.owners.touch(owner, self.limits.xa_owners_max, now.time);
+    }
+
+    fn check_owners(&self) -> Result<(), TableError> {
+        let max = self.limits.xa_owners_max;
+        if self.owners.leased() >= max { Err(TableError::Limit { what: "owners", max }) } else { Ok(()) }
+    }
+
+    /// Ends every owner of earlier runs: for whoever knows that they are dead.
+    pub fn end_earlier(&mut self) -> Plan<()> {
+        match self.owners.without_earlier() {
+            Some(record) => Plan::writing((), Rests::Synced, vec![Change::Put(Record::Owners(record))]),
+            None => Plan::nothing((), Needs::synced(self.owners.mark)),
+        }
+    }
+
+    /// Notes that an owner lives. Answers whether it does: an owner that has ended stays so.
+    ///
+    /// # Errors
+    /// `NoSuchOwner`, `Limit`.
+    pub fn renew(&mut self, owner: OwnerId, now: Now) -> Result<Plan<Result<(), AbortReason>>, TableError> {
+        if !self.owners.is_given(owner) {
+            return Err(TableError::NoSuchOwner(owner));
+        }
+        if let Some(mark) = self.owners.ended(owner) {
+            return Ok(Plan::nothing(Err(AbortReason::OwnerEnded), Needs::synced(mark)));
+        }
+        if !self.owners.has_lease(owner) {
+            self.check_owners()?;
+        }
+        self.touch(owner, now);
+        Ok(Plan::nothing(Ok(()), Needs::default()))
+    }
+
+    /// Whoever watched a [`Lease::Held`] owner does so no more: its lease is over.
+    pub fn release(&mut self, owner: OwnerId, now: Now) {
+        self.owners.release(owner, now.time);
+    }
+
+    /// Ends an owner: what it has not decided will never be committed.
+    ///
+    /// # Errors
+    /// `NoSuchOwner`.
+    pub fn end(&mut self, owner: OwnerId, now: Now) -> Result<Plan<()>, TableError> {
+        if !self.owners.is_given(owner) {
+            return Err(TableError::NoSuchOwner(owner));
+        }
+        if let Some(mark) = self.owners.ended(owner) {
+            return Ok(Plan::nothing((), Needs::synced(mark)));
+        }
+        let ended = Record::Ended(owner, Tombstone { at_ms: now.wall_ms });
+        Ok(Plan::writing((), Rests::Synced, vec![Change::Put(ended)]))
+    }
+}
+
+fn is_heuristic(decision: &Decision) -> bool {
+    decision.branches.iter().any(|(_, state)| matches!(state, BranchState::Heuristic(_)))
+}

@@ -1,0 +1,122 @@
+//! Verdicts on branches that somebody found prepared, and what time alone brings about.
+//!
+//! May use: `table`. Must not know: who found them, clocks, stores.
+
+use std::collections::BTreeSet;
+
+use crate::answer::{Needs, Plan, Rests};
+use crate::id::{OwnerId, TransactionId};
+use crate::record::{Change, Record, RecordKey, Tombstone};
+use crate::table::{AbortReason, Entry, Now, Outcome, Table, Vote};
+
+/// What to do with a prepared branch that somebody found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Decided: commit it.
+    Commit,
+    /// It will never be committed: roll it back.
+    Rollback,
+    /// Its owner is alive, or nobody can tell: leave it.
+    Leave,
+    /// Another coordinator's: leave it.
+    Foreign,
+}
+
+/// Whether time has brought about more than was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stepped {
+    /// Nothing more is due.
+    All,
+    /// Ask again.
+    More,
+}
+
+impl Table {
+    /// What to do with each transaction that was found prepared somewhere. All of it is on stable storage before it is
+    /// said, commits too: whoever asks does not know how durable the owner wants its decision to be.
+    pub fn verdicts(&mut self, ids: &[TransactionId], now: Now) -> Plan<Vec<Verdict>> {
+        let mut judging = Judging::default();
+        let verdicts: Vec<Verdict> = ids.iter().map(|id| self.judge(*id, now, &mut judging)).collect();
+        let settled = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Commit | Verdict::Rollback));
+        let settled = settled.count() as u64;
+        let plan = Plan::writing(verdicts, Rests::Synced, judging.changes);
+        Plan { needs: judging.needs, verdicts: settled, ..plan }
+    }
+
+    fn judge(&mut self, id: TransactionId, now: Now, judging: &mut Judging) -> Verdict {
+        if id.coordinator != self.coordinator {
+            return Verdict::Foreign;
+        }
+        if let Some((outcome, needs)) = self.settled(id) {
+            let needs = Needs::synced(needs.asked.max(needs.synced));
+            judging.needs = judging.needs.and(needs);
+            if let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) {
+                decided.is_told = true;
+            }
+            return match outcome {
+                Outcome::Committed => Verdict::Commit,
+                Outcome::Aborted(_) => Verdict::Rollback,
+            };
+        }
+        if judging.ended.contains(&id.owner) || judging.buried.contains(&id) {
+            return Verdict::Rollback;
+        }
+        if !self.owners.is_given(id.owner) {
+            return Verdict::Leave;
+        }
+        if self.owners.is_lapsed(id.owner, now.time) {
+            judging.ended.insert(id.owner);
+            judging.changes.push(Change::Put(Record::Ended(id.owner, Tombstone { at_ms: now.wall_ms })));
+            return Verdict::Rollback;
+        }
+        let has_failed = match self.entries.get(&id) {
+            Some(Entry::Shared(shared)) => shared.votes.values().any(|vote| *vote == Some(Vote::Failed)),
+            _ => false,
+        };
+        let is_over = has_failed || (id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms);
+        // Without room for the tombstone nothing may be said.
+        let has_room = self.entries.len() + judging.buried.len() < self.limits.xa_transactions_max;
+        if !is_over || !(has_room || self.entries.contains_key(&id)) {
+            return Verdict::Leave;
+        }
+        judging.buried.insert(id);
+        judging.changes.extend(Self::bury(id, AbortReason::Deadline, now).changes);
+        Verdict::Rollback
+    }
+
+    /// Does what is due by now, up to so many changes: owners whose lease is over end, shared transactions past their
+    /// deadline are rolled back, records that say nothing any more go.
+    pub fn step(&mut self, changes_max: usize, now: Now) -> Plan<Stepped> {
+        let ended = |owner: OwnerId| Change::Put(Record::Ended(owner, Tombstone { at_ms: now.wall_ms }));
+        let mut changes: Vec<Change> = self.owners.lapsed(now.time).take(changes_max).map(ended).collect();
+        if changes.is_empty()
+            && let Some(record) = self.owners.raised(self.limits.xa_owners_max, now.time)
+        {
+            changes.push(Change::Put(Record::Owners(record)));
+        }
+        if changes.is_empty() {
+            let due = self.deadlines.iter().take_while(|(deadline_ms, _)| *deadline_ms <= now.wall_ms);
+            let bury = |(_, id): &(u64, TransactionId)| Self::bury(*id, AbortReason::Deadline, now).changes;
+            changes.extend(due.take(changes_max).flat_map(bury));
+        }
+        if changes.is_empty() {
+            let redundant = self.owners.redundant().map(|owner| Change::Delete(RecordKey::Ended(owner)));
+            let gone = self.let_go.iter().map(|id| match self.entries.get(id) {
+                Some(Entry::Decided(_)) => Change::Delete(RecordKey::Decision(*id)),
+                _ => Change::Delete(RecordKey::Tombstone(*id)),
+            });
+            changes.extend(redundant.chain(gone).take(changes_max));
+        }
+        let stepped = if changes.is_empty() { Stepped::All } else { Stepped::More };
+        Plan::writing(stepped, Rests::Lazily, changes)
+    }
+}
+
+/// What verdicts come to while they are given.
+#[derive(Default)]
+struct Judging {
+    changes: Vec<Change>,
+    needs: Needs,
+    ended: BTreeSet<OwnerId>,
+    buried: BTreeSet<TransactionId>,
+}
