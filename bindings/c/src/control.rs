@@ -82,11 +82,12 @@ impl Thread {
             Err(code) => return code,
         };
         for (place, resource) in manager.resources.iter().enumerate() {
+            last_error::clear();
             let answer = resource.open();
             if answer == XA_OK {
                 continue;
             }
-            last_error::set(format!("xa_open of `{}` answered {}", resource.branch, code(answer)));
+            last_error::set_with_reason(&format!("xa_open of `{}` answered {}", resource.branch, code(answer)));
             for opened in manager.resources.iter().take(place) {
                 opened.close();
             }
@@ -108,9 +109,10 @@ impl Thread {
         self.state = state;
         let mut worst = TX_OK;
         for resource in &manager.resources {
+            last_error::clear();
             let answer = resource.close();
             if answer != XA_OK {
-                last_error::set(format!("xa_close of `{}` answered {}", resource.branch, code(answer)));
+                last_error::set_with_reason(&format!("xa_close of `{}` answered {}", resource.branch, code(answer)));
                 worst = worst.min(if answer == XAER_RMERR { TX_ERROR } else { TX_FAIL });
             }
         }
@@ -271,9 +273,10 @@ impl Thread {
             if resource.is_dynamic() {
                 continue;
             }
+            last_error::clear();
             let answer = start_branch(resource, id);
             if answer != XA_OK {
-                last_error::set(format!("xa_start of `{}` answered {}", resource.branch, code(answer)));
+                last_error::set_with_reason(&format!("xa_start of `{}` answered {}", resource.branch, code(answer)));
                 self.abandon(manager, id);
                 return Err(answer);
             }
@@ -299,9 +302,10 @@ impl Thread {
             if !matches!(self.association(place), Association::Active | Association::Suspended) {
                 continue;
             }
+            last_error::clear();
             let answer = resource.call(Verb::End, &name(resource, id), flags);
             if answer != XA_OK && flags == TMSUCCESS {
-                last_error::set(format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
+                last_error::set_with_reason(&format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
                 well = false;
             }
             self.associate(place, Association::None);

@@ -128,9 +128,14 @@ impl TmObject {
         let mut tx = TxObject { tm: Rc::clone(self), id, resources: Vec::new(), role, phase: Phase::Active, deadline };
         *self.busy.borrow_mut() = true;
         for resource in resources {
+            last_error::clear();
             let answer = resource.call(Verb::Start, &tx.name(&*resource), TMNOFLAGS);
             if answer != XA_OK {
-                last_error::set(format!("`{}` does not begin a branch: {}", resource.branch(), code(answer)));
+                last_error::set_with_reason(&format!(
+                    "`{}` does not begin a branch: {}",
+                    resource.branch(),
+                    code(answer)
+                ));
                 tx.rollback();
                 return Err(if answer == XAER_OUTSIDE { TX_OUTSIDE } else { TX_ERROR });
             }
@@ -276,9 +281,14 @@ impl TxObject {
     fn leave_branches(&self, flags: std::ffi::c_long) -> bool {
         let mut well = true;
         for resource in &self.resources {
+            last_error::clear();
             let answer = resource.call(Verb::End, &self.name(&**resource), flags);
             if answer != XA_OK && flags == TMSUCCESS {
-                last_error::set(format!("`{}` does not end its branch: {}", resource.branch(), code(answer)));
+                last_error::set_with_reason(&format!(
+                    "`{}` does not end its branch: {}",
+                    resource.branch(),
+                    code(answer)
+                ));
                 well = false;
             }
         }

@@ -49,12 +49,13 @@ impl Thread {
             }
             let bound = resource.is_bound_to_threads();
             let flags = if bound { TMSUSPEND } else { TMSUSPEND | TMMIGRATE };
+            last_error::clear();
             let answer = resource.call(Verb::End, &name(resource, transaction.id), flags);
             if bound || answer == XA_NOMIGRATE {
                 bound_to = Some(thread::current().id());
             }
             if ![XA_OK, XA_NOMIGRATE].contains(&answer) {
-                last_error::set(format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
+                last_error::set_with_reason(&format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
                 transaction.rollback_only = true;
             }
             self.associate(place, Association::Suspended);
@@ -101,11 +102,12 @@ impl Thread {
             if self.association(place) != Association::Suspended || resource.is_dynamic() {
                 continue;
             }
+            last_error::clear();
             let answer = resource.call(Verb::Start, &name(resource, id), TMRESUME);
             if answer == XA_OK {
                 self.associate(place, Association::Active);
             } else {
-                last_error::set(format!("xa_start of `{}` answered {}", resource.branch, code(answer)));
+                last_error::set_with_reason(&format!("xa_start of `{}` answered {}", resource.branch, code(answer)));
                 transaction.rollback_only = true;
             }
         }

@@ -38,7 +38,6 @@ pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};
-pub use xa::{
-    BranchEnd, BranchName, Call, CoordinatorId, Deed, Ended, FORMAT_ID, MalformedId, OtherWork, OwnerId, Pace,
-    PrepareAnswer, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome as Outcome, XaCode, Xid,
-};
+pub use xa::{BranchEnd, Call, Deed, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};
+pub use xa::{BranchName, CoordinatorId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid};
+pub use xa::{FORMAT_ID, MalformedId};

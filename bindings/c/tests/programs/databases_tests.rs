@@ -1,0 +1,306 @@
+//! The switches for PostgreSQL and MariaDB, and connections of the program's own, against real servers.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::OnceLock;
+
+use crate::servers::{Server, start_mariadb, start_postgres};
+use crate::stage::{STATIC, Stage, compile};
+
+struct Databases {
+    postgres: Server,
+    mariadb: Server,
+}
+
+/// Both servers, with an empty table each; a table of a test has its own name.
+fn databases(table: &str) -> Databases {
+    let (postgres, mariadb) = std::thread::scope(|scope| {
+        let postgres = scope.spawn(|| start_postgres(20));
+        (postgres.join().unwrap(), start_mariadb())
+    });
+    let databases = Databases { postgres, mariadb };
+    let stage = databases.stage("");
+    let create = format!("CREATE TABLE {table} (id int PRIMARY KEY)");
+    let answers =
+        databases.play(&stage, &["tm", &format!("own-pg={create}"), &format!("own-ma={create} ENGINE=InnoDB")]);
+    assert_eq!(values(&answers), ["TX_OK", "done", "done"]);
+    databases
+}
+
+impl Databases {
+    /// A profile with both, and a monkey with this script in between.
+    fn stage(&self, script: &str) -> Stage {
+        let mut stage = Stage::new();
+        stage.add_coordinator("default");
+        stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &self.postgres.conninfo());
+        let mariadb = format!("socket={};user=root;database=test", self.mariadb.socket().display());
+        stage.add_resource_manager("default", "ma", None, "holdfast_mariadb_switch", &mariadb);
+        let path = stage.folder.path().join("default-script0");
+        std::fs::write(&path, script).unwrap();
+        let base = stage.folder.path().display();
+        let open = format!("script={};log={base}/log;state={base}/default-state0", path.display());
+        stage.add_resource_manager(
+            "default",
+            "monkey",
+            Some(&crate::stage::monkey().display().to_string()),
+            STATIC,
+            &open,
+        );
+        stage
+    }
+
+    fn command(&self, stage: &Stage) -> std::process::Command {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        let program = PROGRAM.get_or_init(|| compile("databases", &["-l:libpq.so.5", "-l:libmariadb.so.3"]));
+        let mut command = stage.command(program);
+        command.env("DATABASE_PG", self.postgres.conninfo()).env("DATABASE_SOCKET", self.mariadb.socket());
+        command
+    }
+
+    fn play(&self, stage: &Stage, words: &[&str]) -> Vec<String> {
+        let output = self.command(stage).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// Rows of the table in both, and prepared branches in both.
+    fn counts(&self, table: &str) -> [String; 4] {
+        let rows = format!("SELECT count(*) FROM {table}");
+        let prepared = "own-pg=SELECT count(*) FROM pg_prepared_xacts";
+        let words = ["tm", &format!("own-pg={rows}"), &format!("own-ma={rows}"), prepared, "own-ma=XA RECOVER"];
+        let answers = self.play(&self.stage(""), &words);
+        let values: Vec<String> = values(&answers).into_iter().map(str::to_owned).collect();
+        values[1..].to_vec().try_into().unwrap()
+    }
+}
+
+fn values(answers: &[String]) -> Vec<&str> {
+    answers.iter().map(|answer| answer.split_once(": ").unwrap().1).collect()
+}
+
+#[test]
+fn both_databases_commit_or_none() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second, third) = (work(1), work(2), work(3));
+    let answers = databases.play(
+        &stage,
+        &[
+            "open", "begin", &first[0], &first[1], "commit", "begin", &second[0], &second[1], "rollback", "logged",
+            "begin", &third[0], &third[1], "commit", "close",
+        ],
+    );
+    assert!(values(&answers).iter().all(|answer| ["TX_OK", "done"].contains(answer)), "{answers:?}");
+    assert_eq!(databases.counts("t"), ["2", "2", "0", "nothing"]);
+    assert_eq!(stage.coordinator.undone(), 0);
+
+    // A statement fails in one: both are rolled back, and the connections go on.
+    let (again, fourth) = (work(1), work(4));
+    let words = [
+        "open", "begin", &fourth[1], &again[0], "commit", "begin", &fourth[0], &fourth[1], "commit", "begin",
+        &again[1], "rollback",
+    ];
+    let answers = databases.play(&stage, &words);
+    let expected = [
+        "TX_OK",
+        "TX_OK",
+        "done",
+        "error 23505",
+        "TX_ROLLBACK",
+        "TX_OK",
+        "done",
+        "done",
+        "TX_OK",
+        "TX_OK",
+        "error 1062",
+        "TX_OK",
+    ];
+    assert_eq!(values(&answers), expected);
+    assert_eq!(databases.counts("t"), ["3", "3", "0", "nothing"]);
+
+    // The program ends the transaction itself, or the server ends the connection.
+    let fifth = work(5);
+    let answers = databases.play(&stage, &["open", "begin", "pg=COMMIT", &fifth[1], "commit"]);
+    assert_eq!(values(&answers)[4], "TX_ROLLBACK");
+    let kill = "pg=SELECT pg_terminate_backend(pg_backend_pid())";
+    let answers = databases.play(&stage, &["open", "begin", &fifth[0], &fifth[1], kill, "commit", "begin", "commit"]);
+    assert_eq!(values(&answers)[5..], ["TX_ROLLBACK", "TX_OK", "TX_OK"], "{answers:?}");
+    assert_eq!(databases.counts("t"), ["3", "3", "0", "nothing"]);
+}
+
+#[test]
+fn a_program_that_dies_leaves_nothing_in_doubt_in_databases() {
+    let databases = databases("t");
+    // Somebody else's are in doubt, too, and stay so.
+    let foreign = ["tm", "own-pg=BEGIN", "own-pg=INSERT INTO t VALUES (99)", "own-pg=PREPARE TRANSACTION 'foreign'"];
+    assert_eq!(values(&databases.play(&databases.stage(""), &foreign)), ["TX_OK", "done", "done", "done"]);
+    let mut committed = 0;
+    for (id, script, is_committed) in [
+        (1, "prepare kill-before", false),
+        (2, "prepare kill-after", false),
+        (3, "commit kill-before", true),
+        (4, "commit kill-after", true),
+        (5, "end kill-before", false),
+    ] {
+        let stage = databases.stage(script);
+        let (first, second) = (format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})"));
+        let answers = databases.play(&stage, &["open", "begin", &first, &second, "commit"]);
+        assert_eq!(answers.len(), 4, "it dies in the commit");
+        while !stage.coordinator.is_alone() {
+            std::thread::yield_now();
+        }
+        std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
+        // A server may take a moment until it knows that the program is gone.
+        loop {
+            let answers = databases.play(&stage, &["open", "recover", "recover", "close"]);
+            assert_eq!(values(&answers)[0], "TX_OK", "{answers:?}");
+            if values(&answers)[2] == "committed=0,rolled-back=0,left=0" {
+                break;
+            }
+        }
+        committed += u32::from(is_committed);
+        let rows = committed.to_string();
+        assert_eq!(databases.counts("t"), [&rows, &rows, "1", "nothing"].map(str::to_owned), "{script}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_prepare_is_refused_with_a_reason() {
+    let postgres = start_postgres(0);
+    let mut stage = Stage::new();
+    stage.add_coordinator("default");
+    stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &postgres.conninfo());
+    let answers = stage.play(&["open", "error"]);
+    assert_eq!(answers[0], "open: TX_ERROR");
+    assert!(answers[1].contains("`pg`"), "{answers:?}");
+    assert!(answers[1].contains("max_prepared_transactions is 0"), "{answers:?}");
+}
+
+/// A program that plays on while others do.
+struct Player {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Player {
+    fn start(databases: &Databases, stage: &Stage, suffix: &str, words: &[&str]) -> Self {
+        let mut command = databases.command(stage);
+        command.env("DATABASE_SUFFIX", suffix).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Self { process, input, output }
+    }
+
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.split_once(": ").map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+    }
+
+    fn skip(&mut self, count: usize) {
+        for _ in 0..count {
+            self.next();
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.input.write_all(b"\n").unwrap();
+        assert_eq!(self.next(), "heard");
+    }
+
+    fn end(mut self) {
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn transactions_are_objects_on_the_programs_own_connections() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    let work = ["own-pg=INSERT INTO t VALUES (1)", "own-ma=INSERT INTO t VALUES (1)"];
+    let words = [
+        "tm",
+        "tx-begin",
+        work[0],
+        work[1],
+        "tx-rollback",
+        "tx-commit",
+        "tx-free",
+        "tx-begin",
+        work[0],
+        work[1],
+        "tx-commit",
+    ];
+    let answers = databases.play(&stage, &words);
+    let expected =
+        ["TX_OK", "TX_OK", "done", "done", "TX_OK", "TX_PROTOCOL_ERROR", "freed", "TX_OK", "done", "done", "TX_OK"];
+    assert_eq!(values(&answers), expected);
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+    // One at a time, ids that are none, and one that is let go of.
+    let words = ["tm", "tx-begin", "tx-shared", "tx-join=nonsense", "tm-recover", "tx-free", "tm-recover"];
+    let answers = databases.play(&stage, &words);
+    let expected = [
+        "TX_OK",
+        "TX_OK",
+        "TX_PROTOCOL_ERROR",
+        "TX_EINVAL",
+        "TX_PROTOCOL_ERROR",
+        "freed",
+        "committed=0,rolled-back=0,left=0",
+    ];
+    assert_eq!(values(&answers), expected);
+}
+
+#[test]
+fn a_transaction_goes_from_one_program_to_the_next() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    for (id, end, finished) in [(1, "tx-commit", "TX_OK"), (2, "tx-rollback", "TX_ROLLBACK")] {
+        let (a, b) = (id * 10, id * 10 + 1);
+        let work =
+            |id: u32| [format!("own-pg=INSERT INTO t VALUES ({id})"), format!("own-ma=INSERT INTO t VALUES ({id})")];
+        let (of_a, of_b) = (work(a), work(b));
+        let words =
+            ["tm", "tx-shared", &of_a[0], &of_a[1], "tx-id", "tx-suspend", "tx-finish-now", "wait", "tx-finish"];
+        let mut first = Player::start(&databases, &stage, "1", &words);
+        first.skip(4);
+        let id = first.next();
+        assert!(id.starts_with("hfxa1."), "{id}");
+        assert_eq!((first.next(), first.next()), ("TX_OK".to_owned(), "HOLDFAST_UNDECIDED".to_owned()));
+        let resume = format!("tx-resume={id}");
+        let mut second = Player::start(&databases, &stage, "2", &["tm", &resume, &of_b[0], &of_b[1], end]);
+        second.skip(1);
+        assert_eq!(second.next(), "TX_OK");
+        second.skip(2);
+        assert_eq!(second.next(), "TX_OK");
+        second.end();
+        first.go_on();
+        assert_eq!(first.next(), finished);
+        first.end();
+    }
+    assert_eq!(databases.counts("t"), ["2", "2", "0", "nothing"]);
+    assert_eq!(stage.coordinator.undone(), 0);
+}
+
+#[test]
+fn two_programs_work_in_one_transaction_at_the_same_time() {
+    let databases = databases("t");
+    let stage = databases.stage("");
+    let words = ["tm", "tx-shared", "tx-id", "own-pg=INSERT INTO t VALUES (1)", "wait", "tx-commit"];
+    let mut superior = Player::start(&databases, &stage, "1", &words);
+    superior.skip(2);
+    let join = format!("tx-join={}", superior.next());
+    let words = ["tm", &join, "own-ma=INSERT INTO t VALUES (2)", "tx-commit", "tx-rollback", "tx-finish"];
+    let mut member = Player::start(&databases, &stage, "2", &words);
+    member.skip(3);
+    assert_eq!((member.next(), member.next()), ("TX_OK".to_owned(), "TX_PROTOCOL_ERROR".to_owned()));
+    superior.skip(1);
+    superior.go_on();
+    assert_eq!(superior.next(), "TX_OK");
+    superior.end();
+    assert_eq!(member.next(), "TX_OK");
+    member.end();
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+}

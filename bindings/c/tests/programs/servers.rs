@@ -1,0 +1,128 @@
+//! PostgreSQL and MariaDB of the tests: servers of our own in a folder, which end with the test.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, killed when it is dropped.
+pub(crate) struct Server {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("cannot run {command:?}: {error}; `cargo xtask test` installs what the tests need")
+    });
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Asks until the answer is good: another process tells nobody when it is ready.
+fn until(what: &str, mut ask: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !ask() {
+        assert!(started.elapsed() < PATIENCE, "{what} does not come up");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout.trim_ascii() == b"0"
+}
+
+/// A PostgreSQL program, run as the user that PostgreSQL insists on.
+fn postgres(program: &str) -> Command {
+    let found = fs::read_dir("/usr/lib/postgresql").map(|versions| {
+        versions.filter_map(|version| Some(version.ok()?.path().join("bin").join(program))).find(|path| path.exists())
+    });
+    let path = found.ok().flatten().unwrap_or_else(|| PathBuf::from(program));
+    if !is_root() {
+        return Command::new(path);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
+    command
+}
+
+/// Starts PostgreSQL with so many prepared transactions.
+pub(crate) fn start_postgres(prepared_max: u32) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    if is_root() {
+        let id = Command::new("id").args(["-u", "postgres"]).output().unwrap();
+        let id = String::from_utf8(id.stdout).unwrap().trim().parse().unwrap();
+        for path in [folder.path(), &data] {
+            chown(path, Some(id), None).unwrap();
+        }
+    }
+    run(postgres("initdb").args(["--no-sync", "--auth=trust", "--username=postgres", "-D"]).arg(&data));
+    let mut server = postgres("postgres");
+    server.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(folder.path());
+    server.args(["-c", &format!("max_prepared_transactions={prepared_max}")]);
+    let process = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let server = Server { process, folder };
+    let socket = server.folder.path().join(".s.PGSQL.5432");
+    until("PostgreSQL", || {
+        let mut ready = postgres("pg_isready");
+        socket.exists() && ready.arg("-h").arg(server.folder()).output().is_ok_and(|output| output.status.success())
+    });
+    server
+}
+
+/// Starts MariaDB, with an empty database `test`.
+pub(crate) fn start_mariadb() -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let user = format!("--user={}", user.trim());
+    let mut install = Command::new("mariadb-install-db");
+    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &user]);
+    run(install.arg(format!("--datadir={}", data.display())));
+    let mut server = Command::new("/usr/sbin/mariadbd");
+    server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=0", &user]);
+    for (option, path) in
+        [("datadir", &data), ("socket", &folder.path().join("socket")), ("pid-file", &folder.path().join("pid"))]
+    {
+        server.arg(format!("--{option}={}", path.display()));
+    }
+    let process = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let server = Server { process, folder };
+    let client = |statement: &str| {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "--user=root", "--execute", statement, "--socket"]).arg(server.socket());
+        client.output().is_ok_and(|output| output.status.success())
+    };
+    until("MariaDB", || client("CREATE DATABASE IF NOT EXISTS test"));
+    server
+}
+
+impl Server {
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// MariaDB's socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// The open string of PostgreSQL.
+    pub(crate) fn conninfo(&self) -> String {
+        format!("host={} user=postgres dbname=postgres", self.folder().display())
+    }
+}
