@@ -47,7 +47,7 @@ pub(crate) struct Ended {
     pub(crate) mark: Mark,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Owners {
     pub(crate) record: OwnersRecord,
     /// Where the record was written.
