@@ -179,7 +179,7 @@ impl Owners {
         }
         let floor = if self.record.floor < self.earlier {
             self.earlier
-        } else if self.ended.len() > ended_max {
+        } else if self.ended.len() > ended_max && self.ended.len() - self.redundant().count() > ended_max {
             self.given
         } else {
             return None;

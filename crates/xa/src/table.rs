@@ -521,3 +521,7 @@ fn is_complete(decision: &Decision) -> bool {
 fn is_heuristic(decision: &Decision) -> bool {
     decision.branches.iter().any(|(_, state)| matches!(state, BranchState::Heuristic(_)))
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
