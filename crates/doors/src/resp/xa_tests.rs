@@ -74,6 +74,9 @@ fn a_decision_waits_for_its_sync_and_a_refusal_for_its_tombstone() {
     fixture.check(&[
         (&format!("XA.FORGET {first} FORCE"), "+OK"),
         (&format!("XA.FORGET {second} BRANCH pg"), "+OK"),
+        // Recovery was told of it, so its owner may have to be told yet.
+        (&format!("XA.COMMIT {second} BRANCHES 1 pg"), "+OK"),
+        (&format!("XA.FORGET {second} FORCE"), "+OK"),
         (&format!("XA.FORGET {second} BRANCH pg"), "+OK"),
     ]);
     let list = fixture.run("XA.LIST");
@@ -196,6 +199,15 @@ fn shared_transactions_wait_for_all_votes() {
     });
     assert_eq!(fixture.run(&format!("XA.COMMIT {all} BRANCHES 1 own WAIT 60000")), "+OK");
     voter.join().unwrap();
+    // Who is told to close waits no longer, and has decided nothing.
+    let closing = fixture.begin("SHARED");
+    fixture.check(&[(&format!("XA.ENLIST {closing} a"), "+OK")]);
+    fixture.elsewhere(|fixture| {
+        fixture.session.client.ask(crate::resp::clients::Ask::Finish);
+        let answer = fixture.run(&format!("XA.COMMIT {closing} BRANCHES 0 WAIT 60000"));
+        assert_eq!(answer, "-UNAVAILABLE the connection closes; nothing was decided");
+    });
+    assert_eq!(fixture.run(&format!("XA.PREPARED {closing} a")), "+OK");
     let failing = fixture.begin("SHARED");
     fixture.check(&[
         (&format!("XA.ENLIST {failing} a b"), "+OK"),
