@@ -8,14 +8,15 @@
 //!
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use ::kv::{FoldRange, Stored};
 use ::xa::{
-    AbortReason, Answer, BranchName, CoordinatorId, Lease, Needs, Now, Outcome, OwnerId, Patience, Plan, Record,
-    RecordKey, Stepped, Table, TableError, TransactionId,
+    AbortReason, Answer, BranchName, CoordinatorId, Learned, Lease, Needs, Now, Outcome, OwnerId, Patience, Plan,
+    Record, RecordKey, Stepped, Table, TableError, TransactionId,
 };
 use base::Limits;
 use journal::{Level, Log, Position};
@@ -30,6 +31,8 @@ use crate::store::{Inner, lock};
 pub(crate) const BUCKET: &[u8] = b"\0xa";
 /// Most records that one background batch changes.
 const STEP_CHANGES_MAX: usize = 32;
+/// Transactions whose branches have learned, that share one batch.
+const LEARNED_MAX: usize = 32;
 /// Most background batches in a row.
 const STEPS_MAX: usize = 16;
 /// How often a request takes other locks because the table has changed meanwhile.
@@ -44,6 +47,8 @@ pub(crate) struct Coordinator {
     pub(crate) own: Mutex<Option<Own>>,
     /// The newest batch of records, for which nobody may wait.
     appended: AtomicU64,
+    /// What branches have learned and is not written yet: many share one batch, because nobody waits for it.
+    learned: Mutex<BTreeMap<TransactionId, Vec<Learned>>>,
 }
 
 /// The owner that is this process, and the transactions it has begun.
@@ -79,6 +84,7 @@ impl Coordinator {
             failed: OnceLock::new(),
             own: Mutex::new(None),
             appended: AtomicU64::new(0),
+            learned: Mutex::default(),
         }
     }
 
@@ -221,8 +227,50 @@ impl Inner {
         }
     }
 
+    /// Notes that branches know of a decision, to be written with others.
+    pub(crate) fn note_learned(&self, id: TransactionId, news: &[Learned]) -> Result<Answer<()>> {
+        self.check_open()?;
+        let (answer, is_full) = {
+            let mut table = self.coordinator.lock()?;
+            let plan = table.may_forget(id, news)?;
+            (table.carry_out(plan, 0), table.is_full())
+        };
+        let is_due = {
+            let mut learned = lock(&self.coordinator.learned);
+            learned.entry(id).or_default().extend_from_slice(news);
+            is_full || learned.len() >= LEARNED_MAX.min(self.options.limits.batch_changes_max)
+        };
+        if is_due {
+            self.write_learned(Room::Wait)?;
+        }
+        Ok(answer)
+    }
+
+    /// Writes what branches have learned.
+    pub(crate) fn write_learned(&self, room: Room) -> Result<()> {
+        let changes_max = self.options.limits.batch_changes_max;
+        loop {
+            let some = {
+                let mut learned = lock(&self.coordinator.learned);
+                let next = learned.keys().nth(changes_max).copied();
+                let rest = next.map(|next| learned.split_off(&next)).unwrap_or_default();
+                std::mem::replace(&mut *learned, rest)
+            };
+            if some.is_empty() {
+                return Ok(());
+            }
+            let written = self.ask_xa(room, |table, _| Ok(table.forget_all(&some)));
+            written.map(drop).inspect_err(|_| {
+                // A full disk may have room later.
+                let mut learned = lock(&self.coordinator.learned);
+                some.into_iter().for_each(|(id, news)| learned.entry(id).or_default().extend(news));
+            })?;
+        }
+    }
+
     /// Does what time has brought about, and has written what nobody waits for; whether more is due.
     pub(crate) fn step_xa(&self) -> Result<Stepped> {
+        self.write_learned(Room::AtOnce)?;
         let stepped = self.step_table()?;
         let appended = Position::new(self.coordinator.appended.load(Ordering::Acquire));
         if appended > Position::ZERO && self.journal.watermarks().written <= appended {

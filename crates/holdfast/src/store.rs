@@ -15,7 +15,7 @@ use kv::{Engine, Found, LiveBytes, Reader};
 use crate::background;
 use crate::backup;
 use crate::compaction::Compactor;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Room};
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
@@ -476,6 +476,8 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
+        // What is not noted is asked again by recovery.
+        let _ = self.write_learned(Room::AtOnce);
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

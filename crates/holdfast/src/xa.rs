@@ -278,7 +278,13 @@ impl<'a> Xa<'a> {
     /// `Invalid` when the transaction has no such branch, or something is left that only [`Forgetting::Everything`] lets
     /// go of; `Unavailable`.
     pub fn forget(self, id: TransactionId, learned: &[Learned], forgetting: Forgetting) -> Result<Pending<'a, ()>> {
-        self.pending(self.store.inner().ask_xa(Room::Wait, |table, _| table.forget(id, learned, forgetting)))
+        let inner = self.store.inner();
+        let is_news = forgetting == Forgetting::Known && !learned.is_empty();
+        if is_news && learned.iter().all(|learned| learned.heuristic.is_none()) {
+            return self.pending(inner.note_learned(id, learned));
+        }
+        inner.write_learned(Room::Wait)?;
+        self.pending(inner.ask_xa(Room::Wait, |table, _| table.forget(id, learned, forgetting)))
     }
 
     /// Decides never to commit a transaction, unless it is committed already: which of both is the answer.
@@ -328,6 +334,7 @@ impl<'a> Xa<'a> {
     /// # Errors
     /// `Closed`.
     pub fn status(self, id: TransactionId) -> Result<Pending<'a, Status>> {
+        self.store.inner().write_learned(Room::Wait)?;
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, _| Ok(table.status(id))))
     }
 
@@ -337,6 +344,7 @@ impl<'a> Xa<'a> {
     /// `Closed`.
     pub fn list(self, after: Option<TransactionId>, limit: usize) -> Result<Pending<'a, Listed>> {
         let limit = limit.min(self.store.limits().page_entries_max);
+        self.store.inner().write_learned(Room::Wait)?;
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, _| Ok(table.list(after, limit))))
     }
 }

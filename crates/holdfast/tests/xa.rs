@@ -90,6 +90,7 @@ fn a_synced_decision_survives_a_power_cut_until_all_branches_know() {
     done(&store, decided, "pg");
     assert_eq!(remembered(&store), [(decided, State::Committed)]);
     done(&store, decided, "maria");
+    store.step().unwrap();
     assert_eq!((store.stats().xa.outstanding, store.stats().xa.verdicts), (0, 2));
     // Somebody else has told the branches, while the owner may never have heard the answer to its commit.
     let store = place.power_cut(store);

@@ -2,6 +2,8 @@
 //!
 //! May use: `table`. Must not know: verdicts, clocks, stores.
 
+use std::collections::BTreeMap;
+
 use crate::answer::{Plan, Rests};
 use crate::id::{BranchName, TransactionId};
 use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
@@ -172,6 +174,22 @@ impl Table {
         let heuristic = learned.iter().any(|learned| learned.heuristic.is_some());
         let rests = if by_force || heuristic { Rests::AsAsked } else { Rests::Lazily };
         Ok(Plan::writing((), rests, vec![change]))
+    }
+
+    /// Whether [`Table::forget`] would take this; changes nothing.
+    ///
+    /// # Errors
+    /// As [`Table::forget`].
+    pub fn may_forget(&mut self, id: TransactionId, learned: &[Learned]) -> Result<Plan<()>, TableError> {
+        drop(self.forget(id, learned, Forgetting::Known)?);
+        Ok(Plan::nothing((), crate::Needs::default()))
+    }
+
+    /// As [`Table::forget`] of several transactions, each once, in one write. What one of them refuses is passed by.
+    pub fn forget_all(&mut self, learned: &BTreeMap<TransactionId, Vec<Learned>>) -> Plan<()> {
+        let plans = learned.iter().filter_map(|(id, learned)| self.forget(*id, learned, Forgetting::Known).ok());
+        let changes = plans.flat_map(|plan| plan.changes).collect();
+        Plan::writing((), Rests::Lazily, changes)
     }
 
     fn take_part(&mut self, id: TransactionId, now: Now) -> Result<Option<Plan<Taking>>, TableError> {

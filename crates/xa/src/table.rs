@@ -401,7 +401,9 @@ impl Table {
         if id.coordinator == self.coordinator { Ok(()) } else { Err(TableError::Foreign(id.coordinator)) }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether there is no room for another transaction.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.entries.len() >= self.limits.xa_transactions_max
     }
 
