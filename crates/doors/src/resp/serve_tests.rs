@@ -98,6 +98,42 @@ fn a_backup_is_made_off_the_event_loop_and_answered_in_its_turn() {
 }
 
 #[test]
+fn a_commit_waits_for_votes_beside_other_connections_and_an_owner_ends_with_its_own() {
+    let server = start(Durability::Synced, |options| options.reactors = 1);
+    let (mut owner, mut other) = (server.connect(), server.connect());
+    let mut begin = |options: &str| {
+        owner.write_all(format!("XA.BEGIN {options}\r\n").as_bytes()).unwrap();
+        let mut reply = [0; 61];
+        owner.read_exact(&mut reply).unwrap();
+        String::from_utf8_lossy(&reply).split("\r\n").nth(1).unwrap().to_owned()
+    };
+    let (shared, alone) = (begin("SHARED"), begin(""));
+    exchange(&mut other, format!("XA.ENLIST {shared} theirs\r\n").as_bytes(), "+OK\r\n");
+    // It waits, and neither the event loop nor the vote waits for it.
+    owner.write_all(format!("XA.COMMIT {shared} BRANCHES 1 ours WAIT 20000\r\n").as_bytes()).unwrap();
+    exchange(&mut other, format!("PING\r\nXA.PREPARED {shared} theirs\r\n").as_bytes(), "+PONG\r\n+OK\r\n");
+    exchange(&mut owner, b"", "+OK\r\n");
+    exchange(
+        &mut other,
+        format!("XA.RECOVER {shared} {alone}\r\n").as_bytes(),
+        "*2\r\n$6\r\ncommit\r\n$5\r\nleave\r\n",
+    );
+    owner.write_all(b"QUIT\r\n").unwrap();
+    assert_eq!(rest(&mut owner), "+OK\r\n");
+    // The socket may be closed a moment before the session is.
+    let mut verdict = || {
+        other.write_all(format!("XA.RECOVER {alone}\r\n").as_bytes()).unwrap();
+        let mut head = [0; 8];
+        other.read_exact(&mut head).unwrap();
+        let mut word = vec![0; usize::from(head[5] - b'0') + 2];
+        other.read_exact(&mut word).unwrap();
+        String::from_utf8_lossy(&word).trim_end().to_owned()
+    };
+    let ended = std::iter::repeat_with(&mut verdict).take(100_000).any(|verdict| verdict == "rollback");
+    assert!(ended, "its owner outlived the connection");
+}
+
+#[test]
 fn half_frames_are_put_together() {
     let server = start(Durability::Written, |_| {});
     let mut stream = server.connect();
