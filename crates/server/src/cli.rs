@@ -201,7 +201,13 @@ pub(crate) enum XaCommand {
         force: bool,
     },
     /// Ask the resource managers of a profile what is in doubt, and settle it
-    Recover,
+    Recover {
+        /// Also forget decisions that are older than so many seconds and of which no resource manager has a branch any
+        /// more: programs that were killed leave some. Only if each name of a branch means the same resource manager to
+        /// all programs of the coordinator
+        #[arg(long, value_name = "SECONDS")]
+        sweep: Option<u64>,
+    },
     /// Open everything that a profile names, and say what is wrong
     Check,
 }

@@ -7,12 +7,13 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Pace, Profile, Recovery, Remote,
-    RemoteOptions, State, Status, TransactionId,
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Done, Embedded, Forget, Pace, Profile, Recovery,
+    Remote, RemoteOptions, ResourceManager, State, Status, TransactionId,
 };
 
 use crate::cli::{XaArguments, XaCommand, XaPlace};
@@ -38,7 +39,7 @@ pub(crate) fn xa(arguments: &XaArguments) -> Result<ExitCode, Failure> {
             say(format_args!("forgotten  {id}"));
             Ok(ExitCode::SUCCESS)
         }
-        XaCommand::Recover => recover(&profile(place)?),
+        XaCommand::Recover { sweep } => recover(&profile(place)?, sweep.map(Duration::from_secs)),
         XaCommand::Check => check(&profile(place)?),
     }
 }
@@ -47,14 +48,11 @@ fn profile(place: &XaPlace) -> Result<Profile, Failure> {
     Ok(Profile::load(place.profile.as_deref(), place.name.as_deref())?)
 }
 
-fn open(place: &XaPlace) -> Result<Box<dyn Coordinator>, Failure> {
+fn open(place: &XaPlace) -> Result<Arc<dyn Coordinator>, Failure> {
     let has_variable = std::env::var_os(tm::PROFILE_VARIABLE).is_some_and(|value| !value.is_empty());
     let says_else = place.dir.is_some() || place.address.is_some();
     if place.profile.is_some() || (has_variable && !says_else) {
-        return match profile(place)?.coordinator {
-            CoordinatorPlace::Directory { directory, .. } => embedded(&directory),
-            CoordinatorPlace::Servers(options) => Ok(Box::new(Remote::open(options)?)),
-        };
+        return of_profile(&profile(place)?);
     }
     if let Some(dir) = &place.dir {
         return embedded(dir);
@@ -65,15 +63,22 @@ fn open(place: &XaPlace) -> Result<Box<dyn Coordinator>, Failure> {
         let password = text.lines().next().unwrap_or_default().to_owned();
         options.login = Some((place.user.clone().unwrap_or_else(|| "default".to_owned()), password));
     }
-    Ok(Box::new(Remote::open(options)?))
+    Ok(Arc::new(Remote::open(options)?))
 }
 
-fn embedded(dir: &Path) -> Result<Box<dyn Coordinator>, Failure> {
+fn of_profile(profile: &Profile) -> Result<Arc<dyn Coordinator>, Failure> {
+    match &profile.coordinator {
+        CoordinatorPlace::Directory { directory, .. } => embedded(directory),
+        CoordinatorPlace::Servers(options) => Ok(Arc::new(Remote::open(options.clone())?)),
+    }
+}
+
+fn embedded(dir: &Path) -> Result<Arc<dyn Coordinator>, Failure> {
     // A typing error must not make a store.
     if holdfast::identity_of(dir).map_err(Failure::Read)?.is_none() {
         return Err(Failure::NoStore(dir.to_owned()));
     }
-    Ok(Box::new(Embedded::open(dir, Options::default())?))
+    Ok(Arc::new(Embedded::open(dir, Options::default())?))
 }
 
 fn list(coordinator: &dyn Coordinator) -> Result<ExitCode, Failure> {
@@ -129,20 +134,19 @@ fn rollback(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn recover(profile: &Profile) -> Result<ExitCode, Failure> {
+fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failure> {
     let managers = match tm::resource_managers(profile) {
         Ok(managers) => managers,
         Err(faults) => return Ok(blame(&faults)),
     };
+    let coordinator = of_profile(profile)?;
+    if matches!(profile.coordinator, CoordinatorPlace::Directory { .. }) {
+        // The directory is ours alone, so all who had it before are gone, and this tells.
+        coordinator.begin(Begin::default())?;
+    }
     let runtime = runtime()?;
-    let report = runtime.block_on(async {
-        let coordinator = tm::open_coordinator(profile).await?;
-        if matches!(profile.coordinator, CoordinatorPlace::Directory { .. }) {
-            // The directory is ours alone, so all who had it before are gone, and this tells.
-            coordinator.begin(Begin::default())?;
-        }
-        Ok::<_, Failure>(Recovery::new(&coordinator, managers, Pace::default()).run().await)
-    })?;
+    let asking = tm::Coordinator::over(coordinator.clone());
+    let report = runtime.block_on(async { Recovery::new(&asking, managers.clone(), Pace::default()).run().await });
     for name in &report.answered {
         say(format_args!("asked      {name}"));
     }
@@ -154,9 +158,52 @@ fn recover(profile: &Profile) -> Result<ExitCode, Failure> {
         let reason = if found.reason.is_empty() { String::new() } else { format!(" ({})", found.reason) };
         say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
     }
+    if let Some(age) = sweep
+        && report.is_clean()
+    {
+        let swept = runtime.block_on(sweep_up(&*coordinator, &managers, age))?;
+        say(format_args!("swept      {swept} decisions of which no branch was left"));
+    }
     let end = if report.is_clean() { "nothing is in doubt" } else { "something may be in doubt: see above" };
     say(format_args!("found      {}; {end}", report.found.len()));
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Forgets decisions that nobody needs, though nobody said so. The lists are asked for when the decisions were made long
+/// ago, so what is not in them has learned its outcome.
+async fn sweep_up(
+    coordinator: &dyn Coordinator,
+    managers: &[Arc<dyn ResourceManager>],
+    age: Duration,
+) -> Result<usize, Failure> {
+    let mut settled: Vec<Status> = Vec::new();
+    let mut cursor = Some("0".to_owned());
+    while let Some(from) = cursor {
+        let page = coordinator.list(&from)?;
+        let is_old = |status: &Status| status.decided.is_some_and(|at| until(at).is_err_and(|since| since >= age));
+        settled
+            .extend(page.transactions.into_iter().filter(|status| status.state == State::Committed && is_old(status)));
+        cursor = page.next;
+    }
+    for manager in managers {
+        let Ok(listed) = manager.in_doubt().await else { return Ok(0) };
+        settled.retain(|status| !listed.iter().any(|xid| xid.transaction == status.id));
+    }
+    let mut count = 0;
+    for status in &settled {
+        let open: Vec<Done> = status
+            .branches
+            .iter()
+            .filter(|branch| branch.state == "open")
+            .map(|branch| Done { branch: branch.branch.clone(), heuristic: None })
+            .collect();
+        let is_known = |done: &Done| managers.iter().any(|manager| *manager.name() == done.branch);
+        if !open.is_empty() && open.iter().all(is_known) {
+            coordinator.done(status.id, &open);
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 fn check(profile: &Profile) -> Result<ExitCode, Failure> {

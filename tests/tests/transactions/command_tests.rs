@@ -75,6 +75,19 @@ async fn a_person_settles_what_is_in_doubt() {
     assert!(recovered.text.contains(&format!("{hanging}.ledger: rolled back")), "{}", recovered.text);
     assert!(recovered.text.contains("nothing is in doubt"), "{}", recovered.text);
 
+    // As if the program had been killed before it told anybody.
+    let forgotten = prepare(&postgres, &coordinator, "forgotten").await;
+    decisions.commit(forgotten, &[name("ledger")], None).unwrap();
+    let (client, connection) = tokio_postgres::connect(&postgres.connection(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("COMMIT PREPARED '{forgotten}.ledger'")).await.unwrap();
+    for (age, swept) in [("1000", "swept      0"), ("0", "swept      1")] {
+        let recovered = xa(&["recover", "--sweep", age, "--profile", &profile]);
+        assert!(recovered.code == Some(0) && recovered.text.contains(swept), "{}", recovered.text);
+    }
+    let listed = xa(&["list", "--address", &address]);
+    assert!(!listed.text.contains("=open"), "{}", listed.text);
+
     for (words, wanted) in [
         (&["list", "--address", "127.0.0.1:1"][..], "cannot reach the coordinator at 127.0.0.1:1"),
         (&["list", "--dir", "/no/such/folder"], "there is no store in /no/such/folder"),
