@@ -9,3 +9,4 @@ mod bank_tests;
 mod command_tests;
 mod database_tests;
 mod databases;
+mod program_tests;
