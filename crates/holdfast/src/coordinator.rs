@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use ::kv::{FoldRange, Stored};
 use ::xa::{
-    AbortReason, Answer, BranchName, CoordinatorId, Lease, Needs, Now, Outcome, OwnerId, Patience, Plan, Record,
-    RecordKey, Stepped, Table, TableError, TransactionId,
+    AbortReason, Answer, BranchName, CoordinatorId, Lease, MalformedRecord, Needs, Now, Outcome, OwnerId, Patience,
+    Plan, Record, RecordKey, Stepped, Table, TableError, TransactionId,
 };
 use base::Limits;
 use journal::{Level, Log, Position};
@@ -114,9 +114,18 @@ fn read_records(partition: &Partition, into: &mut Vec<Record>) -> Result<()> {
     let all = FoldRange { bucket: Some(BUCKET), start: Bound::Unbounded, end: Bound::Unbounded, after: None };
     for item in partition.reader.items(&all, 0) {
         let item = item?;
-        let value = partition.reader.value_of(&item)?;
-        let record = Record::decode(item.key_in(BUCKET), &value);
-        into.push(record.map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))?);
+        let key = item.key_in(BUCKET);
+        let corrupt = |error: MalformedRecord| Error::new(ErrorKind::Corrupt, error.to_string());
+        let record = match partition.reader.value_of(&item) {
+            Err(error @ ::kv::Error::Ledger { .. }) => return Err(error.into()),
+            Err(error) => match Error::from(error) {
+                error if error.kind() == ErrorKind::Corrupt => Err(error),
+                error => return Err(error),
+            },
+            Ok(value) => Record::decode(key, &value).map_err(corrupt),
+        };
+        // Where a value rotted, its key still says the most important.
+        into.push(record.or_else(|error| Record::of_key_alone(key).ok_or(error))?);
     }
     Ok(())
 }

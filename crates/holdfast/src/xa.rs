@@ -27,6 +27,8 @@ const DEADLINE_MAX: u64 = (1 << 48) - 1;
 
 /// The store as a coordinator of distributed transactions.
 ///
+/// Not to be called by a thread that has an [`Exclusive`], which it would wait for.
+///
 /// Calls do not wait for durability but return a [`Pending`] answer, which does. They may wait for locks, as every writer.
 #[derive(Clone, Copy)]
 pub struct Xa<'a> {

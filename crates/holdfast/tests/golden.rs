@@ -24,14 +24,16 @@ use std::time::Duration;
 use base::memory::Disk;
 use base::{Limits, ManualClock, hash64, read_whole};
 use holdfast::{
-    Condition, Durability, Indexes, Ledgers, MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term,
-    World,
+    BranchName, CommitRequest, Condition, Durability, Forgetting, Heuristic, Indexes, Learned, Lease, Ledgers,
+    MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term, TransactionId, World,
 };
 use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "2";
+const NEWEST: &str = "3";
+/// How many files are in it; the older ones have 4.
+const NEWEST_FILES: usize = 5;
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -102,6 +104,7 @@ fn story(disk: &Disk) -> Story {
     let mut all = store.exclusive(&Scope::All).unwrap();
     all.clear(b"cleared").unwrap();
     all.commit().unwrap();
+    decide(&store);
     store.step().unwrap();
     store.close().unwrap();
     drop(store);
@@ -118,6 +121,22 @@ fn story(disk: &Disk) -> Story {
     disk.kill_process();
     ledgers.kill_process();
     Story { contents, digest, ledgers: ledgers_text }
+}
+
+/// Every kind of record of distributed transactions. The lease is so long that no owner ends while the test looks.
+fn decide(store: &Store) {
+    let (xa, synced) = (store.xa(), Durability::Synced);
+    let open = || xa.open(Lease::For(Duration::from_secs(600)), "golden").unwrap().wait(synced).unwrap();
+    let (owner, ended) = (open(), open());
+    let coordinator = xa.coordinator();
+    let id = |sequence| TransactionId { coordinator, owner, sequence, deadline_ms: FAR_MS, shared: false };
+    let branches = ["pg", "maria"].map(|name| BranchName::new(name).unwrap());
+    xa.commit(&CommitRequest { id: id(1), branches: &branches, wait: Duration::ZERO }, synced).unwrap();
+    let learned =
+        branches.map(|branch| Learned { heuristic: (branch.as_str() == "pg").then_some(Heuristic::Mixed), branch });
+    xa.forget(id(1), &learned, Forgetting::Known).unwrap().wait(synced).unwrap();
+    xa.abort(id(2)).unwrap().wait(synced).unwrap();
+    xa.end(ended).unwrap().wait(synced).unwrap();
 }
 
 /// The store's files, by their paths in its folder; locks hold nothing.
@@ -152,6 +171,11 @@ fn contents(store: &Store) -> String {
             )
             .unwrap();
         }
+    }
+    for status in store.xa().list(None, 100).unwrap().wait(Durability::Synced).unwrap().statuses {
+        let branches: String = status.branches.iter().map(|(name, state)| format!(" {name}={state:?}")).collect();
+        writeln!(text, "transaction {}: {:?} at {:?}, branches{branches}", status.id, status.state, status.at_ms)
+            .unwrap();
     }
     text
 }
@@ -208,7 +232,7 @@ fn todays_code_writes_the_bytes_it_always_wrote() {
     let disk = Disk::new(1);
     let story = story(&disk);
     let files = files(&disk);
-    assert_eq!(files.len(), 4, "{:?}", files.keys());
+    assert_eq!(files.len(), NEWEST_FILES, "{:?}", files.keys());
     for (name, bytes) in files {
         assert_same(NEWEST, &name, &bytes);
     }
@@ -222,7 +246,8 @@ fn stores_of_earlier_builds_open_with_everything_in_them() {
     for entry in std::fs::read_dir(golden()).unwrap().map(Result::unwrap) {
         let folder = entry.file_name().into_string().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(copy(&entry.path(), dir.path()), 4, "{folder} is no store");
+        let count = if folder == NEWEST { NEWEST_FILES } else { 4 };
+        assert_eq!(copy(&entry.path(), dir.path()), count, "{folder} is no store");
         for opening in 1..=3 {
             let store = Store::open(dir.path(), options()).unwrap();
             assert!(store.stats().damage.is_empty(), "{folder}, opening {opening}: {:?}", store.stats().damage);

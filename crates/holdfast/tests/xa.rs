@@ -318,6 +318,35 @@ fn bounds_are_errors_and_a_full_table_says_nothing_it_cannot_keep() {
     assert!(open().is_ok());
 }
 
+#[test]
+fn a_decision_whose_value_rotted_is_still_one() {
+    let place = Place::new();
+    let store = place.open();
+    let id = begin(&store);
+    // So long that it does not lie in the ledger.
+    let (first, second) = ("x".repeat(64), "y".repeat(64));
+    commit(&store, id, &[&first, &second], SYNCED).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let mut flipped = 0;
+    for (path, bytes) in
+        place.disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "seg"))
+    {
+        let all = base::read_whole(&place.disk, &path, bytes).unwrap();
+        for at in all.windows(64).enumerate().filter(|(_, bytes)| *bytes == second.as_bytes()).map(|(at, _)| at) {
+            place.disk.flip(&path, at as u64, 1);
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
+    let store = place.open();
+    assert_eq!((verdict(&store, id), store.stats().xa.heuristic), (Verdict::Commit, 1));
+    let status = store.xa().status(id).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(status.branches.first().map(|(name, _)| name.as_str()), Some("damaged"));
+    store.xa().forget(id, &[], Forgetting::Everything).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(remembered(&store), []);
+}
+
 /// Deciders, askers and writers of the same objects, with the background at work: whoever is told something first is
 /// right, each decision comes with its object and none without, and nobody waits for ever.
 #[test]

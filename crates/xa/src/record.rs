@@ -174,6 +174,24 @@ impl Record {
         }
     }
 
+    /// What a record says whose value is lost, as far as its key tells: that the transaction is committed or rolled back,
+    /// that the owner has ended. A decision then has one branch, `damaged`, of which nobody knows what became of it: so it
+    /// is held until somebody forgets it by force. `None` for the record of owners, without which nothing can be said.
+    #[must_use]
+    pub fn of_key_alone(key: &[u8]) -> Option<Self> {
+        let over = Tombstone { at_ms: 0 };
+        match RecordKey::from_bytes(key).ok()? {
+            RecordKey::Decision(id) => {
+                let damaged = BranchName::new("damaged").expect("that is a name");
+                let branches = vec![(damaged, BranchState::Heuristic(Heuristic::Hazard))];
+                Some(Self::Decision(id, Decision { at_ms: 0, branches }))
+            }
+            RecordKey::Tombstone(id) => Some(Self::Tombstone(id, over)),
+            RecordKey::Ended(owner) => Some(Self::Ended(owner, over)),
+            RecordKey::Owners => None,
+        }
+    }
+
     /// The object's value.
     ///
     /// # Panics

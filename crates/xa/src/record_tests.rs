@@ -66,6 +66,18 @@ proptest! {
     }
 }
 
+#[test]
+fn a_key_alone_says_what_must_not_be_lost() {
+    let keys = [RecordKey::Decision(id()), RecordKey::Tombstone(id()), RecordKey::Ended(OwnerId(3))];
+    for key in keys {
+        let record = Record::of_key_alone(&key.to_bytes()).unwrap();
+        assert_eq!(record.key(), key);
+        assert_eq!(Record::decode(&key.to_bytes(), &record.value()), Ok(record));
+    }
+    assert_eq!(Record::of_key_alone(b"n"), None);
+    assert_eq!(Record::of_key_alone(b"dx"), None);
+}
+
 /// The example of docs/formats/xa.md.
 #[test]
 fn the_example_of_the_format_page_is_what_is_written() {

@@ -4,14 +4,15 @@
 //!
 //!   unknown    nothing is remembered: not decided, or committed and forgotten
 //!   shared     others may take part: who, and how they voted; in memory only
-//!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same
+//!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
+//!              deadline, which says the same to all clocks that were not set back by more
 //!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
 //!              else than the owner has learned of it
 //!
 //!   unknown, shared -> decided      commit
 //!   unknown, shared -> aborted      abort, a deadline, a commit that is refused
 //!   decided -> unknown              forget
-//!   aborted -> unknown              when the owner has ended
+//!   aborted -> unknown              when the owner has ended, or the deadline is long past
 //!
 //! The table changes its durable part only by records, live and when it is loaded, so that what was written is what it
 //! remembers. What it says rests on them: see `answer.rs`. A refusal to commit is a verdict as any other: once somebody
@@ -35,6 +36,8 @@ use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord
 
 /// How long a decision that all branches know is kept for an owner that may not know it.
 const RETENTION: Duration = Duration::from_secs(3600);
+/// How long after its deadline a transaction's tombstone is kept: more than a wall clock is ever set back.
+const SET_BACK_MAX_MS: u64 = 24 * 3600 * 1000;
 /// Longest name of an owner, in bytes.
 pub const OWNER_NAME_BYTES_MAX: usize = 64;
 
@@ -199,6 +202,8 @@ pub struct Table {
     pub(crate) deadlines: BTreeSet<(u64, TransactionId)>,
     /// Records that say nothing any more: decisions all branches know of, tombstones whose owner has ended.
     pub(crate) let_go: BTreeSet<TransactionId>,
+    /// Tombstones by the time when their deadlines say as much.
+    pub(crate) stale: BTreeSet<(u64, TransactionId)>,
     /// Decisions that all branches know, and until when they are kept.
     pub(crate) retained: BTreeSet<(Time, TransactionId)>,
     /// The latest time it was told.
@@ -224,6 +229,7 @@ impl Table {
             owners: Owners::new(),
             deadlines: BTreeSet::new(),
             let_go: BTreeSet::new(),
+            stale: BTreeSet::new(),
             retained: BTreeSet::new(),
             latest: now.time,
             counters: Counters::default(),
@@ -297,6 +303,7 @@ impl Table {
                     self.let_go.insert(id);
                 }
                 self.deadlines.remove(&(id.deadline_ms, id));
+                self.stale.extend(stale(id));
                 let before = self.entries.insert(id, Entry::Aborted { tombstone, mark });
                 assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
             }
@@ -390,6 +397,9 @@ impl Table {
 
     fn remove(&mut self, id: TransactionId) {
         self.let_go.remove(&id);
+        if let Some(stale) = stale(id) {
+            self.stale.remove(&stale);
+        }
         if let Some(Entry::Decided(decided)) = self.entries.remove(&id) {
             self.counters.outstanding -= u64::from(!is_complete(&decided.decision));
             self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
@@ -512,6 +522,11 @@ impl Table {
         let ended = Record::Ended(owner, Tombstone { at_ms: now.wall_ms });
         Ok(Plan::writing((), Rests::Synced, vec![Change::Put(ended)]))
     }
+}
+
+/// When a transaction's tombstone says no more than its deadline.
+fn stale(id: TransactionId) -> Option<(u64, TransactionId)> {
+    (id.deadline_ms != 0).then(|| (id.deadline_ms.saturating_add(SET_BACK_MAX_MS), id))
 }
 
 fn is_complete(decision: &Decision) -> bool {

@@ -133,6 +133,29 @@ fn tombstones_go_when_their_owner_has_ended_and_the_verdict_stays() {
 }
 
 #[test]
+fn a_tombstone_goes_a_day_after_its_deadline_though_its_owner_lives() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::Held, at(0)).unwrap();
+    let (with, without) = (id(owner, 1, 10, false), id(owner, 2, 0, false));
+    for id in [with, without] {
+        let plan = held.table.abort(id, at(0)).unwrap();
+        held.write(plan);
+    }
+    let day = 24 * 3600;
+    held.step(at(day + 9));
+    assert_eq!(held.table.entries.len(), 2);
+    held.step(at(day + 10));
+    assert_eq!(held.table.entries.keys().collect::<Vec<_>>(), [&without]);
+    held.check();
+    for _ in 0..2 {
+        let plan = held.table.commit(with, &[name(1)], Patience::Over, at(day + 10)).unwrap();
+        assert_eq!(held.write(plan), Commit::Settled(Outcome::Aborted(AbortReason::Deadline)));
+        held.step(at(day + 10));
+    }
+    held.check();
+}
+
+#[test]
 fn who_contradicts_itself_is_not_loaded() {
     let id = id(OwnerId(1), 1, 0, false);
     let decision = Record::Decision(id, Decision { at_ms: 1, branches: Vec::new() });

@@ -106,9 +106,12 @@ impl Table {
                 Some(Entry::Decided(_)) => Change::Delete(RecordKey::Decision(*id)),
                 _ => Change::Delete(RecordKey::Tombstone(*id)),
             });
+            let stale = self.stale.iter().take_while(|(at_ms, _)| *at_ms <= now.wall_ms);
+            let stale = stale.filter(|(_, id)| !self.let_go.contains(id));
+            let stale = stale.map(|(_, id)| Change::Delete(RecordKey::Tombstone(*id)));
             let over = self.retained.iter().take_while(|(until, _)| *until <= now.time);
             let over = over.map(|(_, id)| Change::Delete(RecordKey::Decision(*id)));
-            changes.extend(redundant.chain(gone).chain(over).take(changes_max));
+            changes.extend(redundant.chain(gone).chain(stale).chain(over).take(changes_max));
         }
         let stepped = if changes.is_empty() { Stepped::All } else { Stepped::More };
         Plan::writing(stepped, Rests::Lazily, changes)
