@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use xa::{BranchEnd, BranchName, Call, Deed, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
 
 use crate::branch::{Answer, BoxFuture, Branch};
-use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result};
+use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
 
 /// A branch in the hands of a transaction.
 pub(crate) struct Enlisted {
@@ -50,7 +50,7 @@ pub(crate) struct Drive {
 enum Event {
     Branch(usize, Box<dyn Branch>, Answer),
     Decided(Result<()>),
-    Aborted(Result<()>),
+    Aborted(Result<TwoPhaseDecision>),
 }
 
 impl Drive {
@@ -79,7 +79,7 @@ impl Drive {
                     }
                     Call::Abort => {
                         let decisions = Arc::clone(&decisions);
-                        under_way.push(aside(Waiting::Aside, move || Event::Aborted(decisions.abort(id))));
+                        under_way.push(aside(Waiting::Aside, move || Event::Aborted(abort(&*decisions, id))));
                         continue;
                     }
                     Call::Done(ends) => {
@@ -105,22 +105,30 @@ impl Drive {
                     machine.answer(number, answer.code);
                 }
                 Some(Event::Decided(result)) => machine.decide(decision_of(result, &mut reasons)),
-                Some(Event::Aborted(result)) => machine.decide(match result {
-                    Ok(()) => TwoPhaseDecision::Aborted,
-                    Err(error) if error.kind == ErrorKind::Aborted => TwoPhaseDecision::Aborted,
-                    // The one thing that makes no sense to abort is what is committed.
-                    Err(error) if error.kind == ErrorKind::Invalid => TwoPhaseDecision::Committed,
-                    Err(error) => {
-                        reasons.push(error.text);
-                        TwoPhaseDecision::Unknown
-                    }
-                }),
+                Some(Event::Aborted(result)) => machine.decide(result.unwrap_or_else(|error| {
+                    reasons.push(error.text);
+                    TwoPhaseDecision::Unknown
+                })),
             }
         }
         let outcome = machine.outcome().expect("nothing is under way and nothing left to call");
         let is_pending = |number: &usize| machine.end_of(*number) == Some(BranchEnd::Pending);
         let pending = (0..names.len()).filter(is_pending).map(|number| name(number).clone()).collect();
         Ended { outcome, reasons, pending }
+    }
+}
+
+/// Asks for an abort. A refusal may mean that the transaction is committed, or anything: only a verdict tells.
+fn abort(decisions: &dyn Decisions, id: TransactionId) -> Result<TwoPhaseDecision> {
+    match decisions.abort(id) {
+        Ok(()) => Ok(TwoPhaseDecision::Aborted),
+        Err(error) if error.kind == ErrorKind::Aborted => Ok(TwoPhaseDecision::Aborted),
+        Err(error) if error.kind == ErrorKind::Invalid => match decisions.verdicts(&[id])?.as_slice() {
+            [Verdict::Commit] => Ok(TwoPhaseDecision::Committed),
+            [Verdict::Rollback] => Ok(TwoPhaseDecision::Aborted),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
     }
 }
 

@@ -6,9 +6,10 @@ mod monkey;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Options, PutOptions, Store};
+use holdfast::{Durability, Options, PutOptions, Store};
 use holdfast_tm::{
-    Administration, Begin, Coordinator, Embedded, Fate, Outcome, Pace, Recovery, ResourceManager, Transaction, XaCode,
+    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Done, Embedded, Error, ErrorKind, Fate,
+    Outcome, Pace, Part, Recovery, ResourceManager, Transaction, TransactionId, Verdict, XaCode,
 };
 use monkey::Monkey;
 
@@ -28,8 +29,10 @@ fn bank() -> Bank {
 }
 
 impl Bank {
+    /// Decisions that a branch may not know of. Others go in the background.
     fn remembered(&self) -> usize {
-        self.embedded.list("0").unwrap().transactions.len()
+        let transactions = self.embedded.list("0").unwrap().transactions;
+        transactions.iter().filter(|status| status.branches.iter().any(|branch| branch.state == "open")).count()
     }
 }
 
@@ -224,6 +227,119 @@ async fn a_transaction_that_is_dropped_rolls_back() {
     enlist(&mut transaction, &[&one]).await;
     drop(transaction);
     one.until_called("rollback").await;
+}
+
+#[tokio::test]
+async fn a_program_that_drops_its_part_fails_the_whole() {
+    let bank = bank();
+    let begin = || bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+    for is_superior_dropped in [false, true] {
+        let (ours, theirs) = (Monkey::new("ours"), Monkey::new("theirs"));
+        let mut superior = begin();
+        enlist(&mut superior, &[&ours]).await;
+        let mut joined = bank.coordinator.join(&superior.id().to_string()).unwrap();
+        enlist(&mut joined, &[&theirs]).await;
+        let failed = if is_superior_dropped {
+            drop(superior);
+            joined.prepare(Duration::from_secs(20)).await.unwrap_err()
+        } else {
+            drop(joined);
+            superior.commit().await.unwrap_err()
+        };
+        assert_eq!(failed.outcome, Outcome::RolledBack, "{failed}");
+        ours.until_called("rollback").await;
+        theirs.until_called("rollback").await;
+    }
+}
+
+#[tokio::test]
+async fn several_programs_may_recover_at_once() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two").answering("commit", XaCode::ManagerDown));
+    for _ in 0..20 {
+        let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+        enlist(&mut transaction, &[&one, &two]).await;
+        transaction.commit().await.unwrap();
+    }
+    two.answer("commit", XaCode::Ok);
+    let recover = async || {
+        let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(two.clone())];
+        Recovery::new(&bank.coordinator, managers, Pace::default()).run().await
+    };
+    let (first, second, third) = tokio::join!(recover(), recover(), recover());
+    for report in [first, second, third] {
+        assert!(report.found.iter().all(|found| found.fate == Fate::Committed), "{report:?}");
+    }
+    assert_eq!((two.held(), bank.remembered()), (0, 0));
+}
+
+/// A coordinator whose answer to commit is lost, and which then refuses to say anything useful, or does.
+struct Mumbling {
+    embedded: Embedded,
+    commits: bool,
+    verdict: Verdict,
+}
+
+impl Decisions for Mumbling {
+    fn coordinator(&self) -> CoordinatorId {
+        self.embedded.coordinator()
+    }
+
+    fn begin(&self, begin: Begin) -> Result<TransactionId, Error> {
+        self.embedded.begin(begin)
+    }
+
+    fn commit(&self, id: TransactionId, branches: &[BranchName], how: Option<Durability>) -> Result<(), Error> {
+        if self.commits {
+            self.embedded.commit(id, branches, how)?;
+        }
+        Err(Error { kind: ErrorKind::Unknown, text: "lost".to_owned() })
+    }
+
+    fn done(&self, id: TransactionId, done: &[Done]) {
+        self.embedded.done(id, done);
+    }
+
+    fn abort(&self, _: TransactionId) -> Result<(), Error> {
+        Err(Error { kind: ErrorKind::Invalid, text: "no permission".to_owned() })
+    }
+
+    fn verdicts(&self, _: &[TransactionId]) -> Result<Vec<Verdict>, Error> {
+        Ok(vec![self.verdict])
+    }
+
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.embedded.enlist(id, branches)
+    }
+
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<(), Error> {
+        self.embedded.prepared(id, branch, part)
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_committed_because_an_abort_was_refused() {
+    for (commits, verdict, outcome) in [
+        (true, Verdict::Commit, Outcome::Committed),
+        (false, Verdict::Rollback, Outcome::RolledBack),
+        (false, Verdict::Leave, Outcome::Unknown),
+        (true, Verdict::Leave, Outcome::Unknown),
+    ] {
+        let bank = bank();
+        let embedded = bank.embedded.clone();
+        let coordinator = Coordinator::over(Arc::new(Mumbling { embedded, commits, verdict }));
+        let (one, two) = (Monkey::new("one"), Monkey::new("two"));
+        let mut transaction = coordinator.begin(Begin::default()).unwrap();
+        enlist(&mut transaction, &[&one, &two]).await;
+        let ended = transaction.commit().await;
+        assert_eq!(ended.map_or_else(|failed| failed.outcome, |_| Outcome::Committed), outcome);
+        let calls: &[&str] = match outcome {
+            Outcome::Committed => &["prepare", "commit"],
+            Outcome::RolledBack => &["prepare", "rollback"],
+            _ => &["prepare"],
+        };
+        assert_eq!(one.calls(), calls);
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ use rustls::{ClientConfig, RootCertStore};
 use super::pipe::Target;
 use crate::decisions::{Error, ErrorKind, Result};
 
+/// What servers accept.
+const SHARED_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// Where a coordinator is, and how long to wait for it.
 #[derive(Clone)]
 pub struct RemoteOptions {
@@ -30,7 +33,7 @@ pub struct RemoteOptions {
     /// After how long without a sign of life of this program its undecided transactions may be rolled back by others.
     /// Default 10 s, 1 s at least.
     pub lease: Duration,
-    /// How long a commit waits for the other programs of a shared transaction. Default 30 s.
+    /// How long a commit waits for the other programs of a shared transaction. Default 30 s, 60 s at most.
     pub shared_wait: Duration,
 }
 
@@ -63,6 +66,9 @@ impl RemoteOptions {
         }
         if self.lease < Duration::from_secs(1) {
             return Err(invalid("a lease lasts a second at least".to_owned()));
+        }
+        if self.shared_wait > SHARED_WAIT_MAX {
+            return Err(invalid(format!("a commit waits for other programs for {SHARED_WAIT_MAX:?} at the most")));
         }
         let tls = self.tls.as_ref().map(|tls| client_config(&tls.authorities)).transpose().map_err(invalid)?;
         Ok(Target { servers: self.servers.clone(), tls, login: self.login.clone(), patience: self.patience })
