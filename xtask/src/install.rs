@@ -44,13 +44,28 @@ const NEEDS: &[Need] = &[
         why: "redis-py talks to the server in the end-to-end tests",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
     },
+    Need {
+        packages: &["postgresql", "mariadb-server"],
+        why: "transactions over real databases are tested with servers of their own",
+        is_there: || {
+            let postgres = fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| {
+                versions.any(|version| version.is_ok_and(|version| version.path().join("bin/initdb").exists()))
+            });
+            postgres && run::succeeds(Command::new("/usr/sbin/mariadbd").arg("--version"))
+        },
+    },
+    Need {
+        packages: &["pkg-config", "libpq-dev", "libmariadb-dev"],
+        why: "C programs that use libholdfast are compiled and run",
+        is_there: || run::succeeds(Command::new("pkg-config").args(["--exists", "libpq", "libmariadb"])),
+    },
 ];
 
 /// Installs what is missing and returns the Python that has the packages of the tests, whether or not it could be made.
 pub(crate) fn install(root: &Path, target: &Path, tally: &mut Tally) -> PathBuf {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
-        println!("needed from outside: redis-cli, redis-benchmark, curl, python3: all there");
+        println!("needed from outside: redis-cli, redis-benchmark, curl, python3, two databases: all there");
     } else {
         debian(&missing, tally);
     }

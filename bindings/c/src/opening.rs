@@ -11,7 +11,8 @@ use std::ffi::{CString, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tm::{Decisions, ErrorKind, Remote, RemoteOptions};
+use holdfast::Options;
+use tm::{Decisions, Embedded, ErrorKind, Remote, RemoteOptions};
 
 use crate::abi::{TX_ERROR, TX_FAIL};
 use crate::exit;
@@ -131,6 +132,7 @@ fn coordinator(wanted: &CoordinatorProfile) -> tm::Result<Arc<dyn Decisions>> {
             options.servers.clone_from(servers);
             Arc::new(Remote::open(options)?)
         }
+        CoordinatorProfile::Directory(directory) => Arc::new(Embedded::open(directory, Options::default())?),
     };
     coordinators.push((wanted.clone(), Arc::clone(&opened)));
     Ok(opened)

@@ -1,7 +1,8 @@
 //! A profile: which coordinator decides, and which resource managers take part. A TOML file holds several by name.
 //!
 //!   [profile.default.coordinator]
-//!   servers = ["localhost:7379"]
+//!   directory = "/var/lib/shop/decisions"   # in this process; or
+//!   # servers = ["localhost:7379"]          # a Holdfast server
 //!
 //!   [[profile.default.resource_manager]]
 //!   name = "orders"                      # the name of its branches
@@ -32,6 +33,9 @@ pub(crate) struct Profile {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CoordinatorProfile {
+    /// A store in this process.
+    Directory(PathBuf),
+    /// Servers, tried in order.
     Servers(Vec<String>),
 }
 
@@ -69,7 +73,8 @@ struct ProfileText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CoordinatorText {
-    servers: Vec<String>,
+    directory: Option<PathBuf>,
+    servers: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -99,9 +104,14 @@ pub(crate) fn read(path: &Path, name: &str) -> Result<Profile, ProfileError> {
         let ManagerText { library, symbol, open, close, order, .. } = own;
         Ok(ResourceManagerProfile { name, library, symbol, open, close, order })
     });
+    let coordinator = match (found.coordinator.directory, found.coordinator.servers) {
+        (Some(directory), None) => CoordinatorProfile::Directory(directory),
+        (None, Some(servers)) => CoordinatorProfile::Servers(servers),
+        _ => return Err(unreadable(format!("profile `{name}` needs either a directory or servers of a coordinator"))),
+    };
     Ok(Profile {
         name: name.to_owned(),
-        coordinator: CoordinatorProfile::Servers(found.coordinator.servers),
+        coordinator,
         resource_managers: resource_managers.collect::<Result<_, _>>()?,
         durability: None,
         timeout: None,

@@ -62,3 +62,19 @@ fn a_program_that_dies_during_recovery_leaves_it_to_the_next() {
     assert_eq!(stage.play(&["open", "recover"])[0], "open: TX_OK");
     assert_eq!(stage.prepared(1), 0);
 }
+
+#[test]
+fn a_program_that_decides_for_itself_and_dies_is_completed_by_the_next() {
+    for (script, verb) in
+        [("prepare kill-before", "rollback"), ("prepare kill-after", "rollback"), ("commit kill-before", "commit")]
+    {
+        let stage = Stage::embedded(&[(STATIC, ""), (STATIC, script)]);
+        assert_eq!(stage.play(&["open", "begin", "commit"]).len(), 2, "it dies in the commit");
+        stage.rewrite(1, "");
+        let rounds = stage.play(&["open", "recover"]);
+        assert_eq!(rounds, ["open: TX_OK", "recover: committed=0,rolled-back=0,left=0,unreachable=0"]);
+        assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0), "{script}");
+        // What the opening did by itself is what was to be done.
+        assert!(stage.verbs().ends_with(verb), "{}", stage.verbs());
+    }
+}

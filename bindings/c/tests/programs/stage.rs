@@ -50,12 +50,12 @@ fn libraries() -> &'static Path {
 pub(crate) fn compile(name: &str, libraries_too: &[&str]) -> PathBuf {
     let folder = libraries();
     let program = folder.join(format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-o"]).arg(&program);
-    gcc.arg(here("tests/c").join(format!("{name}.c"))).arg("-I").arg(here("include"));
-    gcc.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
-    gcc.args(["-lholdfast", "-lpthread", "-ldl"]).args(libraries_too);
-    let output = gcc.output().expect("gcc is there: without it this project cannot be built");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-o"]).arg(&program);
+    cc.arg(here("tests/c").join(format!("{name}.c"))).arg("-I").arg(here("include"));
+    cc.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
+    cc.args(["-lholdfast", "-lpthread", "-ldl"]).args(libraries_too);
+    let output = cc.output().expect("a C compiler is there: without it this project cannot be built");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -81,8 +81,12 @@ impl Stage {
     }
 
     pub(crate) fn add_profile(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
-        let base = self.folder.path().display().to_string();
         self.add_coordinator(profile);
+        self.add_monkeys(profile, monkeys);
+    }
+
+    fn add_monkeys(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
+        let base = self.folder.path().display().to_string();
         for (number, (symbol, script)) in monkeys.iter().enumerate() {
             let path = format!("{base}/{profile}-script{number}");
             fs::write(&path, script).unwrap();
@@ -95,6 +99,20 @@ impl Stage {
     pub(crate) fn add_coordinator(&mut self, profile: &str) {
         let address = self.coordinator.address();
         writeln!(self.profiles, "[profile.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
+    }
+
+    /// A coordinator in the program, with a directory of its own.
+    pub(crate) fn add_embedded_coordinator(&mut self, profile: &str) {
+        let directory = self.folder.path().join("decisions");
+        writeln!(self.profiles, "[profile.{profile}.coordinator]\ndirectory = \"{}\"", directory.display()).unwrap();
+    }
+
+    /// A profile of monkeys whose programs decide for themselves.
+    pub(crate) fn embedded(monkeys: &[(&str, &str)]) -> Self {
+        let mut stage = Self::new();
+        stage.add_embedded_coordinator("default");
+        stage.add_monkeys("default", monkeys);
+        stage
     }
 
     pub(crate) fn add_resource_manager(

@@ -272,3 +272,14 @@ fn what_is_wrong_with_a_profile_is_said() {
     let answers = Stage::of_monkeys(&[]).play(&["profile=missing", "open", "error"]);
     assert!(answers[2].contains("no profile `missing`"), "{answers:?}");
 }
+
+#[test]
+fn a_program_decides_for_itself() {
+    let stage = Stage::embedded(&[(STATIC, ""), (ASYNC, "")]);
+    for _ in 0..2 {
+        plays(&stage, "open: TX_OK\nbegin: TX_OK\ncommit: TX_OK\nbegin: TX_OK\nrollback: TX_OK\nclose: TX_OK");
+    }
+    let output = stage.run(&compile("threads", &[]), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
+    assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0));
+}
