@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use crate::servers::{Server, start_mariadb, start_postgres};
 use crate::stage::{STATIC, Stage, compile};
 
-struct Databases {
+pub(crate) struct Databases {
     postgres: Server,
     mariadb: Server,
 }
 
 /// Both servers, with an empty table each; a table of a test has its own name.
-fn databases(table: &str) -> Databases {
+pub(crate) fn databases(table: &str) -> Databases {
     let (postgres, mariadb) = std::thread::scope(|scope| {
         let postgres = scope.spawn(|| start_postgres(20));
         (postgres.join().unwrap(), start_mariadb())
@@ -30,7 +30,7 @@ fn databases(table: &str) -> Databases {
 
 impl Databases {
     /// A profile with both, and a monkey with this script in between.
-    fn stage(&self, script: &str) -> Stage {
+    pub(crate) fn stage(&self, script: &str) -> Stage {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
         stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &self.postgres.conninfo());
@@ -58,7 +58,7 @@ impl Databases {
         command
     }
 
-    fn play(&self, stage: &Stage, words: &[&str]) -> Vec<String> {
+    pub(crate) fn play(&self, stage: &Stage, words: &[&str]) -> Vec<String> {
         let output = self.command(stage).args(words).output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     }

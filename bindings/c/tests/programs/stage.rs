@@ -16,7 +16,7 @@ pub(crate) const DYNAMIC: &str = "holdfast_monkey_dynamic";
 pub(crate) const ASYNC: &str = "holdfast_monkey_async";
 
 /// Where cargo puts the libraries: beside this test program.
-fn built(name: &str) -> PathBuf {
+pub(crate) fn built(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let path = own.with_file_name(name);
     assert!(path.exists(), "cargo did not build {}", path.display());
@@ -27,12 +27,12 @@ pub(crate) fn monkey() -> PathBuf {
     built("libholdfast_xa_monkey.so")
 }
 
-fn here(path: &str) -> PathBuf {
+pub(crate) fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// A folder with our library under the names that linkers and programs look for.
-fn libraries() -> &'static Path {
+pub(crate) fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let library = built("libholdfast_c.so");
