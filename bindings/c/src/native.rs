@@ -5,6 +5,7 @@
 //!
 //! May use: `abi`, `resource`. Must not know: transactions, profiles.
 
+mod address;
 mod branch;
 mod dialect;
 mod libmariadb;

@@ -1,9 +1,6 @@
 //! A MariaDB connection: the functions of libmariadb that two-phase commit needs.
 //!
-//! The open string is `key=value` pairs with semicolons between them: `host`, `port`, `socket`, `user`, `password`,
-//! `database`.
-//!
-//! May use: `mariadb`. Must not know: branches.
+//! May use: `address`, `mariadb`. Must not know: branches.
 #![allow(unsafe_code, reason = "libmariadb is a C library, and its connections are shared with a C program")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
@@ -11,6 +8,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use super::address::Address;
 use super::mariadb::MariaDb;
 use super::{Failure, Reply, Session, Standing};
 
@@ -76,46 +74,6 @@ impl Libmariadb {
     fn get() -> Result<&'static Self, Failure> {
         static LIBMARIADB: OnceLock<Result<Libmariadb, String>> = OnceLock::new();
         LIBMARIADB.get_or_init(Self::load).as_ref().map_err(|missing| Failure::Lost(missing.clone()))
-    }
-}
-
-/// Where to connect to.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Address {
-    host: Option<CString>,
-    socket: Option<CString>,
-    user: Option<CString>,
-    password: Option<CString>,
-    database: Option<CString>,
-    port: u16,
-}
-
-impl Address {
-    fn parse(info: &str) -> Result<Self, Failure> {
-        let wrong = |text: String| Failure::Refused { state: "HY000".to_owned(), number: 0, text };
-        let mut address = Self::default();
-        for part in info.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part
-                .split_once('=')
-                // What stands there may be a password, so it is not shown.
-                .ok_or_else(|| {
-                    wrong("the open string is made of key=value; pairs, and a part of it is none".to_owned())
-                })?;
-            let value_text =
-                CString::new(value).map_err(|_| wrong(format!("the value of `{key}` has a zero in it")))?;
-            match key.trim() {
-                "host" => address.host = Some(value_text),
-                "socket" => address.socket = Some(value_text),
-                "user" => address.user = Some(value_text),
-                "password" => address.password = Some(value_text),
-                "database" => address.database = Some(value_text),
-                "port" => {
-                    address.port = value.parse().map_err(|_| wrong(format!("`{value}` is no port")))?;
-                }
-                key => return Err(wrong(format!("the open string has an unknown key `{key}`"))),
-            }
-        }
-        Ok(address)
     }
 }
 
@@ -234,21 +192,5 @@ impl Drop for MariaSession {
             // SAFETY: it is ours, and nobody uses it after this.
             unsafe { (self.libmariadb.close)(self.connection) };
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Address;
-
-    #[test]
-    fn open_strings_are_checked() {
-        let address = Address::parse("host=db; port=3307;user=u;password=p=;").unwrap();
-        assert_eq!(address.port, 3307);
-        assert_eq!(address.password.unwrap().as_bytes(), b"p=");
-        for wrong in ["host", "hots=db", "port=far", "port=70000"] {
-            assert!(Address::parse(wrong).is_err(), "{wrong}");
-        }
-        assert!(!Address::parse("secret").unwrap_err().to_string().contains("secret"));
     }
 }

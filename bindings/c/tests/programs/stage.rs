@@ -36,7 +36,7 @@ pub(crate) fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let library = built("libholdfast_c.so");
-        let folder = library.parent().unwrap().join(format!("c-tests-{}", std::process::id()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
         drop(fs::remove_dir_all(&folder));
         fs::create_dir_all(&folder).unwrap();
         for name in ["libholdfast.so", "libholdfast.so.0"] {
