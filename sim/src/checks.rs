@@ -10,3 +10,4 @@ pub(crate) mod live;
 pub(crate) mod replay;
 pub(crate) mod tree;
 pub(crate) mod views;
+pub(crate) mod xa;

@@ -11,6 +11,7 @@ mod model;
 mod run;
 mod step;
 mod world;
+mod xa;
 
 pub use run::{Outcome, Setup, Violation, prove, run};
 

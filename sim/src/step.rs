@@ -16,7 +16,7 @@ use crate::world::Sim;
 
 const VIEWS_MAX: usize = 3;
 
-fn name(run: &mut Run) -> Name {
+pub(crate) fn name(run: &mut Run) -> Name {
     let bucket = [b"a".as_slice(), b"b\0", b"long bucket"];
     let bucket = bucket[usize::try_from(run.sim.random.below(3)).unwrap_or(0)].to_vec();
     (bucket, run.sim.random.below(12).to_string().into_bytes())
@@ -72,7 +72,7 @@ fn effect(run: &mut Run) -> Effect {
     }
 }
 
-fn durability(run: &mut Run) -> Durability {
+pub(crate) fn durability(run: &mut Run) -> Durability {
     match run.sim.random.below(4) {
         0 => Durability::Synced,
         1 => Durability::Written,
@@ -164,7 +164,7 @@ pub(crate) fn change(run: &mut Run) -> Check<()> {
 }
 
 /// Waits, and notes what was promised if the wait succeeds.
-fn acknowledge(run: &mut Run, position: Position, durability: Durability) -> Check<()> {
+pub(crate) fn acknowledge(run: &mut Run, position: Position, durability: Durability) -> Check<()> {
     match run.store.wait(position, durability) {
         Ok(()) => promise(run, position, durability),
         Err(error) => explained(&error)?,
@@ -172,7 +172,7 @@ fn acknowledge(run: &mut Run, position: Position, durability: Durability) -> Che
     Ok(())
 }
 
-fn promise(run: &mut Run, position: Position, durability: Durability) {
+pub(crate) fn promise(run: &mut Run, position: Position, durability: Durability) {
     run.model.written = run.model.written.max(position);
     if durability == Durability::Synced {
         run.model.synced = run.model.synced.max(position);

@@ -5,14 +5,20 @@ use crate::run::{Setup, prove, run};
 #[test]
 fn a_handful_of_seeds_hold() {
     let (mut commits, mut crashes, mut compacted) = (0, 0, 0);
+    let (mut decided, mut aborted, mut undecided) = (0, 0, 0);
     for seed in 0..20 {
         let outcome = prove(Setup { seed, steps: 150, lying_disk: false, verbose: false })
             .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
         commits += outcome.commits;
         crashes += outcome.crashes;
         compacted += outcome.compacted;
+        decided += outcome.decided;
+        aborted += outcome.aborted;
+        undecided += outcome.undecided;
     }
     assert!(commits > 500 && crashes > 50, "the runs did too little: {commits} commits, {crashes} crashes");
+    assert!(decided > 50 && aborted > 50, "{decided} decisions and {aborted} aborts only");
+    assert!(undecided > 0, "no crash took a decision");
     assert!(compacted > 20, "the runs compacted {compacted} segments only");
 }
 

@@ -28,6 +28,7 @@ impl Sim {
         let durability = durability[usize::try_from(random.below(3)).unwrap_or(0)];
         let partitions = 1 + u16::try_from(random.below(4)).unwrap_or(0);
         let mut limits = Limits::tiny();
+        limits.xa_transactions_max = 40;
         limits.inline_bytes_max = usize::try_from(random.below(200)).unwrap_or(0);
         limits.ledger_memory_bytes = 512 << random.below(4);
         limits.segment_bytes = 4096 << random.below(3);

@@ -22,6 +22,7 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Launch {
     folder: PathBuf,
+    resp: String,
     arguments: Vec<String>,
 }
 
@@ -46,13 +47,20 @@ pub struct Server {
 impl Launch {
     /// On this data folder, with ports that are free and everything else as it comes.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), arguments: Vec::new() }
+        Self { folder: folder.to_path_buf(), resp: "127.0.0.1:0".to_owned(), arguments: Vec::new() }
     }
 
     /// With this durability, in the words of the command line.
     #[must_use]
     pub fn durability(self, durability: &str) -> Self {
         self.argument("--durability").argument(durability)
+    }
+
+    /// With its RESP door at this address, so that clients find it again after a restart.
+    #[must_use]
+    pub fn resp(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.resp);
+        self
     }
 
     /// With one more word on the command line.
@@ -69,7 +77,7 @@ impl Launch {
     pub fn spawn(&self) -> (Child, Output) {
         let mut command = Command::new(holdfast());
         command.arg("serve").arg("--dir").arg(&self.folder);
-        command.args(["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(&self.arguments);
+        command.args(["--resp", &self.resp, "--http", "127.0.0.1:0"]).args(&self.arguments);
         follow(&mut command)
     }
 

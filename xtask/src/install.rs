@@ -40,19 +40,26 @@ const NEEDS: &[Need] = &[
         is_there: || run::succeeds(Command::new("curl").arg("--version")),
     },
     Need {
+        packages: &["postgresql"],
+        why: "transactions over a real PostgreSQL",
+        is_there: || {
+            let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+            let of_debian = versions.map(|version| version.path().join("bin/postgres"));
+            let on_path = || run::succeeds(Command::new("postgres").arg("--version"));
+            of_debian.into_iter().any(|path| path.exists()) || on_path()
+        },
+    },
+    Need {
+        packages: &["mariadb-server"],
+        why: "transactions over a real MariaDB",
+        is_there: || {
+            Path::new("/usr/sbin/mariadbd").exists() || run::succeeds(Command::new("mariadbd").arg("--version"))
+        },
+    },
+    Need {
         packages: &["python3", "python3-venv"],
         why: "redis-py talks to the server in the end-to-end tests",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
-    },
-    Need {
-        packages: &["postgresql", "mariadb-server"],
-        why: "transactions over real databases are tested with servers of their own",
-        is_there: || {
-            let postgres = fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| {
-                versions.any(|version| version.is_ok_and(|version| version.path().join("bin/initdb").exists()))
-            });
-            postgres && run::succeeds(Command::new("/usr/sbin/mariadbd").arg("--version"))
-        },
     },
     Need {
         packages: &["pkg-config", "libpq-dev", "libmariadb-dev"],
@@ -65,7 +72,7 @@ const NEEDS: &[Need] = &[
 pub(crate) fn install(root: &Path, target: &Path, tally: &mut Tally) -> PathBuf {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
-        println!("needed from outside: redis-cli, redis-benchmark, curl, python3, two databases: all there");
+        println!("needed from outside: redis-cli, redis-benchmark, curl, PostgreSQL, MariaDB, python3: all there");
     } else {
         debian(&missing, tally);
     }

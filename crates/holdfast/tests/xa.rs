@@ -90,12 +90,24 @@ fn a_synced_decision_survives_a_power_cut_until_all_branches_know() {
     done(&store, decided, "pg");
     assert_eq!(remembered(&store), [(decided, State::Committed)]);
     done(&store, decided, "maria");
-    assert_eq!(remembered(&store), []);
-    // Somebody else may have told the branches, while the owner never heard the answer to its commit.
+    assert_eq!((store.stats().xa.outstanding, store.stats().xa.verdicts), (0, 2));
+    // Somebody else has told the branches, while the owner may never have heard the answer to its commit.
+    let store = place.power_cut(store);
+    store.step().unwrap();
+    // That branches know is noted lazily, so it is told again.
+    done(&store, decided, "pg");
+    done(&store, decided, "maria");
     assert!(commit(&store, decided, &["pg", "maria"], SYNCED).is_ok());
     assert_eq!(store.xa().abort(decided).unwrap().wait(SYNCED).unwrap(), Outcome::Committed);
+    assert_eq!(remembered(&store), [(decided, State::Committed)]);
+    place.clock.advance(Duration::from_secs(3600));
+    store.step().unwrap();
     assert_eq!(remembered(&store), []);
-    assert_eq!((store.stats().xa.outstanding, store.stats().xa.verdicts), (0, 2));
+    // An owner that heard it and tells all branches itself leaves nothing behind.
+    let own = begin(&store);
+    commit(&store, own, &["pg"], SYNCED).unwrap();
+    done(&store, own, "pg");
+    assert_eq!(remembered(&store), []);
 }
 
 #[test]
@@ -298,4 +310,72 @@ fn bounds_are_errors_and_a_full_table_says_nothing_it_cannot_keep() {
     place.clock.advance(Duration::from_secs(1));
     store.step().unwrap();
     assert!(open().is_ok());
+}
+
+/// Deciders, askers and writers of the same objects, with the background at work: whoever is told something first is
+/// right, each decision comes with its object and none without, and nobody waits for ever.
+#[test]
+fn threads_that_decide_ask_and_change_agree() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::Written, ..Options::default() };
+    let store = Store::open(dir.path(), options.clone()).unwrap();
+    let ids: Vec<TransactionId> = (0..300).map(|_| begin(&store)).collect();
+    let judge = |step: usize| -> Vec<(TransactionId, bool)> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(step) {
+            let verdicts = store.xa().verdicts(ids).unwrap().wait(SYNCED).unwrap();
+            for (id, verdict) in ids.iter().zip(verdicts) {
+                match verdict {
+                    Verdict::Commit => found.push((*id, true)),
+                    Verdict::Rollback => found.push((*id, false)),
+                    Verdict::Leave | Verdict::Foreign => {}
+                }
+            }
+        }
+        found
+    };
+    let decide = |of: usize| -> Vec<(TransactionId, bool)> {
+        let mut found = Vec::new();
+        for (number, id) in ids.iter().enumerate() {
+            let key = id.sequence.to_be_bytes();
+            let (scope, branches) = ([(b"b".as_slice(), key.as_slice())], names(&["pg", "maria"]));
+            match (number + of) % 5 {
+                0 => {
+                    let outcome = store.xa().abort(*id).unwrap().wait(SYNCED).unwrap();
+                    found.push((*id, outcome == Outcome::Committed));
+                    continue;
+                }
+                1 => drop(store.snapshot().unwrap().get(b"b", &key)),
+                2 => drop(store.exclusive(&Scope::All).unwrap().put(b"other", b"k", b"v", &PutOptions::default())),
+                _ => {}
+            }
+            let mut exclusive = store.xa().exclusive(&Scope::Keys(&scope), &[*id]).unwrap();
+            exclusive.put(b"b", &key, b"v", &PutOptions::default()).unwrap();
+            exclusive.decide(*id, &branches).unwrap();
+            match exclusive.commit() {
+                Ok(_) => found.push((*id, true)),
+                Err(error) if error.kind() == ErrorKind::Conflict => found.push((*id, true)),
+                Err(error) if error.kind() == ErrorKind::Aborted => found.push((*id, false)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        found
+    };
+    let found: Vec<(TransactionId, bool)> = std::thread::scope(|scope| {
+        let deciders: Vec<_> = (0..3).map(|of| scope.spawn(move || decide(of))).collect();
+        let askers: Vec<_> = [7, 50].map(|step| scope.spawn(move || judge(step))).into();
+        deciders.into_iter().chain(askers).flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut outcomes = std::collections::BTreeMap::new();
+    for (id, is_committed) in found {
+        assert_eq!(*outcomes.entry(id).or_insert(is_committed), is_committed, "{id}");
+    }
+    assert_eq!(outcomes.len(), ids.len());
+    assert!(outcomes.values().any(|committed| *committed) && outcomes.values().any(|committed| !*committed));
+    store.close().unwrap();
+    let store = Store::open(dir.path(), options).unwrap();
+    for (id, is_committed) in outcomes {
+        assert_eq!(store.kv().get(b"b", &id.sequence.to_be_bytes()).unwrap().is_some(), is_committed, "{id}");
+        assert_eq!(verdict(&store, id), if is_committed { Verdict::Commit } else { Verdict::Rollback });
+    }
 }

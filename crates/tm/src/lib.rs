@@ -5,10 +5,13 @@
 mod administration;
 mod decisions;
 mod embedded;
+mod profile;
 mod remote;
 
 #[cfg(feature = "sql")]
 mod branch;
+#[cfg(feature = "sql")]
+mod check;
 #[cfg(feature = "sql")]
 mod coordinator;
 #[cfg(feature = "sql")]
@@ -26,6 +29,8 @@ pub use administration::{Administration, BranchStatus, Forget, Page, State, Stat
 #[cfg(feature = "sql")]
 pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 #[cfg(feature = "sql")]
+pub use check::{Fault, check, open_coordinator, resource_managers};
+#[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
 pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
 pub use embedded::Embedded;
@@ -33,6 +38,10 @@ pub use embedded::Embedded;
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
 pub use postgres::{PostgresBranch, PostgresManager};
+pub use profile::{
+    CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError,
+    ResourceManagerKind, ResourceManagerProfile, Secret,
+};
 #[cfg(feature = "sql")]
 pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};

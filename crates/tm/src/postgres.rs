@@ -128,7 +128,7 @@ fn settled(result: Result<(), Error>) -> Answer {
 }
 
 /// An error in the database's own words. The driver's own display of one names only its kind.
-fn said(error: &Error) -> String {
+pub(crate) fn said(error: &Error) -> String {
     match error.as_db_error() {
         Some(error) => match error.hint() {
             Some(hint) => format!("{} ({hint})", error.message()),

@@ -152,7 +152,11 @@ impl Decisions for Remote {
             Some(wait) => self.inner.call_alone(&words, wait),
         };
         match answer {
-            Ok(reply) => ok(reply),
+            Ok(reply) => ok(reply).map_err(|error| match error.kind {
+                // A sync that failed says so too, and what it was to make durable may be on the disk.
+                ErrorKind::Unavailable => Error { kind: ErrorKind::Unknown, ..error },
+                _ => error,
+            }),
             Err(broken) if !broken.sent => Err(unavailable(broken.text)),
             Err(broken) => self.inner.settle_commit(id, &words, &broken),
         }
@@ -326,7 +330,7 @@ fn good(reply: Reply) -> Result<Reply> {
     let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
     let (kind, text) = match code {
         "ABORTED" => (ErrorKind::Aborted, rest.to_owned()),
-        "UNAVAILABLE" => (ErrorKind::Unavailable, rest.to_owned()),
+        "UNAVAILABLE" | "TIMEOUT" | "CORRUPT" => (ErrorKind::Unavailable, rest.to_owned()),
         "UNKNOWN" => (ErrorKind::Unknown, rest.to_owned()),
         "ERR" => (ErrorKind::Invalid, rest.to_owned()),
         _ => (ErrorKind::Invalid, text),

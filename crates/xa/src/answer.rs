@@ -34,7 +34,7 @@ pub(crate) enum Rests {
 
 /// Changes to be written, and an answer that rests on them.
 #[must_use = "its changes have to be written, and it handed back"]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan<T> {
     pub(crate) value: T,
     pub(crate) changes: Vec<Change>,
@@ -46,7 +46,7 @@ pub struct Plan<T> {
 
 /// An answer that may be shown once it is durable enough.
 #[must_use = "it may be shown once it is durable enough"]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Answer<T> {
     pub(crate) value: T,
     pub(crate) needs: Needs,

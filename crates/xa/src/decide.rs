@@ -128,8 +128,8 @@ impl Table {
         Ok(Self::bury(id, AbortReason::RolledBack, now))
     }
 
-    /// Notes that branches learned of the decision to commit, and lets go of it when all have. Of a transaction that is
-    /// not decided there is nothing to note.
+    /// Notes that branches learned of the decision to commit, and lets go of it when all have: at once, or after an hour
+    /// when the owner may not have learned of it. Of a transaction that is not decided there is nothing to note.
     ///
     /// Without branches the whole transaction is let go of.
     ///
@@ -162,8 +162,7 @@ impl Table {
             Some((branch, _)) if learned.is_empty() && !by_force => return Err(TableError::NotDone(branch.clone())),
             Some(_) => learned.is_empty(),
         };
-        decided.is_told |= by_force;
-        let change = if is_over {
+        let change = if is_over && (by_force || !decided.is_told) {
             Change::Delete(RecordKey::Decision(id))
         } else if decision == decided.decision {
             return Ok(Plan::nothing((), crate::Needs::default()));

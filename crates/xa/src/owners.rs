@@ -47,7 +47,7 @@ pub(crate) struct Ended {
     pub(crate) mark: Mark,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Owners {
     pub(crate) record: OwnersRecord,
     /// Where the record was written.
@@ -179,7 +179,7 @@ impl Owners {
         }
         let floor = if self.record.floor < self.earlier {
             self.earlier
-        } else if self.ended.len() > ended_max {
+        } else if self.ended.len() > ended_max && self.ended.len() - self.redundant().count() > ended_max {
             self.given
         } else {
             return None;

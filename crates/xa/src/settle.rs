@@ -19,7 +19,7 @@ use crate::id::{CoordinatorId, TransactionId, Xid};
 /// When sources are asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Between two rounds with a source that answers.
+    /// Between two rounds with a source that answers; sooner when something of ours was found.
     pub interval: Duration,
     /// Before the first repetition with one that does not.
     pub retry_min: Duration,
@@ -103,13 +103,14 @@ impl Settle {
 
     /// A source listed what is in doubt there. What is another coordinator's is dropped here.
     pub fn listed(&mut self, source: usize, branches: Vec<Xid>, now: Time) {
-        let ours = self.coordinator;
-        let next = now.after(self.pace.interval);
+        let (ours, pace) = (self.coordinator, self.pace);
         let source = self.source(source);
         source.failures = 0;
-        source.not_before = next;
         source.found = branches;
         source.found.retain(|xid| xid.transaction.coordinator == ours);
+        // What is left alone now may be settled as soon as its owner's lease is over, and holds locks until then.
+        let soon = pace.interval.min(pace.retry_min.saturating_mul(4));
+        source.not_before = now.after(if source.found.is_empty() { pace.interval } else { soon });
     }
 
     /// A source could not be reached. `jitter` is any random number. Returns how long it is left alone.

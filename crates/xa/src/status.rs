@@ -7,7 +7,7 @@ use std::ops::Bound;
 use crate::answer::{Needs, Plan};
 use crate::id::{BranchName, TransactionId};
 use crate::record::BranchState;
-use crate::table::{Entry, Outcome, Table, Vote};
+use crate::table::{Entry, Table, Vote};
 
 /// What is remembered of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,15 +69,8 @@ impl Table {
                 status.branches = votes.map(|(name, vote)| (name.clone(), BranchStatus::Enlisted(*vote))).collect();
                 Needs::default()
             }
-            None => match self.settled(id) {
-                // It was committed, and that is remembered a little longer.
-                Some((Outcome::Committed, needs)) => {
-                    status.state = State::Committed;
-                    needs
-                }
-                // Its owner has ended. Whether it had been committed before nobody knows.
-                _ => Needs::default(),
-            },
+            // If its owner has ended, nobody knows whether it had been committed before.
+            None => Needs::default(),
         };
         (status, needs)
     }

@@ -5,7 +5,8 @@
 //!   unknown    nothing is remembered: not decided, or committed and forgotten
 //!   shared     others may take part: who, and how they voted; in memory only
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same
-//!   decided    to be committed, with branches that may not know yet; goes when all know
+//!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
+//!              else than the owner has learned of it
 //!
 //!   unknown, shared -> decided      commit
 //!   unknown, shared -> aborted      abort, a deadline, a commit that is refused
@@ -16,13 +17,14 @@
 //! remembers. What it says rests on them: see `answer.rs`. A refusal to commit is a verdict as any other: once somebody
 //! was told to roll back nobody may ever commit, so a tombstone stands before it, on stable storage.
 //!
-//! Of decisions that somebody else than the owner asked for, and that were forgotten since, some are remembered in memory:
-//! an owner that never heard the answer to its commit and asks again must not be told that nobody will ever commit.
-//! Should the coordinator be restarted between these two as well, it is told so.
+//! That hour is for an owner that never heard the answer to its commit: while it could not ask, recovery may have
+//! committed all branches, and it must not be told then that nobody will ever commit. Who found a branch committed may
+//! have learned of the decision, and so may everybody after a restart, because who had is not recorded.
 //!
 //! May use: `record`, `owners`, `answer`. Must not know: clocks, stores.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use base::{Limits, Time};
 
@@ -31,8 +33,8 @@ use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
 use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
 
-/// Most forgotten decisions that are remembered.
-const FORGOTTEN_MAX: usize = 4096;
+/// How long a decision that all branches know is kept for an owner that may not know it.
+const RETENTION: Duration = Duration::from_secs(3600);
 /// Longest name of an owner, in bytes.
 pub const OWNER_NAME_BYTES_MAX: usize = 64;
 
@@ -135,23 +137,25 @@ pub enum Patience {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Decided(Decided),
     Aborted { tombstone: Tombstone, mark: Mark },
     Shared(Shared),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Decided {
     pub(crate) decision: Decision,
     pub(crate) mark: Mark,
     /// Whether somebody may know of it who is not the owner.
     pub(crate) is_told: bool,
+    /// Until when it is kept although all branches know.
+    until: Option<Time>,
 }
 
 /// Who takes part in a transaction under way.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Shared {
     pub(crate) votes: BTreeMap<BranchName, Option<Vote>>,
 }
@@ -185,7 +189,7 @@ pub struct Counters {
 }
 
 /// The coordinator's table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) coordinator: CoordinatorId,
     pub(crate) limits: Limits,
@@ -195,8 +199,10 @@ pub struct Table {
     pub(crate) deadlines: BTreeSet<(u64, TransactionId)>,
     /// Records that say nothing any more: decisions all branches know of, tombstones whose owner has ended.
     pub(crate) let_go: BTreeSet<TransactionId>,
-    forgotten: BTreeMap<TransactionId, Mark>,
-    forgotten_order: VecDeque<TransactionId>,
+    /// Decisions that all branches know, and until when they are kept.
+    pub(crate) retained: BTreeSet<(Time, TransactionId)>,
+    /// The latest time it was told.
+    latest: Time,
     pub(crate) counters: Counters,
 }
 
@@ -218,8 +224,8 @@ impl Table {
             owners: Owners::new(),
             deadlines: BTreeSet::new(),
             let_go: BTreeSet::new(),
-            forgotten: BTreeMap::new(),
-            forgotten_order: VecDeque::new(),
+            retained: BTreeSet::new(),
+            latest: now.time,
             counters: Counters::default(),
         };
         for record in records {
@@ -232,7 +238,14 @@ impl Table {
         }
         for (id, entry) in &mut table.entries {
             match entry {
-                Entry::Decided(decided) => decided.is_told = true,
+                Entry::Decided(decided) => {
+                    decided.is_told = true;
+                    if table.let_go.remove(id) {
+                        let until = now.time.after(RETENTION);
+                        decided.until = Some(until);
+                        table.retained.insert((until, *id));
+                    }
+                }
                 Entry::Aborted { .. } if table.owners.ended(id.owner).is_some() => {
                     table.let_go.insert(*id);
                 }
@@ -293,7 +306,7 @@ impl Table {
                 self.end_transactions(owner);
             }
             Change::Put(Record::Owners(record)) => self.put_owners(record, mark),
-            Change::Delete(RecordKey::Decision(id) | RecordKey::Tombstone(id)) => self.remove(id, mark),
+            Change::Delete(RecordKey::Decision(id) | RecordKey::Tombstone(id)) => self.remove(id),
             Change::Delete(RecordKey::Ended(owner)) => {
                 self.owners.ended.remove(&owner);
             }
@@ -302,25 +315,33 @@ impl Table {
     }
 
     fn put_decision(&mut self, id: TransactionId, decision: Decision, mark: Mark) {
-        let is_complete = decision.branches.iter().all(|(_, state)| *state == BranchState::Done);
-        if is_complete {
-            self.let_go.insert(id);
-        }
         self.deadlines.remove(&(id.deadline_ms, id));
         self.counters.heuristic += u64::from(is_heuristic(&decision));
-        let decided = match self.entries.remove(&id) {
+        self.counters.outstanding += u64::from(!is_complete(&decision));
+        let mut decided = match self.entries.remove(&id) {
             Some(Entry::Decided(before)) => {
                 self.counters.heuristic -= u64::from(is_heuristic(&before.decision));
+                self.counters.outstanding -= u64::from(!is_complete(&before.decision));
                 // The decision is as old as it was: whether branches know of it changes nothing.
-                Decided { decision, ..before }
+                self.let_stay(id, &before);
+                Decided { decision, until: None, ..before }
             }
             Some(Entry::Aborted { .. }) => unreachable!("what is rolled back is never decided"),
             Some(Entry::Shared(_)) | None => {
                 self.counters.decisions += 1;
-                self.counters.outstanding += 1;
-                Decided { decision, mark, is_told: false }
+                Decided { decision, mark, is_told: false, until: None }
             }
         };
+        if is_complete(&decided.decision) {
+            match decided.is_told {
+                true => {
+                    let until = self.latest.after(RETENTION);
+                    decided.until = Some(until);
+                    self.retained.insert((until, id));
+                }
+                false => drop(self.let_go.insert(id)),
+            }
+        }
         self.entries.insert(id, Entry::Decided(decided));
     }
 
@@ -359,19 +380,20 @@ impl Table {
         first..=TransactionId { sequence: u64::MAX, deadline_ms: u64::MAX, shared: true, ..first }
     }
 
-    fn remove(&mut self, id: TransactionId, mark: Mark) {
+    /// A decision is not to be let go of by time any more.
+    fn let_stay(&mut self, id: TransactionId, decided: &Decided) {
+        self.let_go.remove(&id);
+        if let Some(until) = decided.until {
+            self.retained.remove(&(until, id));
+        }
+    }
+
+    fn remove(&mut self, id: TransactionId) {
         self.let_go.remove(&id);
         if let Some(Entry::Decided(decided)) = self.entries.remove(&id) {
-            self.counters.outstanding -= 1;
+            self.counters.outstanding -= u64::from(!is_complete(&decided.decision));
             self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
-            if decided.is_told && self.forgotten.insert(id, mark).is_none() {
-                self.forgotten_order.push_back(id);
-                if self.forgotten_order.len() > FORGOTTEN_MAX
-                    && let Some(oldest) = self.forgotten_order.pop_front()
-                {
-                    self.forgotten.remove(&oldest);
-                }
-            }
+            self.let_stay(id, &decided);
         }
     }
 
@@ -399,9 +421,6 @@ impl Table {
                 return Some((Outcome::Aborted(AbortReason::RolledBack), Needs::synced(*mark)));
             }
             Some(Entry::Shared(_)) | None => {}
-        }
-        if let Some(mark) = self.forgotten.get(&id) {
-            return Some((Outcome::Committed, Needs::asked(*mark)));
         }
         let mark = self.owners.ended(id.owner)?;
         Some((Outcome::Aborted(AbortReason::OwnerEnded), Needs::synced(mark)))
@@ -435,7 +454,12 @@ impl Table {
     }
 
     pub(crate) fn touch(&mut self, owner: OwnerId, now: Now) {
+        self.latest = self.latest.max(now.time);
         self.owners.touch(owner, self.limits.xa_owners_max, now.time);
+    }
+
+    pub(crate) fn note_time(&mut self, now: Now) {
+        self.latest = self.latest.max(now.time);
     }
 
     fn check_owners(&self) -> Result<(), TableError> {
@@ -490,6 +514,14 @@ impl Table {
     }
 }
 
+fn is_complete(decision: &Decision) -> bool {
+    decision.branches.iter().all(|(_, state)| *state == BranchState::Done)
+}
+
 fn is_heuristic(decision: &Decision) -> bool {
     decision.branches.iter().any(|(_, state)| matches!(state, BranchState::Heuristic(_)))
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -87,6 +87,7 @@ impl Table {
     /// Does what is due by now, up to so many changes: owners whose lease is over end, shared transactions past their
     /// deadline are rolled back, records that say nothing any more go.
     pub fn step(&mut self, changes_max: usize, now: Now) -> Plan<Stepped> {
+        self.note_time(now);
         let ended = |owner: OwnerId| Change::Put(Record::Ended(owner, Tombstone { at_ms: now.wall_ms }));
         let mut changes: Vec<Change> = self.owners.lapsed(now.time).take(changes_max).map(ended).collect();
         if changes.is_empty()
@@ -105,7 +106,9 @@ impl Table {
                 Some(Entry::Decided(_)) => Change::Delete(RecordKey::Decision(*id)),
                 _ => Change::Delete(RecordKey::Tombstone(*id)),
             });
-            changes.extend(redundant.chain(gone).take(changes_max));
+            let over = self.retained.iter().take_while(|(until, _)| *until <= now.time);
+            let over = over.map(|(_, id)| Change::Delete(RecordKey::Decision(*id)));
+            changes.extend(redundant.chain(gone).chain(over).take(changes_max));
         }
         let stepped = if changes.is_empty() { Stepped::All } else { Stepped::More };
         Plan::writing(stepped, Rests::Lazily, changes)

@@ -185,7 +185,9 @@ fn what_compaction_let_go_the_feed_says_is_trimmed_and_names_the_lowest_position
     for _ in 0..40 {
         fixture.door.store.kv().put(b"b", b"hot", &[b'h'; 900], &options).unwrap();
     }
-    assert!(fixture.door.store.compact().unwrap().segments > 0);
+    // The background may have done it already.
+    fixture.door.store.compact().unwrap();
+    assert!(fixture.door.store.stats().compaction.segments > 0);
     let floor = fixture.door.store.feed_floor();
     let expected = format!("-TRIMMED the feed begins at position {floor}: what came before was compacted away");
     fixture.check(&[("FEED FROM 0", &expected), ("FEED FROM 1 BLOCK 60000", &expected)]);

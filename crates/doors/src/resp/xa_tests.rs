@@ -74,6 +74,9 @@ fn a_decision_waits_for_its_sync_and_a_refusal_for_its_tombstone() {
     fixture.check(&[
         (&format!("XA.FORGET {first} FORCE"), "+OK"),
         (&format!("XA.FORGET {second} BRANCH pg"), "+OK"),
+        // Recovery was told of it, so its owner may have to be told yet.
+        (&format!("XA.COMMIT {second} BRANCHES 1 pg"), "+OK"),
+        (&format!("XA.FORGET {second} FORCE"), "+OK"),
         (&format!("XA.FORGET {second} BRANCH pg"), "+OK"),
     ]);
     let list = fixture.run("XA.LIST");

@@ -138,6 +138,17 @@ fn a_commit_whose_answer_was_lost_is_asked_about() {
 }
 
 #[test]
+fn a_commit_that_could_not_be_made_durable_is_not_known_to_be_undone() {
+    let fake = Fake::start(|words| match words[0].as_str() {
+        "XA.COMMIT" => Act::say("-UNAVAILABLE a sync has failed"),
+        _ => Act::say("+OK"),
+    });
+    let remote = open(&fake);
+    let id = remote.begin(Begin::default()).unwrap();
+    assert_eq!(remote.commit(id, &names(&["a"]), None).unwrap_err().kind, ErrorKind::Unknown);
+}
+
+#[test]
 fn a_server_that_vanished_leaves_it_unknown_and_one_that_was_not_there_did_nothing() {
     let fake = Fake::start(|words| if words[0] == "XA.COMMIT" { Act::Vanish } else { Act::say("+OK") });
     let remote = Remote::open(RemoteOptions { patience: Duration::from_millis(300), ..options(&fake) }).unwrap();

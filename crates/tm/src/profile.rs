@@ -1,0 +1,365 @@
+//! Profiles: a TOML file that says where the coordinator is and which resource managers there are.
+//!
+//! ```toml
+//! default = "bank"                                # which profile, unless somebody says; not needed for a single one
+//!
+//! [profiles.bank]
+//! timeout_ms = 30000                              # until a transaction's decision; none unless said
+//!
+//! [profiles.bank.coordinator]                     # either in the process,
+//! directory = "/var/lib/bank/transactions"
+//! durability = "synced"                           # or "written"
+//! # servers = ["10.0.0.1:6379"]                   # or a server
+//! # authorities = "/etc/holdfast/ca.pem"          # TLS, and whom to trust
+//! # user = "bank"
+//! # password_env = "BANK_PASSWORD"                # or password = "..."
+//! # lease_ms = 10000
+//! # patience_ms = 10000
+//!
+//! [[profiles.bank.resource_managers]]
+//! name = "ledger"                                 # of its branches; never change it while something is in doubt
+//! kind = "postgres"
+//! open = "host=/run/postgresql dbname=ledger user=bank"
+//! password_env = "LEDGER_PASSWORD"
+//! order = 1                                       # commits before those with a higher number; 0 unless said
+//!
+//! [[profiles.bank.resource_managers]]
+//! name = "shop"
+//! kind = "mariadb"
+//! open = "mysql://bank@localhost:3306/shop"
+//!
+//! [[profiles.bank.resource_managers]]
+//! name = "queue"
+//! kind = "xa"                                     # any switch; for the C interface
+//! library = "/usr/lib/libqueue_xa.so"
+//! symbol = "queue_switch"
+//! open = "queue=orders"
+//! close = ""
+//! ```
+//!
+//! `HOLDFAST_XA_PROFILE` names the file, `HOLDFAST_XA_PROFILE_NAME` the profile in it.
+//!
+//! May use: serde, toml. Must not know: what is done with a profile.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use xa::BranchName;
+
+use crate::remote::{RemoteOptions, Tls};
+
+/// Names the file, before anything else does.
+pub const PROFILE_VARIABLE: &str = "HOLDFAST_XA_PROFILE";
+/// Names the profile in it.
+pub const PROFILE_NAME_VARIABLE: &str = "HOLDFAST_XA_PROFILE_NAME";
+/// The file, unless somebody says.
+pub const PROFILE_FILE: &str = "/etc/holdfast/xa.toml";
+
+/// Why there is no profile, in plain words. Shows no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ProfileError(String);
+
+/// A text that may hold a password. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+/// What one program, or several, need to run transactions.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Where the coordinator is.
+    pub coordinator: CoordinatorPlace,
+    /// Who takes part, with names that differ.
+    pub resource_managers: Vec<ResourceManagerProfile>,
+    /// How long a transaction may take until its decision.
+    pub timeout: Option<Duration>,
+}
+
+/// Where a coordinator is.
+#[derive(Debug, Clone)]
+pub enum CoordinatorPlace {
+    /// In the process, in this directory.
+    Directory {
+        /// The directory of a store.
+        directory: PathBuf,
+        /// What a commit waits for.
+        durability: holdfast::Durability,
+    },
+    /// A server.
+    Servers(RemoteOptions),
+}
+
+/// A resource manager of a profile.
+#[derive(Debug, Clone)]
+pub struct ResourceManagerProfile {
+    /// The name of its branches.
+    pub name: BranchName,
+    /// What it is.
+    pub kind: ResourceManagerKind,
+    /// How it is opened: a connection string of libpq, a URL of MySQL, or what `xa_open` of a switch takes. With the
+    /// password, where that stood apart.
+    pub open: Secret,
+    /// What `xa_close` of a switch takes.
+    pub close: Secret,
+    /// Those with a lower number commit first.
+    pub order: u32,
+}
+
+/// What a resource manager is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceManagerKind {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB or MySQL.
+    MariaDb,
+    /// A switch of X/Open XA in a shared library.
+    Xa {
+        /// The library's file.
+        library: PathBuf,
+        /// The switch in it.
+        symbol: String,
+    },
+}
+
+impl Secret {
+    /// The text. Whoever shows or stores it is to blame.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "\"\"" } else { "(not shown)" })
+    }
+}
+
+impl Profile {
+    /// The profile that the environment or `file` and `name` say, the environment first; else the usual file, and the
+    /// file's default.
+    ///
+    /// # Errors
+    /// When there is no such file or profile, or it makes no sense; with file and line.
+    pub fn load(file: Option<&Path>, name: Option<&str>) -> Result<Self, ProfileError> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let file = variable(PROFILE_VARIABLE).map(PathBuf::from).or_else(|| file.map(Path::to_owned));
+        let file = file.unwrap_or_else(|| PROFILE_FILE.into());
+        let of_variable = variable(PROFILE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
+        let name = of_variable.as_deref().or(name);
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| ProfileError(format!("cannot read the profile {}: {error}", file.display())))?;
+        let secret = |variable: &str| std::env::var(variable).ok();
+        Self::of_text(&text, name, &secret).map_err(|error| ProfileError(format!("{}: {error}", file.display())))
+    }
+
+    /// A profile of a file's text. `environment` looks up what passwords refer to.
+    ///
+    /// # Errors
+    /// When it makes no sense; with the line.
+    pub fn of_text(
+        text: &str,
+        name: Option<&str>,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ProfileError> {
+        let mut file: File = toml::from_str(text).map_err(|error| {
+            // The library's own text quotes the line, and so a password that may stand there.
+            let line = error.span().map_or(0, |span| text.get(..span.start).unwrap_or_default().matches('\n').count());
+            ProfileError(format!("line {}: {}", line + 1, error.message()))
+        })?;
+        let name = match (name.map(str::to_owned).or(file.default), file.profiles.len()) {
+            (Some(name), _) => name,
+            (None, 1) => file.profiles.keys().next().cloned().unwrap_or_default(),
+            (None, _) => return Err(ProfileError("there is not just one profile: say which".to_owned())),
+        };
+        let Some(table) = file.profiles.remove(&name) else {
+            let known: Vec<&str> = file.profiles.keys().map(String::as_str).collect();
+            return Err(ProfileError(format!("there is no profile {name}, only: {}", known.join(", "))));
+        };
+        let wrong = |what: String| ProfileError(format!("profile {name}: {what}"));
+        let coordinator = table.coordinator.check(environment).map_err(wrong)?;
+        let mut resource_managers: Vec<ResourceManagerProfile> = Vec::new();
+        for manager in table.resource_managers {
+            let manager = manager.check(environment).map_err(wrong)?;
+            if resource_managers.iter().any(|known| known.name == manager.name) {
+                return Err(wrong(format!("two resource managers are called {}", manager.name)));
+            }
+            resource_managers.push(manager);
+        }
+        let timeout = table.timeout_ms.map(Duration::from_millis);
+        Ok(Self { name, coordinator, resource_managers, timeout })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    default: Option<String>,
+    #[serde(default)]
+    profiles: BTreeMap<String, Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    timeout_ms: Option<u64>,
+    coordinator: CoordinatorTable,
+    #[serde(default)]
+    resource_managers: Vec<ManagerTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CoordinatorTable {
+    directory: Option<PathBuf>,
+    durability: Option<Durability>,
+    servers: Option<Vec<String>>,
+    authorities: Option<PathBuf>,
+    user: Option<String>,
+    password: Option<Secret>,
+    password_env: Option<String>,
+    lease_ms: Option<u64>,
+    patience_ms: Option<u64>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Durability {
+    Synced,
+    Written,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManagerTable {
+    name: String,
+    kind: Kind,
+    open: Option<Secret>,
+    close: Option<Secret>,
+    password: Option<Secret>,
+    password_env: Option<String>,
+    library: Option<PathBuf>,
+    symbol: Option<String>,
+    #[serde(default)]
+    order: u32,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Postgres,
+    MariaDb,
+    Xa,
+}
+
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A password that stands there or in the environment.
+fn password(
+    here: Option<Secret>,
+    variable: Option<&str>,
+    environment: Environment<'_>,
+) -> Result<Option<String>, String> {
+    match (here, variable) {
+        (Some(_), Some(_)) => Err("`password` and `password_env` exclude each other".to_owned()),
+        (Some(secret), None) => Ok(Some(secret.0)),
+        (None, Some(variable)) => match environment(variable) {
+            Some(password) => Ok(Some(password)),
+            None => Err(format!("the environment has no {variable}, which `password_env` names")),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+impl CoordinatorTable {
+    fn check(self, environment: Environment<'_>) -> Result<CoordinatorPlace, String> {
+        let password = password(self.password, self.password_env.as_deref(), environment)?;
+        match (self.directory, self.servers) {
+            (Some(directory), None) => {
+                let of_server = self.authorities.is_some() || self.user.is_some() || password.is_some();
+                if of_server || self.lease_ms.is_some() || self.patience_ms.is_some() {
+                    return Err(
+                        "a coordinator in a directory has no authorities, user, password, lease or patience".into()
+                    );
+                }
+                let durability = match self.durability {
+                    None | Some(Durability::Synced) => holdfast::Durability::Synced,
+                    Some(Durability::Written) => holdfast::Durability::Written,
+                };
+                Ok(CoordinatorPlace::Directory { directory, durability })
+            }
+            (None, Some(servers)) => {
+                if self.durability.is_some() {
+                    return Err("the durability of a server is the server's".to_owned());
+                }
+                let first = servers.first().ok_or("`servers` is empty")?;
+                let mut options = RemoteOptions::new(first);
+                options.tls = self.authorities.map(|authorities| Tls { authorities });
+                options.login = match (self.user, password) {
+                    (user, Some(password)) => Some((user.unwrap_or_else(|| "default".to_owned()), password)),
+                    (Some(_), None) => return Err("a user needs a `password` or a `password_env`".to_owned()),
+                    (None, None) => None,
+                };
+                let span = |ms: Option<u64>, usual| ms.map_or(usual, Duration::from_millis);
+                (options.lease, options.patience) =
+                    (span(self.lease_ms, options.lease), span(self.patience_ms, options.patience));
+                options.servers = servers;
+                Ok(CoordinatorPlace::Servers(options))
+            }
+            _ => Err("a coordinator has either a `directory` or `servers`".to_owned()),
+        }
+    }
+}
+
+impl ManagerTable {
+    fn check(self, environment: Environment<'_>) -> Result<ResourceManagerProfile, String> {
+        let name = BranchName::new(&self.name)
+            .map_err(|error| format!("a resource manager cannot be called {:?}: {error}", self.name))?;
+        let wrong = |what: String| format!("resource manager {name}: {what}");
+        let kind = match (self.kind, self.library, self.symbol) {
+            (Kind::Xa, Some(library), Some(symbol)) => ResourceManagerKind::Xa { library, symbol },
+            (Kind::Postgres, None, None) => ResourceManagerKind::Postgres,
+            (Kind::MariaDb, None, None) => ResourceManagerKind::MariaDb,
+            (Kind::Xa, ..) => return Err(wrong("a switch needs `library` and `symbol`".to_owned())),
+            _ => return Err(wrong("`library` and `symbol` are for kind = \"xa\"".to_owned())),
+        };
+        let mut open = self.open.map(|open| open.0).unwrap_or_default();
+        if let Some(password) = password(self.password, self.password_env.as_deref(), environment).map_err(wrong)? {
+            open = with_password(&kind, &open, &password).map_err(wrong)?;
+        }
+        let close = self.close.unwrap_or(Secret(String::new()));
+        Ok(ResourceManagerProfile { name, kind, open: Secret(open), close, order: self.order })
+    }
+}
+
+/// A connection string with a password that stood apart from it.
+fn with_password(kind: &ResourceManagerKind, open: &str, password: &str) -> Result<String, String> {
+    match kind {
+        ResourceManagerKind::Postgres if open.contains("://") => {
+            Err("beside a password `open` has the form \"host=... user=...\", not that of a URL".to_owned())
+        }
+        ResourceManagerKind::Postgres => {
+            let quoted = password.replace('\\', "\\\\").replace('\'', "\\'");
+            Ok(format!("{open} password='{quoted}'"))
+        }
+        ResourceManagerKind::MariaDb => {
+            let parts = open.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?)));
+            let Some((scheme, (user, place))) = parts.filter(|(_, (user, _))| !user.contains([':', '/'])) else {
+                return Err("beside a password `open` has the form mysql://user@host:port/database".to_owned());
+            };
+            let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Ok(format!("{scheme}://{user}:{encoded}@{place}"))
+        }
+        ResourceManagerKind::Xa { .. } => Err("a switch takes a password in `open`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;

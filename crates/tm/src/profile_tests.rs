@@ -1,0 +1,105 @@
+//! Profiles that make sense, and those that do not.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{CoordinatorPlace, Profile, ResourceManagerKind};
+
+const WHOLE: &str = r#"
+default = "bank"
+
+[profiles.bank]
+timeout_ms = 30000
+
+[profiles.bank.coordinator]
+directory = "/var/lib/bank"
+durability = "written"
+
+[[profiles.bank.resource_managers]]
+name = "ledger"
+kind = "postgres"
+open = "host=/run/postgresql user=bank"
+password_env = "LEDGER"
+order = 1
+
+[[profiles.bank.resource_managers]]
+name = "shop"
+kind = "mariadb"
+open = "mysql://bank@localhost:3306/shop"
+password = "p@ss"
+
+[[profiles.bank.resource_managers]]
+name = "queue"
+kind = "xa"
+library = "/usr/lib/libqueue_xa.so"
+symbol = "queue_switch"
+open = "queue=orders"
+
+[profiles.far.coordinator]
+servers = ["a:1", "b:2"]
+user = "bank"
+password = "hidden"
+lease_ms = 5000
+"#;
+
+fn read(text: &str, name: Option<&str>) -> Result<Profile, String> {
+    let environment = |variable: &str| (variable == "LEDGER").then(|| "it's".to_owned());
+    Profile::of_text(text, name, &environment).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_whole_profile_is_read() {
+    let bank = read(WHOLE, None).unwrap();
+    assert_eq!((bank.name.as_str(), bank.timeout), ("bank", Some(Duration::from_secs(30))));
+    assert!(matches!(
+        &bank.coordinator,
+        CoordinatorPlace::Directory { directory, durability: holdfast::Durability::Written }
+            if directory == Path::new("/var/lib/bank")
+    ));
+    let [ledger, shop, queue] = &bank.resource_managers[..] else { panic!("three were named") };
+    assert_eq!(ledger.open.expose(), r"host=/run/postgresql user=bank password='it\'s'");
+    assert_eq!((ledger.order, shop.order), (1, 0));
+    assert_eq!(shop.open.expose(), "mysql://bank:%70%40%73%73@localhost:3306/shop");
+    assert!(matches!(&queue.kind, ResourceManagerKind::Xa { symbol, .. } if symbol == "queue_switch"));
+    let far = read(WHOLE, Some("far")).unwrap();
+    let CoordinatorPlace::Servers(options) = &far.coordinator else { panic!("servers were named") };
+    assert_eq!((options.servers.len(), options.lease), (2, Duration::from_secs(5)));
+}
+
+#[test]
+fn no_secret_is_shown() {
+    for name in ["bank", "far"] {
+        let shown = format!("{:?}", read(WHOLE, Some(name)).unwrap());
+        for secret in ["it's", "p@ss", "%70", "hidden", "orders"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_said_with_its_place() {
+    let coordinator = "[profiles.p.coordinator]\ndirectory = \"d\"\n";
+    let manager = |lines: &str| format!("{coordinator}[[profiles.p.resource_managers]]\n{lines}");
+    let cases = [
+        (WHOLE.replace("timeout_ms", "timeout"), "line 5: unknown field `timeout`"),
+        ("default = 1".to_owned(), "line 1: invalid type"),
+        (WHOLE.replace("default = \"bank\"", ""), "there is not just one profile"),
+        (WHOLE.replace("default = \"bank\"", "default = \"x\""), "there is no profile x, only: bank, far"),
+        ("[profiles.p.coordinator]".to_owned(), "either a `directory` or `servers`"),
+        ("[profiles.p.coordinator]\nservers = []".to_owned(), "`servers` is empty"),
+        ("[profiles.p.coordinator]\nservers = [\"a:1\"]\nuser = \"u\"".to_owned(), "a user needs a `password`"),
+        (manager("name = \"a b\"\nkind = \"postgres\""), "cannot be called \"a b\""),
+        (manager("name = \"a\"\nkind = \"oracle\""), "line 5: unknown variant `oracle`"),
+        (manager("name = \"a\"\nkind = \"xa\""), "resource manager a: a switch needs `library` and `symbol`"),
+        (manager("name = \"a\"\nkind = \"postgres\"\nlibrary = \"l\""), "are for kind = \"xa\""),
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword_env = \"NONE\""), "the environment has no NONE"),
+        (manager("name = \"a\"\nkind = \"mariadb\"\nopen = \"x\"\npassword = \"y\""), "mysql://user@host"),
+        (WHOLE.replace("\"shop\"", "\"ledger\""), "two resource managers are called ledger"),
+        // A line with a password in it is not quoted.
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword = [\"hidden\"]"), "line 6: invalid type"),
+    ];
+    for (text, expected) in cases {
+        let error = read(&text, None).unwrap_err();
+        assert!(error.contains(expected) && !error.contains("hidden"), "{error}\nfor {expected}");
+    }
+}

@@ -1,0 +1,265 @@
+//! The table's rules, one by one, and that whatever happens it is what was written.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::decide::{Forgetting, Learned};
+use crate::record::Heuristic;
+use crate::verdict::Verdict;
+
+const COORDINATOR: CoordinatorId = CoordinatorId(9);
+
+fn at(seconds: u64) -> Now {
+    let time = Time::default().after(Duration::from_secs(seconds));
+    Now { time, wall_ms: 1_000_000 + seconds * 1000 }
+}
+
+/// A table and the records it wrote.
+struct Held {
+    table: Table,
+    records: BTreeMap<RecordKey, Record>,
+    mark: Mark,
+    limits: Limits,
+}
+
+impl Held {
+    fn new() -> Self {
+        let limits = Limits { xa_transactions_max: 40, ..Limits::tiny() };
+        let table = Table::load(COORDINATOR, &limits, at(0), []).unwrap();
+        Self { table, records: BTreeMap::new(), mark: 0, limits }
+    }
+
+    fn write<T>(&mut self, plan: Plan<T>) -> T {
+        for change in plan.changes() {
+            match change {
+                Change::Put(record) => drop(self.records.insert(record.key(), record.clone())),
+                Change::Delete(key) => assert!(self.records.remove(key).is_some(), "{key:?} was there"),
+            }
+        }
+        self.mark += 1;
+        let mark = self.mark;
+        let answer = self.table.carry_out(plan, mark);
+        assert!(answer.needs.asked <= mark && answer.needs.synced <= mark, "nothing rests on what is to come");
+        answer.value
+    }
+
+    fn open(&mut self, lease: Lease, now: Now) -> Option<OwnerId> {
+        loop {
+            let plan = self.table.open(lease, "", now).ok()?;
+            if let Some(owner) = self.write(plan) {
+                return Some(owner);
+            }
+        }
+    }
+
+    fn restart(&mut self, now: Now) {
+        self.table = Table::load(COORDINATOR, &self.limits, now, self.records.values().cloned()).unwrap();
+        self.mark = 0;
+    }
+
+    fn step(&mut self, now: Now) {
+        for _ in 0..100 {
+            let plan = self.table.step(3, now);
+            if self.write(plan) == crate::Stepped::All {
+                return;
+            }
+        }
+        panic!("a step has no end");
+    }
+
+    fn check(&self) {
+        let remembered: BTreeMap<RecordKey, Record> =
+            self.table.records().map(|record| (record.key(), record)).collect();
+        assert_eq!(remembered, self.records);
+        let decided = self.table.entries.values().filter_map(|entry| match entry {
+            Entry::Decided(decided) => Some(&decided.decision),
+            _ => None,
+        });
+        let counters = self.table.counters();
+        assert_eq!(counters.outstanding, decided.clone().filter(|decision| !is_complete(decision)).count() as u64);
+        assert_eq!(counters.heuristic, decided.filter(|decision| is_heuristic(decision)).count() as u64);
+    }
+}
+
+fn id(owner: OwnerId, sequence: u64, deadline: u64, shared: bool) -> TransactionId {
+    let deadline_ms = if deadline == 0 { 0 } else { at(deadline).wall_ms };
+    TransactionId { coordinator: COORDINATOR, owner, sequence, deadline_ms, shared }
+}
+
+fn name(branch: u8) -> BranchName {
+    BranchName::new(&format!("b{branch}")).unwrap()
+}
+
+#[test]
+fn an_owner_that_lives_long_does_not_keep_a_record_of_all_that_came_and_went() {
+    let mut held = Held::new();
+    let long = held.open(Lease::Held, at(0)).unwrap();
+    for _ in 0..3_000 {
+        let owner = held.open(Lease::For(Duration::from_secs(1)), at(0)).unwrap();
+        let plan = held.table.end(owner, at(0)).unwrap();
+        held.write(plan);
+        held.step(at(0));
+    }
+    held.check();
+    assert!(held.records.len() < 12, "{}", held.records.len());
+    assert_eq!(held.table.owners.ended(long), None);
+    assert!((long.0 + 1..=3_001).all(|owner| held.table.owners.ended(OwnerId(owner)).is_some()));
+    // It alone is taken as alive after a restart, until the grace is over.
+    held.restart(at(100));
+    assert_eq!(held.table.verdicts(&[id(long, 1, 0, false)], at(100)).value, [Verdict::Leave]);
+    held.step(at(110));
+    assert!(held.table.owners.ended(long).is_some());
+    assert!(held.open(Lease::Held, at(110)).unwrap().0 > 3_001, "numbers are never given out again");
+}
+
+#[test]
+fn tombstones_go_when_their_owner_has_ended_and_the_verdict_stays() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    for sequence in 1..6 {
+        let plan = held.table.abort(id(owner, sequence, 0, false), at(0)).unwrap();
+        held.write(plan);
+    }
+    held.step(at(9));
+    assert_eq!(held.table.entries.len(), 5);
+    held.step(at(10));
+    assert_eq!((held.table.entries.len(), held.records.len()), (0, 2), "its end, and the record of owners");
+    let plan = held.table.verdicts(&[id(owner, 1, 0, false)], at(10));
+    assert_eq!(plan.value, [Verdict::Rollback]);
+    assert!(plan.changes.is_empty() && plan.needs.synced > 0);
+}
+
+#[test]
+fn who_contradicts_itself_is_not_loaded() {
+    let id = id(OwnerId(1), 1, 0, false);
+    let decision = Record::Decision(id, Decision { at_ms: 1, branches: Vec::new() });
+    let tombstone = Record::Tombstone(id, Tombstone { at_ms: 1 });
+    assert!(Table::load(COORDINATOR, &Limits::tiny(), at(0), [decision, tombstone]).is_err());
+}
+
+#[derive(Debug, Clone)]
+enum Call {
+    Open(Lease),
+    End(u64),
+    Release(u64),
+    Commit(TransactionId, u8),
+    Abort(TransactionId),
+    Verdict(TransactionId),
+    Forget(TransactionId, u8, Option<Heuristic>, Forgetting),
+    Enlist(TransactionId, u8),
+    Vote(TransactionId, u8, Vote),
+    Step,
+    Later(u64),
+    Restart,
+    EndEarlier,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let ids = (1..8_u64, 1..4_u64, prop_oneof![3 => Just(0), 1 => 1..60_u64], any::<bool>());
+    let ids = ids.prop_map(|(owner, sequence, deadline, shared)| {
+        // Owners of later blocks too: after a restart numbers go on there.
+        let owner = if owner < 5 { owner } else { 1024 + owner - 4 };
+        id(OwnerId(owner), sequence, deadline, shared)
+    });
+    let ids = ids.boxed();
+    let heuristics = prop_oneof![3 => Just(None), 1 => Just(Some(Heuristic::Mixed))];
+    let votes = prop_oneof![3 => Just(Vote::Prepared), 1 => Just(Vote::ReadOnly), 1 => Just(Vote::Failed)];
+    let forgetting = prop_oneof![4 => Just(Forgetting::Known), 1 => Just(Forgetting::Everything)];
+    prop_oneof![
+        2 => prop_oneof![Just(Lease::Held), (1..20_u64).prop_map(|s| Lease::For(Duration::from_secs(s)))].prop_map(Call::Open),
+        1 => (1..8_u64).prop_map(Call::End),
+        1 => (1..8_u64).prop_map(Call::Release),
+        6 => (ids.clone(), 0..3_u8).prop_map(|(id, branches)| Call::Commit(id, branches)),
+        2 => ids.clone().prop_map(Call::Abort),
+        4 => ids.clone().prop_map(Call::Verdict),
+        5 => (ids.clone(), 0..3_u8, heuristics, forgetting).prop_map(|(id, b, h, f)| Call::Forget(id, b, h, f)),
+        3 => (ids.clone(), 0..3_u8).prop_map(|(id, branch)| Call::Enlist(id, branch)),
+        3 => (ids, 0..3_u8, votes).prop_map(|(id, branch, vote)| Call::Vote(id, branch, vote)),
+        2 => Just(Call::Step),
+        2 => (1..30_u64).prop_map(Call::Later),
+        1 => Just(Call::Restart),
+        1 => Just(Call::EndEarlier),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_table_is_what_was_written_and_never_takes_anything_back(calls in proptest::collection::vec(call(), 1..80)) {
+        let mut held = Held::new();
+        let (mut seconds, mut said) = (0, BTreeMap::new());
+        let mut say = |id: TransactionId, outcome: Outcome, is_forgotten: bool| {
+            let is_committed = outcome == Outcome::Committed;
+            let before = *said.entry(id).or_insert(is_committed);
+            // What was committed and is forgotten nobody knows any more; what was rolled back stays so.
+            assert!(before == is_committed || (before && is_forgotten), "{id} was {before}");
+        };
+        let mut forgotten = BTreeSet::new();
+        for call in calls {
+            let now = at(seconds);
+            match call {
+                Call::Open(lease) => drop(held.open(lease, now)),
+                Call::End(owner) => {
+                    if let Ok(plan) = held.table.end(OwnerId(owner), now) {
+                        held.write(plan);
+                    }
+                }
+                Call::Release(owner) => held.table.release(OwnerId(owner), now),
+                Call::Commit(id, branches) => {
+                    let branches: Vec<BranchName> = (0..branches).map(name).collect();
+                    if let Ok(plan) = held.table.commit(id, &branches, Patience::Over, now) {
+                        match held.write(plan) {
+                            Commit::Decided if !branches.is_empty() => say(id, Outcome::Committed, false),
+                            Commit::Decided => drop(forgotten.insert(id)),
+                            Commit::Settled(outcome) => say(id, outcome, forgotten.contains(&id)),
+                            Commit::Waiting => panic!("patience is over"),
+                        }
+                    }
+                }
+                Call::Abort(id) => {
+                    if let Ok(plan) = held.table.abort(id, now) {
+                        let outcome = held.write(plan);
+                        say(id, outcome, forgotten.contains(&id));
+                    }
+                }
+                Call::Verdict(id) => {
+                    let plan = held.table.verdicts(&[id], now);
+                    match held.write(plan).as_slice() {
+                        [Verdict::Commit] => say(id, Outcome::Committed, false),
+                        [Verdict::Rollback] => say(id, Outcome::Aborted(AbortReason::RolledBack), forgotten.contains(&id)),
+                        verdict => assert_eq!(verdict, [Verdict::Leave]),
+                    }
+                }
+                Call::Forget(id, branch, heuristic, forgetting) => {
+                    let learned = Learned { branch: name(branch), heuristic };
+                    if let Ok(plan) = held.table.forget(id, &[learned], forgetting) {
+                        held.write(plan);
+                        if !held.table.entries.contains_key(&id) {
+                            forgotten.insert(id);
+                        }
+                    }
+                }
+                Call::Enlist(id, branch) => {
+                    if let Ok(plan) = held.table.enlist(id, &[name(branch)], now) {
+                        held.write(plan);
+                    }
+                }
+                Call::Vote(id, branch, vote) => {
+                    if let Ok(plan) = held.table.vote(id, &name(branch), vote, now) {
+                        held.write(plan);
+                    }
+                }
+                Call::Step => held.step(now),
+                Call::Later(by) => seconds += by,
+                Call::Restart => held.restart(now),
+                Call::EndEarlier => {
+                    let plan = held.table.end_earlier();
+                    held.write(plan);
+                }
+            }
+            held.check();
+        }
+    }
+}
