@@ -6,20 +6,19 @@
  *
  * The profile, in the file that HOLDFAST_XA_PROFILE names:
  *
- *   [profile.default.coordinator]
+ *   [profiles.transfer.coordinator]
  *   directory = "/var/lib/transfer"
  *
- *   [[profile.default.resource_manager]]
+ *   [[profiles.transfer.resource_managers]]
  *   name = "orders"
- *   kind = "xa"
- *   symbol = "holdfast_postgres_switch"
+ *   kind = "postgres"
  *   open = "host=db1 dbname=orders"
  *
- *   [[profile.default.resource_manager]]
+ *   [[profiles.transfer.resource_managers]]
  *   name = "stock"
- *   kind = "xa"
- *   symbol = "holdfast_mariadb_switch"
- *   open = "host=db2;user=app;password=secret;database=stock"
+ *   kind = "mariadb"
+ *   open = "mysql://app@db2/stock"
+ *   password_env = "STOCK_PASSWORD"
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,7 +21,6 @@ mod native;
 mod object;
 mod object_calls;
 mod opening;
-mod profile;
 mod resource;
 mod suspend;
 mod switch;

@@ -33,20 +33,15 @@ impl Databases {
     pub(crate) fn stage(&self, script: &str) -> Stage {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
-        stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &self.postgres.conninfo());
-        let mariadb = format!("socket={};user=root;database=test", self.mariadb.socket().display());
-        stage.add_resource_manager("default", "ma", None, "holdfast_mariadb_switch", &mariadb);
+        stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &self.postgres.conninfo());
+        let mariadb = format!("mysql://root@localhost/test?socket={}", self.mariadb.socket().display());
+        stage.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
         let path = stage.folder.path().join("default-script0");
         std::fs::write(&path, script).unwrap();
         let base = stage.folder.path().display();
         let open = format!("script={};log={base}/log;state={base}/default-state0", path.display());
-        stage.add_resource_manager(
-            "default",
-            "monkey",
-            Some(&crate::stage::monkey().display().to_string()),
-            STATIC,
-            &open,
-        );
+        let library = crate::stage::monkey().display().to_string();
+        stage.add_switch("default", "monkey", &library, STATIC, &open);
         stage
     }
 
@@ -170,7 +165,7 @@ fn a_server_that_cannot_prepare_is_refused_with_a_reason() {
     let postgres = start_postgres(0);
     let mut stage = Stage::new();
     stage.add_coordinator("default");
-    stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &postgres.conninfo());
+    stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &postgres.conninfo());
     let answers = stage.play(&["open", "error"]);
     assert_eq!(answers[0], "open: TX_ERROR");
     assert!(answers[1].contains("`pg`"), "{answers:?}");

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// The kernel gives all servers of a machine together only so many asynchronous requests.
+const NO_AIO: &str = "--innodb-use-native-aio=0";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, killed when it is dropped.
@@ -27,7 +29,8 @@ fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| {
         panic!("cannot run {command:?}: {error}; `cargo xtask test` installs what the tests need")
     });
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
 }
 
 /// Asks until the answer is good: another process tells nobody when it is ready.
@@ -91,10 +94,10 @@ pub(crate) fn start_mariadb() -> Server {
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let user = format!("--user={}", user.trim());
     let mut install = Command::new("mariadb-install-db");
-    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &user]);
+    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", NO_AIO, &user]);
     run(install.arg(format!("--datadir={}", data.display())));
     let mut server = Command::new("/usr/sbin/mariadbd");
-    server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=0", &user]);
+    server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=0", NO_AIO, &user]);
     for (option, path) in
         [("datadir", &data), ("socket", &folder.path().join("socket")), ("pid-file", &folder.path().join("pid"))]
     {

@@ -92,19 +92,19 @@ impl Stage {
             fs::write(&path, script).unwrap();
             let open = format!("script={path};log={base}/log;state={base}/{profile}-state{number}");
             let library = monkey().display().to_string();
-            self.add_resource_manager(profile, &format!("monkey{number}"), Some(&library), symbol, &open);
+            self.add_switch(profile, &format!("monkey{number}"), &library, symbol, &open);
         }
     }
 
     pub(crate) fn add_coordinator(&mut self, profile: &str) {
         let address = self.coordinator.address();
-        writeln!(self.profiles, "[profile.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
+        writeln!(self.profiles, "[profiles.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
     }
 
     /// A coordinator in the program, with a directory of its own.
     pub(crate) fn add_embedded_coordinator(&mut self, profile: &str) {
         let directory = self.folder.path().join("decisions");
-        writeln!(self.profiles, "[profile.{profile}.coordinator]\ndirectory = \"{}\"", directory.display()).unwrap();
+        writeln!(self.profiles, "[profiles.{profile}.coordinator]\ndirectory = \"{}\"", directory.display()).unwrap();
     }
 
     /// A profile of monkeys whose programs decide for themselves.
@@ -115,20 +115,17 @@ impl Stage {
         stage
     }
 
-    pub(crate) fn add_resource_manager(
-        &mut self,
-        profile: &str,
-        name: &str,
-        library: Option<&str>,
-        symbol: &str,
-        open: &str,
-    ) {
+    /// A resource manager behind a switch of a shared object.
+    pub(crate) fn add_switch(&mut self, profile: &str, name: &str, library: &str, symbol: &str, open: &str) {
+        let more = format!("kind = \"xa\"\nlibrary = \"{library}\"\nsymbol = \"{symbol}\"");
+        self.add_resource_manager(profile, name, &more, open);
+    }
+
+    /// A resource manager; `more` are other lines of its table.
+    pub(crate) fn add_resource_manager(&mut self, profile: &str, name: &str, more: &str, open: &str) {
         let profiles = &mut self.profiles;
-        writeln!(profiles, "[[profile.{profile}.resource_manager]]\nname = \"{name}\"\nkind = \"xa\"").unwrap();
-        writeln!(profiles, "symbol = \"{symbol}\"\nopen = \"{open}\"").unwrap();
-        if let Some(library) = library {
-            writeln!(profiles, "library = \"{library}\"").unwrap();
-        }
+        writeln!(profiles, "[[profiles.{profile}.resource_managers]]\nname = \"{name}\"\nopen = \"{open}\"").unwrap();
+        writeln!(profiles, "{more}").unwrap();
     }
 
     /// Replaces a monkey's script.
@@ -139,7 +136,7 @@ impl Stage {
     /// A command with our environment.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let path = self.folder.path().join("profiles.toml");
-        fs::write(&path, &self.profiles).unwrap();
+        fs::write(&path, format!("default = \"default\"\n{}", self.profiles)).unwrap();
         let mut command = Command::new(program);
         command.env("HOLDFAST_XA_PROFILE", path).env("MONKEY", monkey()).env_remove("HOLDFAST_XA_PROFILE_NAME");
         command

@@ -255,22 +255,21 @@ fn a_process_uses_two_profiles() {
 #[test]
 fn what_is_wrong_with_a_profile_is_said() {
     let library = crate::stage::monkey().display().to_string();
-    let wrong: [(Option<&str>, &str, &str, &str); 4] = [
-        (Some("libno-such-thing.so"), "x", "", "cannot load the library `libno-such-thing.so`"),
-        (Some(&library), "no_such_switch", "", "has no symbol `no_such_switch`"),
-        (None, "no_such_switch", "", "this library has no switch `no_such_switch`"),
-        (Some(&library), STATIC, "script=/no/such/file", "xa_open of `rm` answered XAER_INVAL"),
+    let wrong = [
+        ("libno-such-thing.so", "x", "", "cannot load the library `libno-such-thing.so`"),
+        (&library, "no_such_switch", "", "has no symbol `no_such_switch`"),
+        (&library, STATIC, "script=/no/such/file", "xa_open of `rm` answered XAER_INVAL"),
     ];
     for (library, symbol, open, said) in wrong {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
-        stage.add_resource_manager("default", "rm", library, symbol, open);
+        stage.add_switch("default", "rm", library, symbol, open);
         let answers = stage.play(&["open", "error"]);
         assert_eq!(answers[0], "open: TX_FAIL");
         assert!(answers[1].contains(said), "{answers:?}");
     }
     let answers = Stage::of_monkeys(&[]).play(&["profile=missing", "open", "error"]);
-    assert!(answers[2].contains("no profile `missing`"), "{answers:?}");
+    assert!(answers[2].contains("no profile missing"), "{answers:?}");
 }
 
 #[test]
