@@ -169,6 +169,16 @@ impl Resource for SwitchedResource {
     }
 
     fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        match self.scan() {
+            // Its server may have been restarted.
+            Err(XaCode::ManagerDown) if self.close() == XA_OK && self.open() == XA_OK => self.scan(),
+            answer => answer,
+        }
+    }
+}
+
+impl SwitchedResource {
+    fn scan(&self) -> Result<Vec<Xid>, XaCode> {
         let mut found = Vec::new();
         let mut seen = 0;
         let mut flags = TMSTARTRSCAN;

@@ -16,6 +16,9 @@ const LIBRARY: &str = "libmariadb.so.3";
 /// Errors of the client, all of which leave the connection unusable.
 const CLIENT_ERRORS: std::ops::Range<u32> = 2000..3000;
 
+/// What a server says before it closes a connection: shutting down, killed, idle for too long.
+const LAST_WORDS: &[u32] = &[1053, 1927, 4031];
+
 type Connect = unsafe extern "C" fn(
     *mut c_void,
     *const c_char,
@@ -124,7 +127,7 @@ impl MariaSession {
             let state = CStr::from_ptr((self.libmariadb.sqlstate)(self.connection)).to_string_lossy().into_owned();
             (number, state, CStr::from_ptr((self.libmariadb.error)(self.connection)).to_string_lossy().into_owned())
         };
-        if CLIENT_ERRORS.contains(&number) {
+        if CLIENT_ERRORS.contains(&number) || LAST_WORDS.contains(&number) {
             return Failure::Lost(message);
         }
         Failure::Refused { state, number, text: message }

@@ -117,7 +117,7 @@ fn both_databases_commit_or_none() {
     // The program ends the transaction itself, or the server ends the connection.
     let fifth = work(5);
     let answers = databases.play(&stage, &["open", "begin", "pg=COMMIT", &fifth[1], "commit"]);
-    assert_eq!(values(&answers)[4], "TX_ROLLBACK");
+    assert_eq!(values(&answers)[4], "TX_HAZARD");
     let kill = "pg=SELECT pg_terminate_backend(pg_backend_pid())";
     let answers = databases.play(&stage, &["open", "begin", &fifth[0], &fifth[1], kill, "commit", "begin", "commit"]);
     assert_eq!(values(&answers)[5..], ["TX_ROLLBACK", "TX_OK", "TX_OK"], "{answers:?}");
@@ -298,4 +298,34 @@ fn two_programs_work_in_one_transaction_at_the_same_time() {
     assert_eq!(member.next(), "TX_OK");
     member.end();
     assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+}
+
+#[test]
+fn databases_that_are_restarted_are_found_again() {
+    let mut databases = databases("t");
+    let stage = databases.stage("");
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second) = (work(1), work(2));
+    let words =
+        ["open", "begin", &first[0], &first[1], "wait", "commit", "begin", &second[0], &second[1], "commit", "close"];
+    let mut program = Player::start(&databases, &stage, "", &words);
+    program.skip(4);
+    databases.postgres.restart();
+    databases.mariadb.restart();
+    program.go_on();
+    let answers: Vec<String> = (0..6).map(|_| program.next()).collect();
+    assert_eq!(answers, ["TX_ROLLBACK", "TX_OK", "done", "done", "TX_OK", "TX_OK"]);
+    program.end();
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+
+    // Prepared branches outlive their servers, and are committed when these are back.
+    let stage = databases.stage("commit kill-before");
+    let third = work(3);
+    assert_eq!(databases.play(&stage, &["open", "begin", &third[0], "pg=SELECT 1", &third[1], "commit"]).len(), 5);
+    databases.postgres.restart();
+    databases.mariadb.restart();
+    std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
+    let answers = databases.play(&stage, &["open", "recover"]);
+    assert_eq!(values(&answers), ["TX_OK", "committed=0,rolled-back=0,left=0"]);
+    assert_eq!(databases.counts("t"), ["2", "2", "0", "nothing"]);
 }
