@@ -162,10 +162,9 @@ fn is_committed(run: &mut Run, id: TransactionId, position: Position) -> Check<(
     if run.said.aborted.contains(&id) {
         return Err(violation("xa", format!("{id} is committed after it was said to be rolled back")));
     }
-    if !run.said.committed.contains_key(&id) {
-        run.said.committed.insert(id, position);
-        run.outcome.decided += 1;
-    }
+    let known = run.said.committed.len();
+    run.said.committed.entry(id).or_insert(position);
+    run.outcome.decided += (run.said.committed.len() - known) as u64;
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use ::kv::{FoldRange, Stored};
@@ -17,7 +18,7 @@ use ::xa::{
     RecordKey, Stepped, Table, TableError, TransactionId,
 };
 use base::Limits;
-use journal::Position;
+use journal::{Level, Log, Position};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive};
@@ -41,6 +42,8 @@ pub(crate) struct Coordinator {
     /// Why its records could not be read, if they could not: nothing can be answered then.
     failed: OnceLock<Error>,
     pub(crate) own: Mutex<Option<Own>>,
+    /// The newest batch of records, for which nobody may wait.
+    appended: AtomicU64,
 }
 
 /// The owner that is this process, and the transactions it has begun.
@@ -70,7 +73,13 @@ impl Coordinator {
     pub(crate) fn new(store: u128, limits: &Limits) -> Self {
         let id = CoordinatorId(base::hash64(&store.to_be_bytes()));
         let table = Table::load(id, limits, Now::default(), []).expect("no records contradict each other");
-        Self { id, table: Mutex::new(table), failed: OnceLock::new(), own: Mutex::new(None) }
+        Self {
+            id,
+            table: Mutex::new(table),
+            failed: OnceLock::new(),
+            own: Mutex::new(None),
+            appended: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Table>> {
@@ -173,6 +182,7 @@ impl Inner {
                 exclusive.stage_records(plan.changes())?;
                 let (mut plan, mut answer) = (Some(plan), None);
                 exclusive.commit_noting(&mut |position| {
+                    self.coordinator.appended.fetch_max(position.get(), Ordering::AcqRel);
                     answer = plan.take().map(|plan| table.carry_out(plan, position.get()));
                 })?;
                 return answer
@@ -211,8 +221,17 @@ impl Inner {
         }
     }
 
-    /// Does what time has brought about; whether more is due.
+    /// Does what time has brought about, and has written what nobody waits for; whether more is due.
     pub(crate) fn step_xa(&self) -> Result<Stepped> {
+        let stepped = self.step_table()?;
+        let appended = Position::new(self.coordinator.appended.load(Ordering::Acquire));
+        if appended > Position::ZERO && self.journal.watermarks().written <= appended {
+            self.journal.wait(appended, Level::Written)?;
+        }
+        Ok(stepped)
+    }
+
+    fn step_table(&self) -> Result<Stepped> {
         let changes_max = STEP_CHANGES_MAX.min(self.options.limits.batch_changes_max);
         for _ in 0..STEPS_MAX {
             let answer = self.ask_xa(Room::AtOnce, |table, now| Ok(table.step(changes_max, now)))?;

@@ -108,6 +108,12 @@ fn a_synced_decision_survives_a_power_cut_until_all_branches_know() {
     commit(&store, own, &["pg"], SYNCED).unwrap();
     done(&store, own, "pg");
     assert_eq!(remembered(&store), []);
+    // Nobody waits for that, but it does not lie in memory for ever either.
+    store.step().unwrap();
+    place.disk.kill_process();
+    drop(store);
+    place.ledgers.kill_process();
+    assert_eq!(remembered(&place.open()), []);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+use tm::{BranchName, TransactionId};
 
 use crate::config::{Dial, LogLevel, PARTITIONS};
 
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Inspect(InspectArguments),
     /// Read a password and print its hash for the configuration file
     HashPassword,
+    /// Look at distributed transactions, and do something about those that are in doubt
+    Xa(XaArguments),
     /// Look at a configuration file
     Config(ConfigArguments),
 }
@@ -137,6 +140,83 @@ impl FromStr for Range {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct XaArguments {
+    #[command(subcommand)]
+    pub(crate) command: XaCommand,
+    #[command(flatten)]
+    pub(crate) place: XaPlace,
+}
+
+/// Where the coordinator is: that of a profile, a directory, or a server.
+#[derive(Debug, Args)]
+pub(crate) struct XaPlace {
+    /// Profile file, with the coordinator and the resource managers [default: HOLDFAST_XA_PROFILE, /etc/holdfast/xa.toml]
+    #[arg(long, value_name = "FILE", global = true, conflicts_with_all = ["dir", "address"])]
+    pub(crate) profile: Option<PathBuf>,
+    /// Which profile of the file [default: HOLDFAST_XA_PROFILE_NAME, or what the file says]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) name: Option<String>,
+    /// Directory of a coordinator that no process has open
+    #[arg(long, value_name = "DIR", global = true, conflicts_with = "address")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Where a coordinator's server speaks RESP, without TLS [default: 127.0.0.1:7411]
+    #[arg(long, value_name = "HOST:PORT", global = true)]
+    pub(crate) address: Option<String>,
+    /// Who to be for the server [default: default]
+    #[arg(long, value_name = "NAME", global = true, requires = "password_file")]
+    pub(crate) user: Option<String>,
+    /// File with the user's password in its first line
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum XaCommand {
+    /// List what the coordinator remembers: decisions that a branch may not know of, and what was rolled back
+    List,
+    /// Show one transaction, and what its state means
+    Show {
+        /// Its id, such as hfxa1.AQ...
+        id: TransactionId,
+    },
+    /// Decide to commit a transaction all of whose branches are prepared
+    Commit {
+        /// Its id
+        id: TransactionId,
+        /// The names of all its prepared branches
+        #[arg(required = true, value_parser = branch_name)]
+        branches: Vec<BranchName>,
+    },
+    /// Decide never to commit a transaction
+    Rollback {
+        /// Its id
+        id: TransactionId,
+    },
+    /// Forget a transaction of which nothing is in doubt any more
+    Forget {
+        /// Its id
+        id: TransactionId,
+        /// Also if a branch may still be in doubt, or has decided by itself. A branch that is prepared is rolled back then
+        #[arg(long)]
+        force: bool,
+    },
+    /// Ask the resource managers of a profile what is in doubt, and settle it
+    Recover {
+        /// Also forget decisions that are older than so many seconds and of which no resource manager has a branch any
+        /// more: programs that were killed leave some. Only if each name of a branch means the same resource manager to
+        /// all programs of the coordinator
+        #[arg(long, value_name = "SECONDS")]
+        sweep: Option<u64>,
+    },
+    /// Open everything that a profile names, and say what is wrong
+    Check,
+}
+
+fn branch_name(text: &str) -> Result<BranchName, String> {
+    BranchName::new(text).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
     /// Say what is wrong with this file, or what would be in force with it
     #[arg(long, value_name = "FILE")]
@@ -188,6 +268,9 @@ mod tests {
             (&["backup"], "BACKUP"),
             (&["backup", "x", "--user", "ada"], "--password-file"),
             (&["restore", "x"], "DATA"),
+            (&["xa", "show", "x"], "begins with `hfxa1.`"),
+            (&["xa", "list", "--dir", "x", "--address", "y:1"], "cannot be used with"),
+            (&["xa", "list", "--user", "ada"], "--password-file"),
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
         ] {
             let words = std::iter::once("holdfast").chain(words.iter().copied());

@@ -45,6 +45,10 @@ pub(crate) enum Failure {
     Password(#[source] io::Error),
     #[error("{0}")]
     PasswordUnfit(&'static str),
+    #[error(transparent)]
+    Profile(#[from] tm::ProfileError),
+    #[error("{0}")]
+    Transaction(#[from] tm::Error),
     #[error("cannot hash the password: {0}")]
     Hash(String),
 }

@@ -4,7 +4,7 @@
 //! to standard error. Exit code 0: done; 1: it could not be done, or `inspect` found damage; 2: the command line makes no
 //! sense.
 //!
-//! May use: the facade, the doors. Must not know: engines, protocols, formats.
+//! May use: the facade, the doors, `tm`. Must not know: engines, protocols, formats.
 
 mod announce;
 mod backup;
@@ -20,6 +20,7 @@ mod restore;
 mod serve;
 mod signals;
 mod verify;
+mod xa;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Restore(arguments) => restore::restore(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::HashPassword => hash_password::hash_password(),
+        Command::Xa(arguments) => xa::xa(&arguments),
         Command::Config(arguments) => config::check(&arguments.check),
     };
     done.unwrap_or_else(|failure| {

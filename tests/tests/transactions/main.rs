@@ -6,5 +6,6 @@
 
 mod bank;
 mod bank_tests;
+mod command_tests;
 mod database_tests;
 mod databases;

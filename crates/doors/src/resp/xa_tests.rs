@@ -199,6 +199,15 @@ fn shared_transactions_wait_for_all_votes() {
     });
     assert_eq!(fixture.run(&format!("XA.COMMIT {all} BRANCHES 1 own WAIT 60000")), "+OK");
     voter.join().unwrap();
+    // Who is told to close waits no longer, and has decided nothing.
+    let closing = fixture.begin("SHARED");
+    fixture.check(&[(&format!("XA.ENLIST {closing} a"), "+OK")]);
+    fixture.elsewhere(|fixture| {
+        fixture.session.client.ask(crate::resp::clients::Ask::Finish);
+        let answer = fixture.run(&format!("XA.COMMIT {closing} BRANCHES 0 WAIT 60000"));
+        assert_eq!(answer, "-UNAVAILABLE the connection closes; nothing was decided");
+    });
+    assert_eq!(fixture.run(&format!("XA.PREPARED {closing} a")), "+OK");
     let failing = fixture.begin("SHARED");
     fixture.check(&[
         (&format!("XA.ENLIST {failing} a b"), "+OK"),

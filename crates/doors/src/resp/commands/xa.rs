@@ -5,17 +5,18 @@
 //!
 //! May use: `call`, the facade. Must not know: sockets, dispatch.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use holdfast::{
-    AbortReason, BranchName, BranchState, BranchStatus, Commit, CommitRequest, Durability, ErrorKind, Forgetting,
-    Heuristic, Learned, Lease, Outcome, OwnerId, Patience, Pending, State, Status, Store, Taking, TransactionId,
-    Verdict, Vote,
+    AbortReason, BranchName, BranchState, BranchStatus, Commit, Durability, ErrorKind, Forgetting, Heuristic, Learned,
+    Lease, Outcome, OwnerId, Patience, Pending, State, Status, Store, Taking, TransactionId, Verdict, Vote,
 };
 
 use super::own::durability;
 use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
+use crate::resp::clients::Ask;
 use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
@@ -24,6 +25,8 @@ use crate::resp::session::Need;
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 /// How long XA.COMMIT waits for others at the most.
 const WAIT_MAX_MS: u64 = 60_000;
+/// How often it looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// How many transactions XA.LIST returns unless COUNT says otherwise, and at the most.
 const COUNT_DEFAULT: u64 = 100;
 const COUNT_MAX: u64 = 1000;
@@ -253,20 +256,27 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
     let asked = call.durability;
     let commit = show(&mut call.session.need, asked, decided);
     if commit != Commit::Waiting {
+        // For WAITAOF, which may wait for a little more than the decision.
+        let need = call.session.need;
+        call.session.last_write = call.session.last_write.max(need.synced).max(need.window).max(need.written);
         return write_commit(commit, call.reply);
     }
-    let store = call.door.store.clone();
+    let (store, client) = (call.door.store.clone(), Arc::clone(&call.session.client));
+    let until = Instant::now() + Duration::from_millis(wait_ms);
     call.defer(move |reply| {
-        let request = CommitRequest { id, branches: &branches, wait: Duration::from_millis(wait_ms) };
         let mut need = Need::NOTHING;
-        let decided = store.xa().decide_within(&request)?;
-        match show(&mut need, asked, decided) {
-            Commit::Settled(Outcome::Aborted(reason)) => {
-                // An error carries no positions from here, so what it rests on is waited for.
-                store.wait(need.synced, Durability::Synced)?;
-                Err(aborted(reason))
+        loop {
+            let patience = if Instant::now() < until { Patience::Waits } else { Patience::Over };
+            match show(&mut need, asked, store.xa().decide(id, &branches, patience)?) {
+                Commit::Waiting if matches!(client.asked(), Ask::Nothing) => std::thread::park_timeout(LOOK_INTERVAL),
+                Commit::Waiting => return Err("UNAVAILABLE the connection closes; nothing was decided".into()),
+                Commit::Settled(Outcome::Aborted(reason)) => {
+                    // An error carries no positions from here, so what it rests on is waited for.
+                    store.wait(need.synced, Durability::Synced)?;
+                    return Err(aborted(reason));
+                }
+                commit => return write_commit(commit, reply).map(|()| need),
             }
-            commit => write_commit(commit, reply).map(|()| need),
         }
     });
     Ok(())

@@ -1,0 +1,266 @@
+//! `holdfast xa ...`: what a coordinator knows of transactions, and what people do about them.
+//!
+//! The coordinator is that of a profile, a store's directory, or a server. Only a profile names resource managers, so only
+//! with one can something be recovered or checked.
+//!
+//! May use: `tm`. Must not know: protocols, records.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast::Options;
+use tm::{
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Done, Embedded, Forget, Pace, Profile, Recovery,
+    Remote, RemoteOptions, ResourceManager, State, Status, TransactionId,
+};
+
+use crate::cli::{XaArguments, XaCommand, XaPlace};
+use crate::failure::Failure;
+use crate::output::{complain, say};
+
+/// A coordinator as people and recovery need it.
+trait Coordinator: Decisions + Administration {}
+
+impl<T: Decisions + Administration> Coordinator for T {}
+
+/// Does what the command line says. Exit code 1 when something is left in doubt, or wrong.
+pub(crate) fn xa(arguments: &XaArguments) -> Result<ExitCode, Failure> {
+    let place = &arguments.place;
+    match &arguments.command {
+        XaCommand::List => list(&*open(place)?),
+        XaCommand::Show { id } => show(&*open(place)?, *id),
+        XaCommand::Commit { id, branches } => commit(&*open(place)?, *id, branches),
+        XaCommand::Rollback { id } => rollback(&*open(place)?, *id),
+        XaCommand::Forget { id, force } => {
+            let forget = if *force { Forget::EvenInDoubt } else { Forget::Settled };
+            open(place)?.forget(*id, forget)?;
+            say(format_args!("forgotten  {id}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        XaCommand::Recover { sweep } => recover(&profile(place)?, sweep.map(Duration::from_secs)),
+        XaCommand::Check => check(&profile(place)?),
+    }
+}
+
+fn profile(place: &XaPlace) -> Result<Profile, Failure> {
+    Ok(Profile::load(place.profile.as_deref(), place.name.as_deref())?)
+}
+
+fn open(place: &XaPlace) -> Result<Arc<dyn Coordinator>, Failure> {
+    let has_variable = std::env::var_os(tm::PROFILE_VARIABLE).is_some_and(|value| !value.is_empty());
+    let says_else = place.dir.is_some() || place.address.is_some();
+    if place.profile.is_some() || (has_variable && !says_else) {
+        return of_profile(&profile(place)?);
+    }
+    if let Some(dir) = &place.dir {
+        return embedded(dir);
+    }
+    let mut options = RemoteOptions::new(place.address.as_deref().unwrap_or("127.0.0.1:7411"));
+    if let Some(path) = &place.password_file {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::Path { path: path.clone(), error })?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        options.login = Some((place.user.clone().unwrap_or_else(|| "default".to_owned()), password));
+    }
+    Ok(Arc::new(Remote::open(options)?))
+}
+
+fn of_profile(profile: &Profile) -> Result<Arc<dyn Coordinator>, Failure> {
+    match &profile.coordinator {
+        CoordinatorPlace::Directory { directory, .. } => embedded(directory),
+        CoordinatorPlace::Servers(options) => Ok(Arc::new(Remote::open(options.clone())?)),
+    }
+}
+
+fn embedded(dir: &Path) -> Result<Arc<dyn Coordinator>, Failure> {
+    // A typing error must not make a store.
+    if holdfast::identity_of(dir).map_err(Failure::Read)?.is_none() {
+        return Err(Failure::NoStore(dir.to_owned()));
+    }
+    Ok(Arc::new(Embedded::open(dir, Options::default())?))
+}
+
+fn list(coordinator: &dyn Coordinator) -> Result<ExitCode, Failure> {
+    let (mut cursor, mut count) = ("0".to_owned(), 0);
+    loop {
+        let page = coordinator.list(&cursor)?;
+        for status in &page.transactions {
+            count += 1;
+            let branches: Vec<String> =
+                status.branches.iter().map(|branch| format!("{}={}", branch.branch, branch.state)).collect();
+            say(format_args!("{} {:<9} {} {}", status.id, name_of(status.state), age(status), branches.join(" ")));
+        }
+        match page.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    if count == 0 {
+        say("nothing is remembered: no transaction is decided that somebody may not know of");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Failure> {
+    let status = coordinator.status(id)?;
+    say(format_args!("id          {id}"));
+    say(format_args!("coordinator {:016x}{}", id.coordinator.0, other(coordinator, id)));
+    say(format_args!("owner       {}", id.owner.0));
+    say(format_args!("sequence    {}", id.sequence));
+    say(format_args!("shared      {}", if id.shared { "yes, several programs take part" } else { "no" }));
+    match until(Duration::from_millis(id.deadline_ms)) {
+        _ if id.deadline_ms == 0 => say("deadline    none"),
+        Ok(left) => say(format_args!("deadline    in {} s", left.as_secs())),
+        Err(since) => say(format_args!("deadline    {} s ago", since.as_secs())),
+    }
+    say(format_args!("state       {} {}", name_of(status.state), age(&status)));
+    say(format_args!("meaning     {}", meaning(status.state)));
+    for branch in &status.branches {
+        say(format_args!("branch      {} {}", branch.branch, branch.state));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn commit(coordinator: &dyn Coordinator, id: TransactionId, branches: &[BranchName]) -> Result<ExitCode, Failure> {
+    coordinator.commit(id, branches, None)?;
+    say(format_args!("decided    {id} is committed; `holdfast xa recover` commits its branches"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rollback(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Failure> {
+    coordinator.abort(id)?;
+    say(format_args!("decided    {id} will never be committed; `holdfast xa recover` rolls its branches back"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failure> {
+    let managers = match tm::resource_managers(profile) {
+        Ok(managers) => managers,
+        Err(faults) => return Ok(blame(&faults)),
+    };
+    let coordinator = of_profile(profile)?;
+    if matches!(profile.coordinator, CoordinatorPlace::Directory { .. }) {
+        // The directory is ours alone, so all who had it before are gone, and this tells.
+        coordinator.begin(Begin::default())?;
+    }
+    let runtime = runtime()?;
+    let asking = tm::Coordinator::over(coordinator.clone());
+    let report = runtime.block_on(async { Recovery::new(&asking, managers.clone(), Pace::default()).run().await });
+    for name in &report.answered {
+        say(format_args!("asked      {name}"));
+    }
+    for down in &report.down {
+        let name = down.manager.as_ref().map_or("coordinator", BranchName::as_str);
+        complain(format_args!("no answer  {name}: {}", down.reason));
+    }
+    for found in &report.found {
+        let reason = if found.reason.is_empty() { String::new() } else { format!(" ({})", found.reason) };
+        say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
+    }
+    if let Some(age) = sweep
+        && report.is_clean()
+    {
+        let swept = runtime.block_on(sweep_up(&*coordinator, &managers, age))?;
+        say(format_args!("swept      {swept} decisions of which no branch was left"));
+    }
+    let end = if report.is_clean() { "nothing is in doubt" } else { "something may be in doubt: see above" };
+    say(format_args!("found      {}; {end}", report.found.len()));
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Forgets decisions that nobody needs, though nobody said so. The lists are asked for when the decisions were made long
+/// ago, so what is not in them has learned its outcome.
+async fn sweep_up(
+    coordinator: &dyn Coordinator,
+    managers: &[Arc<dyn ResourceManager>],
+    age: Duration,
+) -> Result<usize, Failure> {
+    let mut settled: Vec<Status> = Vec::new();
+    let mut cursor = Some("0".to_owned());
+    while let Some(from) = cursor {
+        let page = coordinator.list(&from)?;
+        let is_old = |status: &Status| status.decided.is_some_and(|at| until(at).is_err_and(|since| since >= age));
+        settled
+            .extend(page.transactions.into_iter().filter(|status| status.state == State::Committed && is_old(status)));
+        cursor = page.next;
+    }
+    for manager in managers {
+        let Ok(listed) = manager.in_doubt().await else { return Ok(0) };
+        settled.retain(|status| !listed.iter().any(|xid| xid.transaction == status.id));
+    }
+    let mut count = 0;
+    for status in &settled {
+        let open: Vec<Done> = status
+            .branches
+            .iter()
+            .filter(|branch| branch.state == "open")
+            .map(|branch| Done { branch: branch.branch.clone(), heuristic: None })
+            .collect();
+        let is_known = |done: &Done| managers.iter().any(|manager| *manager.name() == done.branch);
+        if !open.is_empty() && open.iter().all(is_known) {
+            coordinator.done(status.id, &open);
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn check(profile: &Profile) -> Result<ExitCode, Failure> {
+    let faults = runtime()?.block_on(tm::check(profile));
+    let names: Vec<&str> = profile.resource_managers.iter().map(|manager| manager.name.as_str()).collect();
+    for part in std::iter::once("coordinator").chain(names) {
+        if !faults.iter().any(|fault| fault.part == part) {
+            say(format_args!("{part:<12} good"));
+        }
+    }
+    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { blame(&faults) })
+}
+
+fn blame(faults: &[tm::Fault]) -> ExitCode {
+    for fault in faults {
+        complain(format_args!("{:<12} {}", fault.part, fault.what));
+    }
+    ExitCode::FAILURE
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)
+}
+
+fn other(coordinator: &dyn Coordinator, id: TransactionId) -> &'static str {
+    if coordinator.coordinator() == id.coordinator { "" } else { ", which is not the one that was asked" }
+}
+
+fn name_of(state: State) -> &'static str {
+    match state {
+        State::Committed => "committed",
+        State::Aborted => "aborted",
+        State::Active => "active",
+        State::Unknown => "unknown",
+    }
+}
+
+fn meaning(state: State) -> &'static str {
+    match state {
+        State::Committed => "it is decided; a prepared branch has to be committed, and recovery does that",
+        State::Aborted => "it will never be committed; a prepared branch has to be rolled back, and recovery does that",
+        State::Active => "several programs work on it, and nothing is decided",
+        State::Unknown => "nothing is decided, or all its branches know the outcome; `holdfast xa recover` finds out",
+    }
+}
+
+/// How long ago it was decided.
+fn age(status: &Status) -> String {
+    match status.decided.map(until) {
+        Some(Err(since)) => format!("{} s ago", since.as_secs()),
+        Some(Ok(_)) => "now".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// From now until a moment since 1970; or the time since.
+fn until(moment: Duration) -> Result<Duration, Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    moment.checked_sub(now).ok_or_else(|| now.saturating_sub(moment))
+}

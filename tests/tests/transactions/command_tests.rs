@@ -1,0 +1,104 @@
+//! `holdfast xa`: a person looks at what is in doubt, and settles it.
+
+use std::process::Command;
+use std::time::Duration;
+
+use holdfast_tests::{Finished, Launch, holdfast, run};
+use tm::{Begin, Branch, Coordinator, Decisions, PostgresBranch, Remote, RemoteOptions};
+use tokio_postgres::NoTls;
+
+use crate::bank::name;
+use crate::databases::Postgres;
+
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+fn xa(words: &[&str]) -> Finished {
+    let mut command = Command::new(holdfast());
+    command.arg("xa").args(words).env_remove("HOLDFAST_XA_PROFILE").env_remove("HOLDFAST_XA_PROFILE_NAME");
+    run(&mut command, b"", TIME_MAX)
+}
+
+/// A branch that is prepared, whose program then does nothing more.
+async fn prepare(postgres: &Postgres, coordinator: &Coordinator, table: &str) -> tm::TransactionId {
+    let (client, connection) = tokio_postgres::connect(&postgres.connection(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let transaction = coordinator.begin(Begin::default()).unwrap();
+    let client = std::sync::Arc::new(client);
+    let mut branch = PostgresBranch::start(&client, transaction.xid("ledger").unwrap()).await.unwrap();
+    client.batch_execute(&format!("CREATE TABLE {table} (id INT)")).await.unwrap();
+    assert_eq!(branch.prepare().await.code, tm::XaCode::Ok);
+    transaction.id()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_settles_what_is_in_doubt() {
+    let postgres = Postgres::start(10);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Launch::new(&folder.path().join("data")).start();
+    let address = server.resp().to_string();
+    let profile = folder.path().join("xa.toml");
+    let text = format!(
+        "[profiles.bank.coordinator]\nservers = [\"{address}\"]\n\n[[profiles.bank.resource_managers]]\n\
+         name = \"ledger\"\nkind = \"postgres\"\nopen = \"{}\"\n",
+        postgres.connection()
+    );
+    std::fs::write(&profile, &text).unwrap();
+    let profile = profile.display().to_string();
+    let checked = xa(&["check", "--profile", &profile]);
+    assert_eq!(checked.code, Some(0), "{}", checked.text);
+
+    let decisions = std::sync::Arc::new(Remote::open(RemoteOptions::new(&address)).unwrap());
+    let coordinator = Coordinator::over(decisions.clone());
+    let decided = prepare(&postgres, &coordinator, "decided").await;
+    let hanging = prepare(&postgres, &coordinator, "hanging").await;
+    decisions.commit(decided, &[name("ledger")], None).unwrap();
+    let (decided, hanging) = (decided.to_string(), hanging.to_string());
+
+    let listed = xa(&["list", "--address", &address]);
+    assert_eq!(listed.code, Some(0), "{}", listed.text);
+    assert!(listed.text.contains(&format!("{decided} committed")), "{}", listed.text);
+    assert!(listed.text.contains("ledger=open"), "{}", listed.text);
+    let shown = xa(&["show", &decided, "--address", &address]);
+    assert!(shown.text.contains("it is decided"), "{}", shown.text);
+
+    let recovered = xa(&["recover", "--profile", &profile]);
+    assert_eq!(recovered.code, Some(1), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{decided}.ledger: committed")), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{hanging}.ledger: left alone")), "{}", recovered.text);
+
+    assert_eq!(xa(&["rollback", &hanging, "--address", &address]).code, Some(0));
+    let refused = xa(&["commit", &hanging, "ledger", "--address", &address]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.text.contains("rolled back"), "{}", refused.text);
+    let recovered = xa(&["recover", "--profile", &profile]);
+    assert_eq!(recovered.code, Some(0), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{hanging}.ledger: rolled back")), "{}", recovered.text);
+    assert!(recovered.text.contains("nothing is in doubt"), "{}", recovered.text);
+
+    // As if the program had been killed before it told anybody.
+    let forgotten = prepare(&postgres, &coordinator, "forgotten").await;
+    decisions.commit(forgotten, &[name("ledger")], None).unwrap();
+    let (client, connection) = tokio_postgres::connect(&postgres.connection(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(&format!("COMMIT PREPARED '{forgotten}.ledger'")).await.unwrap();
+    for (age, swept) in [("1000", "swept      0"), ("0", "swept      1")] {
+        let recovered = xa(&["recover", "--sweep", age, "--profile", &profile]);
+        assert!(recovered.code == Some(0) && recovered.text.contains(swept), "{}", recovered.text);
+    }
+    let listed = xa(&["list", "--address", &address]);
+    assert!(!listed.text.contains("=open"), "{}", listed.text);
+
+    for (words, wanted) in [
+        (&["list", "--address", "127.0.0.1:1"][..], "cannot reach the coordinator at 127.0.0.1:1"),
+        (&["list", "--dir", "/no/such/folder"], "there is no store in /no/such/folder"),
+        (&["check", "--profile", "/no/such/file"], "cannot read the profile /no/such/file"),
+    ] {
+        let refused = xa(words);
+        assert!(refused.code == Some(1) && refused.text.contains(wanted), "{}", refused.text);
+    }
+    let wrong = text.replace("user=postgres", "user=nobody");
+    std::fs::write(&profile, wrong).unwrap();
+    let checked = xa(&["check", "--profile", &profile]);
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.text.contains("role \"nobody\" does not exist"), "{}", checked.text);
+}
