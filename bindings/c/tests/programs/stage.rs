@@ -103,8 +103,13 @@ impl Stage {
 
     /// A coordinator in the program, with a directory of its own.
     pub(crate) fn add_embedded_coordinator(&mut self, profile: &str) {
-        let directory = self.folder.path().join("decisions");
+        let directory = self.decisions();
         writeln!(self.profiles, "[profiles.{profile}.coordinator]\ndirectory = \"{}\"", directory.display()).unwrap();
+    }
+
+    /// The directory of such a coordinator.
+    pub(crate) fn decisions(&self) -> PathBuf {
+        self.folder.path().join("decisions")
     }
 
     /// A profile of monkeys whose programs decide for themselves.

@@ -1,5 +1,8 @@
 //! The TX interface as C programs see it.
 
+use holdfast::Options;
+use tm::{Administration, Embedded};
+
 use crate::stage::{ASYNC, DYNAMIC, STATIC, Stage, compile};
 
 /// Plays calls; each line of the script is a call and what it answers.
@@ -281,4 +284,7 @@ fn a_program_decides_for_itself() {
     let output = stage.run(&compile("threads", &[]), &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
     assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0));
+    // Every decision is known to all its branches, and forgotten.
+    let decisions = tm::Embedded::open(&stage.decisions(), holdfast::Options::default()).unwrap();
+    assert!(decisions.list("0").unwrap().transactions.is_empty());
 }
