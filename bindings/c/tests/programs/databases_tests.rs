@@ -214,7 +214,7 @@ impl Player {
 fn transactions_are_objects_on_the_programs_own_connections() {
     let databases = databases("t");
     let stage = databases.stage("");
-    let work = ["own-pg=INSERT INTO t VALUES (1)", "own-ma=INSERT INTO t VALUES (1)"];
+    let work = ["own-pg=INSERT INTO t VALUES (10)", "own-ma=INSERT INTO t VALUES (10)"];
     let words = [
         "tm",
         "tx-begin",
@@ -233,6 +233,13 @@ fn transactions_are_objects_on_the_programs_own_connections() {
         ["TX_OK", "TX_OK", "done", "done", "TX_OK", "TX_PROTOCOL_ERROR", "freed", "TX_OK", "done", "done", "TX_OK"];
     assert_eq!(values(&answers), expected);
     assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+    // Four managers of two profiles in one process, with a transaction each; one is rolled back.
+    let mut stage = databases.stage("");
+    stage.add_profile("other", &[]);
+    let mut managers = stage.command(&compile("managers", &["-l:libpq.so.5"]));
+    let output = managers.env("DATABASE_PG", databases.postgres.conninfo()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "right\n");
+    assert_eq!(databases.counts("t")[0], "4");
     // One at a time, ids that are none, and one that is let go of.
     let words = ["tm", "tx-begin", "tx-shared", "tx-join=nonsense", "tm-recover", "tx-free", "tm-recover"];
     let answers = databases.play(&stage, &words);

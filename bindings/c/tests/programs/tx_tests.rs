@@ -1,7 +1,6 @@
 //! The TX interface as C programs see it.
 
-use holdfast::Options;
-use tm::{Administration, Embedded};
+use tm::Administration;
 
 use crate::stage::{ASYNC, DYNAMIC, STATIC, Stage, compile};
 
