@@ -12,6 +12,7 @@ mod abi;
 mod ax;
 mod connection;
 mod control;
+mod coordinator;
 mod drive;
 mod exit;
 mod holdfast_calls;

@@ -3,7 +3,7 @@
 //! Which profile is said by two variables of the environment: `HOLDFAST_XA_PROFILE` is the path of the file, and
 //! `HOLDFAST_XA_PROFILE_NAME` the name in it; without the second it is the file's default. Its form is in `tm`.
 //!
-//! May use: `manager`, `native`, `switch`, `tm`. Must not know: threads, transactions.
+//! May use: `coordinator`, `manager`, `native`, `switch`, `tm`. Must not know: threads, transactions.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,6 +17,7 @@ use tm::{CoordinatorPlace, Decisions, Embedded, ErrorKind, Profile, Remote};
 use tm::{PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, ResourceManagerKind, ResourceManagerProfile};
 
 use crate::abi::{TX_ERROR, TX_FAIL};
+use crate::coordinator::ClosableCoordinator;
 use crate::exit;
 use crate::last_error;
 use crate::manager::Manager;
@@ -46,7 +47,7 @@ impl OpenError {
 
 /// By file and name; without a name it is the file's default.
 type Managers = BTreeMap<(PathBuf, Option<String>), Arc<Manager>>;
-type Coordinators = BTreeMap<String, Arc<dyn Decisions>>;
+type Coordinators = BTreeMap<String, Arc<ClosableCoordinator>>;
 
 static MANAGERS: Mutex<Managers> = Mutex::new(BTreeMap::new());
 static COORDINATORS: Mutex<Coordinators> = Mutex::new(BTreeMap::new());
@@ -76,13 +77,13 @@ pub(crate) fn manager(name: Option<&str>) -> Result<Arc<Manager>, OpenError> {
     Ok(manager)
 }
 
-/// Lets go of everything. A coordinator that somebody still uses is closed by whoever lets go of it last.
+/// Closes every coordinator, whoever has it open.
 pub(crate) fn close_all() {
-    // What others hold at this moment is theirs: the process ends, and nobody waits for a thread that does not run any more.
-    let managers = MANAGERS.try_lock().map(|mut managers| std::mem::take(&mut *managers));
-    drop(managers);
+    // Who opens one at this moment is not waited for: the process ends.
     let coordinators = COORDINATORS.try_lock().map(|mut coordinators| std::mem::take(&mut *coordinators));
-    drop(coordinators);
+    for coordinator in coordinators.unwrap_or_default().values() {
+        coordinator.close();
+    }
 }
 
 fn read(path: &Path, name: Option<&str>) -> Result<Profile, OpenError> {
@@ -134,7 +135,7 @@ fn durability(place: &CoordinatorPlace) -> Option<Durability> {
 }
 
 /// The coordinator of a profile. Profiles that name the same one share it: a directory can be opened once in a process.
-fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<dyn Decisions>> {
+fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>> {
     let key = match place {
         CoordinatorPlace::Directory { directory, .. } => directory.display().to_string(),
         CoordinatorPlace::Servers(options) => format!("{options:?}"),
@@ -143,13 +144,14 @@ fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<dyn Decisions>> {
     if let Some(found) = coordinators.get(&key) {
         return Ok(Arc::clone(found));
     }
-    let opened: Arc<dyn Decisions> = match place {
-        CoordinatorPlace::Servers(options) => Arc::new(Remote::open(options.clone())?),
+    let opened: Box<dyn Decisions> = match place {
+        CoordinatorPlace::Servers(options) => Box::new(Remote::open(options.clone())?),
         CoordinatorPlace::Directory { directory, durability } => {
             let options = Options { durability: *durability, ..Options::default() };
-            Arc::new(Embedded::open(directory, options)?)
+            Box::new(Embedded::open(directory, options)?)
         }
     };
+    let opened = Arc::new(ClosableCoordinator::new(opened));
     coordinators.insert(key, Arc::clone(&opened));
     Ok(opened)
 }

@@ -233,6 +233,10 @@ fn many_threads_work_at_the_same_time() {
     let output = stage.run(&compile("threads", &[]), &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
     assert_eq!((stage.prepared(0), stage.prepared(1), stage.coordinator.undone()), (0, 0, 0));
+    // A process that ends while its threads have all open leaves nothing behind, either.
+    let output = stage.run(&compile("threads", &[]), &["stay"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
+    assert_eq!((stage.prepared(0), stage.prepared(1), stage.coordinator.undone()), (0, 0, 0));
 }
 
 #[test]
