@@ -34,6 +34,8 @@ enum Role {
     Superior,
     /// Another program does.
     Joined,
+    /// It was ended, one way or another.
+    Over,
 }
 
 /// All of it is committed.
@@ -188,7 +190,8 @@ impl Transaction {
     /// Runs to the end in a task of its own, so that dropping the caller's future leaves nothing half done.
     async fn end(&mut self, ending: Ending) -> Ended {
         let parts = Parts { branches: std::mem::take(&mut self.branches), local: self.local.take() };
-        let task = tokio::spawn(run(self.coordinator.clone(), self.id, self.role, parts, ending));
+        let role = std::mem::replace(&mut self.role, Role::Over);
+        let task = tokio::spawn(run(self.coordinator.clone(), self.id, role, parts, ending));
         match task.await {
             Ok(ended) => ended,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -198,15 +201,12 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Branches roll back when they are dropped; only other programs would not hear of it.
-        if (self.branches.is_empty() && !self.id.shared) || self.role == Role::Joined {
+        // Of a shared one the other programs hear, so that they need not wait.
+        if self.role == Role::Over || (self.branches.is_empty() && !self.id.shared) {
             return;
         }
-        let branches = std::mem::take(&mut self.branches);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && !branches.is_empty()
-        {
-            let parts = Parts { branches, local: None };
+        let parts = Parts { branches: std::mem::take(&mut self.branches), local: None };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(run(self.coordinator.clone(), self.id, self.role, parts, Ending::Rollback));
         }
     }

@@ -28,8 +28,10 @@ fn bank() -> Bank {
 }
 
 impl Bank {
+    /// Decisions that a branch may not know of. Others go in the background.
     fn remembered(&self) -> usize {
-        self.embedded.list("0").unwrap().transactions.len()
+        let transactions = self.embedded.list("0").unwrap().transactions;
+        transactions.iter().filter(|status| status.branches.iter().any(|branch| branch.state == "open")).count()
     }
 }
 
@@ -224,6 +226,50 @@ async fn a_transaction_that_is_dropped_rolls_back() {
     enlist(&mut transaction, &[&one]).await;
     drop(transaction);
     one.until_called("rollback").await;
+}
+
+#[tokio::test]
+async fn a_program_that_drops_its_part_fails_the_whole() {
+    let bank = bank();
+    let begin = || bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+    for is_superior_dropped in [false, true] {
+        let (ours, theirs) = (Monkey::new("ours"), Monkey::new("theirs"));
+        let mut superior = begin();
+        enlist(&mut superior, &[&ours]).await;
+        let mut joined = bank.coordinator.join(&superior.id().to_string()).unwrap();
+        enlist(&mut joined, &[&theirs]).await;
+        let failed = if is_superior_dropped {
+            drop(superior);
+            joined.prepare(Duration::from_secs(20)).await.unwrap_err()
+        } else {
+            drop(joined);
+            superior.commit().await.unwrap_err()
+        };
+        assert_eq!(failed.outcome, Outcome::RolledBack, "{failed}");
+        ours.until_called("rollback").await;
+        theirs.until_called("rollback").await;
+    }
+}
+
+#[tokio::test]
+async fn several_programs_may_recover_at_once() {
+    let bank = bank();
+    let (one, two) = (Monkey::new("one"), Monkey::new("two").answering("commit", XaCode::ManagerDown));
+    for _ in 0..20 {
+        let mut transaction = bank.coordinator.begin(Begin::default()).unwrap();
+        enlist(&mut transaction, &[&one, &two]).await;
+        transaction.commit().await.unwrap();
+    }
+    two.answer("commit", XaCode::Ok);
+    let recover = async || {
+        let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(two.clone())];
+        Recovery::new(&bank.coordinator, managers, Pace::default()).run().await
+    };
+    let (first, second, third) = tokio::join!(recover(), recover(), recover());
+    for report in [first, second, third] {
+        assert!(report.found.iter().all(|found| found.fate == Fate::Committed), "{report:?}");
+    }
+    assert_eq!((two.held(), bank.remembered()), (0, 0));
 }
 
 #[tokio::test]

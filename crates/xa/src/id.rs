@@ -127,16 +127,17 @@ impl TransactionId {
 
 impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(TEXT_START)?;
+        let mut text = String::with_capacity(TEXT_START.len() + TEXT_BYTES);
+        text.push_str(TEXT_START);
         // 36 bytes are 12 groups of 3, so there is never padding.
         for group in self.to_bytes().chunks_exact(3) {
             let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
             for shift in [18, 12, 6, 0] {
                 let digit = ALPHABET.get((bits >> shift & 63) as usize).expect("six bits index 64 characters");
-                write!(f, "{}", char::from(*digit))?;
+                text.push(char::from(*digit));
             }
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 

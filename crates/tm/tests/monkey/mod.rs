@@ -90,7 +90,12 @@ impl Monkey {
             tokio::task::yield_now().await;
             monkey.0.calls.lock().unwrap().push(call);
             monkey.0.log.lock().unwrap().push(format!("{} {call}", monkey.0.name));
-            let answer = monkey.told(call);
+            let mut answer = monkey.told(call);
+            let is_gone = matches!(call, "commit" | "rollback") && !monkey.0.held.lock().unwrap().contains(&xid);
+            let was_prepared = monkey.calls().contains(&"prepare");
+            if is_gone && was_prepared && answer.code == XaCode::Ok {
+                answer = XaCode::NotKnown.into();
+            }
             match (call, answer.code) {
                 // One whose answer is lost may well be prepared.
                 ("prepare", XaCode::Ok | XaCode::ManagerDown) => monkey.hold(&xid),
