@@ -61,6 +61,11 @@ const NEEDS: &[Need] = &[
         why: "redis-py talks to the server in the end-to-end tests",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
     },
+    Need {
+        packages: &["pkg-config", "libpq-dev", "libmariadb-dev"],
+        why: "C programs that use libholdfast are compiled and run",
+        is_there: || run::succeeds(Command::new("pkg-config").args(["--exists", "libpq", "libmariadb"])),
+    },
 ];
 
 /// Installs what is missing and returns the Python that has the packages of the tests, whether or not it could be made.

@@ -31,7 +31,7 @@ extern const char *holdfast_last_error(void);
  * For threads that use tx.h.
  */
 
-/* Switches of our own, for profiles that name no library. */
+/* Switches of our own: the kinds "postgres" and "mariadb" of a profile. */
 extern struct xa_switch_t holdfast_postgres_switch;
 extern struct xa_switch_t holdfast_mariadb_switch;
 

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
-use tm::Xid;
+use tm::{BranchName, TransactionId, Xid};
 
 const XID_DATA_BYTES: usize = 128;
 const NAME_BYTES: usize = 32;
@@ -29,7 +29,12 @@ impl XidData {
 
     /// The name of a branch of ours.
     pub(crate) fn of(xid: &Xid) -> Self {
-        Self::of_parts(&xid.transaction.to_bytes(), xid.branch.as_str().as_bytes())
+        Self::of_branch(xid.transaction, &xid.branch)
+    }
+
+    /// The name of a transaction's branch.
+    pub(crate) fn of_branch(id: TransactionId, branch: &BranchName) -> Self {
+        Self::of_parts(&id.to_bytes(), branch.as_str().as_bytes())
     }
 
     /// The name of a transaction without a branch, for `tx_info`.
@@ -120,6 +125,7 @@ pub(crate) const TMER_PROTO: c_int = -3;
 
 pub(crate) const XA_OK: c_int = 0;
 pub(crate) const XA_RETRY: c_int = 4;
+pub(crate) const XA_HEURHAZ: c_int = 8;
 pub(crate) const XA_NOMIGRATE: c_int = 9;
 pub(crate) const XA_RBROLLBACK: c_int = 100;
 pub(crate) const XA_RBCOMMFAIL: c_int = 101;

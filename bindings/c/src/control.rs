@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tm::{Begin, ErrorKind, OtherWork, Outcome, TransactionId, Xid};
+use tm::{Begin, ErrorKind, OtherWork, Outcome, TransactionId};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_ACTIVE, TX_CHAINED, TX_COMMIT_COMPLETED, TX_COMMIT_DECISION_LOGGED, TX_COMMITTED,
@@ -370,7 +370,7 @@ fn tx_of_start(answer: c_int) -> c_int {
 }
 
 pub(crate) fn name(resource: &SwitchedResource, id: TransactionId) -> XidData {
-    XidData::of(&Xid { transaction: id, branch: resource.branch.clone() })
+    XidData::of_branch(id, &resource.branch)
 }
 
 fn resources<'a>(manager: &'a Manager, parts: &[usize]) -> Vec<&'a dyn Resource> {

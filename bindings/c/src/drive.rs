@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_long};
 use holdfast::Durability;
 use tm::{
     BranchEnd, Call, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId, TwoPhase,
-    TwoPhaseDecision, Xid,
+    TwoPhaseDecision,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -160,8 +160,7 @@ impl Drive {
     }
 
     fn xid(&self, means: &Means<'_>, number: usize) -> XidData {
-        let branch = resource(means, number).branch().clone();
-        XidData::of(&Xid { transaction: self.id, branch })
+        XidData::of_branch(self.id, resource(means, number).branch())
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, PrepareAnswer, TransactionId, Verdict, Xid};
+use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, PrepareAnswer, TransactionId, Verdict};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
@@ -313,7 +313,7 @@ impl TxObject {
     }
 
     fn name(&self, resource: &dyn Resource) -> XidData {
-        XidData::of(&Xid { transaction: self.id, branch: resource.branch().clone() })
+        XidData::of_branch(self.id, resource.branch())
     }
 }
 

@@ -1,36 +1,34 @@
 //! From a profile's name to the manager that uses it: each profile, and each coordinator, is opened once in a process.
 //!
 //! Which profile is said by two variables of the environment: `HOLDFAST_XA_PROFILE` is the path of the file, and
-//! `HOLDFAST_XA_PROFILE_NAME` the name in it, `default` unless said.
+//! `HOLDFAST_XA_PROFILE_NAME` the name in it; without the second it is the file's default. Its form is in `tm`.
 //!
-//! May use: `manager`, `native`, `profile`, `switch`. Must not know: threads, transactions.
+//! May use: `coordinator`, `manager`, `native`, `switch`, `tm`. Must not know: threads, transactions.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{CString, c_int};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tm::{Decisions, ErrorKind, Remote, RemoteOptions};
+use holdfast::{Durability, Options};
+use tm::{CoordinatorPlace, Decisions, Embedded, ErrorKind, Profile, Remote};
+use tm::{PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, ResourceManagerKind, ResourceManagerProfile};
 
 use crate::abi::{TX_ERROR, TX_FAIL};
+use crate::coordinator::ClosableCoordinator;
 use crate::exit;
 use crate::last_error;
 use crate::manager::Manager;
-use crate::native::own_switch;
-use crate::profile::{self, CoordinatorProfile, Profile, ResourceManagerProfile};
-use crate::switch::{LoadError, Switch, SwitchedResource};
-
-const PATH_VARIABLE: &str = "HOLDFAST_XA_PROFILE";
-const NAME_VARIABLE: &str = "HOLDFAST_XA_PROFILE_NAME";
-const DEFAULT_PATH: &str = "/etc/holdfast/xa.toml";
-const DEFAULT_NAME: &str = "default";
+use crate::native::{holdfast_mariadb_switch, holdfast_postgres_switch};
+use crate::switch::{Switch, SwitchedResource};
 
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    #[error(transparent)]
-    Profile(#[from] profile::ProfileError),
+    #[error("the profiles in {}: {reason}", path.display())]
+    Profile { path: PathBuf, reason: String },
     #[error("the coordinator of profile `{profile}`: {error}")]
     Coordinator { profile: String, error: tm::Error },
     #[error("the resource manager `{name}` of profile `{profile}`: {reason}")]
@@ -47,11 +45,12 @@ impl OpenError {
     }
 }
 
-type Managers = BTreeMap<(PathBuf, String), Arc<Manager>>;
-type Coordinators = Vec<(CoordinatorProfile, Arc<dyn Decisions>)>;
+/// By file and name; without a name it is the file's default.
+type Managers = BTreeMap<(PathBuf, Option<String>), Arc<Manager>>;
+type Coordinators = BTreeMap<String, Arc<ClosableCoordinator>>;
 
 static MANAGERS: Mutex<Managers> = Mutex::new(BTreeMap::new());
-static COORDINATORS: Mutex<Coordinators> = Mutex::new(Vec::new());
+static COORDINATORS: Mutex<Coordinators> = Mutex::new(BTreeMap::new());
 
 /// The manager of the profile that the environment names. The error is what `tx_open` says.
 pub(crate) fn manager_of_environment() -> Result<Arc<Manager>, c_int> {
@@ -63,27 +62,35 @@ pub(crate) fn manager_of_environment() -> Result<Arc<Manager>, c_int> {
 
 /// The manager of a profile; of the one that the environment names when no name is given.
 pub(crate) fn manager(name: Option<&str>) -> Result<Arc<Manager>, OpenError> {
-    let path = env::var_os(PATH_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_PATH), PathBuf::from);
-    let of_environment = || env::var(NAME_VARIABLE).unwrap_or_else(|_| DEFAULT_NAME.to_owned());
-    let name = name.map_or_else(of_environment, str::to_owned);
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let path = variable(PROFILE_VARIABLE).map_or_else(|| PathBuf::from(PROFILE_FILE), PathBuf::from);
+    let of_environment = || variable(PROFILE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
+    let key = (path, name.map(str::to_owned).or_else(of_environment));
     // Held while the profile is opened: two threads that come at the same time must not open it twice.
     let mut managers = MANAGERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(manager) = managers.get(&(path.clone(), name.clone())) {
+    if let Some(manager) = managers.get(&key) {
         return Ok(Arc::clone(manager));
     }
-    let manager = Arc::new(open(&profile::read(&path, &name)?)?);
+    let manager = Arc::new(open(&read(&key.0, key.1.as_deref())?)?);
     exit::close_at_exit();
-    managers.insert((path, name), Arc::clone(&manager));
+    managers.insert(key, Arc::clone(&manager));
     Ok(manager)
 }
 
-/// Lets go of everything. A coordinator that somebody still uses is closed by whoever lets go of it last.
+/// Closes every coordinator, whoever has it open.
 pub(crate) fn close_all() {
-    // What others hold at this moment is theirs: the process ends, and nobody waits for a thread that does not run any more.
-    let managers = MANAGERS.try_lock().map(|mut managers| std::mem::take(&mut *managers));
-    drop(managers);
+    // Who opens one at this moment is not waited for: the process ends.
     let coordinators = COORDINATORS.try_lock().map(|mut coordinators| std::mem::take(&mut *coordinators));
-    drop(coordinators);
+    for coordinator in coordinators.unwrap_or_default().values() {
+        coordinator.close();
+    }
+}
+
+fn read(path: &Path, name: Option<&str>) -> Result<Profile, OpenError> {
+    let unusable = |reason: String| OpenError::Profile { path: path.to_owned(), reason };
+    let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let variable = |variable: &str| env::var(variable).ok();
+    Profile::of_text(&text, name, &variable).map_err(|error| unusable(error.to_string()))
 }
 
 fn open(profile: &Profile) -> Result<Manager, OpenError> {
@@ -99,39 +106,52 @@ fn open(profile: &Profile) -> Result<Manager, OpenError> {
     let resources = resources.collect::<Result<Vec<_>, _>>()?;
     let decisions = coordinator(&profile.coordinator)
         .map_err(|error| OpenError::Coordinator { profile: profile.name.clone(), error })?;
-    Ok(Manager::new(decisions, resources, profile.durability, profile.timeout))
+    Ok(Manager::new(decisions, resources, durability(&profile.coordinator), profile.timeout))
 }
 
 fn resource(own: &ResourceManagerProfile, rmid: c_int) -> Result<SwitchedResource, String> {
     let string = |text: &str| CString::new(text).map_err(|_| "a string of it has a zero inside".to_owned());
-    let switch = match (&own.library, own_switch(&own.symbol)) {
-        (Some(library), _) => Switch::load(library, &own.symbol),
-        (None, Some(table)) => Switch::of(table, &own.symbol),
-        (None, None) => Err(LoadError::NoLibrary { symbol: own.symbol.clone() }),
+    let switch = match &own.kind {
+        ResourceManagerKind::Xa { library, symbol } => Switch::load(library, symbol),
+        ResourceManagerKind::Postgres => Switch::of(holdfast_postgres_switch, "holdfast_postgres_switch"),
+        ResourceManagerKind::MariaDb => Switch::of(holdfast_mariadb_switch, "holdfast_mariadb_switch"),
     };
     Ok(SwitchedResource {
         branch: own.name.clone(),
         order: own.order,
         rmid,
-        open_string: string(&own.open)?,
-        close_string: string(&own.close)?,
+        open_string: string(own.open.expose())?,
+        close_string: string(own.close.expose())?,
         switch: switch.map_err(|error| error.to_string())?,
     })
 }
 
+/// How durable a decision is asked to be; a server decides that for itself.
+fn durability(place: &CoordinatorPlace) -> Option<Durability> {
+    match place {
+        CoordinatorPlace::Directory { durability, .. } => Some(*durability),
+        CoordinatorPlace::Servers(_) => None,
+    }
+}
+
 /// The coordinator of a profile. Profiles that name the same one share it: a directory can be opened once in a process.
-fn coordinator(wanted: &CoordinatorProfile) -> tm::Result<Arc<dyn Decisions>> {
+fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>> {
+    let key = match place {
+        CoordinatorPlace::Directory { directory, .. } => directory.display().to_string(),
+        CoordinatorPlace::Servers(options) => format!("{options:?}"),
+    };
     let mut coordinators = COORDINATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = coordinators.iter().find(|(own, _)| own == wanted) {
+    if let Some(found) = coordinators.get(&key) {
         return Ok(Arc::clone(found));
     }
-    let opened: Arc<dyn Decisions> = match wanted {
-        CoordinatorProfile::Servers(servers) => {
-            let mut options = RemoteOptions::new("");
-            options.servers.clone_from(servers);
-            Arc::new(Remote::open(options)?)
+    let opened: Box<dyn Decisions> = match place {
+        CoordinatorPlace::Servers(options) => Box::new(Remote::open(options.clone())?),
+        CoordinatorPlace::Directory { directory, durability } => {
+            let options = Options { durability: *durability, ..Options::default() };
+            Box::new(Embedded::open(directory, options)?)
         }
     };
-    coordinators.push((wanted.clone(), Arc::clone(&opened)));
+    let opened = Arc::new(ClosableCoordinator::new(opened));
+    coordinators.insert(key, Arc::clone(&opened));
     Ok(opened)
 }

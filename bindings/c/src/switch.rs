@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "a switch is a table of C functions in a library that somebody else made")]
 
 use std::ffi::{CString, c_int, c_long};
+use std::path::Path;
 
 use libloading::Library;
 use tm::{BranchName, XaCode, Xid};
@@ -29,8 +30,6 @@ pub(crate) enum LoadError {
     Library { library: String, reason: String },
     #[error("the library `{library}` has no symbol `{symbol}`: {reason}")]
     Symbol { library: String, symbol: String, reason: String },
-    #[error("this library has no switch `{symbol}`, and no other library is named")]
-    NoLibrary { symbol: String },
     #[error("the switch `{symbol}` has version {version}; the standard has 0")]
     Version { symbol: String, version: c_long },
     #[error("the switch `{symbol}` has no {entry}")]
@@ -45,13 +44,14 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// Loads it.
-    pub(crate) fn load(library: &str, symbol: &str) -> Result<Self, LoadError> {
+    pub(crate) fn load(library: &Path, symbol: &str) -> Result<Self, LoadError> {
+        let shown = || library.display().to_string();
         // SAFETY: loading runs the library's initializers; whoever wrote the profile trusts the library with the process.
         let loaded = unsafe { Library::new(library) }
-            .map_err(|error| LoadError::Library { library: library.to_owned(), reason: error.to_string() })?;
+            .map_err(|error| LoadError::Library { library: shown(), reason: error.to_string() })?;
         // SAFETY: the profile says that the symbol is a switch; the standard gives a switch the form of `XaSwitch`.
         let found = unsafe { loaded.get::<*const XaSwitch>(symbol.as_bytes()) }.map_err(|error| LoadError::Symbol {
-            library: library.to_owned(),
+            library: shown(),
             symbol: symbol.to_owned(),
             reason: error.to_string(),
         })?;
@@ -169,6 +169,16 @@ impl Resource for SwitchedResource {
     }
 
     fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        match self.scan() {
+            // Its server may have been restarted.
+            Err(XaCode::ManagerDown) if self.close() == XA_OK && self.open() == XA_OK => self.scan(),
+            answer => answer,
+        }
+    }
+}
+
+impl SwitchedResource {
+    fn scan(&self) -> Result<Vec<Xid>, XaCode> {
         let mut found = Vec::new();
         let mut seen = 0;
         let mut flags = TMSTARTRSCAN;
@@ -191,13 +201,13 @@ impl Resource for SwitchedResource {
 
 #[cfg(test)]
 mod tests {
-    use super::{LoadError, Switch};
+    use super::{LoadError, Path, Switch};
 
     #[test]
     fn what_is_missing_is_named() {
-        let library = Switch::load("libno-such-thing.so.7", "switch").unwrap_err();
+        let library = Switch::load(Path::new("libno-such-thing.so.7"), "switch").unwrap_err();
         assert!(library.to_string().starts_with("cannot load the library `libno-such-thing.so.7`: "), "{library}");
-        let symbol = Switch::load("libc.so.6", "no_such_switch").unwrap_err();
+        let symbol = Switch::load(Path::new("libc.so.6"), "no_such_switch").unwrap_err();
         assert!(symbol.to_string().contains("has no symbol `no_such_switch`"), "{symbol}");
         assert!(matches!(symbol, LoadError::Symbol { .. }));
     }

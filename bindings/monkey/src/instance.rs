@@ -57,8 +57,12 @@ impl Instance {
 
     /// What the script says to a call, after writing it down. When it says to die, this does not return.
     pub(crate) fn answer(&mut self, verb: &str, xid: Option<&Xid>, flags: c_long) -> c_int {
+        let act = self.script.next(verb);
+        if let (Act::Answer(code), None, None) = (act, &self.log, &self.state) {
+            return code;
+        }
         let branch = xid.and_then(name).unwrap_or_else(|| "-".to_owned());
-        match self.script.next(verb) {
+        match act {
             Act::KillBefore => {
                 self.note(verb, &branch, flags, "dies before");
                 std::process::abort()

@@ -4,6 +4,9 @@
 //!              ▲  ▼        └── in one phase ─────▲
 //!            suspended
 //!
+//! A branch whose session has no transaction any more when it ends is *lost*: the program ended the transaction itself, and
+//! nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
+//!
 //! Prepared branches of earlier connections are committed and rolled back by their names.
 //!
 //! May use: `dialect`, `abi`. Must not know: which database it is.
@@ -15,8 +18,8 @@ use tm::{XaCode, Xid};
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
 use crate::abi::{
-    TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_NOMIGRATE, XA_OK, XAER_ASYNC, XAER_INVAL,
-    XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
+    TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_HEURHAZ, XA_NOMIGRATE, XA_OK, XAER_ASYNC,
+    XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
 };
 use crate::last_error;
 use crate::resource::Verb;
@@ -27,6 +30,7 @@ enum Phase {
     Suspended,
     Ended,
     Prepared,
+    Lost,
 }
 
 #[derive(Debug)]
@@ -72,8 +76,15 @@ impl<S: Session> BranchConnection<S> {
                 None if self.is_working() => XAER_PROTO,
                 None | Some(Phase::Prepared) => self.step(Step::RollbackPrepared, xid, flags),
                 Some(Phase::Ended) => self.step(Step::RollbackActive, xid, flags),
+                // A positive answer to an asynchronous call would be a handle.
+                Some(Phase::Lost) if flags & TMASYNC != 0 => XAER_ASYNC,
+                Some(Phase::Lost) => XA_HEURHAZ,
                 phase => misplaced(phase),
             },
+            Verb::Forget if phase == Some(Phase::Lost) => {
+                self.current = None;
+                XA_OK
+            }
             // These databases never decide by themselves, so there is nothing that they remember.
             Verb::Forget => XAER_NOTA,
         }
@@ -138,6 +149,11 @@ impl<S: Session> BranchConnection<S> {
             return if flags & TMMIGRATE != 0 { XA_NOMIGRATE } else { XA_OK };
         }
         let standing = S::Dialect::judge_end(self.session.standing());
+        if standing == XAER_PROTO {
+            last_error::set(format!("{xid}: the program ended the transaction itself"));
+            self.current = Some((xid, Phase::Lost));
+            return standing;
+        }
         let answer = self.step(Step::End, xid, 0);
         if answer == XA_OK { standing } else { answer }
     }

@@ -1,9 +1,6 @@
 //! A MariaDB connection: the functions of libmariadb that two-phase commit needs.
 //!
-//! The open string is `key=value` pairs with semicolons between them: `host`, `port`, `socket`, `user`, `password`,
-//! `database`.
-//!
-//! May use: `mariadb`. Must not know: branches.
+//! May use: `address`, `mariadb`. Must not know: branches.
 #![allow(unsafe_code, reason = "libmariadb is a C library, and its connections are shared with a C program")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
@@ -11,12 +8,16 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use super::address::Address;
 use super::mariadb::MariaDb;
 use super::{Failure, Reply, Session, Standing};
 
 const LIBRARY: &str = "libmariadb.so.3";
 /// Errors of the client, all of which leave the connection unusable.
 const CLIENT_ERRORS: std::ops::Range<u32> = 2000..3000;
+
+/// What a server says before it closes a connection: shutting down, killed, idle for too long.
+const LAST_WORDS: &[u32] = &[1053, 1927, 4031];
 
 type Connect = unsafe extern "C" fn(
     *mut c_void,
@@ -79,46 +80,6 @@ impl Libmariadb {
     }
 }
 
-/// Where to connect to.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Address {
-    host: Option<CString>,
-    socket: Option<CString>,
-    user: Option<CString>,
-    password: Option<CString>,
-    database: Option<CString>,
-    port: u16,
-}
-
-impl Address {
-    fn parse(info: &str) -> Result<Self, Failure> {
-        let wrong = |text: String| Failure::Refused { state: "HY000".to_owned(), number: 0, text };
-        let mut address = Self::default();
-        for part in info.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part
-                .split_once('=')
-                // What stands there may be a password, so it is not shown.
-                .ok_or_else(|| {
-                    wrong("the open string is made of key=value; pairs, and a part of it is none".to_owned())
-                })?;
-            let value_text =
-                CString::new(value).map_err(|_| wrong(format!("the value of `{key}` has a zero in it")))?;
-            match key.trim() {
-                "host" => address.host = Some(value_text),
-                "socket" => address.socket = Some(value_text),
-                "user" => address.user = Some(value_text),
-                "password" => address.password = Some(value_text),
-                "database" => address.database = Some(value_text),
-                "port" => {
-                    address.port = value.parse().map_err(|_| wrong(format!("`{value}` is no port")))?;
-                }
-                key => return Err(wrong(format!("the open string has an unknown key `{key}`"))),
-            }
-        }
-        Ok(address)
-    }
-}
-
 /// A connection, ours or the program's.
 pub(crate) struct MariaSession {
     libmariadb: &'static Libmariadb,
@@ -166,7 +127,7 @@ impl MariaSession {
             let state = CStr::from_ptr((self.libmariadb.sqlstate)(self.connection)).to_string_lossy().into_owned();
             (number, state, CStr::from_ptr((self.libmariadb.error)(self.connection)).to_string_lossy().into_owned())
         };
-        if CLIENT_ERRORS.contains(&number) {
+        if CLIENT_ERRORS.contains(&number) || LAST_WORDS.contains(&number) {
             return Failure::Lost(message);
         }
         Failure::Refused { state, number, text: message }
@@ -234,21 +195,5 @@ impl Drop for MariaSession {
             // SAFETY: it is ours, and nobody uses it after this.
             unsafe { (self.libmariadb.close)(self.connection) };
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Address;
-
-    #[test]
-    fn open_strings_are_checked() {
-        let address = Address::parse("host=db; port=3307;user=u;password=p=;").unwrap();
-        assert_eq!(address.port, 3307);
-        assert_eq!(address.password.unwrap().as_bytes(), b"p=");
-        for wrong in ["host", "hots=db", "port=far", "port=70000"] {
-            assert!(Address::parse(wrong).is_err(), "{wrong}");
-        }
-        assert!(!Address::parse("secret").unwrap_err().to_string().contains("secret"));
     }
 }

@@ -81,15 +81,6 @@ pub static holdfast_postgres_switch: XaSwitch = switch::<PgSession>(b"Holdfast P
 #[unsafe(no_mangle)]
 pub static holdfast_mariadb_switch: XaSwitch = switch::<MariaSession>(b"Holdfast MariaDB");
 
-/// A switch of ours by its symbol.
-pub(crate) fn own_switch(symbol: &str) -> Option<XaSwitch> {
-    match symbol {
-        "holdfast_postgres_switch" => Some(holdfast_postgres_switch),
-        "holdfast_mariadb_switch" => Some(holdfast_mariadb_switch),
-        _ => None,
-    }
-}
-
 /// The client's connection of this thread's resource manager; of its only or first one when there is no number.
 pub(crate) fn with_connection<S: Switched>(rmid: Option<c_int>) -> *mut c_void {
     S::with(|registry| {

@@ -3,6 +3,7 @@
 //! May use: everything of this crate. Must not know: profiles, C programs.
 
 mod codes;
+mod pairs;
 mod recovery;
 mod scene;
 mod thread;

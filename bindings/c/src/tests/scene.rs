@@ -156,10 +156,8 @@ impl Scene {
 }
 
 /// The library, which cargo builds beside this test program.
-pub(super) fn monkey() -> String {
-    let own = std::env::current_exe().unwrap();
-    let path: PathBuf = own.with_file_name("libholdfast_xa_monkey.so");
-    path.display().to_string()
+pub(super) fn monkey() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libholdfast_xa_monkey.so")
 }
 
 /// How long a test waits for something that is bound to come.

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use crate::servers::{Server, start_mariadb, start_postgres};
 use crate::stage::{STATIC, Stage, compile};
 
-struct Databases {
+pub(crate) struct Databases {
     postgres: Server,
     mariadb: Server,
 }
 
 /// Both servers, with an empty table each; a table of a test has its own name.
-fn databases(table: &str) -> Databases {
+pub(crate) fn databases(table: &str) -> Databases {
     let (postgres, mariadb) = std::thread::scope(|scope| {
         let postgres = scope.spawn(|| start_postgres(20));
         (postgres.join().unwrap(), start_mariadb())
@@ -30,23 +30,18 @@ fn databases(table: &str) -> Databases {
 
 impl Databases {
     /// A profile with both, and a monkey with this script in between.
-    fn stage(&self, script: &str) -> Stage {
+    pub(crate) fn stage(&self, script: &str) -> Stage {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
-        stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &self.postgres.conninfo());
-        let mariadb = format!("socket={};user=root;database=test", self.mariadb.socket().display());
-        stage.add_resource_manager("default", "ma", None, "holdfast_mariadb_switch", &mariadb);
+        stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &self.postgres.conninfo());
+        let mariadb = format!("mysql://root@localhost/test?socket={}", self.mariadb.socket().display());
+        stage.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
         let path = stage.folder.path().join("default-script0");
         std::fs::write(&path, script).unwrap();
         let base = stage.folder.path().display();
         let open = format!("script={};log={base}/log;state={base}/default-state0", path.display());
-        stage.add_resource_manager(
-            "default",
-            "monkey",
-            Some(&crate::stage::monkey().display().to_string()),
-            STATIC,
-            &open,
-        );
+        let library = crate::stage::monkey().display().to_string();
+        stage.add_switch("default", "monkey", &library, STATIC, &open);
         stage
     }
 
@@ -58,7 +53,7 @@ impl Databases {
         command
     }
 
-    fn play(&self, stage: &Stage, words: &[&str]) -> Vec<String> {
+    pub(crate) fn play(&self, stage: &Stage, words: &[&str]) -> Vec<String> {
         let output = self.command(stage).args(words).output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     }
@@ -122,7 +117,7 @@ fn both_databases_commit_or_none() {
     // The program ends the transaction itself, or the server ends the connection.
     let fifth = work(5);
     let answers = databases.play(&stage, &["open", "begin", "pg=COMMIT", &fifth[1], "commit"]);
-    assert_eq!(values(&answers)[4], "TX_ROLLBACK");
+    assert_eq!(values(&answers)[4], "TX_HAZARD");
     let kill = "pg=SELECT pg_terminate_backend(pg_backend_pid())";
     let answers = databases.play(&stage, &["open", "begin", &fifth[0], &fifth[1], kill, "commit", "begin", "commit"]);
     assert_eq!(values(&answers)[5..], ["TX_ROLLBACK", "TX_OK", "TX_OK"], "{answers:?}");
@@ -170,7 +165,7 @@ fn a_server_that_cannot_prepare_is_refused_with_a_reason() {
     let postgres = start_postgres(0);
     let mut stage = Stage::new();
     stage.add_coordinator("default");
-    stage.add_resource_manager("default", "pg", None, "holdfast_postgres_switch", &postgres.conninfo());
+    stage.add_resource_manager("default", "pg", "kind = \"postgres\"", &postgres.conninfo());
     let answers = stage.play(&["open", "error"]);
     assert_eq!(answers[0], "open: TX_ERROR");
     assert!(answers[1].contains("`pg`"), "{answers:?}");
@@ -219,7 +214,7 @@ impl Player {
 fn transactions_are_objects_on_the_programs_own_connections() {
     let databases = databases("t");
     let stage = databases.stage("");
-    let work = ["own-pg=INSERT INTO t VALUES (1)", "own-ma=INSERT INTO t VALUES (1)"];
+    let work = ["own-pg=INSERT INTO t VALUES (10)", "own-ma=INSERT INTO t VALUES (10)"];
     let words = [
         "tm",
         "tx-begin",
@@ -238,6 +233,13 @@ fn transactions_are_objects_on_the_programs_own_connections() {
         ["TX_OK", "TX_OK", "done", "done", "TX_OK", "TX_PROTOCOL_ERROR", "freed", "TX_OK", "done", "done", "TX_OK"];
     assert_eq!(values(&answers), expected);
     assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+    // Four managers of two profiles in one process, with a transaction each; one is rolled back.
+    let mut stage = databases.stage("");
+    stage.add_profile("other", &[]);
+    let mut managers = stage.command(&compile("managers", &["-l:libpq.so.5"]));
+    let output = managers.env("DATABASE_PG", databases.postgres.conninfo()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "right\n");
+    assert_eq!(databases.counts("t")[0], "4");
     // One at a time, ids that are none, and one that is let go of.
     let words = ["tm", "tx-begin", "tx-shared", "tx-join=nonsense", "tm-recover", "tx-free", "tm-recover"];
     let answers = databases.play(&stage, &words);
@@ -303,4 +305,34 @@ fn two_programs_work_in_one_transaction_at_the_same_time() {
     assert_eq!(member.next(), "TX_OK");
     member.end();
     assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+}
+
+#[test]
+fn databases_that_are_restarted_are_found_again() {
+    let mut databases = databases("t");
+    let stage = databases.stage("");
+    let work = |id: u32| [format!("pg=INSERT INTO t VALUES ({id})"), format!("ma=INSERT INTO t VALUES ({id})")];
+    let (first, second) = (work(1), work(2));
+    let words =
+        ["open", "begin", &first[0], &first[1], "wait", "commit", "begin", &second[0], &second[1], "commit", "close"];
+    let mut program = Player::start(&databases, &stage, "", &words);
+    program.skip(4);
+    databases.postgres.restart();
+    databases.mariadb.restart();
+    program.go_on();
+    let answers: Vec<String> = (0..6).map(|_| program.next()).collect();
+    assert_eq!(answers, ["TX_ROLLBACK", "TX_OK", "done", "done", "TX_OK", "TX_OK"]);
+    program.end();
+    assert_eq!(databases.counts("t"), ["1", "1", "0", "nothing"]);
+
+    // Prepared branches outlive their servers, and are committed when these are back.
+    let stage = databases.stage("commit kill-before");
+    let third = work(3);
+    assert_eq!(databases.play(&stage, &["open", "begin", &third[0], "pg=SELECT 1", &third[1], "commit"]).len(), 5);
+    databases.postgres.restart();
+    databases.mariadb.restart();
+    std::fs::write(stage.folder.path().join("default-script0"), "").unwrap();
+    let answers = databases.play(&stage, &["open", "recover"]);
+    assert_eq!(values(&answers), ["TX_OK", "committed=0,rolled-back=0,left=0"]);
+    assert_eq!(databases.counts("t"), ["2", "2", "0", "nothing"]);
 }

@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// The kernel gives all servers of a machine together only so many asynchronous requests.
+const NO_AIO: &str = "--innodb-use-native-aio=0";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server, killed when it is dropped.
 pub(crate) struct Server {
     process: Child,
     folder: TempDir,
+    command: Command,
+    is_ready: fn(&Server) -> bool,
 }
 
 impl Drop for Server {
@@ -27,7 +31,8 @@ fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| {
         panic!("cannot run {command:?}: {error}; `cargo xtask test` installs what the tests need")
     });
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
 }
 
 /// Asks until the answer is good: another process tells nobody when it is ready.
@@ -74,14 +79,10 @@ pub(crate) fn start_postgres(prepared_max: u32) -> Server {
     let mut server = postgres("postgres");
     server.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(folder.path());
     server.args(["-c", &format!("max_prepared_transactions={prepared_max}")]);
-    let process = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = Server { process, folder };
-    let socket = server.folder.path().join(".s.PGSQL.5432");
-    until("PostgreSQL", || {
+    Server::start(folder, server, |server| {
         let mut ready = postgres("pg_isready");
-        socket.exists() && ready.arg("-h").arg(server.folder()).output().is_ok_and(|output| output.status.success())
-    });
-    server
+        ready.arg("-h").arg(server.folder()).output().is_ok_and(|output| output.status.success())
+    })
 }
 
 /// Starts MariaDB, with an empty database `test`.
@@ -91,27 +92,40 @@ pub(crate) fn start_mariadb() -> Server {
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let user = format!("--user={}", user.trim());
     let mut install = Command::new("mariadb-install-db");
-    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &user]);
+    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", NO_AIO, &user]);
     run(install.arg(format!("--datadir={}", data.display())));
     let mut server = Command::new("/usr/sbin/mariadbd");
-    server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=0", &user]);
+    server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=2", NO_AIO, &user]);
     for (option, path) in
         [("datadir", &data), ("socket", &folder.path().join("socket")), ("pid-file", &folder.path().join("pid"))]
     {
         server.arg(format!("--{option}={}", path.display()));
     }
-    let process = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = Server { process, folder };
-    let client = |statement: &str| {
+    Server::start(folder, server, |server| {
         let mut client = Command::new("mariadb");
+        let statement = "CREATE DATABASE IF NOT EXISTS test";
         client.args(["--no-defaults", "--user=root", "--execute", statement, "--socket"]).arg(server.socket());
         client.output().is_ok_and(|output| output.status.success())
-    };
-    until("MariaDB", || client("CREATE DATABASE IF NOT EXISTS test"));
-    server
+    })
 }
 
 impl Server {
+    fn start(folder: TempDir, mut command: Command, is_ready: fn(&Self) -> bool) -> Self {
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = Self { process, folder, command, is_ready };
+        until("the server", || is_ready(&server));
+        server
+    }
+
+    /// Kills it without a word, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = self.command.spawn().unwrap();
+        let is_ready = self.is_ready;
+        until("the server", || is_ready(self));
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

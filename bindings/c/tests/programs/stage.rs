@@ -16,7 +16,7 @@ pub(crate) const DYNAMIC: &str = "holdfast_monkey_dynamic";
 pub(crate) const ASYNC: &str = "holdfast_monkey_async";
 
 /// Where cargo puts the libraries: beside this test program.
-fn built(name: &str) -> PathBuf {
+pub(crate) fn built(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let path = own.with_file_name(name);
     assert!(path.exists(), "cargo did not build {}", path.display());
@@ -27,16 +27,16 @@ pub(crate) fn monkey() -> PathBuf {
     built("libholdfast_xa_monkey.so")
 }
 
-fn here(path: &str) -> PathBuf {
+pub(crate) fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// A folder with our library under the names that linkers and programs look for.
-fn libraries() -> &'static Path {
+pub(crate) fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let library = built("libholdfast_c.so");
-        let folder = library.parent().unwrap().join(format!("c-tests-{}", std::process::id()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
         drop(fs::remove_dir_all(&folder));
         fs::create_dir_all(&folder).unwrap();
         for name in ["libholdfast.so", "libholdfast.so.0"] {
@@ -50,12 +50,12 @@ fn libraries() -> &'static Path {
 pub(crate) fn compile(name: &str, libraries_too: &[&str]) -> PathBuf {
     let folder = libraries();
     let program = folder.join(format!("{name}-{:?}", std::thread::current().id()).replace(['(', ')'], ""));
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-o"]).arg(&program);
-    gcc.arg(here("tests/c").join(format!("{name}.c"))).arg("-I").arg(here("include"));
-    gcc.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
-    gcc.args(["-lholdfast", "-lpthread", "-ldl"]).args(libraries_too);
-    let output = gcc.output().expect("gcc is there: without it this project cannot be built");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-o"]).arg(&program);
+    cc.arg(here("tests/c").join(format!("{name}.c"))).arg("-I").arg(here("include"));
+    cc.arg("-L").arg(folder).arg(format!("-Wl,-rpath,{}", folder.display()));
+    cc.args(["-lholdfast", "-lpthread", "-ldl"]).args(libraries_too);
+    let output = cc.output().expect("a C compiler is there: without it this project cannot be built");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -81,36 +81,56 @@ impl Stage {
     }
 
     pub(crate) fn add_profile(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
-        let base = self.folder.path().display().to_string();
         self.add_coordinator(profile);
+        self.add_monkeys(profile, monkeys);
+    }
+
+    fn add_monkeys(&mut self, profile: &str, monkeys: &[(&str, &str)]) {
+        let base = self.folder.path().display().to_string();
         for (number, (symbol, script)) in monkeys.iter().enumerate() {
             let path = format!("{base}/{profile}-script{number}");
             fs::write(&path, script).unwrap();
             let open = format!("script={path};log={base}/log;state={base}/{profile}-state{number}");
             let library = monkey().display().to_string();
-            self.add_resource_manager(profile, &format!("monkey{number}"), Some(&library), symbol, &open);
+            self.add_switch(profile, &format!("monkey{number}"), &library, symbol, &open);
         }
     }
 
     pub(crate) fn add_coordinator(&mut self, profile: &str) {
         let address = self.coordinator.address();
-        writeln!(self.profiles, "[profile.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
+        writeln!(self.profiles, "[profiles.{profile}.coordinator]\nservers = [\"{address}\"]").unwrap();
     }
 
-    pub(crate) fn add_resource_manager(
-        &mut self,
-        profile: &str,
-        name: &str,
-        library: Option<&str>,
-        symbol: &str,
-        open: &str,
-    ) {
+    /// A coordinator in the program, with a directory of its own.
+    pub(crate) fn add_embedded_coordinator(&mut self, profile: &str) {
+        let directory = self.decisions();
+        writeln!(self.profiles, "[profiles.{profile}.coordinator]\ndirectory = \"{}\"", directory.display()).unwrap();
+    }
+
+    /// The directory of such a coordinator.
+    pub(crate) fn decisions(&self) -> PathBuf {
+        self.folder.path().join("decisions")
+    }
+
+    /// A profile of monkeys whose programs decide for themselves.
+    pub(crate) fn embedded(monkeys: &[(&str, &str)]) -> Self {
+        let mut stage = Self::new();
+        stage.add_embedded_coordinator("default");
+        stage.add_monkeys("default", monkeys);
+        stage
+    }
+
+    /// A resource manager behind a switch of a shared object.
+    pub(crate) fn add_switch(&mut self, profile: &str, name: &str, library: &str, symbol: &str, open: &str) {
+        let more = format!("kind = \"xa\"\nlibrary = \"{library}\"\nsymbol = \"{symbol}\"");
+        self.add_resource_manager(profile, name, &more, open);
+    }
+
+    /// A resource manager; `more` are other lines of its table.
+    pub(crate) fn add_resource_manager(&mut self, profile: &str, name: &str, more: &str, open: &str) {
         let profiles = &mut self.profiles;
-        writeln!(profiles, "[[profile.{profile}.resource_manager]]\nname = \"{name}\"\nkind = \"xa\"").unwrap();
-        writeln!(profiles, "symbol = \"{symbol}\"\nopen = \"{open}\"").unwrap();
-        if let Some(library) = library {
-            writeln!(profiles, "library = \"{library}\"").unwrap();
-        }
+        writeln!(profiles, "[[profiles.{profile}.resource_managers]]\nname = \"{name}\"\nopen = \"{open}\"").unwrap();
+        writeln!(profiles, "{more}").unwrap();
     }
 
     /// Replaces a monkey's script.
@@ -121,7 +141,7 @@ impl Stage {
     /// A command with our environment.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let path = self.folder.path().join("profiles.toml");
-        fs::write(&path, &self.profiles).unwrap();
+        fs::write(&path, format!("default = \"default\"\n{}", self.profiles)).unwrap();
         let mut command = Command::new(program);
         command.env("HOLDFAST_XA_PROFILE", path).env("MONKEY", monkey()).env_remove("HOLDFAST_XA_PROFILE_NAME");
         command

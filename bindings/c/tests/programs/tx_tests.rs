@@ -1,5 +1,7 @@
 //! The TX interface as C programs see it.
 
+use tm::Administration;
+
 use crate::stage::{ASYNC, DYNAMIC, STATIC, Stage, compile};
 
 /// Plays calls; each line of the script is a call and what it answers.
@@ -231,6 +233,10 @@ fn many_threads_work_at_the_same_time() {
     let output = stage.run(&compile("threads", &[]), &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
     assert_eq!((stage.prepared(0), stage.prepared(1), stage.coordinator.undone()), (0, 0, 0));
+    // A process that ends while its threads have all open leaves nothing behind, either.
+    let output = stage.run(&compile("threads", &[]), &["stay"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
+    assert_eq!((stage.prepared(0), stage.prepared(1), stage.coordinator.undone()), (0, 0, 0));
 }
 
 #[test]
@@ -255,20 +261,33 @@ fn a_process_uses_two_profiles() {
 #[test]
 fn what_is_wrong_with_a_profile_is_said() {
     let library = crate::stage::monkey().display().to_string();
-    let wrong: [(Option<&str>, &str, &str, &str); 4] = [
-        (Some("libno-such-thing.so"), "x", "", "cannot load the library `libno-such-thing.so`"),
-        (Some(&library), "no_such_switch", "", "has no symbol `no_such_switch`"),
-        (None, "no_such_switch", "", "this library has no switch `no_such_switch`"),
-        (Some(&library), STATIC, "script=/no/such/file", "xa_open of `rm` answered XAER_INVAL"),
+    let wrong = [
+        ("libno-such-thing.so", "x", "", "cannot load the library `libno-such-thing.so`"),
+        (&library, "no_such_switch", "", "has no symbol `no_such_switch`"),
+        (&library, STATIC, "script=/no/such/file", "xa_open of `rm` answered XAER_INVAL"),
     ];
     for (library, symbol, open, said) in wrong {
         let mut stage = Stage::new();
         stage.add_coordinator("default");
-        stage.add_resource_manager("default", "rm", library, symbol, open);
+        stage.add_switch("default", "rm", library, symbol, open);
         let answers = stage.play(&["open", "error"]);
         assert_eq!(answers[0], "open: TX_FAIL");
         assert!(answers[1].contains(said), "{answers:?}");
     }
     let answers = Stage::of_monkeys(&[]).play(&["profile=missing", "open", "error"]);
-    assert!(answers[2].contains("no profile `missing`"), "{answers:?}");
+    assert!(answers[2].contains("no profile missing"), "{answers:?}");
+}
+
+#[test]
+fn a_program_decides_for_itself() {
+    let stage = Stage::embedded(&[(STATIC, ""), (ASYNC, "")]);
+    for _ in 0..2 {
+        plays(&stage, "open: TX_OK\nbegin: TX_OK\ncommit: TX_OK\nbegin: TX_OK\nrollback: TX_OK\nclose: TX_OK");
+    }
+    let output = stage.run(&compile("threads", &[]), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n");
+    assert_eq!((stage.prepared(0), stage.prepared(1)), (0, 0));
+    // Every decision is known to all its branches, and forgotten.
+    let decisions = tm::Embedded::open(&stage.decisions(), holdfast::Options::default()).unwrap();
+    assert!(decisions.list("0").unwrap().transactions.is_empty());
 }

@@ -1,0 +1,72 @@
+//! A coordinator that can be closed while others hold it: at the end of the process, when threads that will never run again
+//! have it open.
+//!
+//! May use: `tm`. Must not know: when the process ends.
+
+use std::sync::{PoisonError, RwLock};
+
+use holdfast::Durability;
+use tm::{Begin, BranchName, CoordinatorId, Decisions, Done, Error, ErrorKind, Part, Result, TransactionId, Verdict};
+
+pub(crate) struct ClosableCoordinator {
+    id: CoordinatorId,
+    inner: RwLock<Option<Box<dyn Decisions>>>,
+}
+
+impl ClosableCoordinator {
+    pub(crate) fn new(inner: Box<dyn Decisions>) -> Self {
+        Self { id: inner.coordinator(), inner: RwLock::new(Some(inner)) }
+    }
+
+    /// Closes it, unless somebody is asking it something at this moment: that call is not waited for.
+    pub(crate) fn close(&self) {
+        let inner = self.inner.try_write().ok().and_then(|mut inner| inner.take());
+        drop(inner);
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&dyn Decisions) -> Result<T>) -> Result<T> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        match inner.as_deref() {
+            Some(inner) => question(inner),
+            None => Err(Error { kind: ErrorKind::Unavailable, text: "the process is ending".to_owned() }),
+        }
+    }
+}
+
+impl Decisions for ClosableCoordinator {
+    fn coordinator(&self) -> CoordinatorId {
+        self.id
+    }
+
+    fn begin(&self, begin: Begin) -> Result<TransactionId> {
+        self.ask(|inner| inner.begin(begin))
+    }
+
+    fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()> {
+        self.ask(|inner| inner.commit(id, branches, durability))
+    }
+
+    fn done(&self, id: TransactionId, done: &[Done]) {
+        // Of a closed coordinator nothing is to be hoped; recovery tells the next one.
+        let _ = self.ask(|inner| {
+            inner.done(id, done);
+            Ok(())
+        });
+    }
+
+    fn abort(&self, id: TransactionId) -> Result<()> {
+        self.ask(|inner| inner.abort(id))
+    }
+
+    fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {
+        self.ask(|inner| inner.verdicts(ids))
+    }
+
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        self.ask(|inner| inner.enlist(id, branches))
+    }
+
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()> {
+        self.ask(|inner| inner.prepared(id, branch, part))
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a MariaDB server is: a URL, or `key=value` pairs.
+//!
+//!   mysql://user:password@host:3306/database?socket=/run/mysqld/mysqld.sock
+//!   host=..;port=..;socket=..;user=..;password=..;database=..
+//!
+//! In a URL `%` and two hexadecimal digits stand for a byte.
+//!
+//! May use: `native` types. Must not know: connections.
+
+use std::ffi::CString;
+
+use super::Failure;
+
+/// Parts that are not said are left to the client library.
+#[derive(Default, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: Option<CString>,
+    pub(crate) socket: Option<CString>,
+    pub(crate) user: Option<CString>,
+    pub(crate) password: Option<CString>,
+    pub(crate) database: Option<CString>,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Reads an open string. What is wrong is said without showing any of it that may be a password.
+    pub(crate) fn parse(info: &str) -> Result<Self, Failure> {
+        let parsed = match info.strip_prefix("mysql://") {
+            Some(url) => Self::of_url(url),
+            None => Self::of_pairs(info),
+        };
+        parsed.map_err(|text| Failure::Refused { state: "HY000".to_owned(), number: 0, text })
+    }
+
+    fn of_pairs(info: &str) -> Result<Self, String> {
+        let mut address = Self::default();
+        for part in info.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) =
+                part.split_once('=').ok_or("the open string is made of key=value; pairs, and a part of it is none")?;
+            address.set(key.trim(), value)?;
+        }
+        Ok(address)
+    }
+
+    fn of_url(url: &str) -> Result<Self, String> {
+        let mut address = Self::default();
+        let (url, query) = url.split_once('?').unwrap_or((url, ""));
+        let (place, database) = url.split_once('/').unwrap_or((url, ""));
+        let (login, place) = place.rsplit_once('@').unwrap_or(("", place));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':').unwrap_or_default()),
+            None => place.split_once(':').unwrap_or((place, "")),
+        };
+        for (key, value) in
+            [("user", user), ("password", password), ("host", host), ("port", port), ("database", database)]
+        {
+            if !value.is_empty() {
+                address.set(key, &decoded(value)?)?;
+            }
+        }
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("socket", value)) => address.set("socket", &decoded(value)?)?,
+                _ => return Err("a URL of MariaDB has no other options here than `socket`".to_owned()),
+            }
+        }
+        Ok(address)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let text = || CString::new(value).map(Some).map_err(|_| format!("the value of `{key}` has a zero in it"));
+        match key {
+            "host" => self.host = text()?,
+            "socket" => self.socket = text()?,
+            "user" => self.user = text()?,
+            "password" => self.password = text()?,
+            "database" => self.database = text()?,
+            "port" => self.port = value.parse().map_err(|_| "the port is no number below 65536".to_owned())?,
+            _ => return Err(format!("the open string has an unknown key `{key}`")),
+        }
+        Ok(())
+    }
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let wrong = || "a % in the URL is not followed by two hexadecimal digits".to_owned();
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).ok_or_else(wrong)?;
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| "a part of the URL is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    fn address(info: &str) -> Address {
+        Address::parse(info).unwrap_or_else(|failure| panic!("{info}: {failure}"))
+    }
+
+    #[test]
+    fn pairs_and_urls_say_the_same() {
+        let pairs = address("host=db; port=3307;user=u;password=p=/;database=d");
+        assert!(pairs == address("mysql://u:p%3d%2F@db:3307/d"));
+        assert_eq!(pairs.port, 3307);
+        assert!(address("socket=/run/s;user=root") == address("mysql://root@?socket=/run/s"));
+        assert_eq!(address("mysql://[::1]:1/").host.unwrap().as_bytes(), b"::1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_showing_it() {
+        let wrong =
+            ["host", "hots=db", "port=far", "port=70000", "mysql://a:b%4@c", "mysql://a@b/c?ssl=1", "mysql://a:%zz@b"];
+        for info in wrong {
+            assert!(Address::parse(info).is_err(), "{info}");
+        }
+        let said = Address::parse("host=db;secret").err().map(|failure| failure.to_string());
+        assert!(!said.unwrap().contains("secret"));
+    }
+}

@@ -1,0 +1,84 @@
+//! What is installed is complete: programs find headers and library by pkg-config, and every call has its page.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::databases_tests::databases;
+use crate::stage::{built, here, libraries};
+
+/// Installs into a folder.
+fn install(prefix: &Path) {
+    let mut install = Command::new(here("install.sh"));
+    let output = install.arg(built("libholdfast_c.so").parent().unwrap()).arg(prefix).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_installed_library_is_found_and_the_example_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    install(folder.path());
+    let mut config = Command::new("pkg-config");
+    config.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
+    let flags = config.args(["--cflags", "--libs", "holdfast", "libpq", "libmariadb"]).output().unwrap();
+    assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
+    let flags = String::from_utf8(flags.stdout).unwrap();
+    let program = folder.path().join("transfer");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(here("../../examples/c/transfer.c"));
+    let compiled = cc.args(flags.split_whitespace()).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+
+    let databases = databases("unused");
+    let stage = databases.stage("");
+    let output = stage.command(&program).env("LD_LIBRARY_PATH", folder.path().join("lib")).output().unwrap();
+    let expected = "70 were moved\n70 more were not, and nothing was changed\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success());
+    let balances = ["tm", "own-pg=SELECT balance FROM account", "own-ma=SELECT balance FROM account"];
+    let answers = databases.play(&databases.stage(""), &balances);
+    assert_eq!(answers[1..], ["own-pg=SELECT balance FR: 30", "own-ma=SELECT balance FR: 70"]);
+}
+
+/// The functions that a header declares.
+fn declared(header: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(here("include").join(header)).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("extern ") && line.contains('('));
+    let name = |line: &str| {
+        let before = line.split('(').next().unwrap();
+        before.rsplit([' ', '*']).next().unwrap().to_owned()
+    };
+    lines.map(name).collect()
+}
+
+#[test]
+fn every_call_has_a_page_and_a_symbol() {
+    let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(libraries().join("libholdfast.so")).output();
+    let symbols = String::from_utf8(symbols.unwrap().stdout).unwrap();
+    let exported: BTreeSet<&str> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let mut calls = 0;
+    for header in ["tx.h", "xa.h", "holdfast.h"] {
+        for call in declared(header) {
+            let page = fs::read_to_string(here("man").join(format!("{call}.3")));
+            assert!(page.is_ok_and(|page| page.starts_with(".so ") || page.contains(&format!(".Nm {call}"))), "{call}");
+            assert!(exported.contains(call.as_str()), "{call} is not in the library");
+            calls += 1;
+        }
+    }
+    assert_eq!(calls, 31, "nine of TX, two of XA, and ours");
+}
+
+#[test]
+fn headers_can_be_included_alone_and_twice_in_any_order() {
+    for order in [&["tx.h", "xa.h"][..], &["xa.h", "tx.h"], &["holdfast.h", "tx.h", "xa.h", "holdfast.h"]] {
+        let program: String = order.iter().map(|header| format!("#include \"{header}\"\n")).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("all.c");
+        fs::write(&source, program + "int main(void) { XID xid; return (int)(sizeof xid - sizeof xid); }\n").unwrap();
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-I"]).arg(here("include"));
+        let output = cc.arg(&source).output().unwrap();
+        assert!(output.status.success(), "{order:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
