@@ -12,7 +12,7 @@ use super::manifest::{Kind, manifests};
 use super::tree::Tree;
 
 /// Everything that only programs and tools may stand on.
-const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "doors", "cluster"];
+const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "doors", "cluster", "c"];
 
 /// What exists only for tests.
 const FOR_TESTS: &[&str] = &["xa-monkey"];
