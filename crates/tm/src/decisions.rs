@@ -116,7 +116,8 @@ pub trait Decisions: Send + Sync {
     /// when several programs take part. Otherwise an abort is presumed and nobody needs to be told.
     ///
     /// # Errors
-    /// `Invalid` when it is committed already; `Unavailable`.
+    /// `Invalid` when it is committed already, and when the request makes no sense or is not permitted: never commit branches
+    /// because of it, but ask for a verdict. `Unavailable`.
     fn abort(&self, id: TransactionId) -> Result<()>;
 
     /// What to do with each transaction that was found prepared in a resource manager.
