@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_long};
 use holdfast::Durability;
 use tm::{
     BranchEnd, Call, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId, TwoPhase,
-    TwoPhaseDecision,
+    TwoPhaseDecision, decide_abort,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -140,12 +140,8 @@ impl Drive {
                 self.machine.decide(decision);
             }
             Call::Abort => {
-                let decision = match means.decisions.abort(self.id) {
-                    Ok(()) => TwoPhaseDecision::Aborted,
-                    // It is decided the other way.
-                    Err(error) if error.kind == ErrorKind::Invalid => TwoPhaseDecision::Committed,
-                    Err(_) => TwoPhaseDecision::Unknown,
-                };
+                // Neither is certain as long as the coordinator cannot say: recovery will.
+                let decision = decide_abort(means.decisions, self.id).unwrap_or(TwoPhaseDecision::Unknown);
                 self.machine.decide(decision);
             }
             Call::Done(ends) => {

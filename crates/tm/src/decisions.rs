@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use holdfast::Durability;
-use xa::{BranchName, CoordinatorId, TransactionId};
+use xa::{BranchName, CoordinatorId, TransactionId, TwoPhaseDecision};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -138,4 +138,22 @@ pub trait Decisions: Send + Sync {
     /// # Errors
     /// As [`Self::enlist`].
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()>;
+}
+
+/// Decides never to commit a transaction, unless it is decided the other way: which of both is the answer. A refusal may
+/// mean that, or anything; only a verdict tells.
+///
+/// # Errors
+/// Neither is certain.
+pub fn decide_abort(decisions: &dyn Decisions, id: TransactionId) -> Result<TwoPhaseDecision> {
+    match decisions.abort(id) {
+        Ok(()) => Ok(TwoPhaseDecision::Aborted),
+        Err(error) if error.kind == ErrorKind::Aborted => Ok(TwoPhaseDecision::Aborted),
+        Err(error) if error.kind == ErrorKind::Invalid => match decisions.verdicts(&[id])?.as_slice() {
+            [Verdict::Commit] => Ok(TwoPhaseDecision::Committed),
+            [Verdict::Rollback] => Ok(TwoPhaseDecision::Aborted),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
 }

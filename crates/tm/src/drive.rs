@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use xa::{BranchEnd, BranchName, Call, Deed, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
 
 use crate::branch::{Answer, BoxFuture, Branch};
-use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result, Verdict};
+use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result, decide_abort};
 
 /// A branch in the hands of a transaction.
 pub(crate) struct Enlisted {
@@ -79,7 +79,7 @@ impl Drive {
                     }
                     Call::Abort => {
                         let decisions = Arc::clone(&decisions);
-                        under_way.push(aside(Waiting::Aside, move || Event::Aborted(abort(&*decisions, id))));
+                        under_way.push(aside(Waiting::Aside, move || Event::Aborted(decide_abort(&*decisions, id))));
                         continue;
                     }
                     Call::Done(ends) => {
@@ -115,20 +115,6 @@ impl Drive {
         let is_pending = |number: &usize| machine.end_of(*number) == Some(BranchEnd::Pending);
         let pending = (0..names.len()).filter(is_pending).map(|number| name(number).clone()).collect();
         Ended { outcome, reasons, pending }
-    }
-}
-
-/// Asks for an abort. A refusal may mean that the transaction is committed, or anything: only a verdict tells.
-fn abort(decisions: &dyn Decisions, id: TransactionId) -> Result<TwoPhaseDecision> {
-    match decisions.abort(id) {
-        Ok(()) => Ok(TwoPhaseDecision::Aborted),
-        Err(error) if error.kind == ErrorKind::Aborted => Ok(TwoPhaseDecision::Aborted),
-        Err(error) if error.kind == ErrorKind::Invalid => match decisions.verdicts(&[id])?.as_slice() {
-            [Verdict::Commit] => Ok(TwoPhaseDecision::Committed),
-            [Verdict::Rollback] => Ok(TwoPhaseDecision::Aborted),
-            _ => Err(error),
-        },
-        Err(error) => Err(error),
     }
 }
 

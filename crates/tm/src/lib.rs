@@ -32,7 +32,7 @@ pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 pub use check::{Fault, check, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict, decide_abort};
 pub use embedded::Embedded;
 #[cfg(feature = "sql")]
 pub use mysql::{MysqlBranch, MysqlManager};

@@ -5,6 +5,7 @@ use crate::abi::{
     TX_CHAINED, TX_COMMITTED, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_NO_BEGIN, TX_OK, TX_OUTSIDE, TX_ROLLBACK,
 };
 use crate::control::End;
+use tm::ErrorKind;
 
 const TABLE: &str = include_str!("../../tests/data/codes.txt");
 
@@ -43,6 +44,18 @@ fn play(scene: &mut Scene, call: &str) -> i32 {
     }
     assert_eq!(begun, TX_OK);
     scene.thread.end(if call == "commit" { End::Commit } else { End::Rollback })
+}
+
+/// An abort that was refused was once taken for a decision to commit: a user without rights would have committed branches
+/// that nobody had decided about.
+#[test]
+fn a_refused_abort_after_a_lost_answer_commits_nothing() {
+    let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
+    *scene.memory.refusal.lock().unwrap() = Some(ErrorKind::Unknown);
+    *scene.memory.refuses_aborts.lock().unwrap() = true;
+    assert_eq!(play(&mut scene, "commit"), TX_HAZARD);
+    assert_eq!(scene.verbs(), "end end prepare prepare");
+    assert_eq!((scene.prepared(0), scene.prepared(1)), (1, 1));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) struct Memory {
     pub(super) done: Mutex<Vec<(TransactionId, Done)>>,
     /// What the next commit answers, when it is to fail.
     pub(super) refusal: Mutex<Option<ErrorKind>>,
+    /// Whether aborts are refused although nothing is decided: to a user without rights, for example.
+    pub(super) refuses_aborts: Mutex<bool>,
 }
 
 impl Decisions for Memory {
@@ -72,7 +74,7 @@ impl Decisions for Memory {
     fn abort(&self, id: TransactionId) -> Result<()> {
         let decided = self.decided.lock().unwrap().contains_key(&id);
         let refused = Error { kind: ErrorKind::Invalid, text: "it is committed".to_owned() };
-        if decided { Err(refused) } else { Ok(()) }
+        if decided || *self.refuses_aborts.lock().unwrap() { Err(refused) } else { Ok(()) }
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {
