@@ -10,3 +10,4 @@ mod command_tests;
 mod database_tests;
 mod databases;
 mod program_tests;
+mod python_tests;

@@ -41,10 +41,10 @@ pub(crate) fn profile(dir: &Path, coordinator: SocketAddr) -> Result<PathBuf> {
     if !built.success() {
         return Err(Failure::from("the C compiler `cc` did not compile the resource managers"));
     }
-    let mut text = format!("[profile.default.coordinator]\nservers = [\"{coordinator}\"]\n");
+    let mut text = format!("[profiles.default.coordinator]\nservers = [\"{coordinator}\"]\n");
     for name in ["one", "two"] {
         text.push_str(&format!(
-            "\n[[profile.default.resource_manager]]\nname = \"{name}\"\nkind = \"xa\"\nlibrary = \"{}\"\n\
+            "\n[[profiles.default.resource_managers]]\nname = \"{name}\"\nkind = \"xa\"\nlibrary = \"{}\"\n\
              symbol = \"bench_dummy\"\n",
             library.display()
         ));
