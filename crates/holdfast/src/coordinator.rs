@@ -8,10 +8,10 @@
 //!
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use ::kv::{FoldRange, Stored};
 use ::xa::{
@@ -32,7 +32,7 @@ pub(crate) const BUCKET: &[u8] = b"\0xa";
 /// Most records that one background batch changes.
 const STEP_CHANGES_MAX: usize = 32;
 /// Transactions whose branches have learned, that share one batch.
-const LEARNED_MAX: usize = 32;
+const DONE_MAX: usize = 32;
 /// Most background batches in a row.
 const STEPS_MAX: usize = 16;
 /// How often a request takes other locks because the table has changed meanwhile.
@@ -48,7 +48,9 @@ pub(crate) struct Coordinator {
     /// The newest batch of records, for which nobody may wait.
     appended: AtomicU64,
     /// What branches have learned and is not written yet: many share one batch, because nobody waits for it.
-    learned: Mutex<BTreeMap<TransactionId, Vec<Learned>>>,
+    done: Mutex<BTreeMap<TransactionId, BTreeSet<BranchName>>>,
+    /// Held while some of that is written.
+    writing_done: Mutex<()>,
 }
 
 /// The owner that is this process, and the transactions it has begun.
@@ -84,7 +86,8 @@ impl Coordinator {
             failed: OnceLock::new(),
             own: Mutex::new(None),
             appended: AtomicU64::new(0),
-            learned: Mutex::default(),
+            done: Mutex::default(),
+            writing_done: Mutex::default(),
         }
     }
 
@@ -196,10 +199,11 @@ impl Inner {
             if keys.iter().all(|key| exclusive.holds(BUCKET, key).is_ok()) {
                 exclusive.stage_records(plan.changes())?;
                 let (mut plan, mut answer) = (Some(plan), None);
-                exclusive.commit_noting(&mut |position| {
+                let committed = exclusive.commit_noting(&mut |position| {
                     self.coordinator.appended.fetch_max(position.get(), Ordering::AcqRel);
                     answer = plan.take().map(|plan| table.carry_out(plan, position.get()));
-                })?;
+                });
+                committed.map_err(|error| if answer.is_some() { Self::half_done(&error) } else { error })?;
                 return answer
                     .ok_or_else(|| Error::new(ErrorKind::Internal, "a batch was committed without a position"));
             }
@@ -219,6 +223,11 @@ impl Inner {
         error.resting_on(Position::new(needs.synced.max(needs.asked)))
     }
 
+    /// The batch is in the journal, and so is what it decides; only the ledger does not have it.
+    fn half_done(error: &Error) -> Error {
+        Error::new(ErrorKind::Unknown, format!("the outcome is not known before the store is opened again: {error}"))
+    }
+
     /// Refuses to commit a transaction, for a reason that is only certain once there is a tombstone.
     fn bury(&self, id: TransactionId, reason: AbortReason) -> Error {
         let mut needs = Needs::default();
@@ -236,34 +245,44 @@ impl Inner {
         }
     }
 
-    /// Notes that branches know of a decision, to be written with others.
-    pub(crate) fn note_learned(&self, id: TransactionId, news: &[Learned]) -> Result<Answer<()>> {
+    /// Notes that branches know of a decision, to be written with others. What is not decided yet has nothing to note: it
+    /// would be taken for news of a decision that comes later.
+    pub(crate) fn note_done(&self, id: TransactionId, news: &[Learned]) -> Result<()> {
         self.check_open()?;
-        let (answer, is_full) = {
+        let is_full = {
             let mut table = self.coordinator.lock()?;
-            let plan = table.may_forget(id, news)?;
-            (table.carry_out(plan, 0), table.is_full())
+            if !table.is_news(id, news)? {
+                return Ok(());
+            }
+            table.is_full()
         };
         let is_due = {
-            let mut learned = lock(&self.coordinator.learned);
-            learned.entry(id).or_default().extend_from_slice(news);
-            is_full || learned.len() >= LEARNED_MAX.min(self.options.limits.batch_changes_max)
+            let mut done = lock(&self.coordinator.done);
+            done.entry(id).or_default().extend(news.iter().map(|news| news.branch.clone()));
+            is_full || done.len() >= DONE_MAX.min(self.options.limits.batch_changes_max)
         };
         if is_due {
-            self.write_learned(Room::Wait)?;
+            // What cannot be written now is kept, and nobody waits for it.
+            let _ = self.write_done(Room::Wait);
         }
-        Ok(answer)
+        Ok(())
     }
 
-    /// Writes what branches have learned.
-    pub(crate) fn write_learned(&self, room: Room) -> Result<()> {
+    /// Writes what branches have learned. The thread that makes room does not wait for others who write it.
+    pub(crate) fn write_done(&self, room: Room) -> Result<()> {
+        let _one = match (room, self.coordinator.writing_done.try_lock()) {
+            (_, Ok(one)) => one,
+            (_, Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
+            (Room::AtOnce, Err(TryLockError::WouldBlock)) => return Ok(()),
+            (Room::Wait, Err(TryLockError::WouldBlock)) => lock(&self.coordinator.writing_done),
+        };
         let changes_max = self.options.limits.batch_changes_max;
         loop {
             let some = {
-                let mut learned = lock(&self.coordinator.learned);
-                let next = learned.keys().nth(changes_max).copied();
-                let rest = next.map(|next| learned.split_off(&next)).unwrap_or_default();
-                std::mem::replace(&mut *learned, rest)
+                let mut done = lock(&self.coordinator.done);
+                let next = done.keys().nth(changes_max).copied();
+                let rest = next.map(|next| done.split_off(&next)).unwrap_or_default();
+                std::mem::replace(&mut *done, rest)
             };
             if some.is_empty() {
                 return Ok(());
@@ -271,16 +290,16 @@ impl Inner {
             let written = self.ask_xa(room, |table, _| Ok(table.forget_all(&some)));
             written.map(drop).inspect_err(|_| {
                 // A full disk may have room later.
-                let mut learned = lock(&self.coordinator.learned);
-                some.into_iter().for_each(|(id, news)| learned.entry(id).or_default().extend(news));
+                let mut done = lock(&self.coordinator.done);
+                some.into_iter().for_each(|(id, branches)| done.entry(id).or_default().extend(branches));
             })?;
         }
     }
 
     /// Does what time has brought about, and has written what nobody waits for; whether more is due.
     pub(crate) fn step_xa(&self) -> Result<Stepped> {
-        self.write_learned(Room::AtOnce)?;
         let stepped = self.step_table()?;
+        self.write_done(Room::AtOnce)?;
         let appended = Position::new(self.coordinator.appended.load(Ordering::Acquire));
         if appended > Position::ZERO && self.journal.watermarks().written <= appended {
             self.journal.wait(appended, Level::Written)?;
@@ -321,6 +340,10 @@ impl Exclusive<'_> {
     /// # Errors
     /// `Invalid` or `Limit` when the request makes no sense; `Internal` outside the scope.
     pub fn decide(&mut self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
+        if branches.is_empty() && !id.shared {
+            // It would leave no record, so the same batch sent again would happen again.
+            return Err(Error::new(ErrorKind::Invalid, "a decision in a batch names at least one branch"));
+        }
         self.holds(BUCKET, &RecordKey::Decision(id).to_bytes())?;
         let now = self.inner.xa_now();
         // Only whether it makes sense: what it says is asked again at the commit.
@@ -363,11 +386,14 @@ impl Exclusive<'_> {
             self.stage_records(plan.changes())?;
             plans.push(plan);
         }
-        self.commit_noting(&mut |position| {
+        let mut is_noted = false;
+        let committed = self.commit_noting(&mut |position| {
+            is_noted = true;
             for plan in plans.drain(..) {
                 // Who commits waits for the batch's position, which is what the answer rests on.
                 let _ = table.carry_out(plan, position.get());
             }
-        })
+        });
+        committed.map_err(|error| if is_noted { Inner::half_done(&error) } else { error })
     }
 }

@@ -477,7 +477,7 @@ impl Inner {
 
     fn close(&self) -> Result<()> {
         // What is not noted is asked again by recovery.
-        let _ = self.write_learned(Room::AtOnce);
+        let _ = self.write_done(Room::AtOnce);
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

@@ -283,9 +283,11 @@ impl<'a> Xa<'a> {
         let inner = self.store.inner();
         let is_news = forgetting == Forgetting::Known && !learned.is_empty();
         if is_news && learned.iter().all(|learned| learned.heuristic.is_none()) {
-            return self.pending(inner.note_learned(id, learned));
+            inner.note_done(id, learned)?;
+            return Ok(Pending::new(self.store, Answer::taken()));
         }
-        inner.write_learned(Room::Wait)?;
+        // What was noted comes first; if it cannot be written, this cannot either.
+        let _ = inner.write_done(Room::Wait);
         self.pending(inner.ask_xa(Room::Wait, |table, _| table.forget(id, learned, forgetting)))
     }
 
@@ -336,7 +338,8 @@ impl<'a> Xa<'a> {
     /// # Errors
     /// `Closed`.
     pub fn status(self, id: TransactionId) -> Result<Pending<'a, Status>> {
-        self.store.inner().write_learned(Room::Wait)?;
+        // Shown as it is written, which a full disk may prevent.
+        let _ = self.store.inner().write_done(Room::AtOnce);
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, _| Ok(table.status(id))))
     }
 
@@ -346,7 +349,8 @@ impl<'a> Xa<'a> {
     /// `Closed`.
     pub fn list(self, after: Option<TransactionId>, limit: usize) -> Result<Pending<'a, Listed>> {
         let limit = limit.min(self.store.limits().page_entries_max);
-        self.store.inner().write_learned(Room::Wait)?;
+        // Shown as it is written, which a full disk may prevent.
+        let _ = self.store.inner().write_done(Room::AtOnce);
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, _| Ok(table.list(after, limit))))
     }
 }

@@ -415,3 +415,50 @@ fn threads_that_decide_ask_and_change_agree() {
         assert_eq!(verdict(&store, id), if is_committed { Verdict::Commit } else { Verdict::Rollback });
     }
 }
+
+/// A note that branches are done was once kept until it could be written with others, whatever it was about: it deleted a
+/// decision that came after it.
+#[test]
+fn what_is_said_of_a_transaction_before_its_decision_is_not_taken_for_news_of_it() {
+    let place = Place::new();
+    let store = place.open();
+    let id = begin(&store);
+    done(&store, id, "pg");
+    commit(&store, id, &["pg"], SYNCED).unwrap();
+    store.step().unwrap();
+    assert_eq!(remembered(&store), [(id, State::Committed)]);
+    assert_eq!(verdict(&store, id), Verdict::Commit);
+    // An unknown name is refused, and takes nothing with it.
+    let stranger = Learned { branch: BranchName::new("stranger").unwrap(), heuristic: None };
+    let refused = store.xa().forget(id, &[stranger], Forgetting::Known).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn many_completions_share_a_batch() {
+    let place = Place::new();
+    let store = place.open();
+    let ids: Vec<TransactionId> = (0..100).map(|_| begin(&store)).collect();
+    for id in &ids {
+        commit(&store, *id, &["pg"], Durability::Written).unwrap();
+    }
+    let before = store.stats().batches;
+    ids.iter().take(64).for_each(|id| done(&store, *id, "pg"));
+    let batches = store.stats().batches - before;
+    assert!(batches <= 2, "{batches} batches for 64 completions");
+    // Said again and again, as by a client whose answers are lost.
+    for _ in 0..3 {
+        ids.iter().skip(64).for_each(|id| done(&store, *id, "pg"));
+    }
+    store.step().unwrap();
+    assert_eq!(remembered(&store), []);
+}
+
+#[test]
+fn a_batch_cannot_decide_what_leaves_no_record() {
+    let place = Place::new();
+    let store = place.open();
+    let id = begin(&store);
+    let mut exclusive = store.xa().exclusive(&Scope::Keys(&[]), &[id]).unwrap();
+    assert_eq!(exclusive.decide(id, &[]).unwrap_err().kind(), ErrorKind::Invalid);
+}

@@ -52,6 +52,13 @@ pub struct Answer<T> {
     pub(crate) needs: Needs,
 }
 
+impl Answer<()> {
+    /// That something was taken, which rests on nothing.
+    pub fn taken() -> Self {
+        Self { value: (), needs: Needs::default() }
+    }
+}
+
 impl Needs {
     pub(crate) fn asked(mark: Mark) -> Self {
         Self { asked: mark, synced: 0 }

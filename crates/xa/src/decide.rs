@@ -2,7 +2,7 @@
 //!
 //! May use: `table`. Must not know: verdicts, clocks, stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{Plan, Rests};
 use crate::id::{BranchName, TransactionId};
@@ -176,19 +176,22 @@ impl Table {
         Ok(Plan::writing((), rests, vec![change]))
     }
 
-    /// Whether [`Table::forget`] would take this; changes nothing.
+    /// Whether [`Table::forget`] of this would change anything now. An answer that rests on nothing.
     ///
     /// # Errors
     /// As [`Table::forget`].
-    pub fn may_forget(&mut self, id: TransactionId, learned: &[Learned]) -> Result<Plan<()>, TableError> {
-        drop(self.forget(id, learned, Forgetting::Known)?);
-        Ok(Plan::nothing((), crate::Needs::default()))
+    pub fn is_news(&mut self, id: TransactionId, learned: &[Learned]) -> Result<bool, TableError> {
+        Ok(!self.forget(id, learned, Forgetting::Known)?.changes.is_empty())
     }
 
     /// As [`Table::forget`] of several transactions, each once, in one write. What one of them refuses is passed by.
-    pub fn forget_all(&mut self, learned: &BTreeMap<TransactionId, Vec<Learned>>) -> Plan<()> {
-        let plans = learned.iter().filter_map(|(id, learned)| self.forget(*id, learned, Forgetting::Known).ok());
-        let changes = plans.flat_map(|plan| plan.changes).collect();
+    pub fn forget_all(&mut self, done: &BTreeMap<TransactionId, BTreeSet<BranchName>>) -> Plan<()> {
+        let mut changes = Vec::new();
+        for (id, branches) in done {
+            let learned = |branch: &BranchName| Learned { branch: branch.clone(), heuristic: None };
+            let learned: Vec<Learned> = branches.iter().map(learned).collect();
+            changes.extend(self.forget(*id, &learned, Forgetting::Known).into_iter().flat_map(|plan| plan.changes));
+        }
         Plan::writing((), Rests::Lazily, changes)
     }
 

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use holdfast::{Durability, Scope};
+use holdfast::{Durability, ErrorKind, Scope};
 
 use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
@@ -87,6 +87,8 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
             call.session.need.add(Durability::Synced, error.rests_on().unwrap_or_default());
             store_error_text(&error).into()
         }
+        // It may have happened: who is told that it was discarded does it again.
+        Fail::Store(error) if error.kind() == ErrorKind::Unknown => store_error_text(&error).into(),
         fail => format!("EXECABORT Transaction discarded: {}", fail.text()).into(),
     })
 }
