@@ -240,7 +240,8 @@ impl TxObject {
         }
     }
 
-    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back.
+    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back; and so
+    /// they are when the coordinator says that the transaction is.
     fn vote(&mut self) -> c_int {
         let mut well = self.leave_branches(TMSUCCESS);
         for resource in self.resources.clone() {
@@ -257,9 +258,14 @@ impl TxObject {
                 self.resources
                     .retain(|own| own.branch() != resource.branch() || answer.as_vote() == PrepareAnswer::Refused);
             }
-            let told =
-                self.tm.manager.decisions.prepared(self.id, resource.branch(), part).map_err(|error| told(&error));
-            well = can && told.is_ok();
+            let vote = self.tm.manager.decisions.prepared(self.id, resource.branch(), part);
+            if let Err(error) = &vote {
+                told(error);
+            }
+            // After any other error the vote may have been taken, and the transaction be committed by now: its answer was
+            // lost, and the vote that was sent again came too late. What is prepared then waits for the verdict.
+            let refused = vote.is_err_and(|error| error.kind == ErrorKind::Aborted);
+            well = can && !refused;
         }
         if !well {
             self.rollback_voted();
