@@ -193,7 +193,8 @@ impl TxObject {
 
     /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.
     pub(crate) fn finish(&mut self, patience: Duration) -> Option<c_int> {
-        if self.phase != Phase::Voted {
+        // While another transaction is active, the connections are that one's.
+        if self.phase != Phase::Voted || *self.tm.busy.borrow() {
             return Some(TX_PROTOCOL_ERROR);
         }
         let started = Instant::now();
@@ -212,7 +213,7 @@ impl TxObject {
         };
         let resources = self.resources();
         let settled = manager::carry_out(&*self.tm.manager.decisions, self.id, verdict, &resources);
-        self.leave(Phase::Over);
+        self.phase = Phase::Over;
         Some(match (verdict, settled) {
             (_, Some(code)) => code,
             (Verdict::Commit, None) => TX_OK,
@@ -301,6 +302,7 @@ impl TxObject {
         well
     }
 
+    /// Of an active transaction: the connections are free again.
     fn leave(&mut self, phase: Phase) {
         self.phase = phase;
         *self.tm.busy.borrow_mut() = false;

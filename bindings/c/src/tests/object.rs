@@ -9,7 +9,7 @@ use std::time::Duration;
 use tm::{BranchName, ErrorKind, OwnerId, TransactionId, XaCode, Xid};
 
 use super::scene::{COORDINATOR, Memory};
-use crate::abi::{TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
+use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
 use crate::manager::Manager;
 use crate::object::{Role, TmObject};
 use crate::resource::{Resource, Verb};
@@ -106,4 +106,21 @@ fn a_vote_for_what_is_rolled_back_rolls_back_at_once() {
     *program.memory.vote_refusal.lock().unwrap() = Some(ErrorKind::Aborted);
     assert_eq!(tx.commit(), TX_ROLLBACK);
     assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Prepare, Verb::Rollback]);
+}
+
+/// It cleared the mark of the active transaction, and a third could begin in the midst of it.
+#[test]
+fn a_voted_transaction_is_not_finished_on_connections_where_another_is_active() {
+    let program = Program::new();
+    let mut voted = program.tm.take_part(shared(1), Role::Votes).ok().unwrap();
+    assert_eq!(voted.commit(), TX_OK);
+    program.commit_elsewhere(voted.id());
+    let mut active = program.tm.begin(None, false).ok().unwrap();
+    program.asked();
+    assert_eq!(voted.finish(Duration::ZERO), Some(TX_PROTOCOL_ERROR));
+    assert_eq!(program.tm.begin(None, false).err(), Some(TX_PROTOCOL_ERROR));
+    assert!(program.asked().is_empty());
+    assert_eq!(active.commit(), TX_OK);
+    assert_eq!(voted.finish(Duration::ZERO), Some(TX_OK));
+    assert_eq!(program.asked().last(), Some(&Verb::Commit));
 }
