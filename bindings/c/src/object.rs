@@ -193,7 +193,8 @@ impl TxObject {
 
     /// Asks how it was decided and carries that out here; waits so long. `None` while it is open.
     pub(crate) fn finish(&mut self, patience: Duration) -> Option<c_int> {
-        if self.phase != Phase::Voted {
+        // While another transaction is active, the connections are that one's.
+        if self.phase != Phase::Voted || *self.tm.busy.borrow() {
             return Some(TX_PROTOCOL_ERROR);
         }
         let started = Instant::now();
@@ -212,7 +213,7 @@ impl TxObject {
         };
         let resources = self.resources();
         let settled = manager::carry_out(&*self.tm.manager.decisions, self.id, verdict, &resources);
-        self.leave(Phase::Over);
+        self.phase = Phase::Over;
         Some(match (verdict, settled) {
             (_, Some(code)) => code,
             (Verdict::Commit, None) => TX_OK,
@@ -240,7 +241,8 @@ impl TxObject {
         }
     }
 
-    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back.
+    /// Prepares, and says so to the coordinator. When one branch cannot, nobody's can: all here are rolled back; and so
+    /// they are when the coordinator says that the transaction is.
     fn vote(&mut self) -> c_int {
         let mut well = self.leave_branches(TMSUCCESS);
         for resource in self.resources.clone() {
@@ -257,9 +259,14 @@ impl TxObject {
                 self.resources
                     .retain(|own| own.branch() != resource.branch() || answer.as_vote() == PrepareAnswer::Refused);
             }
-            let told =
-                self.tm.manager.decisions.prepared(self.id, resource.branch(), part).map_err(|error| told(&error));
-            well = can && told.is_ok();
+            let vote = self.tm.manager.decisions.prepared(self.id, resource.branch(), part);
+            if let Err(error) = &vote {
+                told(error);
+            }
+            // After any other error the vote may have been taken, and the transaction be committed by now: its answer was
+            // lost, and the vote that was sent again came too late. What is prepared then waits for the verdict.
+            let refused = vote.is_err_and(|error| error.kind == ErrorKind::Aborted);
+            well = can && !refused;
         }
         if !well {
             self.rollback_voted();
@@ -295,6 +302,7 @@ impl TxObject {
         well
     }
 
+    /// Of an active transaction: the connections are free again.
     fn leave(&mut self, phase: Phase) {
         self.phase = phase;
         *self.tm.busy.borrow_mut() = false;

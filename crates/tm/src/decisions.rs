@@ -136,7 +136,8 @@ pub trait Decisions: Send + Sync {
     /// Says how a branch of a shared transaction voted.
     ///
     /// # Errors
-    /// As [`Self::enlist`].
+    /// `Aborted` when the transaction will never be committed. Any other error leaves open whether the vote was taken, and so
+    /// whether the transaction is committed: never roll a prepared branch back because of it, but ask for a verdict.
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()>;
 }
 

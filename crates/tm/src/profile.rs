@@ -46,7 +46,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use xa::BranchName;
 
 use crate::remote::{RemoteOptions, Tls};
@@ -64,8 +65,7 @@ pub const PROFILE_FILE: &str = "/etc/holdfast/xa.toml";
 pub struct ProfileError(String);
 
 /// A text that may hold a password. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 /// What one program, or several, need to run transactions.
@@ -132,6 +132,14 @@ impl Secret {
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // serde's own text shows the value that has the wrong type: a password of digits, without its quotes.
+        let text = String::deserialize(from).map_err(|_| D::Error::custom("a text in quotes is expected"))?;
+        Ok(Self(text))
     }
 }
 

@@ -96,10 +96,19 @@ fn what_makes_no_sense_is_said_with_its_place() {
         (manager("name = \"a\"\nkind = \"mariadb\"\nopen = \"x\"\npassword = \"y\""), "mysql://user@host"),
         (WHOLE.replace("\"shop\"", "\"ledger\""), "two resource managers are called ledger"),
         // A line with a password in it is not quoted.
-        (manager("name = \"a\"\nkind = \"postgres\"\npassword = [\"hidden\"]"), "line 6: invalid type"),
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword = [\"hidden\"]"), "line 6: a text in quotes"),
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword = hidden"), "line 6: "),
+        // Nor is a value that has the wrong type.
+        (manager("name = \"a\"\nkind = \"postgres\"\npassword = 271828"), "line 6: a text in quotes is expected"),
+        (manager("name = \"a\"\nkind = \"postgres\"\nopen = 271828"), "line 6: a text in quotes is expected"),
+        (
+            "[profiles.p.coordinator]\nservers = [\"a:1\"]\npassword = 271828".to_owned(),
+            "line 3: a text in quotes is expected",
+        ),
     ];
     for (text, expected) in cases {
         let error = read(&text, None).unwrap_err();
-        assert!(error.contains(expected) && !error.contains("hidden"), "{error}\nfor {expected}");
+        let is_shown = ["hidden", "271828"].iter().any(|secret| error.contains(secret));
+        assert!(error.contains(expected) && !is_shown, "{error}\nfor {expected}");
     }
 }

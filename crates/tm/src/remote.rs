@@ -68,6 +68,15 @@ struct Inner {
     shared_begun: AtomicBool,
 }
 
+/// A commit that was sent, and whose reply was lost.
+struct LostCommit<'a> {
+    id: TransactionId,
+    words: &'a [&'a str],
+    /// Whether the words say how durable it is to be.
+    says_durability: bool,
+    broken: Broken,
+}
+
 impl Remote {
     /// Connects and becomes an owner.
     ///
@@ -158,7 +167,12 @@ impl Decisions for Remote {
                 _ => error,
             }),
             Err(broken) if !broken.sent => Err(unavailable(broken.text)),
-            Err(broken) => self.inner.settle_commit(id, &words, &broken),
+            Err(broken) => self.inner.settle_commit(&LostCommit {
+                id,
+                words: &words,
+                says_durability: durability.is_some(),
+                broken,
+            }),
         }
     }
 
@@ -243,7 +257,8 @@ impl Inner {
     }
 
     /// Finds out what became of a commit whose reply was lost.
-    fn settle_commit(&self, id: TransactionId, words: &[&str], broken: &Broken) -> Result<()> {
+    fn settle_commit(&self, lost: &LostCommit<'_>) -> Result<()> {
+        let LostCommit { id, words, says_durability, broken } = lost;
         let start = Instant::now();
         let unknown = |text: &str| {
             let text = format!("whether {id} is committed is not known: {}; {text}", broken.text);
@@ -256,7 +271,9 @@ impl Inner {
                 Err(_) => thread::sleep(RETRY),
             }
         };
-        if status.field("state").and_then(Reply::text).as_deref() == Some("committed") {
+        let is_committed = status.field("state").and_then(Reply::text).as_deref() == Some("committed");
+        // A status is only as durable as the server does it by default; the commit that is sent again waits for what it says.
+        if is_committed && !says_durability {
             return Ok(());
         }
         match self.main.call(words, Duration::ZERO) {

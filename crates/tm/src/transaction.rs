@@ -299,7 +299,12 @@ fn wait_for_decision(
     let decisions = coordinator.decisions();
     for name in all {
         let part = if prepared.contains(name) { Part::Prepared } else { Part::ReadOnly };
-        decisions.prepared(id, name, part)?;
+        decisions.prepared(id, name, part).map_err(|error| match error.kind {
+            ErrorKind::Aborted => error,
+            // The vote may have been taken and its answer lost, and the transaction be committed by now: then it is refused as
+            // coming too late. Only a verdict tells.
+            _ => Error { kind: ErrorKind::Unknown, ..error },
+        })?;
     }
     if prepared.is_empty() {
         // Nothing was changed here. What is decided does not concern this part, and nobody would remember it for it.

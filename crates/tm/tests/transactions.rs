@@ -342,6 +342,79 @@ async fn nothing_is_committed_because_an_abort_was_refused() {
     }
 }
 
+/// A coordinator that takes a vote, and lets all be decided by it; but the voter hears of an error, because the answer was
+/// lost and the vote repeated.
+struct Stuttering {
+    embedded: Embedded,
+    commits: bool,
+    says: ErrorKind,
+}
+
+impl Decisions for Stuttering {
+    fn coordinator(&self) -> CoordinatorId {
+        self.embedded.coordinator()
+    }
+
+    fn begin(&self, begin: Begin) -> Result<TransactionId, Error> {
+        self.embedded.begin(begin)
+    }
+
+    fn commit(&self, id: TransactionId, branches: &[BranchName], how: Option<Durability>) -> Result<(), Error> {
+        self.embedded.commit(id, branches, how)
+    }
+
+    fn done(&self, id: TransactionId, done: &[Done]) {
+        self.embedded.done(id, done);
+    }
+
+    fn abort(&self, id: TransactionId) -> Result<(), Error> {
+        self.embedded.abort(id)
+    }
+
+    fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>, Error> {
+        self.embedded.verdicts(ids)
+    }
+
+    fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<(), Error> {
+        self.embedded.enlist(id, branches)
+    }
+
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<(), Error> {
+        if self.commits {
+            self.embedded.prepared(id, branch, part)?;
+            self.embedded.commit(id, &[], None)?;
+        }
+        Err(Error { kind: self.says, text: "not this time".to_owned() })
+    }
+}
+
+/// A server took a vote, its answer was lost, the other program's commit decided, and the vote that was sent again was
+/// refused as too late: the branch was rolled back, and the transaction torn.
+#[tokio::test]
+async fn a_vote_that_may_have_been_taken_is_rolled_back_only_when_that_is_decided() {
+    for (commits, says) in [
+        (true, ErrorKind::Invalid),
+        (true, ErrorKind::Unavailable),
+        (true, ErrorKind::Unknown),
+        (false, ErrorKind::Invalid),
+        (false, ErrorKind::Unavailable),
+        (false, ErrorKind::Aborted),
+    ] {
+        let bank = bank();
+        let embedded = bank.embedded.clone();
+        let coordinator = Coordinator::over(Arc::new(Stuttering { embedded, commits, says }));
+        let superior = bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+        let theirs = Monkey::new("theirs");
+        let mut joined = coordinator.join(&superior.id().to_string()).unwrap();
+        enlist(&mut joined, &[&theirs]).await;
+        let ended = joined.prepare(Duration::from_secs(20)).await;
+        let outcome = ended.map_or_else(|failed| failed.outcome, |_| Outcome::Committed);
+        let (expected, last) = if commits { (Outcome::Committed, "commit") } else { (Outcome::RolledBack, "rollback") };
+        assert_eq!((outcome, theirs.calls()), (expected, vec!["prepare", last]), "{says:?}");
+        assert_eq!(bank.embedded.abort(superior.id()).is_ok(), !commits);
+    }
+}
+
 #[tokio::test]
 async fn ids_that_make_no_sense_are_refused() {
     let bank = bank();

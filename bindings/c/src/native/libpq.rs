@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "libpq is a C library, and its connections are shared with a C program")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
 use libloading::Library;
@@ -20,6 +21,9 @@ const SQLSTATE: c_int = 'C' as c_int;
 
 /// The functions, with the names that libpq gives them.
 struct Libpq {
+    conninfo_parse: unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> *mut c_void,
+    conninfo_free: unsafe extern "C" fn(*mut c_void),
+    freemem: unsafe extern "C" fn(*mut c_void),
     connect: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     finish: unsafe extern "C" fn(*mut c_void),
     status: unsafe extern "C" fn(*const c_void) -> c_int,
@@ -46,6 +50,9 @@ impl Libpq {
         unsafe {
             let library = Library::new(LIBRARY).map_err(missing)?;
             let found = Self {
+                conninfo_parse: *library.get(b"PQconninfoParse\0").map_err(missing)?,
+                conninfo_free: *library.get(b"PQconninfoFree\0").map_err(missing)?,
+                freemem: *library.get(b"PQfreemem\0").map_err(missing)?,
                 connect: *library.get(b"PQconnectdb\0").map_err(missing)?,
                 finish: *library.get(b"PQfinish\0").map_err(missing)?,
                 status: *library.get(b"PQstatus\0").map_err(missing)?,
@@ -72,6 +79,19 @@ impl Libpq {
         static LIBPQ: OnceLock<Result<Libpq, String>> = OnceLock::new();
         LIBPQ.get_or_init(Self::load).as_ref().map_err(|missing| Failure::Lost(missing.clone()))
     }
+
+    /// Whether this is a connection string, all in all.
+    fn understands(&self, info: &CStr) -> bool {
+        let mut error = ptr::null_mut();
+        // SAFETY: the string ends with a zero and lives during the call; libpq takes null for a list that there is not and for
+        // an error that there is not, and what it made is let go once, here.
+        unsafe {
+            let parts = (self.conninfo_parse)(info.as_ptr(), &raw mut error);
+            (self.conninfo_free)(parts);
+            (self.freemem)(error.cast());
+            !parts.is_null()
+        }
+    }
 }
 
 /// A connection, ours or the program's.
@@ -86,6 +106,12 @@ impl PgSession {
     /// Connects, as libpq's connection string says.
     pub(crate) fn connect(info: &CStr) -> Result<Self, Failure> {
         let libpq = Libpq::get()?;
+        if !libpq.understands(info) {
+            // libpq's own text quotes what it does not understand: a part of a password with a space in it, for example.
+            let text = "the open string is no connection string of libpq: it is made of key=value parts with spaces between \
+                        them, a value with spaces is in single quotes, and each key is one of libpq's";
+            return Err(Failure::Refused { state: "08001".to_owned(), number: 0, text: text.to_owned() });
+        }
         // SAFETY: the string ends with a zero and lives during the call.
         let connection = unsafe { (libpq.connect)(info.as_ptr()) };
         let mut session = Self { libpq, connection, owned: true };
@@ -218,4 +244,36 @@ fn text(string: *const c_char) -> String {
     }
     // SAFETY: it is not null, and libpq's strings end with a zero.
     unsafe { CStr::from_ptr(string) }.to_string_lossy().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::PgSession;
+
+    fn refusal(info: &str) -> String {
+        PgSession::connect(&CString::new(info).unwrap()).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_string_that_libpq_does_not_understand_is_not_shown() {
+        let wrong = [
+            "host=/none password=two words",
+            "host=/none password=two words=three",
+            "host=/none password='words",
+            "postgres://user:two%zzwords@/none",
+            "postgres://user:two%00words@/none",
+            "postgres://user@[words/none",
+        ];
+        for info in wrong {
+            let said = refusal(info);
+            assert!(said.contains("no connection string") && !said.contains("words"), "{info}: {said}");
+        }
+        // What is wrong otherwise libpq says best.
+        for info in ["host=/none password='two words'", "postgres://user:two%20words@/d?host=/none"] {
+            let said = refusal(info);
+            assert!(said.contains("/none") && !said.contains("words"), "{info}: {said}");
+        }
+    }
 }

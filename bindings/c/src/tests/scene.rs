@@ -34,6 +34,8 @@ pub(super) struct Memory {
     pub(super) refusal: Mutex<Option<ErrorKind>>,
     /// Whether aborts are refused although nothing is decided: to a user without rights, for example.
     pub(super) refuses_aborts: Mutex<bool>,
+    /// What votes are answered, when they are to fail.
+    pub(super) vote_refusal: Mutex<Option<ErrorKind>>,
 }
 
 impl Decisions for Memory {
@@ -93,7 +95,10 @@ impl Decisions for Memory {
     }
 
     fn prepared(&self, _: TransactionId, _: &BranchName, _: Part) -> Result<()> {
-        Ok(())
+        match *self.vote_refusal.lock().unwrap() {
+            Some(kind) => Err(Error { kind, text: "as the test wants it".to_owned() }),
+            None => Ok(()),
+        }
     }
 }
 

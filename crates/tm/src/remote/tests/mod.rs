@@ -108,6 +108,15 @@ fn completion_is_told_without_waiting_and_again_when_the_connection_broke() {
 
 /// What a commit says whose connection breaks, when the server then answers so to STATUS and to the repeated commit.
 fn broken_commit(status: &'static str, repeated: &'static str) -> (Result<(), ErrorKind>, Vec<String>) {
+    broken_commit_at(None, status, repeated)
+}
+
+/// The same of a commit that says how durable it is to be.
+fn broken_commit_at(
+    durability: Option<Durability>,
+    status: &'static str,
+    repeated: &'static str,
+) -> (Result<(), ErrorKind>, Vec<String>) {
     let mut commits = 0;
     let fake = Fake::start(move |words| match words[0].as_str() {
         "XA.COMMIT" => {
@@ -119,7 +128,7 @@ fn broken_commit(status: &'static str, repeated: &'static str) -> (Result<(), Er
     });
     let remote = open(&fake);
     let id = remote.begin(Begin::default()).unwrap();
-    let answer = remote.commit(id, &names(&["a"]), None).map_err(|error| error.kind);
+    let answer = remote.commit(id, &names(&["a"]), durability).map_err(|error| error.kind);
     let heard = fake.heard();
     let heard = heard.iter().filter_map(|line| line.split(' ').next()?.strip_prefix("XA.").map(str::to_owned));
     (answer, heard.filter(|word| word != "OWNER").collect())
@@ -135,6 +144,15 @@ fn a_commit_whose_answer_was_lost_is_asked_about() {
     // It may have been committed, and forgotten since.
     assert_eq!(broken_commit("unknown", "-ABORTED too late"), (Err(ErrorKind::Unknown), twice.clone()));
     assert_eq!(broken_commit("aborted", "-ABORTED rolled back"), (Err(ErrorKind::Unknown), twice));
+}
+
+/// A server that answers STATUS after a write was taken at its word by a commit that had asked for a sync.
+#[test]
+fn a_commit_that_asked_for_a_durability_is_sent_again_to_get_it() {
+    let asked = ["COMMIT", "STATUS", "COMMIT"].map(str::to_owned).to_vec();
+    let synced = |repeated| broken_commit_at(Some(Durability::Synced), "committed", repeated);
+    assert_eq!(synced("+OK"), (Ok(()), asked.clone()));
+    assert_eq!(synced("-UNAVAILABLE a sync has failed"), (Err(ErrorKind::Unknown), asked));
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! Transactions as objects: what a vote, and the decision of another program, do to the branches here.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_long};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tm::{BranchName, ErrorKind, OwnerId, TransactionId, XaCode, Xid};
+
+use super::scene::{COORDINATOR, Memory};
+use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
+use crate::manager::Manager;
+use crate::object::{Role, TmObject};
+use crate::resource::{Resource, Verb};
+
+/// A connection that does all it is asked, and writes that down.
+struct Obedient {
+    branch: BranchName,
+    asked: RefCell<Vec<Verb>>,
+}
+
+impl Resource for Obedient {
+    fn branch(&self) -> &BranchName {
+        &self.branch
+    }
+
+    fn order(&self) -> u32 {
+        0
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    fn call(&self, verb: Verb, _: &XidData, _: c_long) -> c_int {
+        self.asked.borrow_mut().push(verb);
+        XA_OK
+    }
+
+    fn complete(&self, _: c_int) -> c_int {
+        XAER_ASYNC
+    }
+
+    fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        Ok(Vec::new())
+    }
+}
+
+struct Program {
+    memory: Arc<Memory>,
+    tm: Rc<TmObject>,
+    connection: Rc<Obedient>,
+}
+
+impl Program {
+    fn new() -> Self {
+        let memory = Arc::new(Memory::default());
+        let tm = Rc::new(TmObject::new(Arc::new(Manager::new(memory.clone(), Vec::new(), None, None))));
+        let branch = BranchName::new("database").unwrap();
+        let connection = Rc::new(Obedient { branch, asked: RefCell::default() });
+        assert_eq!(tm.add(connection.clone()), TX_OK);
+        Self { memory, tm, connection }
+    }
+
+    /// Another program's decision to commit.
+    fn commit_elsewhere(&self, id: TransactionId) {
+        self.memory.decided.lock().unwrap().insert(id, vec![self.connection.branch.clone()]);
+    }
+
+    fn asked(&self) -> Vec<Verb> {
+        self.connection.asked.take()
+    }
+}
+
+/// A transaction of another program; undecided ones of owner 1 are left, others are rolled back.
+fn shared(owner: u64) -> TransactionId {
+    TransactionId { coordinator: COORDINATOR, owner: OwnerId(owner), sequence: 1, deadline_ms: 0, shared: true }
+}
+
+/// A server took a vote, its answer was lost, the other program's commit decided, and the vote that was sent again was
+/// refused as too late: the branch was rolled back, and the transaction torn.
+#[test]
+fn a_vote_that_may_have_been_taken_waits_for_the_verdict() {
+    let voted = [Verb::Start, Verb::End, Verb::Prepare];
+    for kind in [ErrorKind::Invalid, ErrorKind::Unavailable, ErrorKind::Unknown] {
+        let program = Program::new();
+        let mut tx = program.tm.take_part(shared(1), Role::Votes).ok().unwrap();
+        *program.memory.vote_refusal.lock().unwrap() = Some(kind);
+        assert_eq!(tx.commit(), TX_OK);
+        assert_eq!(program.asked(), voted);
+        assert_eq!(tx.finish(Duration::ZERO), None);
+        program.commit_elsewhere(tx.id());
+        assert_eq!((tx.finish(Duration::ZERO), program.asked()), (Some(TX_OK), vec![Verb::Commit]));
+
+        let mut tx = program.tm.take_part(shared(9), Role::Votes).ok().unwrap();
+        assert_eq!((tx.commit(), program.asked()), (TX_OK, voted.to_vec()));
+        assert_eq!((tx.finish(Duration::ZERO), program.asked()), (Some(TX_ROLLBACK), vec![Verb::Rollback]));
+    }
+}
+
+#[test]
+fn a_vote_for_what_is_rolled_back_rolls_back_at_once() {
+    let program = Program::new();
+    let mut tx = program.tm.take_part(shared(1), Role::Votes).ok().unwrap();
+    *program.memory.vote_refusal.lock().unwrap() = Some(ErrorKind::Aborted);
+    assert_eq!(tx.commit(), TX_ROLLBACK);
+    assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Prepare, Verb::Rollback]);
+}
+
+/// It cleared the mark of the active transaction, and a third could begin in the midst of it.
+#[test]
+fn a_voted_transaction_is_not_finished_on_connections_where_another_is_active() {
+    let program = Program::new();
+    let mut voted = program.tm.take_part(shared(1), Role::Votes).ok().unwrap();
+    assert_eq!(voted.commit(), TX_OK);
+    program.commit_elsewhere(voted.id());
+    let mut active = program.tm.begin(None, false).ok().unwrap();
+    program.asked();
+    assert_eq!(voted.finish(Duration::ZERO), Some(TX_PROTOCOL_ERROR));
+    assert_eq!(program.tm.begin(None, false).err(), Some(TX_PROTOCOL_ERROR));
+    assert!(program.asked().is_empty());
+    assert_eq!(active.commit(), TX_OK);
+    assert_eq!(voted.finish(Duration::ZERO), Some(TX_OK));
+    assert_eq!(program.asked().last(), Some(&Verb::Commit));
+}
