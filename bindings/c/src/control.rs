@@ -265,7 +265,7 @@ impl Thread {
     fn start_with_new_id(&mut self, manager: &Manager) -> Result<(), c_int> {
         let seconds = u64::try_from(self.timeout_seconds).ok().filter(|seconds| *seconds > 0);
         let timeout = seconds.map(Duration::from_secs).or(manager.timeout);
-        let id = manager.decisions.begin(Begin { timeout, shared: false }).map_err(|error| {
+        let id = manager.decisions.begin(Begin { timeout, ..Begin::default() }).map_err(|error| {
             last_error::set(format!("the coordinator does not begin a transaction: {error}"));
             if error.kind == ErrorKind::Unavailable { XAER_RMERR } else { XAER_RMFAIL }
         })?;

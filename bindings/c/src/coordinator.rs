@@ -6,7 +6,9 @@
 use std::sync::{PoisonError, RwLock};
 
 use holdfast::Durability;
-use tm::{Begin, BranchName, CoordinatorId, Decisions, Done, Error, ErrorKind, Part, Result, TransactionId, Verdict};
+use tm::{
+    Begin, BranchName, CoordinatorId, Decisions, Error, ErrorKind, Learned, Result, TransactionId, Verdict, Vote,
+};
 
 pub(crate) struct ClosableCoordinator {
     id: CoordinatorId,
@@ -46,7 +48,7 @@ impl Decisions for ClosableCoordinator {
         self.ask(|inner| inner.commit(id, branches, durability))
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         // Of a closed coordinator nothing is to be hoped; recovery tells the next one.
         let _ = self.ask(|inner| {
             inner.done(id, done);
@@ -66,7 +68,7 @@ impl Decisions for ClosableCoordinator {
         self.ask(|inner| inner.enlist(id, branches))
     }
 
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()> {
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
         self.ask(|inner| inner.prepared(id, branch, part))
     }
 }

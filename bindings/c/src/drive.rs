@@ -9,8 +9,7 @@ use std::ffi::{c_int, c_long};
 
 use holdfast::Durability;
 use tm::{
-    BranchEnd, Call, Decisions, Deed, Done, ErrorKind, Heuristic, OtherWork, Outcome, TransactionId, TwoPhase,
-    TwoPhaseDecision, decide_abort,
+    Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision, decide_abort,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -145,9 +144,9 @@ impl Drive {
                 self.machine.decide(decision);
             }
             Call::Done(ends) => {
-                let done = ends.into_iter().map(|(number, end)| Done {
+                let done = ends.into_iter().map(|(number, end)| Learned {
                     branch: resource(means, number).branch().clone(),
-                    heuristic: heuristic(end),
+                    heuristic: end.heuristic(),
                 });
                 means.decisions.done(self.id, &done.collect::<Vec<_>>());
             }
@@ -187,14 +186,4 @@ impl BranchCall {
 
 fn resource<'a>(means: &Means<'a>, number: usize) -> &'a dyn Resource {
     *means.resources.get(number).expect("the machine numbers the resources it was made with")
-}
-
-pub(crate) fn heuristic(end: BranchEnd) -> Option<Heuristic> {
-    match end {
-        BranchEnd::Heuristic(Deed::Commit) => Some(Heuristic::Commit),
-        BranchEnd::Heuristic(Deed::Rollback) => Some(Heuristic::Rollback),
-        BranchEnd::Heuristic(Deed::Mixed) => Some(Heuristic::Mixed),
-        BranchEnd::Heuristic(Deed::Hazard) => Some(Heuristic::Hazard),
-        _ => None,
-    }
 }

@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::Durability;
-use tm::{BranchEnd, Decisions, Deed, Done, TransactionId, Verdict, XaCode, Xid};
+use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
-use crate::drive::heuristic;
 use crate::resource::{Resource, Verb, code};
 use crate::switch::SwitchedResource;
 
@@ -148,9 +147,9 @@ pub(crate) fn carry_out(
             settle(decisions, *resource, &xid, verdict)
         })
         .collect();
-    let with = if verdict == Verdict::Commit { Deed::Commit } else { Deed::Rollback };
+    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
     let against = |end: &BranchEnd| matches!(end, BranchEnd::Heuristic(deed) if *deed != with);
-    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Deed::Hazard);
+    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Heuristic::Hazard);
     if ends.iter().any(|end| against(end) && !hazard(end)) {
         return Some(TX_MIXED);
     }
@@ -167,7 +166,7 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         Verdict::Leave | Verdict::Foreign => return None,
     };
     if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
-        let done = Done { branch: xid.branch.clone(), heuristic: heuristic(ended.end) };
+        let done = Learned { branch: xid.branch.clone(), heuristic: ended.end.heuristic() };
         decisions.done(xid.transaction, &[done]);
     }
     if ended.remembered {

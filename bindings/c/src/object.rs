@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, Part, PrepareAnswer, TransactionId, Verdict};
+use tm::{Begin, BranchName, ErrorKind, OtherWork, Outcome, PrepareAnswer, Sharing, TransactionId, Verdict, Vote};
 
 use crate::abi::{
     TMFAIL, TMNOFLAGS, TMSUCCESS, TX_COMMITTED, TX_EINVAL, TX_ERROR, TX_FAIL, TX_HAZARD, TX_MIXED, TX_OK, TX_OUTSIDE,
@@ -97,12 +97,12 @@ impl TmObject {
     }
 
     /// Begins a transaction on all connections.
-    pub(crate) fn begin(self: &Rc<Self>, timeout: Option<Duration>, shared: bool) -> Result<TxObject, c_int> {
+    pub(crate) fn begin(self: &Rc<Self>, timeout: Option<Duration>, sharing: Sharing) -> Result<TxObject, c_int> {
         if *self.busy.borrow() {
             return Err(TX_PROTOCOL_ERROR);
         }
         let timeout = timeout.or(self.manager.timeout);
-        let id = self.manager.decisions.begin(Begin { timeout, shared }).map_err(|error| told(&error))?;
+        let id = self.manager.decisions.begin(Begin { timeout, sharing }).map_err(|error| told(&error))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.enter(id, Role::Decides, deadline)
     }
@@ -251,11 +251,11 @@ impl TxObject {
             }
             let answer = code(resource.call(Verb::Prepare, &self.name(&*resource), TMNOFLAGS));
             let (part, can) = match answer.as_vote() {
-                PrepareAnswer::Prepared => (Part::Prepared, true),
-                PrepareAnswer::ReadOnly => (Part::ReadOnly, true),
-                PrepareAnswer::Gone | PrepareAnswer::Refused => (Part::Failed, false),
+                PrepareAnswer::Prepared => (Vote::Prepared, true),
+                PrepareAnswer::ReadOnly => (Vote::ReadOnly, true),
+                PrepareAnswer::Gone | PrepareAnswer::Refused => (Vote::Failed, false),
             };
-            if part != Part::Prepared {
+            if part != Vote::Prepared {
                 self.resources
                     .retain(|own| own.branch() != resource.branch() || answer.as_vote() == PrepareAnswer::Refused);
             }

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tm::BranchName;
+use tm::{BranchName, Sharing};
 
 use crate::abi::{TX_EINVAL, TX_FAIL, TX_OK, TX_PROTOCOL_ERROR};
 use crate::connection::Connection;
@@ -153,8 +153,9 @@ pub unsafe extern "C" fn holdfast_tx_begin(tm: *mut Tm, seconds: c_long, flags: 
         return TX_EINVAL;
     }
     let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
+    let sharing = if flags & SHARED == 0 { Sharing::Alone } else { Sharing::Shared };
     // SAFETY: the caller says that both are null or good.
-    unsafe { make(tm, tx, |tm| tm.begin(timeout, flags & SHARED != 0)) }
+    unsafe { make(tm, tx, |tm| tm.begin(timeout, sharing)) }
 }
 
 /// Takes part in another program's transaction, and votes.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Done, Embedded, Forget, Pace, Profile, Recovery,
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Learned, Pace, Profile, Recovery,
     Remote, RemoteOptions, ResourceManager, State, Status, TransactionId,
 };
 
@@ -191,13 +191,13 @@ async fn sweep_up(
     }
     let mut count = 0;
     for status in &settled {
-        let open: Vec<Done> = status
+        let open: Vec<Learned> = status
             .branches
             .iter()
             .filter(|branch| branch.state == "open")
-            .map(|branch| Done { branch: branch.branch.clone(), heuristic: None })
+            .map(|branch| Learned { branch: branch.branch.clone(), heuristic: None })
             .collect();
-        let is_known = |done: &Done| managers.iter().any(|manager| *manager.name() == done.branch);
+        let is_known = |done: &Learned| managers.iter().any(|manager| *manager.name() == done.branch);
         if !open.is_empty() && open.iter().all(is_known) {
             coordinator.done(status.id, &open);
             count += 1;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use xa::{BranchName, TransactionId};
+use xa::{BranchName, State, TransactionId};
 
 use crate::decisions::Result;
 
@@ -19,19 +19,6 @@ pub struct Status {
     pub decided: Option<Duration>,
     /// Its branches, as far as the coordinator knows them.
     pub branches: Vec<BranchStatus>,
-}
-
-/// How far a transaction is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Decided to commit, and remembered because a branch may not know yet.
-    Committed,
-    /// It will never be committed.
-    Aborted,
-    /// Its owner is alive, and it is not decided.
-    Active,
-    /// Nothing is known: it never was, it was rolled back, or all its branches learned that it is committed.
-    Unknown,
 }
 
 /// A branch as the coordinator knows it.

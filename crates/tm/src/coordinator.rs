@@ -9,7 +9,8 @@ use holdfast::{Durability, Options, Store};
 use tokio::sync::Notify;
 use xa::{CoordinatorId, TransactionId};
 
-use crate::decisions::{Begin, Decisions, Error, ErrorKind, Result};
+use crate::Begin;
+use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::drive::{Decide, Waiting};
 use crate::embedded::Embedded;
 use crate::remote::{Remote, RemoteOptions};

@@ -4,10 +4,8 @@
 //!
 //! May use: `xa`. Must not know: where the coordinator is.
 
-use std::time::Duration;
-
-use holdfast::Durability;
-use xa::{BranchName, CoordinatorId, TransactionId, TwoPhaseDecision};
+use holdfast::{Begin, Durability};
+use xa::{BranchName, CoordinatorId, Learned, TransactionId, TwoPhaseDecision, Verdict, Vote};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -36,61 +34,6 @@ pub enum ErrorKind {
     Unavailable,
 }
 
-/// How a transaction begins.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Begin {
-    /// How long it may take until its decision; `None` for as long as its owner lives.
-    pub timeout: Option<Duration>,
-    /// Whether other programs may take part.
-    pub shared: bool,
-}
-
-/// What to do with a prepared branch that somebody found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Decided: commit it.
-    Commit,
-    /// It will never be committed: roll it back. That is on stable storage.
-    Rollback,
-    /// Its owner is alive: leave it.
-    Leave,
-    /// Another coordinator's: leave it.
-    Foreign,
-}
-
-/// What a resource manager decided by itself about a prepared branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heuristic {
-    /// Committed.
-    Commit,
-    /// Rolled back.
-    Rollback,
-    /// Partly the one, partly the other.
-    Mixed,
-    /// It may have done either.
-    Hazard,
-}
-
-/// A branch that has learned its outcome.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
-    /// The branch.
-    pub branch: BranchName,
-    /// What it did by itself, when that is what it says. Recorded until somebody forgets it.
-    pub heuristic: Option<Heuristic>,
-}
-
-/// How a branch of a shared transaction voted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// It is prepared.
-    Prepared,
-    /// It changed nothing and is ended.
-    ReadOnly,
-    /// It cannot commit: nobody shall.
-    Failed,
-}
-
 /// A coordinator.
 pub trait Decisions: Send + Sync {
     /// Which coordinator this is.
@@ -110,7 +53,7 @@ pub trait Decisions: Send + Sync {
     fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()>;
 
     /// Notes that branches learned of the decision to commit; when all have, the decision is let go. Never waits.
-    fn done(&self, id: TransactionId, done: &[Done]);
+    fn done(&self, id: TransactionId, done: &[Learned]);
 
     /// Decides never to commit a transaction. Needed only where somebody else might: when `commit` said `Unknown`, and
     /// when several programs take part. Otherwise an abort is presumed and nobody needs to be told.
@@ -138,7 +81,7 @@ pub trait Decisions: Send + Sync {
     /// # Errors
     /// `Aborted` when the transaction will never be committed. Any other error leaves open whether the vote was taken, and so
     /// whether the transaction is committed: never roll a prepared branch back because of it, but ask for a verdict.
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()>;
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()>;
 }
 
 /// Decides never to commit a transaction, unless it is decided the other way: which of both is the answer. A refusal may

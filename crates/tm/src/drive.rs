@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use xa::{BranchEnd, BranchName, Call, Deed, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
+use xa::{BranchEnd, BranchName, Call, Learned, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
 
 use crate::branch::{Answer, BoxFuture, Branch};
-use crate::decisions::{Decisions, Done, Error, ErrorKind, Heuristic, Result, decide_abort};
+use crate::decisions::{Decisions, Error, ErrorKind, Result, decide_abort};
 
 /// A branch in the hands of a transaction.
 pub(crate) struct Enlisted {
@@ -83,7 +83,10 @@ impl Drive {
                         continue;
                     }
                     Call::Done(ends) => {
-                        let done = |(number, end)| Done { branch: name(number).clone(), heuristic: heuristic(end) };
+                        let done = |(number, end): (usize, BranchEnd)| Learned {
+                            branch: name(number).clone(),
+                            heuristic: end.heuristic(),
+                        };
                         let done: Vec<_> = ends.into_iter().map(done).collect();
                         decisions.done(id, &done);
                         continue;
@@ -126,17 +129,6 @@ fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecisio
         // Refused, or nothing happened.
         _ => TwoPhaseDecision::Aborted,
     }
-}
-
-/// What is recorded of the end of a branch.
-pub(crate) fn heuristic(end: BranchEnd) -> Option<Heuristic> {
-    let BranchEnd::Heuristic(deed) = end else { return None };
-    Some(match deed {
-        Deed::Commit => Heuristic::Commit,
-        Deed::Rollback => Heuristic::Rollback,
-        Deed::Mixed => Heuristic::Mixed,
-        Deed::Hazard => Heuristic::Hazard,
-    })
 }
 
 #[derive(Clone, Copy)]

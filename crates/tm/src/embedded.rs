@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::{
-    BranchState, BranchStatus as Branch, CommitRequest, Durability, Forgetting, Learned, Options, Outcome, Sharing,
-    Store, Taking, Vote,
+    BranchState, BranchStatus as Branch, CommitRequest, Durability, Forgetting, Learned, Options, Outcome, Store,
+    Taking, Vote,
 };
 use xa::{BranchName, CoordinatorId, TransactionId};
 
-use crate::administration::{Administration, BranchStatus, Forget, Page, State, Status};
-use crate::decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+use crate::administration::{Administration, BranchStatus, Forget, Page, Status};
+use crate::decisions::{Decisions, Error, ErrorKind, Result};
+use crate::{Begin, Heuristic, Verdict};
 
 /// Most transactions of one page of a list.
 const PAGE: usize = 200;
@@ -59,8 +60,7 @@ impl Decisions for Embedded {
     }
 
     fn begin(&self, begin: Begin) -> Result<TransactionId> {
-        let sharing = if begin.shared { Sharing::Shared } else { Sharing::Alone };
-        self.store.xa().begin(&holdfast::Begin { timeout: begin.timeout, sharing }).map_err(of_store)
+        self.store.xa().begin(&begin).map_err(of_store)
     }
 
     fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()> {
@@ -69,22 +69,12 @@ impl Decisions for Embedded {
         self.store.xa().commit(&CommitRequest { id, branches, wait }, durability).map_err(of_store)
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         if done.is_empty() {
             return;
         }
-        let learned = |done: &Done| {
-            let heuristic = done.heuristic.map(|heuristic| match heuristic {
-                Heuristic::Commit => holdfast::Heuristic::Commit,
-                Heuristic::Rollback => holdfast::Heuristic::Rollback,
-                Heuristic::Mixed => holdfast::Heuristic::Mixed,
-                Heuristic::Hazard => holdfast::Heuristic::Hazard,
-            });
-            Learned { branch: done.branch.clone(), heuristic }
-        };
-        let learned: Vec<_> = done.iter().map(learned).collect();
         // What was not noted is asked again by recovery.
-        let _ = self.store.xa().forget(id, &learned, Forgetting::Known);
+        let _ = self.store.xa().forget(id, done, Forgetting::Known);
     }
 
     fn abort(&self, id: TransactionId) -> Result<()> {
@@ -97,12 +87,7 @@ impl Decisions for Embedded {
         let mut verdicts = Vec::with_capacity(ids.len());
         for ids in ids.chunks(xa.verdicts_max().max(1)) {
             let given = xa.verdicts(ids).and_then(|pending| pending.wait(Durability::Synced)).map_err(of_store)?;
-            verdicts.extend(given.into_iter().map(|verdict| match verdict {
-                holdfast::Verdict::Commit => Verdict::Commit,
-                holdfast::Verdict::Rollback => Verdict::Rollback,
-                holdfast::Verdict::Leave => Verdict::Leave,
-                holdfast::Verdict::Foreign => Verdict::Foreign,
-            }));
+            verdicts.extend(given);
         }
         Ok(verdicts)
     }
@@ -112,12 +97,7 @@ impl Decisions for Embedded {
         taken(taking.map_err(of_store)?)
     }
 
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()> {
-        let vote = match part {
-            Part::Prepared => Vote::Prepared,
-            Part::ReadOnly => Vote::ReadOnly,
-            Part::Failed => Vote::Failed,
-        };
+    fn prepared(&self, id: TransactionId, branch: &BranchName, vote: Vote) -> Result<()> {
         let taking = self.store.xa().vote(id, branch, vote).and_then(|pending| pending.wait(Durability::Synced));
         taken(taking.map_err(of_store)?)
     }
@@ -150,20 +130,14 @@ impl Administration for Embedded {
 }
 
 fn shown(status: holdfast::Status) -> Status {
-    let state = match status.state {
-        holdfast::State::Committed => State::Committed,
-        holdfast::State::Aborted => State::Aborted,
-        holdfast::State::Active => State::Active,
-        holdfast::State::Unknown => State::Unknown,
-    };
     let branch = |(branch, status): (BranchName, Branch)| {
         let state = match status {
             Branch::Decided(BranchState::Open) => "open",
             Branch::Decided(BranchState::Done) => "done",
-            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Commit)) => "heuristic-commit",
-            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Rollback)) => "heuristic-rollback",
-            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Mixed)) => "heuristic-mixed",
-            Branch::Decided(BranchState::Heuristic(holdfast::Heuristic::Hazard)) => "heuristic-hazard",
+            Branch::Decided(BranchState::Heuristic(Heuristic::Commit)) => "heuristic-commit",
+            Branch::Decided(BranchState::Heuristic(Heuristic::Rollback)) => "heuristic-rollback",
+            Branch::Decided(BranchState::Heuristic(Heuristic::Mixed)) => "heuristic-mixed",
+            Branch::Decided(BranchState::Heuristic(Heuristic::Hazard)) => "heuristic-hazard",
             Branch::Enlisted(None) => "enlisted",
             Branch::Enlisted(Some(Vote::Prepared)) => "prepared",
             Branch::Enlisted(Some(Vote::ReadOnly)) => "readonly",
@@ -173,7 +147,7 @@ fn shown(status: holdfast::Status) -> Status {
     };
     Status {
         id: status.id,
-        state,
+        state: status.state,
         decided: status.at_ms.map(Duration::from_millis),
         branches: status.branches.into_iter().map(branch).collect(),
     }

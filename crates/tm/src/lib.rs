@@ -25,15 +25,16 @@ mod recovery;
 #[cfg(feature = "sql")]
 mod transaction;
 
-pub use administration::{Administration, BranchStatus, Forget, Page, State, Status};
+pub use administration::{Administration, BranchStatus, Forget, Page, Status};
 #[cfg(feature = "sql")]
 pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 #[cfg(feature = "sql")]
 pub use check::{Fault, check, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict, decide_abort};
+pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort};
 pub use embedded::Embedded;
+pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
@@ -47,6 +48,7 @@ pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};
-pub use xa::{BranchEnd, Call, Deed, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};
+pub use xa::{BranchEnd, Call, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};
 pub use xa::{BranchName, CoordinatorId, OwnerId, Pace, TransactionId, TwoPhaseOutcome as Outcome, XaCode, Xid};
 pub use xa::{FORMAT_ID, MalformedId};
+pub use xa::{Heuristic, Learned, State, Verdict, Vote};

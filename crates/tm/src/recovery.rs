@@ -14,8 +14,7 @@ use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, 
 
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
-use crate::decisions::{Done, Verdict};
-use crate::drive::heuristic;
+use crate::{Learned, Verdict};
 
 /// Recovery of a coordinator's branches in known resource managers.
 pub struct Recovery {
@@ -209,7 +208,7 @@ impl Recovery {
         let (now, jitter) = (self.now(), jitter());
         let ended = self.settle.answered(instruction, answer.code, now, jitter);
         if instruction.action == Action::Commit && ended.end != BranchEnd::Pending {
-            let done = Done { branch: instruction.xid.branch.clone(), heuristic: heuristic(ended.end) };
+            let done = Learned { branch: instruction.xid.branch.clone(), heuristic: ended.end.heuristic() };
             self.coordinator.decisions().done(instruction.xid.transaction, &[done]);
         }
         ended

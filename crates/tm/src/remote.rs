@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 use holdfast::Durability;
 use xa::{BranchName, CoordinatorId, TransactionId};
 
-use crate::decisions::{Begin, Decisions, Done, Error, ErrorKind, Heuristic, Part, Result, Verdict};
+use crate::decisions::{Decisions, Error, ErrorKind, Result};
+use crate::{Begin, Heuristic, Learned, Sharing, Verdict, Vote};
 use keeper::Keeper;
 pub use options::{RemoteOptions, Tls};
 use owner::Owner;
@@ -133,7 +134,7 @@ impl Decisions for Remote {
     }
 
     fn begin(&self, begin: Begin) -> Result<TransactionId> {
-        if begin.shared {
+        if begin.sharing == Sharing::Shared {
             self.inner.shared_begun.store(true, Ordering::Relaxed);
         }
         let mut owner = self.inner.owner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +177,7 @@ impl Decisions for Remote {
         }
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         let id = id.to_string();
         let mut words = vec!["XA.FORGET", &id];
         for done in done {
@@ -224,13 +225,13 @@ impl Decisions for Remote {
         ok(self.inner.ask(&self.inner.side, &words)?)
     }
 
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<()> {
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()> {
         let id = id.to_string();
         let mut words = vec!["XA.PREPARED", &id, branch.as_str()];
         match part {
-            Part::Prepared => {}
-            Part::ReadOnly => words.push("READONLY"),
-            Part::Failed => words.push("FAILED"),
+            Vote::Prepared => {}
+            Vote::ReadOnly => words.push("READONLY"),
+            Vote::Failed => words.push("FAILED"),
         }
         ok(self.inner.ask(&self.inner.side, &words)?)
     }

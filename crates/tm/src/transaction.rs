@@ -9,9 +9,10 @@ use xa::{BranchName, OtherWork, TransactionId, TwoPhase, TwoPhaseOutcome as Outc
 
 use crate::branch::Branch;
 use crate::coordinator::Coordinator;
-use crate::decisions::{Error, ErrorKind, Part, Result, Verdict};
+use crate::decisions::{Error, ErrorKind, Result};
 use crate::drive::{Decide, Drive, Ended, Enlisted, Waiting};
 use crate::embedded::of_store;
+use crate::{Verdict, Vote};
 
 /// Between two questions for what was decided elsewhere: at first and at most.
 const QUESTION_PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
@@ -259,7 +260,7 @@ async fn run(coordinator: Coordinator, id: TransactionId, role: Role, parts: Par
     if role == Role::Joined && ended.outcome != Outcome::Committed {
         // The others must not commit without this part. Should it be decided already, nothing is said by that.
         let vote = move |decisions: &dyn crate::Decisions| {
-            names.iter().try_for_each(|name| decisions.prepared(id, name, Part::Failed))
+            names.iter().try_for_each(|name| decisions.prepared(id, name, Vote::Failed))
         };
         if ended.outcome != Outcome::Unknown {
             let _ = coordinator.ask(vote).await;
@@ -298,7 +299,7 @@ fn wait_for_decision(
 ) -> Result<()> {
     let decisions = coordinator.decisions();
     for name in all {
-        let part = if prepared.contains(name) { Part::Prepared } else { Part::ReadOnly };
+        let part = if prepared.contains(name) { Vote::Prepared } else { Vote::ReadOnly };
         decisions.prepared(id, name, part).map_err(|error| match error.kind {
             ErrorKind::Aborted => error,
             // The vote may have been taken and its answer lost, and the transaction be committed by now: then it is refused as

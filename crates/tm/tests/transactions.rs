@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use holdfast::{Durability, Options, PutOptions, Store};
 use holdfast_tm::{
-    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Done, Embedded, Error, ErrorKind, Fate,
-    Outcome, Pace, Part, Recovery, ResourceManager, Transaction, TransactionId, Verdict, XaCode,
+    Administration, Begin, BranchName, Coordinator, CoordinatorId, Decisions, Embedded, Error, ErrorKind, Fate,
+    Learned, Outcome, Pace, Recovery, ResourceManager, Sharing, Transaction, TransactionId, Verdict, Vote, XaCode,
 };
 use monkey::Monkey;
 
@@ -98,7 +98,7 @@ async fn local_changes_and_branches_commit_together_or_not_at_all() {
 async fn a_deadline_that_passed_rolls_back() {
     let bank = bank();
     let (one, two) = (Monkey::new("one"), Monkey::new("two"));
-    let begin = Begin { timeout: Some(Duration::ZERO), shared: false };
+    let begin = Begin { timeout: Some(Duration::ZERO), ..Begin::default() };
     let mut transaction = bank.coordinator.begin(begin).unwrap();
     let deadline_ms = transaction.id().deadline_ms;
     enlist(&mut transaction, &[&one, &two]).await;
@@ -207,7 +207,7 @@ async fn two_programs_commit_together_and_the_failure_of_one_rolls_both_back() {
     let patience = Duration::from_secs(20);
     for vote in [XaCode::Ok, XaCode::ReadOnly, XaCode::RolledBack] {
         let (ours, theirs) = (Monkey::new("ours"), Monkey::new("theirs").answering("prepare", vote));
-        let mut superior = bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+        let mut superior = bank.coordinator.begin(Begin { timeout: None, sharing: Sharing::Shared }).unwrap();
         enlist(&mut superior, &[&ours]).await;
         let mut joined = bank.coordinator.join(&superior.id().to_string()).unwrap();
         enlist(&mut joined, &[&theirs]).await;
@@ -232,7 +232,7 @@ async fn a_transaction_that_is_dropped_rolls_back() {
 #[tokio::test]
 async fn a_program_that_drops_its_part_fails_the_whole() {
     let bank = bank();
-    let begin = || bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+    let begin = || bank.coordinator.begin(Begin { timeout: None, sharing: Sharing::Shared }).unwrap();
     for is_superior_dropped in [false, true] {
         let (ours, theirs) = (Monkey::new("ours"), Monkey::new("theirs"));
         let mut superior = begin();
@@ -296,7 +296,7 @@ impl Decisions for Mumbling {
         Err(Error { kind: ErrorKind::Unknown, text: "lost".to_owned() })
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         self.embedded.done(id, done);
     }
 
@@ -312,7 +312,7 @@ impl Decisions for Mumbling {
         self.embedded.enlist(id, branches)
     }
 
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<(), Error> {
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
         self.embedded.prepared(id, branch, part)
     }
 }
@@ -363,7 +363,7 @@ impl Decisions for Stuttering {
         self.embedded.commit(id, branches, how)
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         self.embedded.done(id, done);
     }
 
@@ -379,7 +379,7 @@ impl Decisions for Stuttering {
         self.embedded.enlist(id, branches)
     }
 
-    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Part) -> Result<(), Error> {
+    fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<(), Error> {
         if self.commits {
             self.embedded.prepared(id, branch, part)?;
             self.embedded.commit(id, &[], None)?;
@@ -403,7 +403,7 @@ async fn a_vote_that_may_have_been_taken_is_rolled_back_only_when_that_is_decide
         let bank = bank();
         let embedded = bank.embedded.clone();
         let coordinator = Coordinator::over(Arc::new(Stuttering { embedded, commits, says }));
-        let superior = bank.coordinator.begin(Begin { timeout: None, shared: true }).unwrap();
+        let superior = bank.coordinator.begin(Begin { timeout: None, sharing: Sharing::Shared }).unwrap();
         let theirs = Monkey::new("theirs");
         let mut joined = coordinator.join(&superior.id().to_string()).unwrap();
         enlist(&mut joined, &[&theirs]).await;
@@ -420,7 +420,7 @@ async fn ids_that_make_no_sense_are_refused() {
     let bank = bank();
     let other = self::bank();
     let alone = bank.coordinator.begin(Begin::default()).unwrap().id().to_string();
-    let foreign = other.coordinator.begin(Begin { timeout: None, shared: true }).unwrap().id().to_string();
+    let foreign = other.coordinator.begin(Begin { timeout: None, sharing: Sharing::Shared }).unwrap().id().to_string();
     for (id, why) in [("nonsense", "begins with"), (&alone, "not begun as a shared"), (&foreign, "another coordinator")]
     {
         let error = bank.coordinator.join(id).err().unwrap();

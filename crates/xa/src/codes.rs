@@ -4,6 +4,8 @@
 //!
 //! May use: nothing. Must not know: which call comes next.
 
+use crate::record::Heuristic;
+
 /// A return code of the XA interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum XaCode {
@@ -80,22 +82,20 @@ pub enum BranchEnd {
     /// Rolled back.
     RolledBack,
     /// Against the decision, or without one, the resource manager did something by itself.
-    Heuristic(Deed),
+    Heuristic(Heuristic),
     /// It does not know yet: recovery will tell it.
     Pending,
 }
 
-/// What a resource manager did by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
-    /// Committed.
-    Commit,
-    /// Rolled back.
-    Rollback,
-    /// Partly the one, partly the other.
-    Mixed,
-    /// It may have done either.
-    Hazard,
+impl BranchEnd {
+    /// What is recorded of it: what the resource manager did by itself.
+    #[must_use]
+    pub const fn heuristic(self) -> Option<Heuristic> {
+        match self {
+            Self::Heuristic(heuristic) => Some(heuristic),
+            _ => None,
+        }
+    }
 }
 
 /// The answer to a commit or rollback, and what is left to do about it.
@@ -231,8 +231,8 @@ impl XaCode {
     pub const fn after_commit(self) -> Ended {
         match self {
             Self::Ok | Self::ReadOnly | Self::NotKnown => Ended::plain(BranchEnd::Committed),
-            Self::ManagerError => Ended::plain(BranchEnd::Heuristic(Deed::Rollback)),
-            code if code.is_rollback() => Ended::plain(BranchEnd::Heuristic(Deed::Rollback)),
+            Self::ManagerError => Ended::plain(BranchEnd::Heuristic(Heuristic::Rollback)),
+            code if code.is_rollback() => Ended::plain(BranchEnd::Heuristic(Heuristic::Rollback)),
             code => code.heuristic(),
         }
     }
@@ -244,7 +244,7 @@ impl XaCode {
         Some(match self {
             Self::Ok | Self::ReadOnly => Ended::plain(BranchEnd::Committed),
             Self::ManagerError | Self::NotKnown => Ended::plain(BranchEnd::RolledBack),
-            Self::ManagerDown => Ended::plain(BranchEnd::Heuristic(Deed::Hazard)),
+            Self::ManagerDown => Ended::plain(BranchEnd::Heuristic(Heuristic::Hazard)),
             code if code.is_rollback() => Ended::plain(BranchEnd::RolledBack),
             code => match code.heuristic() {
                 Ended { end: BranchEnd::Pending, .. } => return None,
@@ -266,10 +266,10 @@ impl XaCode {
     /// A heuristic code, or else that nothing happened yet.
     const fn heuristic(self) -> Ended {
         let deed = match self {
-            Self::HeuristicHazard => Deed::Hazard,
-            Self::HeuristicCommit => Deed::Commit,
-            Self::HeuristicRollback => Deed::Rollback,
-            Self::HeuristicMixed => Deed::Mixed,
+            Self::HeuristicHazard => Heuristic::Hazard,
+            Self::HeuristicCommit => Heuristic::Commit,
+            Self::HeuristicRollback => Heuristic::Rollback,
+            Self::HeuristicMixed => Heuristic::Mixed,
             _ => return Ended::plain(BranchEnd::Pending),
         };
         Ended { end: BranchEnd::Heuristic(deed), remembered: true }
@@ -290,7 +290,8 @@ impl std::fmt::Display for XaCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{BranchEnd, Deed, PrepareAnswer, XaCode};
+    use super::{BranchEnd, PrepareAnswer, XaCode};
+    use crate::record::Heuristic;
 
     #[test]
     fn numbers_are_distinct_and_found_again() {
@@ -316,6 +317,6 @@ mod tests {
             assert_eq!(code.after_one_phase().is_none(), silent && code != XaCode::ManagerDown, "{code}");
             assert_eq!(code.after_commit().remembered, matches!(code.number(), 5..=8), "{code}");
         }
-        assert_eq!(XaCode::ManagerDown.after_one_phase().unwrap().end, BranchEnd::Heuristic(Deed::Hazard));
+        assert_eq!(XaCode::ManagerDown.after_one_phase().unwrap().end, BranchEnd::Heuristic(Heuristic::Hazard));
     }
 }

@@ -24,7 +24,7 @@ mod two_phase;
 pub use base::Time;
 
 pub use answer::{Answer, Mark, Needs, Plan};
-pub use codes::{BranchEnd, Deed, Ended, PrepareAnswer, XaCode};
+pub use codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 pub use decide::{Forgetting, Learned, Taking};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
 pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};

@@ -100,7 +100,7 @@ pub enum BranchState {
 }
 
 /// What a resource manager decided by itself about a prepared branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heuristic {
     /// Committed.
     Commit,

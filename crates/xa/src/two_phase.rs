@@ -22,7 +22,8 @@
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
-use crate::codes::{BranchEnd, Deed, PrepareAnswer, XaCode};
+use crate::codes::{BranchEnd, PrepareAnswer, XaCode};
+use crate::record::Heuristic;
 
 /// What commits with the branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -442,22 +443,22 @@ impl TwoPhase {
         if self.decided == Some(TwoPhaseDecision::Unknown) || (self.doubt == Doubt::Open && !committed) {
             return TwoPhaseOutcome::Unknown;
         }
-        let mut deeds: Vec<Deed> = Vec::with_capacity(self.branches.len() + 1);
+        let mut deeds: Vec<Heuristic> = Vec::with_capacity(self.branches.len() + 1);
         if self.other != OtherWork::Nothing {
-            deeds.push(if committed { Deed::Commit } else { Deed::Rollback });
+            deeds.push(if committed { Heuristic::Commit } else { Heuristic::Rollback });
         }
         deeds.extend(self.branches.iter().filter_map(|branch| match branch.state {
-            State::Ended(BranchEnd::Committed) => Some(Deed::Commit),
-            State::Ended(BranchEnd::RolledBack) => Some(Deed::Rollback),
+            State::Ended(BranchEnd::Committed) => Some(Heuristic::Commit),
+            State::Ended(BranchEnd::RolledBack) => Some(Heuristic::Rollback),
             State::Ended(BranchEnd::Heuristic(deed)) => Some(deed),
-            State::Ended(BranchEnd::Pending) => Some(if committed { Deed::Commit } else { Deed::Rollback }),
+            State::Ended(BranchEnd::Pending) => Some(if committed { Heuristic::Commit } else { Heuristic::Rollback }),
             _ => None,
         }));
         let has = |deed| deeds.contains(&deed);
-        match (has(Deed::Commit), has(Deed::Rollback)) {
-            _ if has(Deed::Mixed) => TwoPhaseOutcome::Mixed,
+        match (has(Heuristic::Commit), has(Heuristic::Rollback)) {
+            _ if has(Heuristic::Mixed) => TwoPhaseOutcome::Mixed,
             (true, true) => TwoPhaseOutcome::Mixed,
-            _ if has(Deed::Hazard) => TwoPhaseOutcome::Hazard,
+            _ if has(Heuristic::Hazard) => TwoPhaseOutcome::Hazard,
             (true, false) => TwoPhaseOutcome::Committed,
             (false, true) => TwoPhaseOutcome::RolledBack,
             (false, false) if committed || one_phase => TwoPhaseOutcome::Committed,

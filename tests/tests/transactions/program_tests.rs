@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_tests::Launch;
-use tm::{Begin, Coordinator, Outcome, PostgresBranch, RemoteOptions, Transaction};
+use tm::{Begin, Coordinator, Outcome, PostgresBranch, RemoteOptions, Sharing, Transaction};
 use tokio_postgres::{Client, NoTls};
 
 use crate::bank::name;
@@ -44,7 +44,7 @@ async fn two_programs_commit_together_or_not_at_all() {
     let address = server.resp().to_string();
     let (first, second) = (Program::start(&address, &postgres).await, Program::start(&address, &postgres).await);
     first.client.batch_execute("CREATE TABLE rows (id TEXT PRIMARY KEY)").await.unwrap();
-    let begin = Begin { timeout: Some(Duration::from_secs(60)), shared: true };
+    let begin = Begin { timeout: Some(Duration::from_secs(60)), sharing: Sharing::Shared };
 
     let mut superior = first.coordinator.begin(begin).unwrap();
     first.insert(&mut superior, "first", "a").await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tm::{BranchName, ErrorKind, OwnerId, TransactionId, XaCode, Xid};
+use tm::{BranchName, ErrorKind, OwnerId, Sharing, TransactionId, XaCode, Xid};
 
 use super::scene::{COORDINATOR, Memory};
 use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
@@ -115,10 +115,10 @@ fn a_voted_transaction_is_not_finished_on_connections_where_another_is_active() 
     let mut voted = program.tm.take_part(shared(1), Role::Votes).ok().unwrap();
     assert_eq!(voted.commit(), TX_OK);
     program.commit_elsewhere(voted.id());
-    let mut active = program.tm.begin(None, false).ok().unwrap();
+    let mut active = program.tm.begin(None, Sharing::Alone).ok().unwrap();
     program.asked();
     assert_eq!(voted.finish(Duration::ZERO), Some(TX_PROTOCOL_ERROR));
-    assert_eq!(program.tm.begin(None, false).err(), Some(TX_PROTOCOL_ERROR));
+    assert_eq!(program.tm.begin(None, Sharing::Alone).err(), Some(TX_PROTOCOL_ERROR));
     assert!(program.asked().is_empty());
     assert_eq!(active.commit(), TX_OK);
     assert_eq!(voted.finish(Duration::ZERO), Some(TX_OK));

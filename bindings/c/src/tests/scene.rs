@@ -11,7 +11,8 @@ use std::time::Duration;
 use holdfast::Durability;
 use tempfile::TempDir;
 use tm::{
-    Begin, BranchName, CoordinatorId, Decisions, Done, Error, ErrorKind, OwnerId, Part, Result, TransactionId, Verdict,
+    Begin, BranchName, CoordinatorId, Decisions, Error, ErrorKind, Learned, OwnerId, Result, Sharing, TransactionId,
+    Verdict, Vote,
 };
 
 use crate::control::Thread;
@@ -29,7 +30,7 @@ pub(super) struct Memory {
     sequence: AtomicU64,
     /// What was decided, and the branches that do not know yet.
     pub(super) decided: Mutex<BTreeMap<TransactionId, Vec<BranchName>>>,
-    pub(super) done: Mutex<Vec<(TransactionId, Done)>>,
+    pub(super) done: Mutex<Vec<(TransactionId, Learned)>>,
     /// What the next commit answers, when it is to fail.
     pub(super) refusal: Mutex<Option<ErrorKind>>,
     /// Whether aborts are refused although nothing is decided: to a user without rights, for example.
@@ -50,7 +51,7 @@ impl Decisions for Memory {
             owner: OwnerId(1),
             sequence,
             deadline_ms: begin.timeout.map_or(0, |timeout| timeout.as_secs()),
-            shared: begin.shared,
+            shared: begin.sharing == Sharing::Shared,
         })
     }
 
@@ -62,7 +63,7 @@ impl Decisions for Memory {
         Ok(())
     }
 
-    fn done(&self, id: TransactionId, done: &[Done]) {
+    fn done(&self, id: TransactionId, done: &[Learned]) {
         self.done.lock().unwrap().extend(done.iter().map(|done| (id, done.clone())));
         let mut decided = self.decided.lock().unwrap();
         if let Some(branches) = decided.get_mut(&id) {
@@ -94,7 +95,7 @@ impl Decisions for Memory {
         Ok(())
     }
 
-    fn prepared(&self, _: TransactionId, _: &BranchName, _: Part) -> Result<()> {
+    fn prepared(&self, _: TransactionId, _: &BranchName, _: Vote) -> Result<()> {
         match *self.vote_refusal.lock().unwrap() {
             Some(kind) => Err(Error { kind, text: "as the test wants it".to_owned() }),
             None => Ok(()),

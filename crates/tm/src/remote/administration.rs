@@ -8,7 +8,8 @@ use xa::{BranchName, TransactionId};
 
 use super::wire::Reply;
 use super::{Remote, good, ok, strange};
-use crate::administration::{Administration, BranchStatus, Forget, Page, State, Status};
+use crate::State;
+use crate::administration::{Administration, BranchStatus, Forget, Page, Status};
 use crate::decisions::Result;
 
 impl Administration for Remote {

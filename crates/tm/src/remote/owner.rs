@@ -9,7 +9,8 @@ use xa::{CoordinatorId, OwnerId, TransactionId};
 use super::options::RemoteOptions;
 use super::pipe::Pipe;
 use super::{good, strange, unavailable};
-use crate::decisions::{Begin, Result};
+use crate::decisions::Result;
+use crate::{Begin, Sharing};
 
 /// An owner: it makes ids.
 pub(super) struct Owner {
@@ -51,6 +52,12 @@ impl Owner {
             let from_now = self.heard.elapsed().saturating_add(timeout).as_millis();
             self.coordinator_ms.saturating_add(u64::try_from(from_now).unwrap_or(u64::MAX)).min((1 << 48) - 1)
         });
-        TransactionId { coordinator, owner: self.id, sequence: self.sequence, deadline_ms, shared: begin.shared }
+        TransactionId {
+            coordinator,
+            owner: self.id,
+            sequence: self.sequence,
+            deadline_ms,
+            shared: begin.sharing == Sharing::Shared,
+        }
     }
 }

@@ -10,8 +10,10 @@ use holdfast::Durability;
 use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 
 use super::{Remote, RemoteOptions, Tls};
-use crate::administration::{Administration, State};
-use crate::decisions::{Begin, Decisions, Done, ErrorKind, Heuristic, Part, Verdict};
+use crate::State;
+use crate::administration::Administration;
+use crate::decisions::{Decisions, ErrorKind};
+use crate::{Begin, Heuristic, Learned, Verdict, Vote};
 use fake::{Act, Fake};
 
 fn names(names: &[&str]) -> Vec<BranchName> {
@@ -26,8 +28,8 @@ fn open(fake: &Fake) -> Remote {
     Remote::open(options(fake)).unwrap()
 }
 
-fn done(name: &str) -> Done {
-    Done { branch: names(&[name]).remove(0), heuristic: None }
+fn done(name: &str) -> Learned {
+    Learned { branch: names(&[name]).remove(0), heuristic: None }
 }
 
 #[test]
@@ -37,7 +39,7 @@ fn a_commit_is_one_request_and_beginning_none() {
     assert_eq!(remote.coordinator(), CoordinatorId(0xab));
     let opened = fake.heard().len();
     let first = remote.begin(Begin::default()).unwrap();
-    let second = remote.begin(Begin { timeout: Some(Duration::from_secs(5)), shared: false }).unwrap();
+    let second = remote.begin(Begin { timeout: Some(Duration::from_secs(5)), ..Begin::default() }).unwrap();
     assert_eq!((first.owner, first.sequence, first.deadline_ms), (OwnerId(1), 1, 0));
     assert_eq!((second.owner, second.sequence), (OwnerId(1), 2));
     // The server's clock stands at 1,000,000 ms; this test will not take a minute.
@@ -91,7 +93,7 @@ fn completion_is_told_without_waiting_and_again_when_the_connection_broke() {
     });
     let remote = open(&fake);
     let id = remote.begin(Begin::default()).unwrap();
-    let mixed = Done { heuristic: Some(Heuristic::Mixed), ..done("b") };
+    let mixed = Learned { heuristic: Some(Heuristic::Mixed), ..done("b") };
     remote.done(id, &[done("a"), mixed]);
     remote.done(id, &[]);
     let expected = format!("XA.FORGET {id} BRANCH a BRANCH b HEURISTIC mixed");
@@ -255,8 +257,8 @@ fn verdicts_status_and_shared_transactions_are_asked_for_in_the_words_of_the_pro
     let page = remote.list("0").unwrap();
     assert_eq!((page.transactions, page.next), (vec![known], None));
     remote.enlist(id, &names(&["a", "b"])).unwrap();
-    remote.prepared(id, &names(&["a"])[0], Part::Prepared).unwrap();
-    remote.prepared(id, &names(&["b"])[0], Part::Failed).unwrap();
+    remote.prepared(id, &names(&["a"])[0], Vote::Prepared).unwrap();
+    remote.prepared(id, &names(&["b"])[0], Vote::Failed).unwrap();
     remote.commit(id, &names(&["a"]), None).unwrap();
     let expected = [
         format!("XA.RECOVER {id} {id} {id} {id}"),
