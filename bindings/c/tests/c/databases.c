@@ -14,6 +14,8 @@
 
 #include "holdfast.h"
 
+#include "tx_name.h"
+
 /* What this program needs of libpq and libmariadb, so that it compiles without their headers. */
 typedef struct pg_conn PGconn;
 typedef struct pg_result PGresult;
@@ -69,22 +71,6 @@ static const char *mariadb(MYSQL *connection, const char *sql) {
     snprintf(text, sizeof text, "%s", row && row[0] ? row[0] : "nothing");
     mysql_free_result(result);
     return text;
-}
-
-static const char *tx_name(int code) {
-    switch (code) {
-    case TX_OK: return "TX_OK";
-    case TX_OUTSIDE: return "TX_OUTSIDE";
-    case TX_ROLLBACK: return "TX_ROLLBACK";
-    case TX_MIXED: return "TX_MIXED";
-    case TX_HAZARD: return "TX_HAZARD";
-    case TX_PROTOCOL_ERROR: return "TX_PROTOCOL_ERROR";
-    case TX_ERROR: return "TX_ERROR";
-    case TX_FAIL: return "TX_FAIL";
-    case TX_EINVAL: return "TX_EINVAL";
-    case HOLDFAST_UNDECIDED: return "HOLDFAST_UNDECIDED";
-    default: return "another code";
-    }
 }
 
 static const char *recovered(int code, const struct holdfast_recovered *found) {

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::Random;
 use holdfast_c::{tx_begin, tx_close, tx_commit, tx_open};
 
 use super::timing::{Call, Timing};
@@ -26,7 +25,7 @@ fn check(call: &str, code: c_int) -> Result<()> {
 pub(crate) fn warm_up(profile: &Path) -> Result<()> {
     // SAFETY: the threads of earlier measurements were joined, and those of the library do not read the environment.
     unsafe { std::env::set_var("HOLDFAST_XA_PROFILE", profile) };
-    let mut program = Program { timing: Timing::new(), random: Random::new(0), think: Think::None, mode: Mode::Online };
+    let mut program = Program { timing: Timing::new(0), think: Think::None, mode: Mode::Online };
     program.cycle()
 }
 
@@ -36,14 +35,13 @@ pub(crate) fn run(threads: u16, think: Think, mode: Mode, time: Duration) -> Res
     let running: Vec<_> = (0..u64::from(threads))
         .map(|seed| {
             thread::spawn(move || -> Result<Timing> {
-                let random = Random::new(seed + 1);
-                let mut program = Program { timing: Timing::new(), random, think, mode };
+                let mut program = Program { timing: Timing::new(seed + 1), think, mode };
                 program.run(until)?;
                 Ok(program.timing)
             })
         })
         .collect();
-    let mut all = Timing::new();
+    let mut all = Timing::new(0);
     for thread in running {
         all.add(&thread.join().map_err(|_| Failure::from("a thread of the benchmark panicked"))??);
     }
@@ -52,7 +50,6 @@ pub(crate) fn run(threads: u16, think: Think, mode: Mode, time: Duration) -> Res
 
 struct Program {
     timing: Timing,
-    random: Random,
     think: Think,
     mode: Mode,
 }
@@ -60,7 +57,7 @@ struct Program {
 impl Program {
     fn run(&mut self, until: Instant) -> Result<()> {
         // Threads begin at different moments of their first cycle, as they will be ever after.
-        self.pause(self.think.least().1);
+        self.timing.think(self.think.least().1);
         if self.mode == Mode::Batch {
             check("tx_open", tx_open())?;
         }
@@ -78,27 +75,18 @@ impl Program {
         let (t1, t2) = self.think.least();
         if self.mode == Mode::Online {
             check("tx_open", self.timing.time(Call::Open, || tx_open()))?;
-            self.pause(t1);
+            self.timing.think(t1);
         }
         check("tx_begin", self.timing.time(Call::Begin, || tx_begin()))?;
-        self.pause(t1);
-        self.pause(t1);
+        self.timing.think(t1);
+        self.timing.think(t1);
         check("tx_commit", self.timing.time(Call::Commit, || tx_commit()))?;
         if self.mode == Mode::Online {
-            self.pause(t1);
+            self.timing.think(t1);
             check("tx_close", self.timing.time(Call::Close, || tx_close()))?;
         }
         self.timing.end();
-        self.pause(t2);
+        self.timing.think(t2);
         Ok(())
-    }
-
-    /// Thinks, evenly between `least` and three times that.
-    fn pause(&mut self, least: Duration) {
-        if least.is_zero() {
-            return;
-        }
-        let more = self.random.below(u64::try_from(2 * least.as_nanos()).unwrap_or(u64::MAX));
-        self.timing.think(|| thread::sleep(least + Duration::from_nanos(more)));
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::Random;
 use tm::{Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, XaCode};
 
 use super::coordinator::{Served, open};
@@ -54,13 +53,13 @@ pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) ->
             let coordinator = coordinator.clone();
             thread::spawn(move || -> Result<Timing> {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let mut program = Program { coordinator, timing: Timing::new(), random: Random::new(seed + 1), think };
+                let mut program = Program { coordinator, timing: Timing::new(seed + 1), think };
                 runtime.block_on(program.run(until))?;
                 Ok(program.timing)
             })
         })
         .collect();
-    let mut timing = Timing::new();
+    let mut timing = Timing::new(0);
     for thread in running {
         timing.add(&thread.join().map_err(|_| Failure::from("a thread of the benchmark panicked"))??);
     }
@@ -74,7 +73,6 @@ pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) ->
 struct Program {
     coordinator: Coordinator,
     timing: Timing,
-    random: Random,
     think: Think,
 }
 
@@ -86,7 +84,7 @@ impl Program {
         let (t1, t2) = self.think.least();
         while Instant::now() < until {
             self.cycle(&names, t1).await?;
-            self.pause(t2);
+            self.timing.think(t2);
         }
         Ok(())
     }
@@ -100,21 +98,12 @@ impl Program {
         for name in names {
             transaction.enlist(name, Dummy).await.map_err(|error| failed(error.to_string()))?;
         }
-        self.pause(t1);
-        self.pause(t1);
+        self.timing.think(t1);
+        self.timing.think(t1);
         let began = Instant::now();
         transaction.commit().await.map_err(|error| failed(format!("{error:?}")))?;
         self.timing.took(Call::Commit, began.elapsed());
         self.timing.end();
         Ok(())
-    }
-
-    /// Thinks, evenly between `least` and three times that.
-    fn pause(&mut self, least: Duration) {
-        if least.is_zero() {
-            return;
-        }
-        let more = self.random.below(u64::try_from(2 * least.as_nanos()).unwrap_or(u64::MAX));
-        self.timing.think(|| thread::sleep(least + Duration::from_nanos(more)));
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! May use: `hdrhistogram`. Must not know: calls.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use base::Random;
 use hdrhistogram::Histogram;
 
 /// Longest call that is told apart from longer ones: a minute.
@@ -39,10 +41,12 @@ pub(crate) struct Timing {
     all_nanos: u64,
     pub(crate) cycles: u64,
     pub(crate) thought: Duration,
+    random: Random,
 }
 
 impl Timing {
-    pub(crate) fn new() -> Self {
+    /// Empty; thinking takes random times from `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
         let empty = || Histogram::new_with_max(LONGEST_NANOS, 3).expect("three digits up to a minute fit");
         Self {
             calls: std::array::from_fn(|_| empty()),
@@ -50,6 +54,7 @@ impl Timing {
             all_nanos: 0,
             cycles: 0,
             thought: Duration::ZERO,
+            random: Random::new(seed),
         }
     }
 
@@ -76,10 +81,14 @@ impl Timing {
         self.cycle += took;
     }
 
-    /// Notes that the thread did something else for so long.
-    pub(crate) fn think(&mut self, run: impl FnOnce()) {
+    /// Thinks, evenly between `least` and three times that.
+    pub(crate) fn think(&mut self, least: Duration) {
+        if least.is_zero() {
+            return;
+        }
+        let more = self.random.below(u64::try_from(2 * least.as_nanos()).unwrap_or(u64::MAX));
         let began = Instant::now();
-        run();
+        thread::sleep(least + Duration::from_nanos(more));
         self.thought += began.elapsed();
     }
 
@@ -113,13 +122,13 @@ mod tests {
 
     #[test]
     fn calls_add_up_to_their_cycle() {
-        let mut timing = Timing::new();
+        let mut timing = Timing::new(1);
         for _ in 0..3 {
             timing.time(Call::Begin, || ());
             timing.time(Call::Commit, || ());
             timing.end();
         }
-        let mut all = Timing::new();
+        let mut all = Timing::new(0);
         all.add(&timing);
         all.add(&timing);
         assert_eq!((all.cycles, all.of(Call::Commit).len(), all.of(Call::Total).len()), (6, 6, 6));
