@@ -268,7 +268,7 @@ pub(crate) fn view(run: &mut Run) -> Check<()> {
     if !run.is_well() {
         return Ok(());
     }
-    run.views.iter().try_for_each(views::check)?;
+    run.unless_struck(run.views.iter().try_for_each(views::check))?;
     if run.views.len() >= VIEWS_MAX {
         run.views.remove(0);
     }
@@ -319,5 +319,5 @@ pub(crate) fn compact(run: &mut Run) -> Check<()> {
     if !run.is_well() {
         return Ok(());
     }
-    run.views.iter().try_for_each(views::check)
+    run.unless_struck(run.views.iter().try_for_each(views::check))
 }

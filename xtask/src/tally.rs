@@ -5,6 +5,12 @@
 /// The word with which a test says that this machine could not let it run, and why.
 const SKIPPED: &str = "SKIPPED ";
 
+/// How many lines of reasons the report repeats, of how many characters.
+const REASONS_MAX: usize = 40;
+const REASON_CHARS_MAX: usize = 300;
+/// How many lines behind a panic's first belong to it.
+const PANIC_LINES: usize = 3;
+
 /// What passed, what failed, and what did not run for a stated reason.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -12,11 +18,24 @@ pub(crate) struct Tally {
     failed: u64,
     failures: Vec<String>,
     skipped: Vec<String>,
+    /// The first lines that say why something failed: far up in a long output, and repeated at its end.
+    reasons: Vec<String>,
+    /// How many of the next lines belong to a panic.
+    panic_lines: usize,
 }
 
 impl Tally {
     /// Reads one line of output and counts what it says, if it says anything.
     pub(crate) fn read_line(&mut self, line: &str) {
+        if line.contains("panicked at ") {
+            self.panic_lines = PANIC_LINES;
+        }
+        if self.panic_lines > 0 || (line.starts_with("seed ") && line.contains(" fails: ")) {
+            self.panic_lines = self.panic_lines.saturating_sub(1);
+            if self.reasons.len() < REASONS_MAX {
+                self.reasons.push(line.chars().take(REASON_CHARS_MAX).collect());
+            }
+        }
         if let Some(result) = line.trim_start().strip_prefix("test result: ") {
             self.passed = self.passed.saturating_add(number_before(result, " passed"));
             self.failed = self.failed.saturating_add(number_before(result, " failed"));
@@ -45,6 +64,9 @@ impl Tally {
     /// What to look at, and the last line of every run: `N passed, N failed`.
     pub(crate) fn report(&self) -> String {
         let mut lines = self.skipped.clone();
+        if self.failed > 0 {
+            lines.extend(self.reasons.iter().map(|line| format!("    {line}")));
+        }
         lines.extend(self.failures.iter().map(|name| format!("FAILED {name}")));
         lines.push(format!("{} passed, {} failed", self.passed, self.failed));
         lines.join("\n")
@@ -66,6 +88,12 @@ mod tests {
         let mut tally = Tally::default();
         tally.read_line("running 3 tests");
         tally.read_line("test a::b ... FAILED");
+        tally.read_line("thread 'a::b' (7) panicked at a.rs:1:2:");
+        tally.read_line("left is not right");
+        tally.read_line("seed 7 fails: check b: because");
+        tally.read_line("note: of no interest");
+        tally.read_line("seed 8 fails: check c: because");
+        tally.read_line("seed 9 is well");
         tally.read_line(
             "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
         );
@@ -76,7 +104,17 @@ mod tests {
         tally.step("example hello", true);
         tally.step("simulation", false);
         assert_eq!(tally.failed(), 2);
-        assert_eq!(tally.report(), "SKIPPED disk_full: not root\nFAILED a::b\nFAILED simulation\n123 passed, 2 failed");
+        let report = [
+            "SKIPPED disk_full: not root",
+            "    thread 'a::b' (7) panicked at a.rs:1:2:",
+            "    left is not right",
+            "    seed 7 fails: check b: because",
+            "    seed 8 fails: check c: because",
+            "FAILED a::b",
+            "FAILED simulation",
+            "123 passed, 2 failed",
+        ];
+        assert_eq!(tally.report(), report.join("\n"));
     }
 
     #[test]

@@ -298,8 +298,9 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
     for (i, this) in found.iter_mut().enumerate() {
         if let Some(trailer) = this.segment.trailer() {
             promised = promised.max(trailer.log_end);
-            // The last segment's footer tells where each partition stands; without it the records must.
-            if i != last || this.segment.read_footer()?.is_some() {
+            // A footer can be torn though its trailer is whole: a sync that failed, or a kill before it, and then a power
+            // cut. Compaction and the partitions' states need it, so it is made again from the records. A stub has none.
+            if (i != last && this.segment.is_stub()) || this.segment.read_footer()?.is_some() {
                 continue;
             }
             let (bytes, reason) = (trailer.body_bytes(), "segment footer checksum mismatch");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::memory::{Disk, Fault};
 use base::{Clock, Limits, ManualClock, Random};
 
+use crate::segment::Segment;
 use crate::*;
 
 pub(crate) const DIR: &str = "/store/journal";
@@ -538,6 +539,30 @@ fn a_segment_in_the_middle_is_let_go_and_nothing_counts_as_missing_or_damaged() 
         expected.extend(write(&journal, 1000 * round..1000 * round + 3, Level::Synced));
         std::mem::forget(journal);
     }
+}
+
+/// A sync of a footer failed, the process ended, the power was cut: the trailer had reached the disk and the footer's
+/// body had not, in a segment of the middle. No record is hurt, and yet compaction refused that segment for ever.
+#[test]
+fn a_footer_torn_before_its_trailer_is_reported_and_made_again() {
+    let disk = Disk::new(8);
+    let (journal, _) = open(&disk).unwrap();
+    let expected = write(&journal, 0..60, Level::Synced);
+    journal.step(base::Time::default()).unwrap();
+    let torn = journal.segment_stats().iter().filter(|segment| segment.sealed).nth(1).unwrap().base;
+    let segment = Segment::open(&disk, Path::new(DIR), torn).unwrap();
+    let footer = segment.read_trailer().unwrap().unwrap().data_end;
+    std::mem::forget(journal);
+    disk.flip(&segment.path, footer + 2, 1);
+    disk.kill_process();
+    let (journal, recovery) = open(&disk).unwrap();
+    assert_eq!(recovery.damage.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamageKind::Footer]);
+    assert_eq!(contents(&journal).0, expected);
+    std::mem::forget(journal);
+    disk.kill_process();
+    let (journal, recovery) = open(&disk).unwrap();
+    assert_eq!(recovery.damage, []);
+    assert!(journal.let_go(torn).unwrap());
 }
 
 #[test]

@@ -7,18 +7,18 @@ use std::ops::Bound;
 use holdfast::{Page, Store};
 
 use crate::model::{Contents, Model, Thing};
-use crate::run::{Check, violation};
+use crate::run::{Check, refused, violation};
 
 /// Everything that pages show.
 pub(crate) fn read_all(store: &Store) -> Check<Contents> {
     let mut contents = Contents::new();
-    let buckets = store.kv().buckets().map_err(|error| violation("contents", format!("buckets: {error}")))?.value;
+    let buckets = store.kv().buckets().map_err(|error| refused("contents", &error))?.value;
     for bucket in buckets {
         let mut start: Option<Vec<u8>> = None;
         loop {
             let from = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let page = Page { bucket: &bucket, start: from, end: Bound::Unbounded, limit: 7, values: true };
-            let out = store.kv().page(&page).map_err(|error| violation("contents", format!("page: {error}")))?.value;
+            let out = store.kv().page(&page).map_err(|error| refused("contents", &error))?.value;
             for (key, head, value) in &out.entries {
                 let value = value.as_ref().map(|value| value.to_vec()).unwrap_or_default();
                 let metadata = head.metadata.encoded().to_vec();
@@ -44,7 +44,7 @@ pub(crate) fn check(store: &Store, model: &Model) -> Check<()> {
         return Err(violation("contents", difference(&expected, &found)));
     }
     for (name, thing) in &expected {
-        let object = store.kv().peek(&name.0, &name.1).map_err(|error| violation("contents", error.to_string()))?;
+        let object = store.kv().peek(&name.0, &name.1).map_err(|error| refused("contents", &error))?;
         let value = object.value.map(|object| object.value.to_vec());
         if value.as_ref() != Some(&thing.value) {
             return Err(violation("contents", format!("{name:?}: a read shows {value:?}")));

@@ -8,13 +8,13 @@ use holdfast::{Fold, FoldOrder, Snapshot};
 
 use crate::checks::contents::difference;
 use crate::model::{Contents, Name, Thing};
-use crate::run::{Check, violation};
+use crate::run::{Check, refused, violation};
 
 pub(crate) const ORDERS: [FoldOrder; 3] = [FoldOrder::Key, FoldOrder::Write, FoldOrder::Partition];
 
 /// Goes through the snapshot, `limit` objects at a time, which must show just these contents.
 pub(crate) fn check(snapshot: &Snapshot, order: FoldOrder, limit: usize, expected: &Contents) -> Check<()> {
-    let failed = |error: holdfast::Error| violation("folds", format!("{order:?}: {error}"));
+    let failed = |error: holdfast::Error| refused("folds", &error);
     let mut found = Contents::new();
     let mut names: Vec<Name> = Vec::new();
     let mut after = None;

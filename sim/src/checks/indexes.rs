@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use holdfast::{IndexCursor, IndexPage, IndexQuery, Snapshot, Store, Term};
 
 use crate::model::{Contents, Entries, Model, index};
-use crate::run::{Check, violation};
+use crate::run::{Check, refused, violation};
 
 /// The indexes that there are.
 pub(crate) const INDEXES: [&[u8]; 2] = [b"i", b"i\0"];
@@ -21,7 +21,7 @@ fn read(query: &dyn Fn(&IndexQuery<'_>) -> holdfast::Result<IndexPage>, bucket: 
     loop {
         let limit = PAGE_ENTRIES;
         let wanted = IndexQuery { bucket, index, from: &from, to: &to, term_regex: None, limit, after: after.as_ref() };
-        let page = query(&wanted).map_err(|error| violation("indexes", error.to_string()))?;
+        let page = query(&wanted).map_err(|error| refused("indexes", &error))?;
         entries.extend(page.entries);
         after = page.next;
         if after.is_none() {

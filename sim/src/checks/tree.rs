@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use holdfast::{Fold, FoldOrder, Peer, Store, Tree, TreeSize, object_hash};
 
-use crate::run::{Check, violation};
+use crate::run::{Check, refused, violation};
 
 /// Objects that expired are in the kept tree until they are removed, and in no snapshot: has them removed, which takes
 /// as many steps as the limit of one asks for.
@@ -22,7 +22,7 @@ pub(crate) fn remove_expired(store: &Store) -> holdfast::Result<()> {
 
 /// The store's tree against one made from a fold, in sizes of which the larger or both may be kept.
 pub(crate) fn check(store: &Store) -> Check<()> {
-    let failed = |error: holdfast::Error| violation("tree", error.to_string());
+    let failed = |error: holdfast::Error| refused("tree", &error);
     for size in TreeSize::ALL.into_iter().take(2) {
         let mut made = Tree::new(size);
         let fold = Fold { order: FoldOrder::Partition, ..Fold::default() };

@@ -9,7 +9,7 @@ use holdfast::{FoldOrder, Page, Snapshot};
 
 use crate::checks::{folds, indexes};
 use crate::model::Contents;
-use crate::run::{Check, violation};
+use crate::run::{Check, Violation, refused, violation};
 
 /// A snapshot and what it must show.
 pub(crate) struct View {
@@ -19,7 +19,7 @@ pub(crate) struct View {
 
 /// Reads the snapshot again.
 pub(crate) fn check(view: &View) -> Check<()> {
-    let failed = |error: holdfast::Error| violation("views", error.to_string());
+    let failed = |error: holdfast::Error| refused("views", &error);
     let buckets: BTreeSet<&Vec<u8>> = view.contents.keys().map(|(bucket, _)| bucket).collect();
     for bucket in buckets {
         let page = Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1000, values: true };
@@ -32,7 +32,10 @@ pub(crate) fn check(view: &View) -> Check<()> {
         }
     }
     // The order that reads the journal, which compaction changes beneath.
-    folds::check(&view.snapshot, FoldOrder::Write, 50, &view.contents)
-        .map_err(|found| violation("views", found.text))?;
-    indexes::check_snapshot(&view.snapshot, &view.contents).map_err(|found| violation("views", found.text))
+    folds::check(&view.snapshot, FoldOrder::Write, 50, &view.contents).map_err(of_views)?;
+    indexes::check_snapshot(&view.snapshot, &view.contents).map_err(of_views)
+}
+
+fn of_views(found: Violation) -> Violation {
+    Violation { check: "views", ..found }
 }
