@@ -307,7 +307,7 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
             report.damage.push(damage_at(&this.segment, DamageKind::Footer, trailer.data_end, bytes, reason));
         }
         let start = header_bytes(usize::from(options.partitions));
-        let bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
+        let mut bytes = this.segment.read_all(this.segment.trailer().map(|trailer| trailer.data_end))?;
         report.scanned_bytes += bytes.len() as u64;
         let mut scanned = Scanned { stretches: Vec::new(), data_end: start, sum: 0, start };
         for item in Scan::new(&bytes, this.segment.base, start) {
@@ -322,8 +322,9 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
             };
             scanned.stretches.push(Stretch { offset: item.offset(), extent: item.extent(), sections, reason });
         }
-        let data = bytes.get(..index(scanned.data_end)).unwrap_or(&bytes);
-        scanned.sum = crc32c(data);
+        // A torn footer may end the file at no multiple of 8; sealing pads what is set aside with zeros.
+        bytes.resize(index(scanned.data_end), 0);
+        scanned.sum = crc32c(&bytes);
         this.scanned = Some(scanned);
     }
     Ok(promised)
