@@ -1,0 +1,74 @@
+//! Numbers and byte strings in and out of slices, without indexing: foreign bytes may end anywhere.
+//!
+//! Integers are little-endian, lengths LEB128.
+//!
+//! May use: nothing. Must not know: what the fields mean.
+
+/// Reads fields one after another; `None` at the first that is not whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A LEB128 number of at most 64 bits.
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// A byte string behind its length.
+    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.varint()?).ok()?;
+        self.take(len)
+    }
+
+    /// Text behind its length.
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.string()?).ok()
+    }
+}
+
+pub(crate) fn put_varint(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+pub(crate) fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(to, bytes.len() as u64);
+    to.extend_from_slice(bytes);
+}

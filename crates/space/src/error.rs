@@ -1,0 +1,54 @@
+//! What can go wrong in the space.
+//!
+//! May use: nothing. Must not know: the facade's kinds.
+
+/// Why the space refuses something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes that should be something of ours are not.
+    #[error("malformed {what}")]
+    Malformed {
+        /// What they should be.
+        what: &'static str,
+    },
+    /// The request makes no sense: the text says what to change.
+    #[error("{text}")]
+    Invalid {
+        /// What was wrong, and what would be right.
+        text: String,
+    },
+    /// Something is larger than it may be.
+    #[error("{what} {actual} is above the limit of {limit}")]
+    Limit {
+        /// What.
+        what: &'static str,
+        /// How much it was.
+        actual: u64,
+        /// How much it may be.
+        limit: u64,
+    },
+    /// There is no such type.
+    #[error("the space {space} has no type {name}: declare it first")]
+    NoType {
+        /// The space.
+        space: String,
+        /// The type's name.
+        name: String,
+    },
+    /// Another entry has the value that the new one would have in a unique index.
+    #[error("another entry of {name} has the same {index}, which is unique")]
+    NotUnique {
+        /// The type's name.
+        name: String,
+        /// The index.
+        index: String,
+    },
+}
+
+/// The result of something in the space.
+pub type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn invalid<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::Invalid { text: text.into() })
+}
