@@ -152,7 +152,7 @@ impl<'a> MapRef<'a> {
 }
 
 /// Passes over one value.
-fn skip(from: &mut Fields<'_>) -> Option<()> {
+pub(crate) fn skip(from: &mut Fields<'_>) -> Option<()> {
     match from.u8()? {
         NULL | FALSE | TRUE => {}
         I64 | U64 => drop(from.varint()?),
@@ -162,6 +162,25 @@ fn skip(from: &mut Fields<'_>) -> Option<()> {
         _ => return None,
     }
     Some(())
+}
+
+/// Passes over one value and gives its bytes.
+pub(crate) fn raw<'a>(from: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let before = from.0;
+    skip(from)?;
+    before.get(..before.len() - from.0.len())
+}
+
+/// Whether two stored values are equal for queries, without reading them where their bytes decide.
+pub(crate) fn is_equal_stored(a: &[u8], b: &[u8]) -> bool {
+    let may_differ_in_form = |bytes: &[u8]| matches!(bytes.first(), Some(&(I64 | U64 | F64 | DECIMAL | LIST | MAP)));
+    a == b
+        || (may_differ_in_form(a) && may_differ_in_form(b) && {
+            match (ValueRef::read(&mut Fields(a)), ValueRef::read(&mut Fields(b))) {
+                (Some(a), Some(b)) => crate::compare::compare(a, b).is_eq(),
+                _ => false,
+            }
+        })
 }
 
 fn zigzag(number: i64) -> u64 {
@@ -257,6 +276,14 @@ impl<'a> ValueRef<'a> {
         }
     }
 
+    /// A copy in stored form.
+    #[must_use]
+    pub fn stored(self) -> StoredValue {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes);
+        StoredValue(bytes.into_boxed_slice())
+    }
+
     /// What it is, in a word, for messages.
     #[must_use]
     pub fn kind(self) -> &'static str {
@@ -317,6 +344,11 @@ impl StoredValue {
     #[must_use]
     pub fn get(&self) -> ValueRef<'_> {
         ValueRef::read(&mut Fields(&self.0)).unwrap_or(ValueRef::Null)
+    }
+
+    /// Its bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
