@@ -1,11 +1,15 @@
 //! Random values for tests, small enough that equal and neighbouring ones meet.
 //!
-//! May use: `value`. Must not know: what is tested.
+//! May use: everything of the crate. Must not know: what is tested.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use crate::document::Document;
+use crate::path::Path;
+use crate::pattern::Like;
+use crate::predicate::{Choices, Operand, Operator, Pattern, Predicate};
+use crate::template::Template;
 use crate::value::{Decimal, Value};
 
 /// Numbers of all kinds: few of them many times, the edges, and anything.
@@ -58,4 +62,40 @@ pub(crate) fn values() -> impl Strategy<Value = Value> {
 /// Documents whose fields are often called `a`, `b` and `c`.
 pub(crate) fn documents() -> impl Strategy<Value = Document> {
     btree_map("[a-c]|[a-z]{1,3}", values(), 0..5).prop_map(|fields| Document::new(&fields))
+}
+
+fn operands() -> impl Strategy<Value = Operand> {
+    scalars().prop_map(|value| Operand::from(&value))
+}
+
+/// Predicates over the fields that `documents` have, without parameters.
+pub(crate) fn predicates() -> impl Strategy<Value = Predicate> {
+    use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    let texts = ["a", "b", "c", "a[*]", "b[*]", "a.b", "a[*].b", "missing"];
+    let paths = || proptest::sample::select(texts.to_vec()).prop_map(|text| Path::parse(text).unwrap());
+    let operators = proptest::sample::select(vec![Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual]);
+    let leaf = prop_oneof![
+        Just(Predicate::True),
+        Just(Predicate::False),
+        (paths(), operators, operands()).prop_map(|(path, operator, operand)| Predicate::Compare {
+            path,
+            operator,
+            operand
+        }),
+        (paths(), vec(operands(), 0..4))
+            .prop_map(|(path, operands)| Predicate::In { path, choices: Choices::new(operands) }),
+        (paths(), operands(), operands()).prop_map(|(path, low, high)| Predicate::Between { path, low, high }),
+        (paths(), "[a-c%_]{0,3}").prop_map(|(path, pattern)| {
+            Predicate::Matches { path, pattern: Pattern::Like(Like::new(&pattern, None).unwrap()) }
+        }),
+        paths().prop_map(Predicate::IsNull),
+        documents().prop_map(|document| Predicate::Template(Template::new(document))),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Predicate::And),
+            vec(inner.clone(), 0..3).prop_map(Predicate::Or),
+            inner.prop_map(|part| Predicate::Not(Box::new(part))),
+        ]
+    })
 }

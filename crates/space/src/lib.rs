@@ -6,18 +6,24 @@
 mod arbitrary;
 mod bytes;
 mod compare;
+mod constraint;
 mod document;
 mod error;
 mod key;
 mod number;
 mod path;
+mod pattern;
+mod predicate;
 mod template;
 mod value;
 
 pub use compare::compare;
+pub use constraint::{Allowed, Constraint};
 pub use document::Document;
 pub use error::{Error, Result};
 pub use key::{encode_key, key_of};
 pub use path::Path;
+pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
+pub use predicate::{Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_PARTS_MAX, Pattern, Predicate};
 pub use template::Template;
 pub use value::{DEPTH_MAX, Decimal, ListRef, MapRef, StoredValue, Value, ValueRef};
