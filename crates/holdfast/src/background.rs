@@ -49,7 +49,13 @@ pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
         })
         .map_err(failed)?
     };
-    Ok(vec![journal, ledger, compaction])
+    let spaces = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.space_wake);
+        Worker::start("holdfast-space", move || run(&inner, &wake, None, |inner| Some(inner.step_spaces())))
+            .map_err(failed)?
+    };
+    Ok(vec![journal, ledger, compaction, spaces])
 }
 
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
@@ -176,6 +182,7 @@ impl Store {
         inner.write_out_due()?;
         inner.remove_expired()?;
         inner.step_xa()?;
+        inner.step_spaces();
         inner.compact_step()?;
         Ok(())
     }

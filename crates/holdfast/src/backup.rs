@@ -17,6 +17,7 @@ use journal::{Damage, DamageKind, Examined, Linked, Position};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::options::Progress;
+use crate::space;
 use crate::store::{Store, lock};
 
 const RESTORING_FILE: &str = "restoring";
@@ -120,6 +121,9 @@ impl Store {
         if identity::read(files, dir)? != Some(identity) {
             identity::write(files, dir, identity)?;
         }
+        // First the snapshots of spaces, then what came after them, of which nothing goes meanwhile.
+        let _held = inner.journal.hold();
+        space::files::copy(files, inner.dir(), dir)?;
         let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
         let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
         Ok(Backup {
@@ -212,6 +216,7 @@ pub fn restore_in(
         }
     }
     files.sync_dir(&journal).map_err(fail)?;
+    space::files::copy(files, backup, dir)?;
     identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions })?;
     remove_if_there(files, &restoring).map_err(fail)?;
     files.sync_dir(dir).map_err(fail)?;

@@ -242,6 +242,8 @@ impl Inner {
         // What feeds may still ask for.
         let newest = self.newest().get().saturating_sub(self.options.compaction.keep_bytes);
         let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
+        // What the space's snapshots do not have.
+        let kept_from = kept_from.min(self.spaces_keep().get());
         let is_free =
             |base: Position| !work.stubborn.contains(&base) && work.waiting.iter().all(|waiting| waiting.base != base);
         let real = || segments.iter().filter(|segment| !segment.is_stub);

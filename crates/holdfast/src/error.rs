@@ -94,6 +94,20 @@ impl From<journal::Error> for Error {
     }
 }
 
+impl From<space::Error> for Error {
+    fn from(error: space::Error) -> Self {
+        use space::Error as E;
+        let kind = match &error {
+            E::Invalid { .. } | E::NoType { .. } => ErrorKind::Invalid,
+            E::Limit { .. } => ErrorKind::Limit,
+            E::NotUnique { .. } => ErrorKind::Conflict,
+            E::Malformed { .. } => ErrorKind::Corrupt,
+            _ => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
 impl From<kv::Error> for Error {
     fn from(error: kv::Error) -> Self {
         match error {

@@ -14,6 +14,7 @@ use crate::coordinator::{BUCKET, Deciding, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
 use crate::partition::Partition;
+use crate::space::{Opened, SPACE_PART, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Inner;
 
@@ -50,6 +51,8 @@ pub struct Exclusive<'a> {
     pub(crate) all: bool,
     /// Distributed transactions that are decided with the batch.
     pub(crate) decisions: Vec<Deciding>,
+    /// What is changed in spaces with the batch.
+    pub(crate) space: Option<&'a mut SpaceStage>,
 }
 
 impl<'a> Exclusive<'a> {
@@ -100,7 +103,7 @@ impl<'a> Exclusive<'a> {
         let guards = partitions.map(|partition| (partition, partition.lock())).collect();
         let now_ms = inner.clock.wall_ms();
         let (changes, seen, decisions) = (Changes::default(), Position::ZERO, Vec::new());
-        let this = Self { inner, guards, changes, seen, now_ms, all, decisions };
+        let this = Self { inner, guards, changes, seen, now_ms, all, decisions, space: None };
         this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
         Ok(this)
     }
@@ -255,10 +258,17 @@ impl<'a> Exclusive<'a> {
 
     /// As [`Exclusive::commit`], without decisions; `noted` is told the position as soon as the batch has it.
     pub(crate) fn commit_noting(mut self, noted: &mut dyn FnMut(Position)) -> Result<Committed> {
-        if self.changes.is_empty() {
+        let stage = self.space.take();
+        let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
+        if self.changes.is_empty() && in_spaces.is_empty() {
             return Ok(Committed { position: self.seen });
         }
-        let batch = self.encode();
+        let mut opened = Opened::lock(self.inner, &in_spaces)?;
+        if let Some(stage) = &stage {
+            stage.validate(&mut opened)?;
+        }
+        opened.encode();
+        let batch = self.encode(&opened);
         let appended = self.inner.journal.append(&batch)?;
         let position = appended.position;
         noted(position);
@@ -294,6 +304,13 @@ impl<'a> Exclusive<'a> {
             }
             self.inner.note_memory(engine);
         });
+        if let Err(error) = opened.apply(position) {
+            failed = Some(error);
+        }
+        if let Some(stage) = stage {
+            stage.end(Some(&mut opened));
+        }
+        opened.offer();
         match failed {
             None => Ok(Committed { position }),
             Some(error) => Err(error),
@@ -301,10 +318,17 @@ impl<'a> Exclusive<'a> {
     }
 
     /// The changes as commands, a section for each partition.
-    fn encode(&self) -> Batch {
+    fn encode(&self, in_spaces: &Opened<'_>) -> Batch {
         let mut batch = Batch::new();
+        let held = |id: PartitionId| self.guards.iter().any(|(partition, _)| partition.id == id);
+        for (id, part) in in_spaces.parts().filter(|(id, _)| !held(*id)) {
+            batch.section(id, |to| kv::put_other_part(to, SPACE_PART, part));
+        }
         for (partition, _) in &self.guards {
             batch.section(partition.id, |to| {
+                for (_, part) in in_spaces.parts().filter(|(id, _)| *id == partition.id) {
+                    kv::put_other_part(to, SPACE_PART, part);
+                }
                 for bucket in self.changes.cleared() {
                     Command::Clear { bucket }.encode(to);
                 }

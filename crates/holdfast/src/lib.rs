@@ -1,7 +1,7 @@
 //! Holdfast: data that is held once it is acknowledged, fast. This is the library that users embed.
 //!
-//! A [`Store`] is one directory: one journal, and the engines that the journal feeds. Today that is the key-value
-//! engine, [`Kv`]; the others join the same commit path.
+//! A [`Store`] is one directory: one journal, and the engines that the journal feeds: objects by key, [`Kv`]; entries in
+//! memory, [`space::Space`]; and the decisions of distributed transactions, [`Xa`].
 //!
 //! ```
 //! # fn main() -> holdfast::Result<()> {
@@ -43,6 +43,7 @@ mod room;
 mod schedule;
 mod scrub;
 mod snapshot;
+pub mod space;
 mod staged;
 mod stats;
 mod store;

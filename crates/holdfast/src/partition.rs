@@ -16,10 +16,18 @@ use kv::{Engine, Found, Reader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::room::Room;
+use crate::space::files::Loaded;
 
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
     engine: Mutex<Engine>,
+    /// The space's share, with a lock of its own: neither engine waits for the other. Taken after that of `engine` by who
+    /// needs both.
+    space: Mutex<space::Engine>,
+    /// The position up to which the older of the space's snapshots has everything: the journal is needed from there.
+    pub(crate) space_kept: AtomicU64,
+    /// That of the newer one; `u64::MAX` while there is none, because the space was never used.
+    pub(crate) space_through: AtomicU64,
     pub(crate) reader: Reader,
     changing: AtomicU64,
     /// Newest position at which something became absent, set before it does.
@@ -33,13 +41,16 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    pub(crate) fn new(id: PartitionId, engine: Engine) -> Self {
+    pub(crate) fn new(id: PartitionId, engine: Engine, space: Loaded) -> Self {
         Self {
             id,
             reader: engine.reader(),
             // What was removed before open is as durable as everything before open.
             removed: AtomicU64::new(0),
             engine: Mutex::new(engine),
+            space: Mutex::new(space.engine),
+            space_kept: AtomicU64::new(space.kept.get()),
+            space_through: AtomicU64::new(space.through.get()),
             changing: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             writing_out: Mutex::new(()),
@@ -62,6 +73,14 @@ impl Partition {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         // Applying is all asserts and no foreign code; a panic there has marked nothing, so stop trusting the engine.
         self.engine.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+            self.set_broken();
+            poisoned.into_inner()
+        })
+    }
+
+    /// The space's share.
+    pub(crate) fn space(&self) -> MutexGuard<'_, space::Engine> {
+        self.space.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
             self.set_broken();
             poisoned.into_inner()
         })

@@ -3,13 +3,18 @@
 //! May use: `journal`, `kv`. Must not know: threads, protocols.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
-use journal::{Journal, Log, PartitionId, Position, Record, StateMachine, Visit};
+use base::Files;
+
+use journal::{Journal, Log, PartitionId, Position, Record, RecordSection, StateMachine, Visit};
 use kv::{Engine, EntryCache, Ledgers, Places};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Progress};
+use crate::space::SPACE_PART;
+use crate::space::files::{self, Loaded};
 
 /// How often progress is told, in bytes of journal.
 const PROGRESS_BYTES: u64 = 4 << 20;
@@ -25,17 +30,29 @@ impl Places for JournalPlaces {
     }
 }
 
-/// Opens every partition's engine and replays what its ledger does not have. A ledger that turns out damaged is
-/// discarded and replayed whole.
+/// Each partition's space as its snapshot has it.
+pub(crate) fn spaces(
+    files: &dyn Files,
+    dir: &Path,
+    partitions: impl Iterator<Item = PartitionId>,
+) -> Result<Vec<Loaded>> {
+    if !files::is_used(files, dir) {
+        return Ok(partitions.map(|_| Loaded::unused()).collect());
+    }
+    partitions.map(|partition| files::load(files, dir, partition)).collect()
+}
+
+/// Opens every partition's engine and replays what its ledger does not have, and what the space's snapshot does not have.
+/// A ledger that turns out damaged is discarded and replayed whole.
 pub(crate) fn engines(
     journal: &Arc<Journal>,
     ledgers: &dyn Ledgers,
-    partitions: u16,
+    spaces: &mut [Loaded],
     options: &Options,
 ) -> Result<Vec<Engine>> {
     let mut last = None;
     for _ in 0..ATTEMPTS_MAX {
-        match attempt(journal, ledgers, partitions, options) {
+        match attempt(journal, ledgers, spaces, options) {
             Ok(engines) => return Ok(engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
                 ledgers.condemn(partition)?;
@@ -50,13 +67,17 @@ pub(crate) fn engines(
 
 type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 
-fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, options: &Options) -> Attempt<Vec<Engine>> {
+fn attempt(
+    journal: &Arc<Journal>,
+    ledgers: &dyn Ledgers,
+    spaces: &mut [Loaded],
+    options: &Options,
+) -> Attempt<Vec<Engine>> {
     let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max, tree: options.tree };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let cache = Arc::new(EntryCache::new(options.limits.entry_cache_bytes));
     let mut engines = Vec::new();
-    for number in 0..partitions {
-        let id = PartitionId::new(number);
+    for id in (0..).map(PartitionId::new).take(spaces.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
         let engine = ledgers
             .open(id)
@@ -67,8 +88,9 @@ fn attempt(journal: &Arc<Journal>, ledgers: &dyn Ledgers, partitions: u16, optio
     let there: BTreeSet<Position> =
         journal.segment_stats().iter().filter(|segment| !segment.is_stub).map(|segment| segment.base).collect();
     engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| there.contains(&segment)));
-    let from = engines.iter().map(Engine::applied).min().unwrap_or_default();
-    let mut replay = Replay::new(journal, options, &mut engines, from);
+    let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.through));
+    let from = applied.min().unwrap_or_default();
+    let mut replay = Replay::new(journal, options, (&mut engines, spaces), from);
     let read = journal.read_from(from, &mut |visit| match visit {
         Visit::Record(record) => replay.record(&record),
         // Reported by the journal; what was in it is lost, and all else goes on.
@@ -104,6 +126,7 @@ pub(crate) fn rebuild(journal: &Journal, partition: PartitionId, engine: &mut En
 
 struct Replay<'a> {
     engines: &'a mut [Engine],
+    spaces: &'a mut [Loaded],
     options: &'a Options,
     start: u64,
     end: u64,
@@ -113,14 +136,20 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(journal: &Journal, options: &'a Options, engines: &'a mut [Engine], from: Position) -> Self {
+    fn new(
+        journal: &Journal,
+        options: &'a Options,
+        (engines, spaces): (&'a mut [Engine], &'a mut [Loaded]),
+        from: Position,
+    ) -> Self {
         let (start, end) = (from.get(), journal.watermarks().appended.get());
-        Self { engines, options, start, end, told: start, batches: 0, failed: None }
+        Self { engines, spaces, options, start, end, told: start, batches: 0, failed: None }
     }
 
     fn record(&mut self, record: &Record<'_>) -> journal::Result<()> {
         self.batches += 1;
         for section in &record.sections {
+            self.space(record.position, section);
             let Some(engine) = self.engines.get_mut(section.partition.index()) else { continue };
             if record.position <= engine.applied() {
                 continue;
@@ -137,6 +166,19 @@ impl<'a> Replay<'a> {
             self.tell(record.position.get());
         }
         Ok(())
+    }
+
+    /// Applies the space's part of a section. What does not decode was written by a newer program, and is passed over: the
+    /// record's checksum was right.
+    fn space(&mut self, position: Position, section: &RecordSection<'_>) {
+        let Some(space) = self.spaces.get_mut(section.partition.index()) else { return };
+        if position <= space.through {
+            return;
+        }
+        for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SPACE_PART) {
+            let _ = space.engine.apply(position, part, &mut |_| ());
+            space.through = position;
+        }
     }
 
     fn tell(&mut self, at: u64) {

@@ -26,6 +26,7 @@ use crate::partition::Partition;
 use crate::replay;
 use crate::scrub::{self, ScrubCounters};
 use crate::snapshot::Snapshot;
+use crate::space::Registry;
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 
@@ -67,6 +68,9 @@ pub(crate) struct Inner {
     pub(crate) compactor: Compactor,
     pub(crate) scrubbed: ScrubCounters,
     pub(crate) coordinator: Coordinator,
+    /// The types of spaces.
+    pub(crate) spaces: Registry,
+    pub(crate) space_wake: Arc<Signal>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -113,10 +117,14 @@ impl Store {
         let files = Arc::clone(&world.files);
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
         let journal = Arc::new(journal);
-        let engines = replay::engines(&journal, &*world.ledgers, identity.partitions, &options)?;
         let ids = (0..identity.partitions).map(PartitionId::new);
+        let mut spaces = replay::spaces(&*world.files, dir, ids.clone())?;
+        let engines = replay::engines(&journal, &*world.ledgers, &mut spaces, &options)?;
         let inner = Arc::new(Inner {
-            partitions: ids.zip(engines).map(|(id, engine)| Partition::new(id, engine)).collect(),
+            partitions: ids
+                .zip(engines.into_iter().zip(spaces))
+                .map(|(id, (engine, space))| Partition::new(id, engine, space))
+                .collect(),
             clock: Arc::clone(&world.clock),
             journal_wake,
             ledger_wake: Arc::new(Signal::new()),
@@ -129,6 +137,8 @@ impl Store {
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::default(),
             scrubbed: ScrubCounters::default(),
+            spaces: Registry::default(),
+            space_wake: Arc::new(Signal::new()),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
@@ -141,6 +151,7 @@ impl Store {
             journal,
         });
         inner.load_xa();
+        inner.load_spaces();
         let mut workers = Vec::new();
         if world.threads {
             workers = background::start(&inner)?;
@@ -261,6 +272,7 @@ impl Owner {
         self.inner.ledger_wake.raise();
         self.inner.scrub_wake.raise();
         self.inner.compaction_wake.raise();
+        self.inner.space_wake.raise();
         lock(&self.workers).clear();
     }
 }
@@ -288,6 +300,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
@@ -471,6 +487,7 @@ impl Inner {
         let mut input = Vec::new();
         for partition in &self.partitions {
             input.extend_from_slice(&partition.lock().digest()?.to_le_bytes());
+            input.extend_from_slice(&partition.space().digest().to_le_bytes());
         }
         Ok(base::hash128(&input))
     }
@@ -484,7 +501,7 @@ impl Inner {
         // A backup under way is finished: once the directory is let go, another process may change what is linked.
         let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
-        let written = unwritten.map(|partition| self.write_out(partition)).fold(Ok(()), Result::and);
+        let written = unwritten.map(|partition| self.write_out(partition)).fold(self.close_spaces(), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived.
         self.journal.close()?;
         drop(lock(&self.held).take());

@@ -8,6 +8,7 @@
 //! May use: exclusive access. Must not know: protocols.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use journal::Position;
 use kv::{Head, Object, Page, PageOut, Stored, Value};
@@ -18,6 +19,7 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive, Scope};
 use crate::kv::PutOptions;
+use crate::space::SpaceStage;
 use crate::staged::{Change, Changes};
 use crate::store::Store;
 
@@ -29,11 +31,31 @@ pub struct Transaction {
     listed: Option<Position>,
     changes: Changes,
     decisions: Vec<Deciding>,
+    space: SpaceStage,
 }
 
 impl Transaction {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, reads: BTreeMap::new(), listed: None, changes: Changes::default(), decisions: Vec::new() }
+        Self {
+            reads: BTreeMap::new(),
+            listed: None,
+            changes: Changes::default(),
+            decisions: Vec::new(),
+            space: SpaceStage::new(store.clone()),
+            store,
+        }
+    }
+
+    /// Ends the transaction by itself when it takes longer than this from the first entry of a space that it touches: others
+    /// wait for entries that it has locked. What it does after that fails with `Timeout`.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.space.set_lease(lease);
+        self
+    }
+
+    pub(crate) fn space_stage(&mut self) -> &mut SpaceStage {
+        &mut self.space
     }
 
     fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {
@@ -142,7 +164,7 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
-    pub fn commit(self, durability: Durability) -> Result<Committed> {
+    pub fn commit(mut self, durability: Durability) -> Result<Committed> {
         let committed = self.apply();
         if let Err(Some(position)) = committed.as_ref().map_err(Error::rests_on) {
             self.store.wait(position, Durability::Synced)?;
@@ -152,7 +174,7 @@ impl Transaction {
         Ok(committed)
     }
 
-    fn apply(&self) -> Result<Committed> {
+    fn apply(&mut self) -> Result<Committed> {
         let keys: Vec<(&[u8], &[u8])> = self
             .reads
             .keys()
@@ -169,6 +191,7 @@ impl Transaction {
         for Deciding { id, branches } in &self.decisions {
             exclusive.decide(*id, branches)?;
         }
+        exclusive.space = Some(&mut self.space);
         exclusive.commit()
     }
 

@@ -187,6 +187,10 @@ fn dump_record(record: &Record<'_>, line: &mut dyn FnMut(&str)) {
     for section in &record.sections {
         line(&format!("  partition {}, index {}", section.partition.get(), section.state.index));
         let mut rest = section.commands;
+        for (engine, part) in kv::other_parts(section.commands) {
+            line(&format!("    engine {engine}, {} bytes: {}", part.len(), shown(part)));
+            rest = rest.get(kv::OTHER_PART_HEADER_BYTES + part.len()..).unwrap_or_default();
+        }
         while !rest.is_empty() {
             let Some((recorded, bytes)) = Recorded::decode(rest) else {
                 line(&format!("    {} bytes that are no command: {}", rest.len(), shown(rest)));

@@ -10,6 +10,7 @@
 //!   object   5 | modified 8 | expires 8 | value checksum 4 | compression 1 | value bytes 4 |
 //!                bucket | key | metadata | indexes | stored value
 //!   kept     6 | version 8 | put, delete, clear or object
+//!   other  64.. | length 4 | what another engine journals; only before all commands of this one
 //!
 //! Times are milliseconds since 1970-01-01 UTC; expires 0 is never. The value checksum is CRC32C of the value, so that
 //! one positioned read of a put proves key and value. An object is a put with indexes, or whose value is compressed:
@@ -33,6 +34,10 @@ const EXPIRE: u8 = 3;
 const CLEAR: u8 = 4;
 const OBJECT: u8 = 5;
 const KEPT: u8 = 6;
+/// From here on a tag names another engine.
+const OTHER: u8 = 64;
+/// Bytes before another engine's part.
+pub const OTHER_PART_HEADER_BYTES: usize = 5;
 /// Bytes of an object command beside its strings, with their lengths: the most that a put needs.
 const OBJECT_FIXED_BYTES: usize = 1 + 8 + 8 + 4 + 1 + 4 + 5 * 4;
 /// Bytes of an expire command beside its strings, with their lengths.
@@ -284,6 +289,34 @@ impl Said<'_> {
     }
 }
 
+/// The parts of other engines at the start of a section: the byte that names the engine and its commands; and where this
+/// engine's commands begin.
+pub fn other_parts(section: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = section;
+    std::iter::from_fn(move || {
+        let (engine, part, behind) = other_part(rest)?;
+        rest = behind;
+        Some((engine, part))
+    })
+}
+
+fn other_part(section: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let mut from = Fields(section);
+    let engine = from.u8().filter(|tag| *tag >= OTHER)?;
+    let part = from.string()?;
+    Some((engine, part, from.0))
+}
+
+/// Appends another engine's part of a section: before all commands of this one.
+///
+/// # Panics
+/// When `engine` is below 64, which is where the commands of this engine are.
+pub fn put_other_part(to: &mut Vec<u8>, engine: u8, part: &[u8]) {
+    assert!(engine >= OTHER, "engines have tags of their own");
+    to.push(engine);
+    put_string(to, part);
+}
+
 /// The commands of a section, in order; at what does not decode an error, and then nothing more.
 #[derive(Debug, Clone)]
 pub struct Commands<'a> {
@@ -292,10 +325,14 @@ pub struct Commands<'a> {
 }
 
 impl<'a> Commands<'a> {
-    /// Commands whose first byte lies at journal address `at`.
+    /// Commands of a section whose first byte lies at journal address `at`. Parts of other engines are passed over.
     #[must_use]
-    pub fn new(commands: &'a [u8], at: u64) -> Self {
-        Self { rest: commands, at }
+    pub fn new(section: &'a [u8], at: u64) -> Self {
+        let mut rest = section;
+        while let Some((_, _, behind)) = other_part(rest) {
+            rest = behind;
+        }
+        Self { rest, at: at + (section.len() - rest.len()) as u64 }
     }
 }
 
@@ -383,6 +420,21 @@ mod tests {
             bytes.push(0);
             assert_eq!(Recorded::decode(&bytes).map(|found| found.1), Some(bytes.len() - 1), "the next one follows");
         }
+    }
+
+    #[test]
+    fn parts_of_other_engines_are_passed_over() {
+        let mut section = Vec::new();
+        put_other_part(&mut section, 64, b"of the space");
+        put_other_part(&mut section, 70, b"");
+        let at = section.len() as u64;
+        Command::Delete { bucket: b"b", key: b"k" }.encode(&mut section);
+        let parts: Vec<(u8, &[u8])> = other_parts(&section).collect();
+        assert_eq!(parts, [(64, b"of the space".as_slice()), (70, b"")]);
+        let said: Vec<_> = Commands::new(&section, 1000).map(Result::unwrap).collect();
+        assert_eq!((said.len(), said[0].at), (1, 1000 + at));
+        let cut = &section[..10];
+        assert!(matches!(Commands::new(cut, 0).next(), Some(Err(Error::Command))) && other_parts(cut).next().is_none());
     }
 
     proptest::proptest! {

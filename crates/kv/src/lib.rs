@@ -30,7 +30,7 @@ mod tree;
 
 pub use cache::EntryCache;
 pub use clock::Clock;
-pub use command::{Command, Commands, Put, Recorded, Said};
+pub use command::{Command, Commands, OTHER_PART_HEADER_BYTES, Put, Recorded, Said, other_parts, put_other_part};
 pub use compression::{Compression, Stored, UnknownCompression};
 pub use engine::{Engine, Options};
 pub use entry::Head;

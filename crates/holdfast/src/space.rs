@@ -1,0 +1,176 @@
+//! The object space as users see it: named spaces of typed entries, in memory and in the journal.
+//!
+//! May use: the `space` engine, the commit path. Must not know: protocols.
+
+mod background;
+mod commit;
+mod entries;
+pub(crate) mod files;
+pub(crate) mod kind;
+mod listen;
+mod locks;
+mod route;
+mod wait;
+mod wanted;
+mod within;
+
+use std::sync::Arc;
+
+use ::space::{Command, TypeId};
+use journal::{Batch, Log};
+
+pub use ::space::{
+    AtLimit, Decimal, Definition, Document, IndexDefinition, IndexKind, ListRef, MapRef, Order, Path, Plan, Reason,
+    Storage, Usage, Value, ValueRef, compare,
+};
+pub use entries::{Entries, Entry, Lease, ReadOptions, Taking, WriteMode, WriteOptions, Written};
+pub use wanted::Wanted;
+pub use within::{ReadLock, Within};
+
+pub(crate) use commit::{Opened, SPACE_PART};
+pub(crate) use kind::{Kind, Registry};
+pub(crate) use within::SpaceStage;
+
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
+use crate::store::{Inner, Store, lock};
+
+/// A named space of the store: types, and entries of them.
+#[derive(Clone)]
+pub struct Space {
+    store: Store,
+    name: String,
+}
+
+impl Store {
+    /// The space of this name; it is there as soon as a type is declared in it.
+    #[must_use]
+    pub fn space(&self, name: &str) -> Space {
+        Space { store: self.clone(), name: name.to_owned() }
+    }
+
+    /// The names of all spaces in which types were declared.
+    #[must_use]
+    pub fn spaces(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.inner().spaces.list(None).iter().map(|kind| kind.definition().space.clone()).collect();
+        names.dedup();
+        names
+    }
+}
+
+impl Space {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Declares a type, or changes one that is there: adds and removes indexes, while it is used. The definition's space has
+    /// to be this one. Blocks until that is on stable storage.
+    ///
+    /// # Errors
+    /// `Invalid` says what to change; `Conflict` when entries that are there do not fit, such as two with one value of a
+    /// unique index; `Unavailable` when the disk refuses.
+    pub fn declare(&self, definition: Definition) -> Result<Entries> {
+        if definition.space != self.name {
+            let text = format!("the definition is of the space {}, not of {}", definition.space, self.name);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        definition.check()?;
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let mut last = lock(&inner.spaces.declaring);
+        let found = inner.spaces.find(&self.name, &definition.name);
+        if let Some(kind) = &found {
+            let old = kind.definition();
+            if *old == definition {
+                return Ok(Entries { store: self.store.clone(), kind: Arc::clone(kind) });
+            }
+            old.check_change(&definition)?;
+        }
+        // From the first type on there are snapshots, so that opening knows that there is something to look for.
+        inner.begin_spaces()?;
+        let of = found.as_ref().map_or(TypeId(*last + 1), |kind| kind.of);
+        let definition = Arc::new(definition);
+        self.journal_everywhere(&Command::Declare { of, definition: Definition::clone(&definition) })?;
+        *last = (*last).max(of.0);
+        let kind = match found {
+            Some(kind) => {
+                kind.redefine(definition);
+                kind
+            }
+            None => {
+                let kind = Arc::new(Kind::new(of, definition));
+                inner.spaces.add(Arc::clone(&kind));
+                kind
+            }
+        };
+        Ok(Entries { store: self.store.clone(), kind })
+    }
+
+    /// Removes a type with all its entries. False if there is none. Blocks until that is on stable storage.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses.
+    pub fn drop_type(&self, name: &str) -> Result<bool> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let _one = lock(&inner.spaces.declaring);
+        let Some(kind) = inner.spaces.find(&self.name, name) else { return Ok(false) };
+        inner.spaces.remove(&kind);
+        self.journal_everywhere(&Command::Drop { of: kind.of })?;
+        Ok(true)
+    }
+
+    /// Makes one batch with the command for every partition.
+    fn journal_everywhere(&self, command: &Command<'_>) -> Result<()> {
+        let inner = self.store.inner();
+        let mut part = Vec::new();
+        command.encode(&mut part);
+        let mut guards: Vec<_> = inner.partitions.iter().map(Partition::space).collect();
+        inner.partitions.iter().try_for_each(Partition::check)?;
+        if let Command::Declare { of, definition } = command {
+            guards.iter().try_for_each(|engine| engine.check_redeclare(*of, definition))?;
+        }
+        let mut batch = Batch::new();
+        for partition in &inner.partitions {
+            batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
+        }
+        let position = inner.journal.append(&batch)?.position;
+        for engine in &mut guards {
+            engine.apply(position, &part, &mut |_| ())?;
+        }
+        drop(guards);
+        self.store.wait(position, Durability::Synced)
+    }
+
+    /// The entries of a type.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such type: declare it first.
+    pub fn entries(&self, name: &str) -> Result<Entries> {
+        let kind = self.store.inner().spaces.find(&self.name, name);
+        let kind = kind.ok_or_else(|| ::space::Error::NoType { space: self.name.clone(), name: name.to_owned() })?;
+        Ok(Entries { store: self.store.clone(), kind })
+    }
+
+    /// The types that were declared, by name.
+    #[must_use]
+    pub fn types(&self) -> Vec<Arc<Definition>> {
+        self.store.inner().spaces.list(Some(&self.name)).iter().map(|kind| kind.definition()).collect()
+    }
+}
+
+impl Inner {
+    /// Makes known what types the engines have, when the store was opened.
+    pub(crate) fn load_spaces(&self) {
+        let mut last = lock(&self.spaces.declaring);
+        let Some(first) = self.partitions.first() else { return };
+        for (of, definition) in first.space().types() {
+            *last = (*last).max(of.0);
+            self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition))));
+        }
+    }
+}

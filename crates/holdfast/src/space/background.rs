@@ -1,0 +1,140 @@
+//! The space's background work: leases end, transactions that took too long end, snapshots are written.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ::space::{Reason, ValueRef};
+use journal::{Level, Log, Position};
+
+use super::commit::What;
+use super::files;
+use crate::error::Result;
+use crate::partition::Partition;
+use crate::store::Inner;
+
+/// How often it is looked whether something is due.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Entries whose lease ended, removed at once in one partition.
+const EXPIRY_BATCH_MAX: usize = 256;
+/// Journal bytes behind a snapshot before the next one, at least.
+const SNAPSHOT_LAG_BYTES: u64 = 128 << 20;
+
+impl Inner {
+    /// Does what is due; returns when to come back.
+    pub(crate) fn step_spaces(&self) -> Duration {
+        // Whoever asks for an entry of a partition in trouble is told.
+        let more = self.expire_entries().unwrap_or(false);
+        for holder in self.spaces.locks.overdue(&*self.clock) {
+            self.end_holder(holder, None);
+        }
+        // A full disk is tried again; the journal keeps what has no snapshot.
+        let _ = self.snapshots_due();
+        if more {
+            return Duration::ZERO;
+        }
+        let now_ms = self.clock.wall_ms();
+        let next = self.partitions.iter().filter_map(|partition| partition.space().next_expiry()).min();
+        let lease = next.map_or(LOOK_INTERVAL, |at| Duration::from_millis(at.saturating_sub(now_ms)));
+        let end = self.spaces.locks.next_end().map_or(LOOK_INTERVAL, |end| end.since(self.clock.now()));
+        // An entry that is locked stays over its time, and is looked at now and then.
+        lease.min(end).clamp(Duration::from_millis(1), LOOK_INTERVAL)
+    }
+
+    /// Sees to it that a lease that ends before anybody looks again is looked after.
+    pub(crate) fn note_lease(&self, expires_ms: u64) {
+        if expires_ms != 0 && expires_ms.saturating_sub(self.clock.wall_ms()) < 2 * LOOK_INTERVAL.as_millis() as u64 {
+            self.space_wake.raise();
+        }
+    }
+
+    /// Removes entries whose lease has ended. True when there are more.
+    fn expire_entries(&self) -> Result<bool> {
+        let now_ms = self.clock.wall_ms();
+        let mut more = false;
+        for partition in &self.partitions {
+            let mut engine = partition.space();
+            if partition.check().is_err() || engine.next_expiry().is_none_or(|next| next > now_ms) {
+                continue;
+            }
+            let places: Vec<_> = engine.expired(now_ms).take(EXPIRY_BATCH_MAX).collect();
+            more |= places.len() == EXPIRY_BATCH_MAX;
+            for place in places {
+                let Some((stored, kind)) = engine.get(place).zip(self.spaces.get(place.of)) else { continue };
+                let id = stored.document.get(&kind.definition().id).map(ValueRef::to_value).unwrap_or_default();
+                let what = What::Remove { id, reason: Reason::Expired };
+                self.change_space(&kind, partition, &mut engine, &what)?;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Writes the first snapshots, empty ones, before the first type is declared.
+    pub(crate) fn begin_spaces(&self) -> Result<()> {
+        if files::is_used(&*self.files, self.dir()) {
+            return Ok(());
+        }
+        self.partitions.iter().try_for_each(|partition| self.write_snapshot(partition))
+    }
+
+    /// Journal bytes that a partition's snapshot may lag behind: in proportion to what there is to write.
+    fn lag_bytes_max(&self) -> u64 {
+        let held: u64 = self.partitions.iter().map(|partition| partition.space().bytes()).sum();
+        (held / 2).max(SNAPSHOT_LAG_BYTES.min(self.options.limits.replay_bytes_max))
+    }
+
+    fn snapshots_due(&self) -> Result<()> {
+        let appended = self.journal.watermarks().appended.get();
+        let is_due = |partition: &&Partition, max: u64| {
+            let through = partition.space_through.load(Ordering::Acquire);
+            through != u64::MAX && appended.saturating_sub(through) > max
+        };
+        if !self
+            .partitions
+            .iter()
+            .any(|partition| is_due(&partition, SNAPSHOT_LAG_BYTES.min(self.options.limits.replay_bytes_max)))
+        {
+            return Ok(());
+        }
+        let max = self.lag_bytes_max();
+        self.partitions.iter().filter(|partition| is_due(partition, max)).try_for_each(|it| self.write_snapshot(it))
+    }
+
+    /// Writes a partition's snapshot, after the journal is on stable storage up to there.
+    pub(crate) fn write_snapshot(&self, partition: &Partition) -> Result<()> {
+        partition.check()?;
+        let snapshot = {
+            let engine = partition.space();
+            // Nothing of this partition's space is on its way while it is locked.
+            let next = self.journal.watermarks().appended.get();
+            engine.snapshot(Position::new(next.saturating_sub(1)))
+        };
+        let through = snapshot.applied();
+        self.journal.wait(through, Level::Synced)?;
+        let bytes = snapshot.encode(partition.id);
+        files::write(&*self.files, self.dir(), partition.id, &bytes)?;
+        let before = partition.space_through.swap(through.get(), Ordering::AcqRel);
+        // The first one stands for both.
+        let kept = if before == u64::MAX { through.get() } else { before };
+        partition.space_kept.store(kept, Ordering::Release);
+        Ok(())
+    }
+
+    /// The journal behind this position is needed by the space.
+    pub(crate) fn spaces_keep(&self) -> Position {
+        let kept = self.partitions.iter().map(|partition| partition.space_kept.load(Ordering::Acquire)).min();
+        Position::new(kept.unwrap_or(u64::MAX))
+    }
+
+    /// Writes what snapshots lack when the store closes, so that opening replays nothing.
+    pub(crate) fn close_spaces(&self) -> Result<()> {
+        for partition in &self.partitions {
+            let through = partition.space_through.load(Ordering::Acquire);
+            if through != u64::MAX && partition.space().applied().get() > through {
+                self.write_snapshot(partition)?;
+            }
+        }
+        Ok(())
+    }
+}

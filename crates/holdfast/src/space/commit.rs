@@ -1,0 +1,245 @@
+//! How changes of spaces become batches: one change by itself, or several with those of other engines.
+//!
+//! May use: `space`, partitions, `journal`. Must not know: conditions, who asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+
+use ::space::{Command, Document, Engine, Place, Reason, Removed, TypeId, Value};
+use journal::{Appended, Batch, Log, PartitionId, Position};
+
+use super::kind::Kind;
+use super::listen::Telling;
+use super::locks::{Holder, LockedPlace, Mode, NOBODY};
+use super::wait::{Granted, Purpose, Waiter};
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
+use crate::store::Inner;
+
+/// The space's part of a section: see `kv::put_other_part`.
+pub(crate) const SPACE_PART: u8 = 64;
+
+/// What is to become of an entry.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    Write { document: Document, expires_ms: u64 },
+    Remove { id: Value, reason: Reason },
+    Renew { id: Value, expires_ms: u64 },
+}
+
+/// One change of a batch.
+pub(crate) struct Change {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) partition: PartitionId,
+    pub(crate) what: What,
+}
+
+impl What {
+    /// Appends the command, as the type's definition wants it told.
+    fn encode(&self, kind: &Kind, history: bool, engine: &Engine, to: &mut Vec<u8>) {
+        let of = kind.of;
+        let before = |id: &Value| {
+            let place = if history { engine.find_id(of, id.stored().get()) } else { None };
+            place.and_then(|place| engine.get(place)).map(|stored| stored.document)
+        };
+        match self {
+            Self::Write { document, expires_ms } => {
+                let id = kind.definition().id.clone();
+                let before = document.get(&id).filter(|_| history).and_then(|id| before(&id.to_value()));
+                let (expires_ms, before) = (*expires_ms, before.as_ref().map(Document::fields));
+                Command::Write { of, expires_ms, document: document.fields(), before }.encode(to);
+            }
+            Self::Remove { id, reason } => {
+                let (before, id) = (before(id), id.stored());
+                let entry = before.as_ref().map_or(Removed::Id(id.get()), |it| Removed::Document(it.fields()));
+                Command::Remove { of, reason: *reason, entry }.encode(to);
+            }
+            Self::Renew { id, expires_ms } => {
+                Command::Renew { of, expires_ms: *expires_ms, id: id.stored().get() }.encode(to);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Makes one change. The caller holds the partition's space; who waits for entries is not told here.
+    pub(crate) fn change_space(
+        &self,
+        kind: &Kind,
+        partition: &Partition,
+        engine: &mut Engine,
+        what: &What,
+    ) -> Result<Position> {
+        let definition = kind.definition();
+        let mut part = Vec::new();
+        what.encode(kind, definition.history, engine, &mut part);
+        let mut telling = kind.listeners.telling();
+        let tell = &mut |event| {
+            if let Some(telling) = &mut telling {
+                telling.tell(&event, &definition.id);
+            }
+        };
+        let position = match definition.storage {
+            ::space::Storage::Durable => {
+                let position = self.append_space(partition, &part)?;
+                engine.apply(position, &part, tell)?;
+                position
+            }
+            ::space::Storage::Volatile => {
+                let version = Position::new(self.spaces.next_version(self.clock.wall_ms()));
+                engine.apply_volatile(version, &part, tell)?;
+                version
+            }
+        };
+        Ok(position)
+    }
+
+    fn append_space(&self, partition: &Partition, part: &[u8]) -> Result<Position> {
+        let mut batch = Batch::new();
+        batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, part));
+        let Appended { position, .. } = self.journal.append(&batch)?;
+        Ok(position)
+    }
+
+    /// Offers the entry at `place`, which just came or became free, to those who wait. The caller holds the partition.
+    pub(crate) fn offer(&self, kind: &Kind, partition: &Partition, engine: &mut Engine, place: Place) {
+        if !kind.waiters.any() {
+            return;
+        }
+        let definition = kind.definition();
+        let now_ms = self.clock.wall_ms();
+        let is_durable = definition.storage == ::space::Storage::Durable;
+        kind.waiters.retain(|waiter| {
+            let Some(entry) = engine.get(place) else { return true };
+            let is_gone = entry.expires_ms != 0 && entry.expires_ms <= now_ms;
+            let fields = entry.document.fields();
+            if is_gone || !waiter.wanted.matches(&definition.id, fields) {
+                return true;
+            }
+            let mut grant = || {
+                let granted = |position| Granted { entry: entry.clone(), position, partition: partition.id };
+                let rests_on = |position: Position| is_durable.then_some(position);
+                self.may_use(waiter, partition.id, place, engine)?;
+                match waiter.purpose {
+                    Purpose::Read => Some(Ok(granted(rests_on(entry.version)))),
+                    Purpose::Lock(..) => Some(Ok(granted(rests_on(entry.version)))),
+                    Purpose::Take => {
+                        let id =
+                            entry.document.get(&definition.id).map(::space::ValueRef::to_value).unwrap_or_default();
+                        let what = What::Remove { id, reason: Reason::Taken };
+                        let taken = self.change_space(kind, partition, engine, &what);
+                        Some(taken.map(|position| granted(rests_on(position))))
+                    }
+                }
+            };
+            !waiter.offer(&mut grant)
+        });
+    }
+
+    /// Locks an entry for a transaction, if nobody stands in the way. The caller holds the partition.
+    pub(crate) fn lock_entry(&self, holder: Holder, at: LockedPlace, mode: Mode, engine: &mut Engine) -> Option<()> {
+        let is_new = self.spaces.locks.try_lock(holder, at, mode)?;
+        engine.set_locked(at.place, true);
+        if is_new && mode == Mode::Exclusive {
+            engine.hold_group(at.place, holder, true);
+        }
+        Some(())
+    }
+
+    /// Whether one who waits may have the entry, given who has locked it; locks it for a transaction.
+    fn may_use(&self, waiter: &Waiter, partition: PartitionId, place: Place, engine: &mut Engine) -> Option<()> {
+        let at = LockedPlace { partition, place };
+        match waiter.purpose {
+            Purpose::Read | Purpose::Take => {
+                let mode = if waiter.purpose == Purpose::Read { Mode::Shared } else { Mode::Exclusive };
+                let free = !engine.is_locked(place) || !self.spaces.locks.is_in_the_way(NOBODY, at, mode);
+                (free && !engine.is_held(place, NOBODY)).then_some(())
+            }
+            Purpose::Lock(holder, mode) => {
+                if engine.is_held(place, holder) {
+                    return None;
+                }
+                self.lock_entry(holder, at, mode, engine)
+            }
+        }
+    }
+}
+
+/// Several changes that are one batch: their partitions locked, their commands made.
+pub(crate) struct Opened<'a> {
+    inner: &'a Inner,
+    changes: &'a [Change],
+    guards: BTreeMap<PartitionId, (&'a Partition, MutexGuard<'a, Engine>)>,
+    parts: BTreeMap<PartitionId, Vec<u8>>,
+    telling: BTreeMap<TypeId, Telling<'a>>,
+}
+
+impl<'a> Opened<'a> {
+    /// Locks the partitions. The caller has those of other engines that it needs; listeners are told in the order of the
+    /// types, so that nobody waits in a circle.
+    pub(crate) fn lock(inner: &'a Inner, changes: &'a [Change]) -> Result<Self> {
+        let mut ids: Vec<PartitionId> = changes.iter().map(|change| change.partition).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut guards = BTreeMap::new();
+        for id in ids {
+            let partition = inner.partitions.get(id.index());
+            let partition =
+                partition.ok_or_else(|| Error::new(ErrorKind::Internal, "a partition that is not there"))?;
+            guards.insert(id, (partition, partition.space()));
+        }
+        Ok(Self { inner, changes, guards, parts: BTreeMap::new(), telling: BTreeMap::new() })
+    }
+
+    /// The engine of a partition.
+    pub(crate) fn engine(&mut self, partition: PartitionId) -> Option<&mut Engine> {
+        self.guards.get_mut(&partition).map(|(_, engine)| &mut **engine)
+    }
+
+    /// Makes the commands; nothing may come between this and [`Opened::apply`] but the batch's position.
+    pub(crate) fn encode(&mut self) {
+        for Change { kind, partition, what } in self.changes {
+            let definition = kind.definition();
+            let Some((_, engine)) = self.guards.get(partition) else { continue };
+            let part = self.parts.entry(*partition).or_default();
+            what.encode(kind, definition.history, engine, part);
+        }
+        let kinds: BTreeMap<TypeId, &'a Kind> =
+            self.changes.iter().map(|change| (change.kind.of, &*change.kind)).collect();
+        self.telling =
+            kinds.into_iter().filter_map(|(of, kind)| kind.listeners.telling().map(|telling| (of, telling))).collect();
+    }
+
+    /// The partitions and their commands.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (PartitionId, &[u8])> {
+        self.parts.iter().map(|(id, part)| (*id, part.as_slice()))
+    }
+
+    /// Applies the commands, now that the batch has its position.
+    pub(crate) fn apply(&mut self, position: Position) -> Result<()> {
+        let Self { inner, guards, parts, telling, .. } = self;
+        for (id, part) in &*parts {
+            let Some((partition, engine)) = guards.get_mut(id) else { continue };
+            let tell = &mut |event: ::space::Event| {
+                if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), inner.spaces.get(event.of)) {
+                    telling.tell(&event, &kind.definition().id);
+                }
+            };
+            engine.apply(position, part, tell).inspect_err(|_| partition.set_broken())?;
+        }
+        Ok(())
+    }
+
+    /// Offers what was written to those who wait for it.
+    pub(crate) fn offer(mut self) {
+        self.telling.clear();
+        for Change { kind, partition, what } in self.changes {
+            let What::Write { document, .. } = what else { continue };
+            let Some((partition, engine)) = self.guards.get_mut(partition) else { continue };
+            let place = document.get(&kind.definition().id).and_then(|id| engine.find_id(kind.of, id));
+            if let Some(place) = place {
+                self.inner.offer(kind, partition, engine, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The types of the store's spaces as operations see them: their definitions, who waits for entries, who listens.
+//!
+//! What a type is lies in each partition's engine, from the journal. Here is what ends with the process.
+//!
+//! May use: `space`. Must not know: operations.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use ::space::{Definition, TypeId};
+
+use super::listen::Listeners;
+use super::locks::Locks;
+use super::wait::Waiters;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bits of a generated id that count within a millisecond.
+const ID_COUNT_BITS: u32 = 20;
+
+/// One type.
+pub(crate) struct Kind {
+    pub(crate) of: TypeId,
+    definition: RwLock<Arc<Definition>>,
+    is_dropped: AtomicBool,
+    pub(crate) waiters: Waiters,
+    pub(crate) listeners: Listeners,
+    /// Where the next search begins that may begin anywhere, so that many takers do not all go for the same partition.
+    pub(crate) turn: AtomicUsize,
+}
+
+impl Kind {
+    pub(crate) fn new(of: TypeId, definition: Arc<Definition>) -> Self {
+        Self {
+            of,
+            definition: RwLock::new(definition),
+            is_dropped: AtomicBool::new(false),
+            waiters: Waiters::default(),
+            listeners: Listeners::default(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.definition.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn redefine(&self, definition: Arc<Definition>) {
+        *self.definition.write().unwrap_or_else(PoisonError::into_inner) = definition;
+    }
+
+    pub(crate) fn drop_it(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+        self.waiters.end_all(&Error::new(ErrorKind::Invalid, "the type was dropped"));
+    }
+
+    /// Refuses work with a type that is gone.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_dropped.load(Ordering::Acquire) {
+            let name = self.definition().name.clone();
+            return Err(Error::new(ErrorKind::Invalid, format!("the type {name} was dropped: declare it again")));
+        }
+        Ok(())
+    }
+}
+
+/// All types, by space and name.
+#[derive(Default)]
+pub(crate) struct Registry {
+    kinds: RwLock<BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
+    by_id: RwLock<BTreeMap<TypeId, Arc<Kind>>>,
+    /// The highest number of a type; held while types are declared and dropped.
+    pub(crate) declaring: Mutex<u32>,
+    versions: AtomicU64,
+    ids: AtomicU64,
+    pub(crate) locks: Locks,
+}
+
+impl Registry {
+    pub(crate) fn find(&self, space: &str, name: &str) -> Option<Arc<Kind>> {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.get(space)?.get(name).cloned()
+    }
+
+    pub(crate) fn get(&self, of: TypeId) -> Option<Arc<Kind>> {
+        self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&of).cloned()
+    }
+
+    pub(crate) fn add(&self, kind: Arc<Kind>) {
+        let definition = kind.definition();
+        self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(kind.of, Arc::clone(&kind));
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        kinds.entry(definition.space.clone()).or_default().insert(definition.name.clone(), kind);
+    }
+
+    pub(crate) fn remove(&self, kind: &Kind) {
+        let definition = kind.definition();
+        self.by_id.write().unwrap_or_else(PoisonError::into_inner).remove(&kind.of);
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_space) = kinds.get_mut(&definition.space) {
+            of_space.remove(&definition.name);
+            if of_space.is_empty() {
+                kinds.remove(&definition.space);
+            }
+        }
+        kind.drop_it();
+    }
+
+    /// All types; of one space if one is named.
+    pub(crate) fn list(&self, space: Option<&str>) -> Vec<Arc<Kind>> {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        let of_space = |(name, _): &(&String, _)| space.is_none_or(|space| space == *name);
+        kinds.iter().filter(of_space).flat_map(|(_, kinds)| kinds.values().cloned()).collect()
+    }
+
+    /// The version of something that is in no journal: never given twice.
+    pub(crate) fn next_version(&self, now_ms: u64) -> u64 {
+        next(&self.versions, now_ms)
+    }
+
+    /// An id for an entry that came without: they go up with time.
+    pub(crate) fn next_id(&self, now_ms: u64) -> i64 {
+        next(&self.ids, now_ms).cast_signed()
+    }
+}
+
+fn next(last: &AtomicU64, now_ms: u64) -> u64 {
+    let least = now_ms << ID_COUNT_BITS;
+    let step = |last: u64| Some((last + 1).max(least));
+    last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).map_or(least, step_of(least))
+}
+
+fn step_of(least: u64) -> impl Fn(u64) -> u64 {
+    move |last| (last + 1).max(least)
+}

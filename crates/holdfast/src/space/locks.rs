@@ -1,0 +1,271 @@
+//! Locks on entries, held by transactions until they end; with a search for deadlocks.
+//!
+//! A lock is taken while the entry's partition is locked, and waited for while it is not. Who would wait for somebody who,
+//! through others, waits for him is told so at once: each transaction waits for one lock at a time, so the search follows
+//! a few chains (Holt, "Some Deadlock Properties of Computer Systems", 1972).
+//!
+//! May use: `space`. Must not know: what transactions do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::space::Place;
+use base::{Clock, Time};
+use journal::PartitionId;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Who locks: transactions have numbers from 1.
+pub(crate) type Holder = u64;
+/// Somebody who holds no locks, and only waits for them.
+pub(crate) const NOBODY: Holder = 0;
+
+/// An entry that is locked; it stays where it is for as long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LockedPlace {
+    pub(crate) partition: PartitionId,
+    pub(crate) place: Place,
+}
+
+/// How an entry is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Others may read it, and lock it so.
+    Shared,
+    /// Nobody else touches it.
+    Exclusive,
+}
+
+#[derive(Default)]
+struct Lock {
+    exclusive: Option<Holder>,
+    shared: BTreeSet<Holder>,
+}
+
+impl Lock {
+    fn stands_in_the_way_of(&self, who: Holder, mode: Mode) -> bool {
+        self.exclusive.is_some_and(|holder| holder != who)
+            || (mode == Mode::Exclusive && self.shared.iter().any(|holder| *holder != who))
+    }
+
+    fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.exclusive.into_iter().chain(self.shared.iter().copied())
+    }
+}
+
+/// A transaction that may hold locks.
+struct Live {
+    held: BTreeSet<LockedPlace>,
+    waits_for: Option<LockedPlace>,
+    /// When it is ended, if it does not end by itself.
+    until: Option<Time>,
+}
+
+#[derive(Default)]
+struct Table {
+    locks: BTreeMap<LockedPlace, Lock>,
+    live: BTreeMap<Holder, Live>,
+    last: Holder,
+}
+
+/// All locks of a store.
+#[derive(Default)]
+pub(crate) struct Locks {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+impl Table {
+    /// Whether the holders of a lock wait, through others, for `who`.
+    fn would_deadlock(&self, who: Holder, wanted: LockedPlace) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![wanted];
+        while let Some(place) = next.pop() {
+            for holder in self.locks.get(&place).into_iter().flat_map(Lock::holders) {
+                if holder == who && place != wanted {
+                    return true;
+                }
+                if holder != who && seen.insert(holder) {
+                    next.extend(self.live.get(&holder).and_then(|live| live.waits_for));
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Locks {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a transaction begin.
+    pub(crate) fn begin(&self, until: Option<Time>) -> Holder {
+        let mut table = self.table();
+        table.last += 1;
+        let holder = table.last;
+        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until });
+        holder
+    }
+
+    /// Whether the transaction was ended for having taken too long.
+    pub(crate) fn check(&self, who: Holder) -> Result<()> {
+        if who == NOBODY || self.table().live.contains_key(&who) {
+            return Ok(());
+        }
+        let text = "the transaction's lease ended, and it was rolled back: begin again";
+        Err(Error::new(ErrorKind::Timeout, text))
+    }
+
+    /// Locks the entry, whose partition the caller has locked, if nobody stands in the way. `Some(true)` when it was not
+    /// locked by this one in this way before.
+    pub(crate) fn try_lock(&self, who: Holder, at: LockedPlace, mode: Mode) -> Option<bool> {
+        let mut guard = self.table();
+        let table = &mut *guard;
+        if !table.live.contains_key(&who) {
+            return None;
+        }
+        let lock = table.locks.entry(at).or_default();
+        if lock.stands_in_the_way_of(who, mode) {
+            return None;
+        }
+        let is_new = match mode {
+            Mode::Shared if lock.exclusive == Some(who) => false,
+            Mode::Shared => lock.shared.insert(who),
+            Mode::Exclusive => {
+                lock.shared.remove(&who);
+                lock.exclusive.replace(who).is_none()
+            }
+        };
+        if let Some(live) = table.live.get_mut(&who) {
+            live.held.insert(at);
+        }
+        Some(is_new)
+    }
+
+    /// Whether somebody else's lock keeps `who` from the entry.
+    pub(crate) fn is_in_the_way(&self, who: Holder, at: LockedPlace, mode: Mode) -> bool {
+        self.table().locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode))
+    }
+
+    /// Blocks until no lock stands in the way, for so long at most: then the caller looks again.
+    ///
+    /// # Errors
+    /// `Conflict` when this would wait for itself; `Timeout`.
+    pub(crate) fn wait(&self, who: Holder, at: LockedPlace, mode: Mode, left: Duration) -> Result<()> {
+        let mut table = self.table();
+        let blocks = |table: &Table| table.locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode));
+        if !blocks(&table) {
+            return Ok(());
+        }
+        if who != NOBODY && table.would_deadlock(who, at) {
+            let text = "a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        if let Some(live) = table.live.get_mut(&who) {
+            live.waits_for = Some(at);
+        }
+        let waited = self.changed.wait_timeout_while(table, left, |table| blocks(table));
+        let (mut table, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Some(live) = table.live.get_mut(&who) {
+            live.waits_for = None;
+        }
+        if waited.timed_out() {
+            return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
+        }
+        Ok(())
+    }
+
+    /// The entries that a transaction has locked.
+    pub(crate) fn held(&self, who: Holder) -> Vec<LockedPlace> {
+        let table = self.table();
+        table.live.get(&who).map(|live| live.held.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Lets go of an entry, whose partition the caller has locked: how it was locked, and whether others have it locked
+    /// still. `None` when it was not locked by this one.
+    pub(crate) fn release(&self, who: Holder, at: LockedPlace) -> Option<(Mode, bool)> {
+        let mut guard = self.table();
+        let table = &mut *guard;
+        if !table.live.get_mut(&who)?.held.remove(&at) {
+            return None;
+        }
+        let lock = table.locks.get_mut(&at)?;
+        let mode = if lock.exclusive == Some(who) { Mode::Exclusive } else { Mode::Shared };
+        if mode == Mode::Exclusive {
+            lock.exclusive = None;
+        }
+        lock.shared.remove(&who);
+        let is_locked = lock.holders().next().is_some();
+        if !is_locked {
+            table.locks.remove(&at);
+        }
+        self.changed.notify_all();
+        Some((mode, is_locked))
+    }
+
+    /// Ends a transaction that has let go of everything.
+    pub(crate) fn end(&self, who: Holder) {
+        self.table().live.remove(&who);
+    }
+
+    /// Transactions whose lease has ended.
+    pub(crate) fn overdue(&self, clock: &dyn Clock) -> Vec<Holder> {
+        let now = clock.now();
+        let is_over = |live: &Live| live.until.is_some_and(|until| until <= now);
+        self.table().live.iter().filter(|(_, live)| is_over(live)).map(|(holder, _)| *holder).collect()
+    }
+
+    /// When the next lease of a transaction ends.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        self.table().live.values().filter_map(|live| live.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(slot: u16) -> LockedPlace {
+        let engine = ::space::Engine::default();
+        LockedPlace { partition: PartitionId::new(slot), place: engine.nowhere() }
+    }
+
+    #[test]
+    fn who_would_wait_for_himself_is_told() {
+        let locks = Locks::default();
+        let (first, second, third) = (locks.begin(None), locks.begin(None), locks.begin(None));
+        assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
+        assert_eq!(locks.try_lock(second, place(2), Mode::Exclusive), Some(true));
+        assert_eq!(locks.try_lock(second, place(1), Mode::Shared), None);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| locks.wait(second, place(1), Mode::Exclusive, Duration::from_secs(60)));
+            while locks.table().live[&second].waits_for.is_none() {
+                base::yield_now();
+            }
+            let error = locks.wait(first, place(2), Mode::Shared, Duration::from_secs(60)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            let error = locks.wait(third, place(2), Mode::Shared, Duration::from_millis(1)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert_eq!(locks.release(first, place(1)), Some((Mode::Exclusive, false)));
+            locks.end(first);
+            waits.join().unwrap().unwrap();
+        });
+        assert_eq!(locks.try_lock(second, place(1), Mode::Exclusive), Some(true));
+    }
+
+    #[test]
+    fn readers_share_and_a_writer_waits_for_all_of_them() {
+        let locks = Locks::default();
+        let (first, second) = (locks.begin(None), locks.begin(None));
+        assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(true));
+        assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(false));
+        assert_eq!(locks.try_lock(second, place(1), Mode::Shared), Some(true));
+        assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), None);
+        assert_eq!(locks.release(second, place(1)), Some((Mode::Shared, true)));
+        locks.end(second);
+        assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
+        assert!(locks.check(second).is_err() && locks.check(first).is_ok());
+    }
+}

@@ -1,0 +1,57 @@
+//! Which entries an operation is about.
+//!
+//! May use: `space`. Must not know: where entries lie.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ::space::{Document, Filter, MapRef, Value};
+
+use super::within::is_excepted;
+
+/// Which entries an operation is about: one by its id, or those that match a template or a query.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub(crate) filter: Filter,
+    pub(crate) id: Option<Value>,
+    pub(crate) routing: Option<Value>,
+    pub(crate) limit: Option<u64>,
+    /// Keys of ids of entries to be passed over.
+    pub(crate) except: Arc<BTreeSet<Vec<u8>>>,
+}
+
+impl Wanted {
+    fn of(filter: Filter) -> Self {
+        Self { filter, id: None, routing: None, limit: None, except: Arc::default() }
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::of(Filter::all())
+    }
+
+    /// The entry with this id.
+    #[must_use]
+    pub fn id(id: impl Into<Value>) -> Self {
+        Self { id: Some(id.into()), ..Self::all() }
+    }
+
+    /// Entries whose fields are equal to those of the template; a field that is null there counts for nothing.
+    #[must_use]
+    pub fn template(template: &Document) -> Self {
+        Self::of(Filter::template(template))
+    }
+
+    /// Only those with this routing value: one partition is looked at, not all.
+    #[must_use]
+    pub fn routed(self, routing: impl Into<Value>) -> Self {
+        Self { routing: Some(routing.into()), ..self }
+    }
+
+    /// Whether an entry with these fields is wanted.
+    pub(crate) fn matches(&self, id_field: &str, fields: MapRef<'_>) -> bool {
+        let has_id = self.id.as_ref().is_none_or(|id| fields.get(id_field) == Some(id.stored().get()));
+        has_id && !is_excepted(&self.except, fields.get(id_field)) && self.filter.matches(fields)
+    }
+}

@@ -1,0 +1,372 @@
+//! Entries within a transaction: what it reads and changes is locked until it ends, and its changes are seen by itself alone
+//! until they are committed, with those of other engines, in one batch.
+//!
+//! Locks are of entries that are there. An entry that a transaction writes anew is checked when it commits: if somebody
+//! else wrote one with its id meanwhile, that is a conflict.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::space::{Document, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use journal::{PartitionId, Position};
+
+use super::commit::{Change, Opened, What};
+use super::entries::{Entries, Entry, LOCK_TIMEOUT, ReadOptions, WriteOptions, Written, next_document, next_expiry};
+use super::kind::Kind;
+use super::locks::{Holder, LockedPlace, Mode};
+use super::route;
+use super::wait::Purpose;
+use super::wanted::Wanted;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Inner, Store};
+use crate::transaction::Transaction;
+
+/// What a transaction makes of an entry.
+#[derive(Debug, Clone)]
+struct Staged {
+    partition: PartitionId,
+    /// What was there when the transaction came to it first.
+    was: Option<Stored>,
+    /// What is to be there; `None` when it is to be gone.
+    will: Option<(Document, u64)>,
+}
+
+type Key = (TypeId, Vec<u8>);
+
+/// The part of a transaction that is in spaces.
+pub(crate) struct SpaceStage {
+    store: Store,
+    holder: Option<Holder>,
+    lease: Option<Duration>,
+    kinds: BTreeMap<TypeId, Arc<Kind>>,
+    staged: BTreeMap<Key, Staged>,
+    is_over: bool,
+}
+
+impl SpaceStage {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, holder: None, lease: None, kinds: BTreeMap::new(), staged: BTreeMap::new(), is_over: false }
+    }
+
+    pub(crate) fn set_lease(&mut self, lease: Duration) {
+        self.lease = Some(lease);
+    }
+
+    fn holder(&mut self) -> Result<Holder> {
+        let inner = self.store.inner();
+        match self.holder {
+            Some(holder) => inner.spaces.locks.check(holder).map(|()| holder),
+            None => {
+                let until = self.lease.map(|lease| inner.clock.now().after(lease));
+                let holder = inner.spaces.locks.begin(until);
+                inner.space_wake.raise();
+                self.holder = Some(holder);
+                Ok(holder)
+            }
+        }
+    }
+
+    /// The changes, as they go into the batch.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let change = |((of, _), staged): (&Key, &Staged)| {
+            let kind = Arc::clone(self.kinds.get(of)?);
+            let what = match (&staged.will, &staged.was) {
+                (Some((document, expires_ms)), _) => {
+                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                }
+                (None, Some(was)) => {
+                    let id = was.document.get(&kind.definition().id)?.to_value();
+                    What::Remove { id, reason: Reason::Taken }
+                }
+                (None, None) => return None,
+            };
+            Some(Change { kind, partition: staged.partition, what })
+        };
+        self.staged.iter().filter_map(change).collect()
+    }
+
+    /// Checks, when all partitions are locked, that what this transaction saw is still so.
+    pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
+        if let Some(holder) = self.holder {
+            self.store.inner().spaces.locks.check(holder)?;
+        }
+        for ((of, _), staged) in &self.staged {
+            let Some(kind) = self.kinds.get(of) else { continue };
+            kind.check()?;
+            let Some(engine) = opened.engine(staged.partition) else { continue };
+            let document = staged.will.as_ref().map(|(document, _)| document);
+            let document = document.or(staged.was.as_ref().map(|was| &was.document));
+            let id = document.and_then(|document| document.get(&kind.definition().id));
+            let place = id.and_then(|id| engine.find_id(*of, id));
+            let now = place.and_then(|place| engine.get(place)).map(|stored| stored.version);
+            if now != staged.was.as_ref().map(|was| was.version) {
+                let text = "somebody else wrote an entry that this transaction writes; begin again";
+                return Err(Error::new(ErrorKind::Conflict, text));
+            }
+            if let Some((document, _)) = &staged.will {
+                engine.check_unique(*of, document)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of all locks: after the batch was applied, or when there is none.
+    pub(crate) fn end(&mut self, opened: Option<&mut Opened<'_>>) {
+        if let Some(holder) = self.holder.filter(|_| !self.is_over) {
+            self.is_over = true;
+            self.store.inner().end_holder(holder, opened);
+        }
+    }
+}
+
+impl Drop for SpaceStage {
+    fn drop(&mut self) {
+        self.end(None);
+    }
+}
+
+impl Inner {
+    /// Ends a transaction's locks, and offers what is free again to those who wait for it.
+    pub(crate) fn end_holder(&self, holder: Holder, mut opened: Option<&mut Opened<'_>>) {
+        for at in self.spaces.locks.held(holder) {
+            if let Some(engine) = opened.as_mut().and_then(|opened| opened.engine(at.partition)) {
+                self.let_go_of(holder, at, engine);
+                continue;
+            }
+            let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
+            let mut engine = partition.space();
+            self.let_go_of(holder, at, &mut engine);
+            if let Some(kind) = self.spaces.get(at.place.of) {
+                self.offer(&kind, partition, &mut engine, at.place);
+            }
+        }
+        self.spaces.locks.end(holder);
+    }
+
+    /// The caller has locked the partition, so that nobody else uses the place meanwhile.
+    fn let_go_of(&self, holder: Holder, at: LockedPlace, engine: &mut ::space::Engine) {
+        let Some((mode, is_locked)) = self.spaces.locks.release(holder, at) else { return };
+        // What the transaction removed is gone, and its group was let go of with it.
+        if !engine.is_locked(at.place) {
+            return;
+        }
+        if mode == Mode::Exclusive {
+            engine.hold_group(at.place, holder, false);
+        }
+        engine.set_locked(at.place, is_locked);
+    }
+}
+
+/// How a transaction reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadLock {
+    /// What was committed last; it may be another the next time.
+    #[default]
+    None,
+    /// It stays as it is until the transaction ends; others may read it.
+    Shared,
+    /// It stays as it is until the transaction ends, and nobody else gets it.
+    Exclusive,
+}
+
+/// The entries of a type within a transaction: from [`Entries::within`].
+pub struct Within<'a> {
+    entries: &'a Entries,
+    transaction: &'a mut Transaction,
+}
+
+impl Entries {
+    /// These entries within a transaction of the same store.
+    pub fn within<'a>(&'a self, transaction: &'a mut Transaction) -> Within<'a> {
+        Within { entries: self, transaction }
+    }
+}
+
+impl Within<'_> {
+    fn stage(&mut self) -> &mut SpaceStage {
+        self.transaction.space_stage()
+    }
+
+    fn begin(&mut self) -> Result<Holder> {
+        self.entries.check()?;
+        let (of, kind) = (self.entries.kind.of, Arc::clone(&self.entries.kind));
+        self.stage().kinds.insert(of, kind);
+        self.stage().holder()
+    }
+
+    fn put(&mut self, id: &Value, staged: Staged) {
+        let of = self.entries.kind.of;
+        self.stage().staged.insert((of, key_of(id.stored().get())), staged);
+    }
+
+    fn staged(&mut self, id: &Value) -> Option<Staged> {
+        let of = self.entries.kind.of;
+        self.stage().staged.get(&(of, key_of(id.stored().get()))).cloned()
+    }
+
+    /// Writes an entry when the transaction commits; one that is there is locked until then. The version that is returned is
+    /// that of before, or 0: the new one is known when the transaction is committed.
+    ///
+    /// # Errors
+    /// As [`Entries::write`]; `Conflict` also when this and other transactions wait for each other; `Timeout` when the
+    /// transaction's lease has ended.
+    pub fn write(&mut self, document: &Document, options: &WriteOptions) -> Result<Written> {
+        let holder = self.begin()?;
+        let definition = self.entries.definition();
+        if definition.storage == ::space::Storage::Volatile {
+            let text = "entries of a volatile type are in no journal, and so in no transaction";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let document = self.entries.with_id(&definition, document)?;
+        let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+        let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
+        let (was, now) = match self.staged(&id) {
+            Some(staged) => {
+                let was = staged.was.clone();
+                let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
+                let now =
+                    staged.will.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
+                (was, now)
+            }
+            None => {
+                let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
+                let was = self.lock_id(&id, partition, holder, wait)?;
+                (was.clone(), was)
+            }
+        };
+        let document = next_document(options, &document, now.as_ref())?;
+        let now_ms = self.entries.store.now_ms();
+        let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
+        let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
+        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)) });
+        Ok(Written { id, version, previous: now.map(Entry::from) })
+    }
+
+    /// Locks the entry with this id, if it is there.
+    fn lock_id(
+        &mut self,
+        id: &Value,
+        partition: PartitionId,
+        holder: Holder,
+        wait: Duration,
+    ) -> Result<Option<Stored>> {
+        let inner = self.entries.inner();
+        let deadline = inner.clock.now().after(wait);
+        let Some(partition) = inner.partitions.get(partition.index()) else { return Ok(None) };
+        loop {
+            let at = {
+                let mut engine = partition.space();
+                partition.check()?;
+                let Some(place) = engine.find_id(self.entries.kind.of, id.stored().get()) else { return Ok(None) };
+                let at = LockedPlace { partition: partition.id, place };
+                if inner.lock_entry(holder, at, Mode::Exclusive, &mut engine).is_some() {
+                    return Ok(engine.get(place));
+                }
+                at
+            };
+            let left = deadline.since(inner.clock.now());
+            inner.spaces.locks.wait(holder, at, Mode::Exclusive, left)?;
+        }
+    }
+
+    /// What this transaction itself has written that is wanted.
+    fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
+        let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
+        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let mut found = None;
+        for (_, staged) in mine {
+            let Some((document, _)) = &staged.will else { continue };
+            if wanted.matches(&id_field, document.fields()) {
+                let id = document.get(&id_field).map(ValueRef::to_value).unwrap_or_default();
+                found = Some((id, staged.clone()));
+                break;
+            }
+        }
+        found
+    }
+
+    /// What is wanted, without what this transaction has changed.
+    fn others(&mut self, wanted: &Wanted) -> Wanted {
+        let of = self.entries.kind.of;
+        let mine = self.stage().staged.keys().filter(|(type_id, _)| *type_id == of);
+        let except: BTreeSet<Vec<u8>> = mine.map(|(_, key)| key.clone()).collect();
+        Wanted { except: Arc::new(except), ..wanted.clone() }
+    }
+
+    /// Takes an entry: it is locked now, and gone when the transaction commits.
+    ///
+    /// # Errors
+    /// As [`Entries::take`]; `Timeout` when the transaction's lease has ended.
+    pub fn take(&mut self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
+        let holder = self.begin()?;
+        if let Some((id, staged)) = self.own(wanted) {
+            let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
+                document,
+                version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
+                expires_ms: (expires_ms != 0).then_some(expires_ms),
+            });
+            self.put(&id, Staged { will: None, ..staged });
+            return Ok(entry);
+        }
+        let wanted = self.others(wanted);
+        let found = self.entries.find_or_wait(&wanted, options, Purpose::Lock(holder, Mode::Exclusive))?;
+        let Some(granted) = found else { return Ok(None) };
+        let id = granted.entry.document.get(&self.entries.definition().id).map(ValueRef::to_value).unwrap_or_default();
+        self.put(&id, Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None });
+        self.show(granted.position)?;
+        Ok(Some(granted.entry.into()))
+    }
+
+    /// Reads an entry, as this transaction would have it; locked as asked.
+    ///
+    /// # Errors
+    /// As [`Entries::read`]; `Timeout` when the transaction's lease has ended.
+    pub fn read(&mut self, wanted: &Wanted, lock: ReadLock, options: &ReadOptions) -> Result<Option<Entry>> {
+        let holder = self.begin()?;
+        if let Some((_, staged)) = self.own(wanted) {
+            return Ok(staged.will.map(|(document, expires_ms)| Entry {
+                document,
+                version: staged.was.map_or(Position::ZERO, |was| was.version),
+                expires_ms: (expires_ms != 0).then_some(expires_ms),
+            }));
+        }
+        let purpose = match lock {
+            ReadLock::None => Purpose::Read,
+            ReadLock::Shared => Purpose::Lock(holder, Mode::Shared),
+            ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
+        };
+        let wanted = self.others(wanted);
+        let Some(granted) = self.entries.find_or_wait(&wanted, options, purpose)? else { return Ok(None) };
+        self.show(granted.position)?;
+        Ok(Some(granted.entry.into()))
+    }
+
+    /// How many entries there are that match, as this transaction would have it. Nothing is locked.
+    ///
+    /// # Errors
+    /// As [`Entries::count`].
+    pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
+        self.begin()?;
+        let id_field = self.entries.definition().id.clone();
+        let of = self.entries.kind.of;
+        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let own = mine
+            .filter_map(|(_, staged)| staged.will.as_ref())
+            .filter(|(document, _)| wanted.matches(&id_field, document.fields()));
+        let own = own.count() as u64;
+        let others = self.others(wanted);
+        Ok(own + self.entries.count(&others)?)
+    }
+
+    fn show(&self, position: Option<Position>) -> Result<()> {
+        position.map_or(Ok(()), |position| self.entries.store.settle(crate::kv::Shown { value: (), position }))
+    }
+}
+
+/// Whether an entry with these fields is one of those to be passed over.
+pub(crate) fn is_excepted(except: &BTreeSet<Vec<u8>>, id: Option<ValueRef<'_>>) -> bool {
+    !except.is_empty() && id.is_some_and(|id| except.contains(&key_of(id)))
+}

@@ -1,0 +1,207 @@
+//! What the space journals. This comment is the format's specification.
+//!
+//! Format: docs/formats/space.md
+//!
+//! A partition's part of a batch is a row of commands; numbers LEB128, strings behind their length:
+//!   declare   1 | type | definition
+//!   drop      2 | type
+//!   write     3 | type | expires | document
+//!   change    4 | type | expires | document | document before
+//!   remove    5 | type | reason 1 | id
+//!   taken     6 | type | reason 1 | document
+//!   renew     7 | type | expires | id
+//!
+//! `type` is the number given when it was declared; expires is in milliseconds since 1970, 0 is never; an id is a stored
+//! value. `change` and `taken` are what `write` and `remove` are for a type with history, so that who reads the journal
+//! later learns what was there before. Commands are effects: they say what became, never how.
+//!
+//! May use: `bytes`, `value`, `definition`. Must not know: entries, indexes.
+
+use crate::bytes::{Fields, put_string, put_varint};
+use crate::definition::Definition;
+use crate::error::{Error, Result};
+use crate::value::{MapRef, ValueRef};
+
+const DECLARE: u8 = 1;
+const DROP: u8 = 2;
+const WRITE: u8 = 3;
+const CHANGE: u8 = 4;
+const REMOVE: u8 = 5;
+const TAKEN: u8 = 6;
+const RENEW: u8 = 7;
+
+/// A type's number in the store, given when it is declared and never again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypeId(pub u32);
+
+/// Why an entry is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Somebody took it.
+    Taken,
+    /// Its lease ended.
+    Expired,
+    /// It was removed with others.
+    Cleared,
+    /// The type's limit was reached.
+    Evicted,
+}
+
+impl Reason {
+    fn code(self) -> u8 {
+        match self {
+            Self::Taken => 0,
+            Self::Expired => 1,
+            Self::Cleared => 2,
+            Self::Evicted => 3,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Taken, Self::Expired, Self::Cleared, Self::Evicted].into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+/// One change of a partition's share of the space.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command<'a> {
+    /// The type is this, with this number.
+    Declare {
+        /// Its number.
+        of: TypeId,
+        /// What it is.
+        definition: Definition,
+    },
+    /// The type and all its entries are gone.
+    Drop {
+        /// Its number.
+        of: TypeId,
+    },
+    /// The entry with the document's id is now this.
+    Write {
+        /// Its type.
+        of: TypeId,
+        /// When its lease ends, in milliseconds since 1970; 0 is never.
+        expires_ms: u64,
+        /// What it is.
+        document: MapRef<'a>,
+        /// What it was, if the type has history and it was there.
+        before: Option<MapRef<'a>>,
+    },
+    /// The entry is gone.
+    Remove {
+        /// Its type.
+        of: TypeId,
+        /// Why.
+        reason: Reason,
+        /// Which.
+        entry: Removed<'a>,
+    },
+    /// The entry's lease ends at another time.
+    Renew {
+        /// Its type.
+        of: TypeId,
+        /// When, in milliseconds since 1970; 0 is never.
+        expires_ms: u64,
+        /// Which.
+        id: ValueRef<'a>,
+    },
+}
+
+/// Which entry was removed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Removed<'a> {
+    /// The one with this id.
+    Id(ValueRef<'a>),
+    /// This one: the type has history.
+    Document(MapRef<'a>),
+}
+
+impl<'a> Command<'a> {
+    /// Appends the command.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        let head = |to: &mut Vec<u8>, tag: u8, of: &TypeId| {
+            to.push(tag);
+            put_varint(to, u64::from(of.0));
+        };
+        match self {
+            Self::Declare { of, definition } => {
+                head(to, DECLARE, of);
+                definition.encode(to);
+            }
+            Self::Drop { of } => head(to, DROP, of),
+            Self::Write { of, expires_ms, document, before } => {
+                head(to, if before.is_some() { CHANGE } else { WRITE }, of);
+                put_varint(to, *expires_ms);
+                put_string(to, document.0);
+                if let Some(before) = before {
+                    put_string(to, before.0);
+                }
+            }
+            Self::Remove { of, reason, entry } => {
+                head(to, if matches!(entry, Removed::Document(_)) { TAKEN } else { REMOVE }, of);
+                to.push(reason.code());
+                match entry {
+                    Removed::Id(id) => id.write(to),
+                    Removed::Document(document) => put_string(to, document.0),
+                }
+            }
+            Self::Renew { of, expires_ms, id } => {
+                head(to, RENEW, of);
+                put_varint(to, *expires_ms);
+                id.write(to);
+            }
+        }
+    }
+
+    fn read(from: &mut Fields<'a>) -> Option<Self> {
+        let tag = from.u8()?;
+        let of = TypeId(u32::try_from(from.varint()?).ok()?);
+        Some(match tag {
+            DECLARE => Self::Declare { of, definition: Definition::read(from)? },
+            DROP => Self::Drop { of },
+            WRITE | CHANGE => {
+                let (expires_ms, document) = (from.varint()?, MapRef(from.string()?));
+                let before = if tag == CHANGE { Some(MapRef(from.string()?)) } else { None };
+                Self::Write { of, expires_ms, document, before }
+            }
+            REMOVE => {
+                let reason = Reason::from_code(from.u8()?)?;
+                Self::Remove { of, reason, entry: Removed::Id(ValueRef::read(from)?) }
+            }
+            TAKEN => {
+                let reason = Reason::from_code(from.u8()?)?;
+                Self::Remove { of, reason, entry: Removed::Document(MapRef(from.string()?)) }
+            }
+            RENEW => Self::Renew { of, expires_ms: from.varint()?, id: ValueRef::read(from)? },
+            _ => return None,
+        })
+    }
+}
+
+/// The commands of a partition's part of a batch, in order; at what does not decode an error, and then nothing more.
+#[derive(Debug, Clone)]
+pub struct Commands<'a>(Fields<'a>);
+
+impl<'a> Commands<'a> {
+    /// Of these bytes.
+    #[must_use]
+    pub fn new(part: &'a [u8]) -> Self {
+        Self(Fields(part))
+    }
+}
+
+impl<'a> Iterator for Commands<'a> {
+    type Item = Result<Command<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.0.is_empty() {
+            return None;
+        }
+        let command = Command::read(&mut self.0).ok_or(Error::Malformed { what: "command of the space" });
+        if command.is_err() {
+            self.0 = Fields(&[]);
+        }
+        Some(command)
+    }
+}

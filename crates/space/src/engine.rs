@@ -1,0 +1,308 @@
+//! One partition's share of the space: its types and what the journal's commands make of them.
+//!
+//! The same commands at the same positions make the same state, live or replayed. Locks of transactions are no part of it:
+//! they end with the process. Nor are entries of volatile types, which no command tells of.
+//!
+//! May use: all of this crate. Must not know: how batches are made, who waits, what time it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use journal::Position;
+
+use crate::command::{Command, Commands, Reason, Removed, TypeId};
+use crate::definition::Definition;
+use crate::document::Document;
+use crate::entries::{Entry, Slot};
+use crate::error::{Error, Result};
+use crate::share::Share;
+use crate::value::ValueRef;
+
+/// One partition's share of the space.
+#[derive(Debug, Default)]
+pub struct Engine {
+    pub(crate) types: BTreeMap<TypeId, Share>,
+    pub(crate) applied: Position,
+    pub(crate) next_sequence: u64,
+}
+
+/// What a command did to an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The entry's type.
+    pub of: TypeId,
+    /// What happened.
+    pub kind: EventKind,
+    /// What was there before, if anything.
+    pub before: Option<Document>,
+    /// What is there now, if anything.
+    pub after: Option<Document>,
+    /// The position of the batch that did it.
+    pub position: Position,
+}
+
+/// What happened to an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It came.
+    Written,
+    /// It was replaced.
+    Updated,
+    /// It went.
+    Removed(Reason),
+}
+
+/// An entry as it is handed out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// Its fields.
+    pub document: Document,
+    /// The position of the batch that wrote it last.
+    pub version: Position,
+    /// When its lease ends, in milliseconds since 1970; 0 is never.
+    pub expires_ms: u64,
+    /// Counts first writings in the partition.
+    pub sequence: u64,
+}
+
+impl From<&Entry> for Stored {
+    fn from(entry: &Entry) -> Self {
+        let Entry { document, version, expires_ms, sequence, .. } = entry;
+        Self { document: document.clone(), version: *version, expires_ms: *expires_ms, sequence: *sequence }
+    }
+}
+
+/// Where an entry lies: good for as long as its partition is locked, or the entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Its type.
+    pub of: TypeId,
+    pub(crate) slot: Slot,
+}
+
+/// What a type takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of memory, indexes and all.
+    pub bytes: u64,
+    /// Bytes of each index, by its name.
+    pub indexes: Vec<(String, u64)>,
+}
+
+impl Engine {
+    /// Position of the newest batch that changed something here.
+    #[must_use]
+    pub fn applied(&self) -> Position {
+        self.applied
+    }
+
+    /// The types, by their numbers.
+    pub fn types(&self) -> impl Iterator<Item = (TypeId, &Arc<Definition>)> {
+        self.types.iter().map(|(of, share)| (*of, &share.definition))
+    }
+
+    /// Applies a partition's part of the batch at `position`, and tells what became of entries.
+    ///
+    /// # Errors
+    /// `Malformed` when a command does not decode; those before it were applied.
+    pub fn apply(&mut self, position: Position, part: &[u8], tell: &mut dyn FnMut(Event)) -> Result<()> {
+        self.apply_volatile(position, part, tell)?;
+        self.applied = position;
+        Ok(())
+    }
+
+    /// As [`Engine::apply`], for what is in no journal: `version` is no position.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn apply_volatile(&mut self, version: Position, part: &[u8], tell: &mut dyn FnMut(Event)) -> Result<()> {
+        Commands::new(part).try_for_each(|command| self.change(version, command?, tell))
+    }
+
+    fn change(&mut self, position: Position, command: Command<'_>, tell: &mut dyn FnMut(Event)) -> Result<()> {
+        let unknown = Error::Malformed { what: "command of a type that was not declared" };
+        match command {
+            Command::Declare { of, definition } => match self.types.get_mut(&of) {
+                Some(share) => share.redeclare(definition),
+                None => drop(self.types.insert(of, Share::new(definition))),
+            },
+            Command::Drop { of } => drop(self.types.remove(&of)),
+            Command::Write { of, expires_ms, document, .. } => {
+                let share = self.types.get_mut(&of).ok_or(unknown)?;
+                let document = Document::trusted(document.as_bytes());
+                let id = document.get(&share.definition.id);
+                let found = id.and_then(|id| share.find_id(id));
+                let old = found.and_then(|slot| share.entries.get(slot));
+                let (sequence, is_locked) =
+                    old.map_or((self.next_sequence, false), |old| (old.sequence, old.is_locked));
+                let after = document.clone();
+                let entry = Entry { document, version: position, expires_ms, sequence, is_locked };
+                let (kind, before) = match found {
+                    Some(slot) => (EventKind::Updated, share.replace(slot, entry).map(|old| old.document)),
+                    None => {
+                        self.next_sequence += 1;
+                        share.insert(entry);
+                        (EventKind::Written, None)
+                    }
+                };
+                tell(Event { of, kind, before, after: Some(after), position });
+            }
+            Command::Remove { of, reason, entry } => {
+                let share = self.types.get_mut(&of).ok_or(unknown)?;
+                let document = match entry {
+                    Removed::Id(_) => None,
+                    Removed::Document(fields) => fields.get(&share.definition.id),
+                };
+                let id = if let Removed::Id(id) = entry { Some(id) } else { document };
+                let slot = id.and_then(|id| share.find_id(id));
+                if let Some(gone) = slot.and_then(|slot| share.remove(slot)) {
+                    let kind = EventKind::Removed(reason);
+                    tell(Event { of, kind, before: Some(gone.document), after: None, position });
+                }
+            }
+            Command::Renew { of, expires_ms, id } => {
+                let share = self.types.get_mut(&of).ok_or(unknown)?;
+                if let Some(slot) = share.find_id(id) {
+                    share.renew(slot, expires_ms);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry with this id.
+    #[must_use]
+    pub fn find_id(&self, of: TypeId, id: ValueRef<'_>) -> Option<Place> {
+        let slot = self.types.get(&of)?.find_id(id)?;
+        Some(Place { of, slot })
+    }
+
+    /// The entry at a place.
+    #[must_use]
+    pub fn get(&self, place: Place) -> Option<Stored> {
+        self.entry(place).map(Stored::from)
+    }
+
+    fn entry(&self, place: Place) -> Option<&Entry> {
+        self.types.get(&place.of)?.entries.get(place.slot)
+    }
+
+    /// A place where nothing lies.
+    #[must_use]
+    pub fn nowhere(&self) -> Place {
+        Place { of: TypeId(u32::MAX), slot: Slot::MAX }
+    }
+
+    /// Whether another transaction than `by` holds the entry's group.
+    #[must_use]
+    pub fn is_held(&self, place: Place, by: u64) -> bool {
+        let share = self.types.get(&place.of);
+        let entry = share.and_then(|share| Some((share, share.entries.get(place.slot)?)));
+        entry.is_some_and(|(share, entry)| share.is_held(entry.document.fields(), by))
+    }
+
+    /// Whether a transaction has locked the entry.
+    #[must_use]
+    pub fn is_locked(&self, place: Place) -> bool {
+        self.entry(place).is_some_and(|entry| entry.is_locked)
+    }
+
+    /// Notes that transactions have locked the entry, or that none has any more.
+    pub fn set_locked(&mut self, place: Place, locked: bool) {
+        let entry = self.types.get_mut(&place.of).and_then(|share| share.entries.get_mut(place.slot));
+        if let Some(entry) = entry {
+            entry.is_locked = locked;
+        }
+    }
+
+    /// Notes that the transaction holds the entry's group, if it is of a type in groups, once more or once less.
+    pub fn hold_group(&mut self, place: Place, by: u64, holds: bool) {
+        if let Some(share) = self.types.get_mut(&place.of) {
+            share.hold_group(place.slot, by, holds);
+        }
+    }
+
+    /// Notes that the entry was used.
+    pub fn touch(&mut self, place: Place) {
+        if let Some(share) = self.types.get_mut(&place.of) {
+            share.touch(place.slot);
+        }
+    }
+
+    /// Whether the type, if it is there, may be declared so: what is there has to fit unique indexes.
+    ///
+    /// # Errors
+    /// `NotUnique`.
+    pub fn check_redeclare(&self, of: TypeId, definition: &Definition) -> Result<()> {
+        self.types.get(&of).map_or(Ok(()), |share| share.check_redeclare(definition))
+    }
+
+    /// Whether an entry with this document may be written: no other has what is unique.
+    ///
+    /// # Errors
+    /// `NotUnique`.
+    pub fn check_unique(&self, of: TypeId, document: &Document) -> Result<()> {
+        let Some(share) = self.types.get(&of) else { return Ok(()) };
+        let instead = document.get(&share.definition.id).and_then(|id| share.find_id(id));
+        share.check_unique(document.fields(), instead)
+    }
+
+    /// The entries whose lease has ended by `now_ms`, those first that ended first, without the locked ones.
+    pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = Place> {
+        self.types.iter().flat_map(move |(of, share)| {
+            let ended = share.leases.iter().take_while(move |(at, _)| *at <= now_ms);
+            ended.map(|(_, slot)| Place { of: *of, slot: *slot }).filter(|place| !self.is_locked(*place))
+        })
+    }
+
+    /// When the next lease ends, in milliseconds since 1970.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.types.values().filter_map(|share| share.leases.first()).map(|(at, _)| *at).min()
+    }
+
+    /// Entries that may go to make room, those first that were not used for longest.
+    pub fn evictable(&self, of: TypeId) -> impl Iterator<Item = Place> {
+        let slots = self.types.get(&of).into_iter().flat_map(Share::least_used);
+        slots.map(move |slot| Place { of, slot }).filter(|place| !self.is_locked(*place))
+    }
+
+    /// What a type takes here.
+    #[must_use]
+    pub fn usage(&self, of: TypeId) -> Option<Usage> {
+        let share = self.types.get(&of)?;
+        let indexes = share.indexes.iter().map(|index| (index.definition.name.clone(), index.bytes())).collect();
+        Some(Usage { entries: share.entries.len() as u64, bytes: share.bytes(), indexes })
+    }
+
+    /// Bytes of memory that everything here takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.types.values().map(Share::bytes).sum()
+    }
+
+    /// A hash over types and durable entries.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        let mut sum = 0u128;
+        let mut bytes = Vec::new();
+        for (of, share) in &self.types {
+            bytes.clear();
+            bytes.extend_from_slice(&of.0.to_le_bytes());
+            share.definition.encode(&mut bytes);
+            sum = sum.wrapping_add(base::hash128(&bytes));
+            for (_, entry) in share.entries.iter().filter(|_| share.is_durable()) {
+                bytes.clear();
+                bytes.extend_from_slice(&of.0.to_le_bytes());
+                bytes.extend_from_slice(&entry.version.get().to_le_bytes());
+                bytes.extend_from_slice(&entry.expires_ms.to_le_bytes());
+                bytes.extend_from_slice(entry.document.as_bytes());
+                // A sum: entries lie in no particular order.
+                sum = sum.wrapping_add(base::hash128(&bytes));
+            }
+        }
+        sum
+    }
+}

@@ -1,0 +1,288 @@
+//! Finding entries: which index is used, and in which order entries are come to.
+//!
+//! The plan is made anew each time from what the indexes hold: of all indexes that fit the conditions that which leads to
+//! the fewest entries, counted and not guessed, up to [`COUNT_MAX`] keys of a range. Whatever an index leads to is checked
+//! against the whole predicate.
+//!
+//! May use: `share`, `indexes`, `predicate`. Must not know: who asks.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+
+use journal::Position;
+
+use crate::command::TypeId;
+use crate::constraint::{Allowed, Constraint};
+use crate::definition::Order;
+use crate::document::Document;
+use crate::engine::{Engine, Place, Stored};
+use crate::entries::{Entry, Slot};
+use crate::indexes::Index;
+use crate::predicate::Predicate;
+use crate::share::Share;
+use crate::template::Template;
+use crate::value::MapRef;
+
+/// Most keys of a range that are counted before it is taken for long.
+const COUNT_MAX: usize = 1024;
+
+/// What entries are wanted, made ready once and used in every partition.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    predicate: Predicate,
+    constraints: Vec<Constraint>,
+}
+
+impl Filter {
+    /// Entries for which the predicate is true.
+    #[must_use]
+    pub fn new(predicate: Predicate) -> Self {
+        let constraints = predicate.constraints();
+        Self { predicate, constraints }
+    }
+
+    /// Every entry.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::new(Predicate::True)
+    }
+
+    /// Entries whose fields are equal to those of the template.
+    #[must_use]
+    pub fn template(template: &Document) -> Self {
+        Self::new(Predicate::Template(Template::new(template.clone())))
+    }
+
+    /// Whether an entry with these fields is wanted.
+    #[must_use]
+    pub fn matches(&self, fields: MapRef<'_>) -> bool {
+        self.predicate.matches(fields)
+    }
+}
+
+/// How entries are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The index that is used, by name; `None` when all entries are looked at.
+    pub index: Option<String>,
+    /// How many entries are looked at: of long ranges at least so many.
+    pub candidates: u64,
+}
+
+/// An entry that was come to.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// Where it lies.
+    pub place: Place,
+    entry: &'a Entry,
+}
+
+impl<'a> Found<'a> {
+    /// Its document.
+    #[must_use]
+    pub fn document(&self) -> &'a Document {
+        &self.entry.document
+    }
+
+    /// Whether a transaction has locked it.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.entry.is_locked
+    }
+
+    /// A copy, to be handed out.
+    #[must_use]
+    pub fn stored(&self) -> Stored {
+        Stored::from(self.entry)
+    }
+
+    /// When its lease ends, in milliseconds since 1970; 0 is never.
+    #[must_use]
+    pub fn expires_ms(&self) -> u64 {
+        self.entry.expires_ms
+    }
+
+    /// The position of the batch that wrote it last.
+    #[must_use]
+    pub fn version(&self) -> Position {
+        self.entry.version
+    }
+
+    /// Counts first writings in the partition.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.entry.sequence
+    }
+}
+
+/// Where candidates come from.
+enum Source<'a> {
+    All,
+    Keys(&'a Index, Vec<Vec<u8>>),
+    Range(&'a Index, Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// The least key above all that begin with `prefix`.
+fn behind(mut prefix: Vec<u8>) -> Bound<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            return Bound::Excluded(prefix);
+        }
+    }
+    Bound::Unbounded
+}
+
+impl Source<'_> {
+    fn count(&self, share: &Share) -> u64 {
+        match self {
+            Self::All => share.entries.len() as u64,
+            Self::Keys(index, keys) => {
+                keys.iter().filter_map(|key| index.get(key)).map(|slots| slots.len() as u64).sum()
+            }
+            Self::Range(index, start, end) => {
+                let keys = index.range(as_slice(start), as_slice(end)).take(COUNT_MAX);
+                keys.map(|(_, slots)| slots.len() as u64).sum()
+            }
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        let Self::Range(index, start, end) = self else { return false };
+        index.range(as_slice(start), as_slice(end)).nth(COUNT_MAX).is_some()
+    }
+}
+
+/// How the constraints lead into an index, if they do.
+fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>> {
+    let mut prefix: Vec<u8> = Vec::new();
+    let paths = &index.definition.paths;
+    for (at, path) in paths.iter().enumerate() {
+        let equal = constraints.iter().find_map(|constraint| match &constraint.allowed {
+            Allowed::Equal(keys) if constraint.path == *path => Some(keys),
+            _ => None,
+        });
+        match equal.map(Vec::as_slice) {
+            Some(keys) if paths.len() == 1 => return Some(Source::Keys(index, keys.to_vec())),
+            Some([key]) => {
+                prefix.extend_from_slice(key);
+                continue;
+            }
+            _ => {}
+        }
+        if !index.is_ordered() {
+            return None;
+        }
+        let range = constraints.iter().find_map(|constraint| match &constraint.allowed {
+            Allowed::Range(start, end) if constraint.path == *path => Some((start, end)),
+            _ => None,
+        });
+        let Some((start, end)) = range else {
+            return (at > 0).then(|| Source::Range(index, Bound::Included(prefix.clone()), behind(prefix)));
+        };
+        let under = |key: &Vec<u8>| [prefix.as_slice(), key.as_slice()].concat();
+        let is_last = at + 1 == paths.len();
+        let start = match start {
+            Bound::Included(key) => Bound::Included(under(key)),
+            // Behind everything that begins with the value, whatever the other paths have.
+            Bound::Excluded(key) if is_last => Bound::Excluded(under(key)),
+            Bound::Excluded(key) => match behind(under(key)) {
+                Bound::Excluded(next) => Bound::Included(next),
+                other => other,
+            },
+            Bound::Unbounded => Bound::Included(prefix.clone()),
+        };
+        let end = match end {
+            Bound::Included(key) if is_last => Bound::Included(under(key)),
+            Bound::Included(key) => behind(under(key)),
+            Bound::Excluded(key) => Bound::Excluded(under(key)),
+            Bound::Unbounded => behind(prefix.clone()),
+        };
+        return Some(Source::Range(index, start, end));
+    }
+    Some(Source::Keys(index, vec![prefix]))
+}
+
+fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
+    let mut best = (Source::All, Source::All.count(share));
+    if filter.constraints.is_empty() || best.1 <= 1 {
+        return best;
+    }
+    for source in share.indexes.iter().filter_map(|index| source(index, &filter.constraints)) {
+        let count = source.count(share);
+        // Of a range that was not counted to its end, nothing is known but that it is long.
+        if count < best.1 || (matches!(best.0, Source::All) && source.is_long()) {
+            best = (source, count);
+        }
+    }
+    best
+}
+
+impl Engine {
+    /// How the entries would be found.
+    #[must_use]
+    pub fn explain(&self, of: TypeId, filter: &Filter) -> Option<Plan> {
+        let share = self.types.get(&of)?;
+        let (source, candidates) = best(share, filter);
+        let index = match source {
+            Source::All => None,
+            Source::Keys(index, _) | Source::Range(index, _, _) => Some(index.definition.name.clone()),
+        };
+        Some(Plan { index, candidates })
+    }
+
+    /// Comes to the entries that are wanted, in the type's order, until `visit` breaks. Those that a group of another
+    /// transaction than `by` holds back are passed over, where the type is in groups.
+    pub fn find(
+        &self,
+        of: TypeId,
+        filter: &Filter,
+        by: u64,
+        visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(share) = self.types.get(&of) else { return ControlFlow::Continue(()) };
+        let mut look = |slot: Slot| {
+            let Some(entry) = share.entries.get(slot) else { return ControlFlow::Continue(()) };
+            let fields = entry.document.fields();
+            if !filter.matches(fields) || share.is_held(fields, by) {
+                return ControlFlow::Continue(());
+            }
+            visit(Found { place: Place { of, slot }, entry })
+        };
+        let is_ordered = share.definition.order != Order::Any;
+        let (source, _) = best(share, filter);
+        let mut slots: Vec<Slot> = match source {
+            Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot)),
+            Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot)),
+            Source::Keys(index, keys) => match keys.as_slice() {
+                [key] if !is_ordered => {
+                    return index.get(key).map_or(ControlFlow::Continue(()), |slots| slots.iter().try_for_each(look));
+                }
+                keys => keys.iter().filter_map(|key| index.get(key)).flat_map(|slots| slots.iter()).collect(),
+            },
+            Source::Range(index, start, end) => {
+                let mut keys = index.range(as_slice(&start), as_slice(&end));
+                if !is_ordered && !index.is_many() {
+                    return keys.try_for_each(|(_, slots)| slots.iter().try_for_each(&mut look));
+                }
+                keys.flat_map(|(_, slots)| slots.iter()).collect()
+            }
+        };
+        if is_ordered {
+            slots.sort_unstable_by_key(|slot| share.entries.get(*slot).map(|entry| entry.sequence));
+            slots.dedup();
+            return slots.into_iter().try_for_each(look);
+        }
+        // An entry with several items may be at several keys.
+        let mut seen = BTreeSet::new();
+        slots.into_iter().filter(|slot| seen.insert(*slot)).try_for_each(look)
+    }
+}

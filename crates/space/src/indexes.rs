@@ -1,0 +1,202 @@
+//! The indexes of one type in one partition: from the keys of values to the numbers of entries.
+//!
+//! Keys are as `key.rs` makes them, so that one of several paths is a concatenation, and a range of values one of bytes.
+//! An entry that lacks a value of an index, or has null there, is not in it.
+//!
+//! May use: `key`, `path`, `definition`. Must not know: queries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use hashbrown::HashTable;
+
+use crate::definition::{IndexDefinition, IndexKind};
+use crate::entries::Slot;
+use crate::key::{encode_key, key_of};
+use crate::path::Path;
+use crate::value::{MapRef, ValueRef};
+
+pub(crate) type Key = Box<[u8]>;
+
+/// What a key takes beside its bytes, and what each entry at it takes: measured with the allocator in use.
+const KEY_BYTES: u64 = 40;
+const SLOT_BYTES: u64 = 8;
+
+#[derive(Debug)]
+pub(crate) enum Slots {
+    One(Slot),
+    Many(BTreeSet<Slot>),
+}
+
+impl Slots {
+    fn insert(&mut self, slot: Slot) {
+        match self {
+            Self::One(one) if *one != slot => *self = Self::Many(BTreeSet::from([*one, slot])),
+            Self::One(_) => {}
+            Self::Many(many) => drop(many.insert(slot)),
+        }
+    }
+
+    /// True when none is left.
+    fn remove(&mut self, slot: Slot) -> bool {
+        match self {
+            Self::One(one) => *one == slot,
+            Self::Many(many) => {
+                many.remove(&slot);
+                many.is_empty()
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Slot> + '_> {
+        match self {
+            Self::One(one) => Box::new(std::iter::once(*one)),
+            Self::Many(many) => Box::new(many.iter().copied()),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Table {
+    Hash(HashTable<(Key, Slots)>),
+    Ordered(BTreeMap<Key, Slots>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) definition: IndexDefinition,
+    table: Table,
+    bytes: u64,
+}
+
+fn hash(key: &[u8]) -> u64 {
+    base::hash64(key)
+}
+
+impl Index {
+    pub(crate) fn new(definition: IndexDefinition) -> Self {
+        let table = match definition.kind {
+            IndexKind::Hash => Table::Hash(HashTable::new()),
+            IndexKind::Ordered => Table::Ordered(BTreeMap::new()),
+        };
+        Self { definition, table, bytes: 0 }
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.definition.kind == IndexKind::Ordered
+    }
+
+    /// Whether an entry may be at several keys.
+    pub(crate) fn is_many(&self) -> bool {
+        self.definition.paths.iter().any(Path::has_items)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The keys of an entry with these fields, each once.
+    pub(crate) fn keys(&self, fields: MapRef<'_>) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        if let [path] = self.definition.paths.as_slice() {
+            let _ = path.values(fields, |value| {
+                if value != ValueRef::Null {
+                    keys.push(key_of(value).into());
+                }
+                ControlFlow::Continue(())
+            });
+            if keys.len() > 1 {
+                keys.sort_unstable();
+                keys.dedup();
+            }
+            return keys;
+        }
+        let mut key = Vec::new();
+        for path in &self.definition.paths {
+            match path.first(fields) {
+                ValueRef::Null => return keys,
+                value => encode_key(value, &mut key),
+            }
+        }
+        keys.push(key.into());
+        keys
+    }
+
+    pub(crate) fn insert(&mut self, key: Key, slot: Slot) {
+        self.bytes += SLOT_BYTES;
+        let new = KEY_BYTES + key.len() as u64;
+        match &mut self.table {
+            Table::Hash(table) => match table.find_mut(hash(&key), |(other, _)| *other == key) {
+                Some((_, slots)) => slots.insert(slot),
+                None => {
+                    self.bytes += new;
+                    table.insert_unique(hash(&key), (key, Slots::One(slot)), |(key, _)| hash(key));
+                }
+            },
+            Table::Ordered(table) => match table.get_mut(&key) {
+                Some(slots) => slots.insert(slot),
+                None => {
+                    self.bytes += new;
+                    table.insert(key, Slots::One(slot));
+                }
+            },
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8], slot: Slot) {
+        self.bytes -= SLOT_BYTES;
+        let gone = KEY_BYTES + key.len() as u64;
+        match &mut self.table {
+            Table::Hash(table) => {
+                if let Ok(mut found) = table.find_entry(hash(key), |(other, _)| **other == *key)
+                    && found.get_mut().1.remove(slot)
+                {
+                    found.remove();
+                    self.bytes -= gone;
+                }
+            }
+            Table::Ordered(table) => {
+                if table.get_mut(key).is_some_and(|slots| slots.remove(slot)) {
+                    table.remove(key);
+                    self.bytes -= gone;
+                }
+            }
+        }
+    }
+
+    /// The entries with this key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Slots> {
+        match &self.table {
+            Table::Hash(table) => table.find(hash(key), |(other, _)| **other == *key).map(|(_, slots)| slots),
+            Table::Ordered(table) => table.get(key),
+        }
+    }
+
+    /// Keys and entries in a range, in order of the keys; none of an index that has no order.
+    pub(crate) fn range<'a>(
+        &'a self,
+        start: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+    ) -> Box<dyn DoubleEndedIterator<Item = (&'a [u8], &'a Slots)> + 'a> {
+        let is_empty = match (start, end) {
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end) | Bound::Included(end)) => {
+                start >= end
+            }
+            _ => false,
+        };
+        match &self.table {
+            Table::Ordered(table) if !is_empty => {
+                Box::new(table.range::<[u8], _>((start, end)).map(|(key, slots)| (&**key, slots)))
+            }
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! One type's share in one partition: its entries, the indexes of them, their queues, their leases, and what all of it
+//! takes of memory.
+//!
+//! May use: `entries`, `indexes`, `definition`. Must not know: other types, commands, queries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::definition::{AtLimit, Definition, Order, Storage};
+use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
+use crate::error::{Error, Result};
+use crate::indexes::{Index, Key};
+use crate::key::key_of;
+use crate::path::Path;
+use crate::value::{MapRef, ValueRef};
+
+/// What an entry takes in a queue, and for its lease.
+const QUEUE_BYTES: u64 = 24;
+const LEASE_BYTES: u64 = 20;
+
+/// Entries in the order of their first writing.
+pub(crate) type Queue = BTreeMap<u64, Slot>;
+
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) entries: Entries,
+    pub(crate) indexes: Vec<Index>,
+    /// Of a type with an order.
+    pub(crate) queue: Queue,
+    /// Of a type in groups: those that a transaction holds, with how many entries of each, by the key of their value.
+    held: BTreeMap<Key, (u64, usize)>,
+    /// When leases end, and whose.
+    pub(crate) leases: BTreeSet<(u64, Slot)>,
+    /// When entries were used last, by a count of uses: of a type whose entries are evicted.
+    used: BTreeSet<(u64, Slot)>,
+    used_at: BTreeMap<Slot, u64>,
+    uses: u64,
+    bytes: u64,
+}
+
+/// The key of a group's value.
+pub(crate) fn group_key(path: &Path, fields: MapRef<'_>) -> Key {
+    key_of(path.first(fields)).into()
+}
+
+impl Share {
+    pub(crate) fn new(definition: Definition) -> Self {
+        let indexes = definition.indexes.iter().cloned().map(Index::new).collect();
+        Self {
+            definition: Arc::new(definition),
+            entries: Entries::default(),
+            indexes,
+            queue: Queue::new(),
+            held: BTreeMap::new(),
+            leases: BTreeSet::new(),
+            used: BTreeSet::new(),
+            used_at: BTreeMap::new(),
+            uses: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Takes another definition, that the present entries fit; builds the indexes that are new.
+    pub(crate) fn redeclare(&mut self, definition: Definition) {
+        let mut old = std::mem::take(&mut self.indexes);
+        for wanted in &definition.indexes {
+            let kept = old.iter().position(|index| index.definition == *wanted).map(|at| old.swap_remove(at));
+            self.indexes.push(kept.unwrap_or_else(|| {
+                let mut index = Index::new(wanted.clone());
+                for (slot, entry) in self.entries.iter() {
+                    index.keys(entry.document.fields()).into_iter().for_each(|key| index.insert(key, slot));
+                }
+                index
+            }));
+        }
+        self.definition = Arc::new(definition);
+        self.used.clear();
+        self.used_at.clear();
+        if self.definition.at_limit == AtLimit::Evict {
+            let slots: Vec<Slot> = self.entries.iter().map(|(slot, _)| slot).collect();
+            slots.into_iter().for_each(|slot| self.touch(slot));
+        }
+    }
+
+    pub(crate) fn check_redeclare(&self, definition: &Definition) -> Result<()> {
+        for wanted in definition.indexes.iter().filter(|index| index.unique && !self.definition.indexes.contains(index))
+        {
+            let index = Index::new(wanted.clone());
+            let mut keys: Vec<Key> =
+                self.entries.iter().flat_map(|(_, entry)| index.keys(entry.document.fields())).collect();
+            let all = keys.len();
+            keys.sort_unstable();
+            keys.dedup();
+            if keys.len() < all {
+                let (name, index) = (self.definition.name.clone(), wanted.name.clone());
+                return Err(Error::NotUnique { name, index });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.definition.storage == Storage::Durable
+    }
+
+    /// Bytes that everything takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes + self.indexes.iter().map(Index::bytes).sum::<u64>()
+    }
+
+    fn entry_bytes(&self, entry: &Entry) -> u64 {
+        let queue = if self.definition.order == Order::Any { 0 } else { QUEUE_BYTES };
+        let lease = if entry.expires_ms == 0 { 0 } else { LEASE_BYTES };
+        ENTRY_BYTES + entry.document.as_bytes().len() as u64 + queue + lease
+    }
+
+    pub(crate) fn find_id(&self, id: ValueRef<'_>) -> Option<Slot> {
+        self.entries.find(&self.definition.id, id)
+    }
+
+    /// Whether an entry with these fields may be there, beside all but the one at `instead`.
+    pub(crate) fn check_unique(&self, fields: MapRef<'_>, instead: Option<Slot>) -> Result<()> {
+        for index in self.indexes.iter().filter(|index| index.definition.unique) {
+            let taken = |key: &Key| index.get(key).is_some_and(|slots| slots.iter().any(|slot| Some(slot) != instead));
+            if index.keys(fields).iter().any(taken) {
+                let (name, index) = (self.definition.name.clone(), index.definition.name.clone());
+                return Err(Error::NotUnique { name, index });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn insert(&mut self, entry: Entry) -> Slot {
+        self.bytes += self.entry_bytes(&entry);
+        let (sequence, expires_ms, document) = (entry.sequence, entry.expires_ms, entry.document.clone());
+        let slot = self.entries.insert(&self.definition.id, entry);
+        for index in &mut self.indexes {
+            index.keys(document.fields()).into_iter().for_each(|key| index.insert(key, slot));
+        }
+        if self.definition.order != Order::Any {
+            self.queue.insert(sequence, slot);
+        }
+        if expires_ms != 0 {
+            self.leases.insert((expires_ms, slot));
+        }
+        self.touch(slot);
+        slot
+    }
+
+    /// Replaces what is at the slot; its id, and with groups its group, stay.
+    pub(crate) fn replace(&mut self, slot: Slot, entry: Entry) -> Option<Entry> {
+        let old = self.entries.get(slot)?.clone();
+        self.bytes = self.bytes - self.entry_bytes(&old) + self.entry_bytes(&entry);
+        for index in &mut self.indexes {
+            let (before, after) = (index.keys(old.document.fields()), index.keys(entry.document.fields()));
+            before.iter().filter(|key| !after.contains(key)).for_each(|key| index.remove(key, slot));
+            after.into_iter().filter(|key| !before.contains(key)).for_each(|key| index.insert(key, slot));
+        }
+        self.set_lease(slot, old.expires_ms, entry.expires_ms);
+        *self.entries.get_mut(slot)? = entry;
+        self.touch(slot);
+        Some(old)
+    }
+
+    fn set_lease(&mut self, slot: Slot, old: u64, new: u64) {
+        if old != new {
+            self.leases.remove(&(old, slot));
+            if new != 0 {
+                self.leases.insert((new, slot));
+            }
+        }
+    }
+
+    pub(crate) fn renew(&mut self, slot: Slot, expires_ms: u64) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let (old, before) = (entry.expires_ms, self.entry_bytes(entry));
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.expires_ms = expires_ms;
+        }
+        let after = self.entries.get(slot).map_or(0, |entry| self.entry_bytes(entry));
+        self.bytes = self.bytes - before + after;
+        self.set_lease(slot, old, expires_ms);
+    }
+
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Entry> {
+        let entry = self.entries.remove(&self.definition.id, slot)?;
+        self.bytes -= self.entry_bytes(&entry);
+        let fields = entry.document.fields();
+        for index in &mut self.indexes {
+            index.keys(fields).iter().for_each(|key| index.remove(key, slot));
+        }
+        if self.definition.order != Order::Any {
+            self.queue.remove(&entry.sequence);
+        }
+        if entry.is_locked {
+            self.let_group_go(fields);
+        }
+        if entry.expires_ms != 0 {
+            self.leases.remove(&(entry.expires_ms, slot));
+        }
+        if let Some(at) = self.used_at.remove(&slot) {
+            self.used.remove(&(at, slot));
+        }
+        Some(entry)
+    }
+
+    /// Notes that the entry was used, when that decides what is evicted.
+    pub(crate) fn touch(&mut self, slot: Slot) {
+        if self.definition.at_limit != AtLimit::Evict {
+            return;
+        }
+        self.uses += 1;
+        if let Some(before) = self.used_at.insert(slot, self.uses) {
+            self.used.remove(&(before, slot));
+        }
+        self.used.insert((self.uses, slot));
+    }
+
+    /// Notes that the transaction holds the entry's group once more, or once less.
+    pub(crate) fn hold_group(&mut self, slot: Slot, by: u64, holds: bool) {
+        let Order::Groups(path) = &self.definition.order else { return };
+        let Some(entry) = self.entries.get(slot) else { return };
+        let key = group_key(path, entry.document.fields());
+        if holds {
+            self.held.entry(key).or_insert((by, 0)).1 += 1;
+        } else {
+            self.one_less(&key);
+        }
+    }
+
+    /// An entry of the group is gone that a transaction held.
+    fn let_group_go(&mut self, fields: MapRef<'_>) {
+        if let Order::Groups(path) = &self.definition.order {
+            let key = group_key(path, fields);
+            self.one_less(&key);
+        }
+    }
+
+    fn one_less(&mut self, key: &Key) {
+        if let Some((_, count)) = self.held.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.held.remove(key);
+            }
+        }
+    }
+
+    /// Whether another transaction holds the group of an entry with these fields.
+    pub(crate) fn is_held(&self, fields: MapRef<'_>, by: u64) -> bool {
+        match &self.definition.order {
+            Order::Groups(path) if !self.held.is_empty() => {
+                self.held.get(&group_key(path, fields)).is_some_and(|(holder, _)| *holder != by)
+            }
+            _ => false,
+        }
+    }
+
+    /// Entries, those first that were not used for longest.
+    pub(crate) fn least_used(&self) -> impl Iterator<Item = Slot> {
+        self.used.iter().map(|(_, slot)| *slot)
+    }
+}

@@ -1,0 +1,133 @@
+//! A partition's share as it is written beside the journal, so that the journal need not be read from its beginning. This
+//! comment is the format's specification.
+//!
+//! Format: docs/formats/space.md
+//!
+//! Layout, sizes in bytes, integers little-endian where a size is given, else LEB128:
+//!   magic            8   "HOLDSPC\x01"; the last byte is the version
+//!   partition        2
+//!   zero             6
+//!   applied          8   everything up to this position is in it
+//!   next sequence    8
+//!   body checksum    8   xxh3 of all behind this number
+//!   types: count | (type | definition)*
+//!   entries*             type + 1 | version | expires | sequence | document behind its length
+//!   end                  0
+//!
+//! Entries of volatile types are not in it. A snapshot is derived while the journal has what it has; it is written beside
+//! and renamed, and the one before is kept, so that a damaged one costs time only.
+//!
+//! May use: `engine`. Must not know: files, when it is written.
+
+use journal::{PartitionId, Position};
+
+use crate::bytes::{Fields, put_string, put_varint};
+use crate::command::TypeId;
+use crate::definition::Definition;
+use crate::document::Document;
+use crate::engine::{Engine, Stored};
+use crate::entries::Entry;
+use crate::error::{Error, Result};
+use crate::share::Share;
+
+const MAGIC: [u8; 8] = *b"HOLDSPC\x01";
+const HEADER_BYTES: usize = 40;
+
+/// A partition's share at one position, copied out from under its lock: the documents are shared, not copied.
+pub struct Snapshot {
+    applied: Position,
+    next_sequence: u64,
+    types: Vec<(TypeId, Definition)>,
+    entries: Vec<(TypeId, Stored)>,
+}
+
+impl Snapshot {
+    /// The position up to which it has everything.
+    #[must_use]
+    pub fn applied(&self) -> Position {
+        self.applied
+    }
+
+    /// The bytes of the file.
+    #[must_use]
+    pub fn encode(&self, partition: PartitionId) -> Vec<u8> {
+        let documents: usize = self.entries.iter().map(|(_, stored)| stored.document.as_bytes().len() + 32).sum();
+        let mut to = Vec::with_capacity(HEADER_BYTES + documents);
+        to.extend_from_slice(&MAGIC);
+        to.extend_from_slice(&partition.get().to_le_bytes());
+        to.extend_from_slice(&[0; 6]);
+        to.extend_from_slice(&self.applied.get().to_le_bytes());
+        to.extend_from_slice(&self.next_sequence.to_le_bytes());
+        to.extend_from_slice(&[0; 8]);
+        put_varint(&mut to, self.types.len() as u64);
+        for (of, definition) in &self.types {
+            put_varint(&mut to, u64::from(of.0));
+            definition.encode(&mut to);
+        }
+        for (of, stored) in &self.entries {
+            put_varint(&mut to, u64::from(of.0) + 1);
+            put_varint(&mut to, stored.version.get());
+            put_varint(&mut to, stored.expires_ms);
+            put_varint(&mut to, stored.sequence);
+            put_string(&mut to, stored.document.as_bytes());
+        }
+        to.push(0);
+        let sum = base::hash64(to.get(HEADER_BYTES..).unwrap_or_default());
+        if let Some(place) = to.get_mut(HEADER_BYTES - 8..HEADER_BYTES) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+        to
+    }
+}
+
+impl Engine {
+    /// A copy of everything durable, when everything up to `through` was applied.
+    #[must_use]
+    pub fn snapshot(&self, through: Position) -> Snapshot {
+        let of_type = |(of, share): (&TypeId, &Share)| (*of, Definition::clone(&share.definition));
+        let durable = self.types.iter().filter(|(_, share)| share.is_durable());
+        Snapshot {
+            applied: through.max(self.applied),
+            next_sequence: self.next_sequence,
+            types: self.types.iter().map(of_type).collect(),
+            entries: durable
+                .flat_map(|(of, share)| share.entries.iter().map(|(_, entry)| (*of, Stored::from(entry))))
+                .collect(),
+        }
+    }
+
+    /// The engine of a snapshot's bytes.
+    ///
+    /// # Errors
+    /// `Malformed` when they are not those of a snapshot of this partition, or damaged.
+    pub fn restore(bytes: &[u8], partition: PartitionId) -> Result<Self> {
+        Self::read(bytes, partition).ok_or(Error::Malformed { what: "snapshot of the space" })
+    }
+
+    fn read(bytes: &[u8], partition: PartitionId) -> Option<Self> {
+        let mut from = Fields(bytes);
+        let is_ours = from.array()? == MAGIC && from.array()? == partition.get().to_le_bytes();
+        if !is_ours || from.take(6)? != [0; 6] {
+            return None;
+        }
+        let applied = Position::new(from.u64()?);
+        let next_sequence = from.u64()?;
+        if from.u64()? != base::hash64(from.0) {
+            return None;
+        }
+        let mut engine = Self { applied, next_sequence, ..Self::default() };
+        for _ in 0..from.varint()? {
+            let of = TypeId(u32::try_from(from.varint()?).ok()?);
+            engine.types.insert(of, Share::new(Definition::read(&mut from)?));
+        }
+        loop {
+            let Some(of) = from.varint()?.checked_sub(1) else { break };
+            let share = engine.types.get_mut(&TypeId(u32::try_from(of).ok()?))?;
+            let version = Position::new(from.varint()?);
+            let (expires_ms, sequence) = (from.varint()?, from.varint()?);
+            let document = Document::trusted(from.string()?);
+            share.insert(Entry { document, version, expires_ms, sequence, is_locked: false });
+        }
+        from.0.is_empty().then_some(engine)
+    }
+}
