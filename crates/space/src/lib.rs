@@ -2,6 +2,7 @@
 //!
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks.
 
+mod aggregate;
 #[cfg(test)]
 mod arbitrary;
 mod bytes;
@@ -17,10 +18,12 @@ mod pattern;
 mod predicate;
 mod select;
 mod sql;
+mod sum;
 mod template;
 mod timestamp;
 mod value;
 
+pub use aggregate::{GroupLimits, Groups};
 pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
 pub use document::Document;
