@@ -6,6 +6,7 @@ mod aggregate;
 #[cfg(test)]
 mod arbitrary;
 mod bytes;
+mod change;
 mod compare;
 mod constraint;
 mod decimal;
@@ -24,6 +25,7 @@ mod timestamp;
 mod value;
 
 pub use aggregate::{GroupLimits, Groups};
+pub use change::Change;
 pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
 pub use document::Document;
