@@ -213,7 +213,7 @@ fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>
 
 fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
     let mut best = (Source::All, Source::All.count(share));
-    if filter.constraints.is_empty() || best.1 <= 1 {
+    if filter.constraints.is_empty() {
         return best;
     }
     for source in share.indexes.iter().filter_map(|index| source(index, &filter.constraints)) {

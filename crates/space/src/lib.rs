@@ -2,12 +2,16 @@
 //!
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks.
 
+mod aggregate;
 #[cfg(test)]
 mod arbitrary;
 mod bytes;
+
+mod change;
 mod command;
 mod compare;
 mod constraint;
+mod decimal;
 mod definition;
 mod document;
 mod engine;
@@ -20,11 +24,17 @@ mod number;
 mod path;
 mod pattern;
 mod predicate;
+mod select;
 mod share;
 mod snapshot;
+mod sql;
+mod sum;
 mod template;
+mod timestamp;
 mod value;
 
+pub use aggregate::{GroupLimits, Groups};
+pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
 pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
@@ -38,6 +48,9 @@ pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
 pub use predicate::{Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_PARTS_MAX, Pattern, Predicate};
+pub use select::{
+    Aggregate, Amount, Direction, Function, Nulls, Order as OrderBy, Output, Projection, Query, Shown, Source,
+};
 pub use snapshot::Snapshot;
 pub use template::Template;
 pub use value::{DEPTH_MAX, Decimal, ListRef, MapRef, StoredValue, Value, ValueRef};

@@ -320,14 +320,19 @@ impl Operator {
             (_, false) => return Truth::Unknown,
             (_, true) => compare(value, other),
         };
-        Truth::from(match self {
+        self.holds(order).into()
+    }
+
+    /// Whether it holds of two values that lie so to each other.
+    pub(crate) fn holds(self, order: Ordering) -> bool {
+        match self {
             Self::Equal => order == Ordering::Equal,
             Self::NotEqual => order != Ordering::Equal,
             Self::Less => order == Ordering::Less,
             Self::LessOrEqual => order != Ordering::Greater,
             Self::Greater => order == Ordering::Greater,
             Self::GreaterOrEqual => order != Ordering::Less,
-        })
+        }
     }
 }
 

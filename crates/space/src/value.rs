@@ -23,6 +23,7 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::{Fields, put_string, put_varint};
+use crate::error::{Error, Result};
 
 /// How deep lists and maps may lie within each other.
 pub const DEPTH_MAX: usize = 32;
@@ -307,7 +308,11 @@ impl Value {
             Self::Null => ValueRef::Null.write(to),
             Self::Bool(value) => ValueRef::Bool(*value).write(to),
             Self::I64(value) => ValueRef::I64(*value).write(to),
-            Self::U64(value) => ValueRef::U64(*value).write(to),
+            // One form for each number: what fits is an I64.
+            Self::U64(value) => match i64::try_from(*value) {
+                Ok(value) => ValueRef::I64(value).write(to),
+                Err(_) => ValueRef::U64(*value).write(to),
+            },
             Self::F64(value) => ValueRef::F64(*value).write(to),
             Self::Decimal(value) => ValueRef::Decimal(*value).write(to),
             Self::String(text) => ValueRef::String(text).write(to),
@@ -323,6 +328,26 @@ impl Value {
                 write_fields(fields, &mut body);
                 ValueRef::Map(MapRef(&body)).write(to);
             }
+        }
+    }
+
+    /// Refuses lists and maps that lie deeper than `depth` within each other; a document holds [`DEPTH_MAX`].
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub fn check_depth(&self, depth: usize) -> Result<()> {
+        let below = |value: &Self| match depth.checked_sub(1) {
+            Some(below) => value.check_depth(below),
+            None => Ok(()),
+        };
+        match self {
+            Self::List(_) | Self::Map(_) if depth == 0 => {
+                let limit = DEPTH_MAX as u64;
+                Err(Error::Limit { what: "depth of a document", actual: limit + 1, limit })
+            }
+            Self::List(values) => values.iter().try_for_each(below),
+            Self::Map(fields) => fields.values().try_for_each(below),
+            _ => Ok(()),
         }
     }
 

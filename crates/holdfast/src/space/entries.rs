@@ -542,8 +542,9 @@ impl Entries {
     pub fn read_many_shown(&self, wanted: &Wanted, max: usize) -> Result<Shown<Vec<Entry>>> {
         self.check()?;
         let definition = self.kind.definition();
-        let order: Option<()> = None;
-        let skip = 0u64;
+        let query = wanted.query.as_deref();
+        let order = query.filter(|query| !query.order.is_empty());
+        let skip = query.map_or(0, |query| query.window().1);
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let enough = limit.saturating_add(usize::try_from(skip).unwrap_or(usize::MAX));
         let mut found: Vec<Stored> = Vec::new();
@@ -572,6 +573,9 @@ impl Entries {
             if order.is_none() && found.len() >= enough {
                 break;
             }
+        }
+        if let Some(query) = order {
+            found.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
         }
         let position = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         let entries = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit);

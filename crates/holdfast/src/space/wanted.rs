@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::space::{Document, Filter, MapRef, Value};
+use ::space::{Document, Filter, MapRef, Projection, Query, Value};
 
 use super::within::is_excepted;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Which entries an operation is about: one by its id, or those that match a template or a query.
 #[derive(Debug, Clone)]
@@ -16,13 +17,14 @@ pub struct Wanted {
     pub(crate) id: Option<Value>,
     pub(crate) routing: Option<Value>,
     pub(crate) limit: Option<u64>,
+    pub(crate) query: Option<Arc<Query>>,
     /// Keys of ids of entries to be passed over.
     pub(crate) except: Arc<BTreeSet<Vec<u8>>>,
 }
 
 impl Wanted {
     fn of(filter: Filter) -> Self {
-        Self { filter, id: None, routing: None, limit: None, except: Arc::default() }
+        Self { filter, id: None, routing: None, limit: None, query: None, except: Arc::default() }
     }
 
     /// All entries.
@@ -41,6 +43,26 @@ impl Wanted {
     #[must_use]
     pub fn template(template: &Document) -> Self {
         Self::of(Filter::template(template))
+    }
+
+    /// Entries for which the SQL condition is true, such as `price > ? AND tags[*] = 'new' ORDER BY price DESC LIMIT 10`, with
+    /// the values for `?` or `$1` in order.
+    ///
+    /// # Errors
+    /// `Invalid` names what is not understood, and what would be.
+    pub fn query(sql: &str, parameters: &[Value]) -> Result<Self> {
+        let query = Query::parse(sql)?.bind(parameters)?;
+        if query.is_grouped() || query.projection != Projection::All {
+            let text = "this operation gives whole entries: leave out columns, aggregates and GROUP BY, or use select";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(Self::of_query(query))
+    }
+
+    pub(crate) fn of_query(query: Query) -> Self {
+        let filter = Filter::new(query.predicate.clone());
+        let (limit, _) = query.window();
+        Self { limit, query: Some(Arc::new(query)), ..Self::of(filter) }
     }
 
     /// Only those with this routing value: one partition is looked at, not all.
