@@ -5,6 +5,7 @@
 mod aggregate;
 #[cfg(test)]
 mod arbitrary;
+mod base64;
 mod bytes;
 mod change;
 mod compare;
@@ -12,6 +13,7 @@ mod constraint;
 mod decimal;
 mod document;
 mod error;
+mod json;
 mod key;
 mod number;
 mod path;
@@ -30,6 +32,7 @@ pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
 pub use document::Document;
 pub use error::{Error, Result};
+pub use json::Json;
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
