@@ -20,12 +20,14 @@ mod path;
 mod pattern;
 mod predicate;
 mod select;
+mod serde;
 mod sql;
 mod sum;
 mod template;
 mod timestamp;
 mod value;
 
+pub use crate::serde::Timestamp;
 pub use aggregate::{GroupLimits, Groups};
 pub use change::Change;
 pub use compare::compare;
