@@ -15,6 +15,7 @@ mod document;
 mod error;
 mod json;
 mod key;
+mod msgpack;
 mod number;
 mod path;
 mod pattern;
