@@ -5,8 +5,8 @@
 mod aggregate;
 #[cfg(test)]
 mod arbitrary;
+mod base64;
 mod bytes;
-
 mod change;
 mod command;
 mod compare;
@@ -19,12 +19,15 @@ mod entries;
 mod error;
 mod find;
 mod indexes;
+mod json;
 mod key;
+mod msgpack;
 mod number;
 mod path;
 mod pattern;
 mod predicate;
 mod select;
+mod serde;
 mod share;
 mod snapshot;
 mod sql;
@@ -33,6 +36,7 @@ mod template;
 mod timestamp;
 mod value;
 
+pub use crate::serde::Timestamp;
 pub use aggregate::{GroupLimits, Groups};
 pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
@@ -44,6 +48,7 @@ pub use engine::{Engine, Event, EventKind, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
 pub use find::{Filter, Found, Plan};
+pub use json::Json;
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
