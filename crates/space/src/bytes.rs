@@ -23,10 +23,6 @@ impl<'a> Fields<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
