@@ -679,3 +679,44 @@ fn a_model_agrees() {
         }
     }
 }
+
+#[test]
+fn a_task_runs_beside_the_data_and_is_one_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("shop");
+    let by_customer = Some(Path::parse("customer").unwrap());
+    let orders = space.declare(Definition { routing: by_customer, ..Definition::new("shop", "order") }).unwrap();
+    let customers = space.declare(Definition::new("shop", "customer")).unwrap();
+    let add = |by: i64| Change::Increment { path: Path::parse("open").unwrap(), by: by.into() };
+    for customer in ["ada", "bob"] {
+        customers.write(&Document::from_pairs([("id", customer)]), &upsert()).unwrap();
+        for number in 0..5 {
+            let number = number + if customer == "ada" { 0 } else { 10 };
+            orders.write(&order(number, customer, 7), &upsert()).unwrap();
+        }
+    }
+    let before = store.stats().batches;
+    let sum = space.execute(&"ada".into(), None, |task| {
+        let mut sum = 0;
+        for entry in task.read("order", &example("ada"), 100)? {
+            sum += 7;
+            task.take("order", id(&entry))?;
+        }
+        assert!(task.read("order", &example("ada"), 100)?.is_empty());
+        task.change("customer", "ada", &[add(sum)])?;
+        task.write("order", &order(99, "ada", sum), &upsert())?;
+        assert_eq!(task.get("order", 99)?.map(|entry| id(&entry)), Some(99));
+        Ok(sum)
+    });
+    assert_eq!((sum.unwrap(), store.stats().batches), (35, before + 1));
+    assert_eq!(ids(&orders.read_many(&example("ada"), 9).unwrap()), BTreeSet::from([99]));
+    let failed = space.execute(&"bob".into(), None, |task| {
+        task.take("order", 10)?;
+        task.write("order", &order(50, "ada", 0), &upsert()).map(|_| ())
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Invalid, "it lies elsewhere");
+    assert_eq!(orders.count(&example("bob")).unwrap(), 5, "and nothing happened");
+    let count = space.execute_all(None, |task| Ok(task.read("order", &Wanted::all(), 1000)?.len()), |a, b| a + b);
+    assert_eq!(count.unwrap(), 6);
+}
