@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A LEB128 number of at most 64 bits.
+    /// A LEB128 number of at most 64 bits, in its shortest form.
     #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
         // Names and most values are shorter than 128 bytes, and a field is found by passing over those before it.
@@ -52,7 +52,8 @@ impl<'a> Fields<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
+            // A last byte of nothing would be a second form of a shorter number.
+            if (shift == 63 && bits > 1) || (shift > 0 && byte == 0) {
                 return None;
             }
             number |= bits << shift;
