@@ -160,8 +160,15 @@ impl Profile {
         let file = variable(PROFILE_VARIABLE).map(PathBuf::from).or_else(|| file.map(Path::to_owned));
         let file = file.unwrap_or_else(|| PROFILE_FILE.into());
         let of_variable = variable(PROFILE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
-        let name = of_variable.as_deref().or(name);
-        let text = std::fs::read_to_string(&file)
+        Self::of_file(&file, of_variable.as_deref().or(name))
+    }
+
+    /// The profile of this file with this name, or the file's default. The environment is asked for passwords alone.
+    ///
+    /// # Errors
+    /// As [`Profile::load`].
+    pub fn of_file(file: &Path, name: Option<&str>) -> Result<Self, ProfileError> {
+        let text = std::fs::read_to_string(file)
             .map_err(|error| ProfileError(format!("cannot read the profile {}: {error}", file.display())))?;
         let secret = |variable: &str| std::env::var(variable).ok();
         Self::of_text(&text, name, &secret).map_err(|error| ProfileError(format!("{}: {error}", file.display())))

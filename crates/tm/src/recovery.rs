@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, Xid};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, XaCode, Xid};
 
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
@@ -111,15 +113,27 @@ impl Recovery {
     /// Rounds for ever: at once, periodically, and when this program left something behind. `report` is told of each
     /// round in which something was found or out of reach. To end it drop the future, between two answers of which it
     /// may be dropped.
-    pub async fn keep_running(mut self, mut report: impl FnMut(&Report)) {
+    pub async fn keep_running(self, mut report: impl FnMut(&Report)) {
+        let told = |round: &Report| {
+            if !round.found.is_empty() || !round.down.is_empty() {
+                report(round);
+            }
+        };
+        self.keep_running_until(std::future::pending(), told).await;
+    }
+
+    /// As [`Recovery::keep_running`], until `end` is ready; a round that is under way then is finished, so that what was
+    /// done is noted. `report` is told of every round.
+    pub async fn keep_running_until(mut self, end: impl Future<Output = ()>, mut report: impl FnMut(&Report)) {
+        let mut end = std::pin::pin!(end);
         loop {
             let round = self.round().await;
-            if !round.found.is_empty() || !round.down.is_empty() {
-                report(&round);
-            }
+            report(&round);
             let next = self.settle.next_due().map_or(Duration::MAX, |due| due.since(self.now()));
             let coordinator = self.coordinator.clone();
             tokio::select! {
+                biased;
+                () = &mut end => return,
                 () = tokio::time::sleep(next.min(Duration::from_secs(3600))) => {}
                 // A moment later, for what was left because the connection broke is still being cleared away.
                 () = coordinator.hurried() => {
@@ -134,7 +148,11 @@ impl Recovery {
         let mut report = Report::default();
         let due = self.settle.due(self.now());
         let asked = due.iter().filter_map(|number| Some((*number, Arc::clone(self.managers.get(*number)?))));
-        let lists = asked.map(|(number, manager)| async move { (number, manager.in_doubt().await) });
+        let lists = asked.map(|(number, manager)| async move {
+            // One that hangs must not keep the others from being recovered.
+            let list = timeout(ANSWER_TIME_MAX, manager.in_doubt()).await;
+            (number, list.unwrap_or_else(|_| Err(no_answer())))
+        });
         for (number, list) in join_all(lists).await {
             match list {
                 Ok(branches) => {
@@ -179,12 +197,16 @@ impl Recovery {
             let manager = Arc::clone(self.managers.get(instruction.source)?);
             Some((instruction, manager))
         });
-        let answers = known.map(|(instruction, manager)| async move {
+        let turns = Semaphore::new(CALLS_MAX);
+        let answers = known.map(|(instruction, manager)| async {
+            // Nobody closes it.
+            let _turn = turns.acquire().await;
             let answer = match instruction.action {
-                Action::Commit => Some(manager.commit(&instruction.xid).await),
-                Action::Rollback => Some(manager.rollback(&instruction.xid).await),
+                Action::Commit => Some(timeout(ANSWER_TIME_MAX, manager.commit(&instruction.xid)).await),
+                Action::Rollback => Some(timeout(ANSWER_TIME_MAX, manager.rollback(&instruction.xid)).await),
                 Action::Leave => None,
             };
+            let answer = answer.map(|told| told.unwrap_or_else(|_| Answer::new(XaCode::ManagerDown, no_answer())));
             (instruction, manager, answer)
         });
         for (instruction, manager, answer) in join_all(answers).await {
@@ -194,7 +216,7 @@ impl Recovery {
                     let ended = self.note(&instruction, &answer);
                     if ended.remembered {
                         // One that is not forgotten now is listed and forgotten the next time.
-                        manager.forget(&instruction.xid).await;
+                        let _ = timeout(ANSWER_TIME_MAX, manager.forget(&instruction.xid)).await;
                     }
                     (fate_of(ended.end), answer.reason)
                 }
@@ -228,8 +250,19 @@ impl Recovery {
     }
 }
 
+/// How long a resource manager may take for an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// Branches that are settled at the same time: each call is a connection, of which a database that was down with much in
+/// doubt has not enough for all.
+const CALLS_MAX: usize = 16;
+
 /// From the end of a transaction that left something to the round that sees to it.
 const HURRY_PAUSE: Duration = Duration::from_millis(100);
+
+fn no_answer() -> String {
+    format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())
+}
 
 /// The standard library seeds each of these from the operating system.
 fn jitter() -> u32 {

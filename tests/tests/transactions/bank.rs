@@ -56,6 +56,17 @@ impl Reach {
         vec![Arc::new(postgres), Arc::new(mariadb)]
     }
 
+    /// The text of a profile with both, whose coordinator is a server.
+    pub(crate) fn profile(&self, profile: &str, server: &str) -> String {
+        let socket = self.mariadb.socket().unwrap_or_default().replace('/', "%2F");
+        format!(
+            "[profiles.{profile}.coordinator]\nservers = [\"{server}\"]\n\n[[profiles.{profile}.resource_managers]]\n\
+             name = \"postgres\"\nkind = \"postgres\"\nopen = \"{}\"\n\n[[profiles.{profile}.resource_managers]]\n\
+             name = \"mariadb\"\nkind = \"mariadb\"\nopen = \"mysql://root@localhost:3306?socket={socket}\"\n",
+            self.postgres
+        )
+    }
+
     pub(crate) fn recovery(&self, coordinator: &Coordinator) -> Recovery {
         Recovery::new(coordinator, self.managers(), Pace::default())
     }

@@ -10,4 +10,6 @@ mod command_tests;
 mod database_tests;
 mod databases;
 mod program_tests;
+mod programs;
 mod python_tests;
+mod recovery_tests;
