@@ -5,6 +5,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
+
+use holdfast_tests::until;
 
 /// Where a program finds its job.
 const JOB: &str = "HOLDFAST_TEST_JOB";
@@ -29,6 +32,11 @@ impl Program {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let reader = thread::spawn(move || lines.map_while(Result::ok).for_each(|line| hear(&line)));
         Self { child, reader: Some(reader) }
+    }
+
+    /// Whether it ends by itself within this time.
+    pub(crate) fn ends_within(&mut self, time_max: Duration) -> bool {
+        until(time_max, || self.child.try_wait().unwrap()).is_some()
     }
 
     /// SIGKILL; when this returns it is gone, and all it said is heard.

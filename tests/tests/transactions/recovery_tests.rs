@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use holdfast_tests::{Launch, Server, until};
 use tempfile::TempDir;
-use tm::{Begin, Branch, Decisions, MysqlBranch, PostgresBranch, Remote, RemoteOptions, XaCode};
+use tm::{Begin, Branch, Decisions, MysqlBranch, PostgresBranch, Remote, XaCode};
 
-use crate::bank::{MONEY, Reach, name};
+use crate::bank::{MONEY, Reach, name, remote};
 use crate::databases::{MariaDb, Postgres};
 use crate::programs::{Program, job};
 
@@ -33,8 +33,7 @@ fn a_program_that_prepares_its_branches_and_waits() {
     let [server, port, socket, id, account, money, decides] = words.as_slice() else { panic!("{words:?}") };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let lease = Duration::from_secs(1);
-        let decisions = Remote::open(RemoteOptions { lease, ..RemoteOptions::new(server) }).unwrap();
+        let decisions = Remote::open(remote(server)).unwrap();
         let transaction = decisions.begin(Begin::default()).unwrap();
         let postgres = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
         let clients = Reach::new(&postgres, Path::new(socket)).connect().await.unwrap();
@@ -79,8 +78,7 @@ impl Setting {
     }
 
     fn serve(&self) -> Server {
-        // The port of one that was killed may take a moment to be free.
-        until(CALM_TIME_MAX, || self.launch().try_start().ok()).expect("a server that starts")
+        self.launch().start_again()
     }
 
     /// A program that has both its branches prepared, and a decision or not.
