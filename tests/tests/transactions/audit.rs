@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::path::Path;
 use std::time::Duration;
 
-use holdfast::Page;
-use tm::Begin;
+use holdfast::{Options, Page, Store};
+use tm::{Begin, Coordinator, Embedded};
 
 use crate::bank::{EACH, Reach, open};
 
@@ -27,9 +28,13 @@ pub(crate) struct Told {
 /// Recovers what this coordinator's programs left, until nothing is found. Returns the transfers that its own store knows,
 /// when it is in a folder.
 pub(crate) async fn settled(reach: &Reach, place: &str) -> Vec<String> {
-    let coordinator = open(place).await.unwrap();
+    let store = place.strip_prefix("dir:").map(|dir| Store::open(Path::new(dir), Options::default()).unwrap());
+    let coordinator = match &store {
+        Some(store) => Coordinator::embedded(Embedded::over(store.clone())),
+        None => open(place).await.unwrap(),
+    };
     // Becoming an owner ends earlier ones where the coordinator is in the program; a server waits for their leases.
-    let mut transaction = coordinator.begin(Begin::default()).unwrap();
+    let _owner = coordinator.begin(Begin::default()).unwrap();
     let mut recovery = reach.recovery(&coordinator);
     let calm = async {
         loop {
@@ -44,16 +49,13 @@ pub(crate) async fn settled(reach: &Reach, place: &str) -> Vec<String> {
         panic!("still in doubt: {:?}", recovery.run().await);
     }
     let mut transfers = Vec::<String>::new();
-    if place.starts_with("dir:") {
-        let local = transaction.kv().unwrap();
-        loop {
-            let start = transfers.last().map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_bytes()));
-            let page = Page { bucket: b"transfers", start, end: Bound::Unbounded, limit: 500, values: false };
-            let page = local.page(&page).unwrap();
-            transfers.extend(page.entries.into_iter().map(|(key, ..)| String::from_utf8(key).unwrap()));
-            if !page.more {
-                break;
-            }
+    while let Some(store) = &store {
+        let start = transfers.last().map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_bytes()));
+        let page = Page { bucket: b"transfers", start, end: Bound::Unbounded, limit: 500, values: false };
+        let page = store.kv().page(&page).unwrap().value;
+        transfers.extend(page.entries.into_iter().map(|(key, ..)| String::from_utf8(key).unwrap()));
+        if !page.more {
+            break;
         }
     }
     transfers
