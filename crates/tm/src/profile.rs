@@ -8,7 +8,7 @@
 //!
 //! [profiles.bank.coordinator]                     # either in the process,
 //! directory = "/var/lib/bank/transactions"
-//! durability = "synced"                           # or "written"
+//! durability = "synced"                           # or "written", or "window:1ms,10ms"
 //! # servers = ["10.0.0.1:6379"]                   # or a server
 //! # authorities = "/etc/holdfast/ca.pem"          # TLS, and whom to trust
 //! # user = "bank"
@@ -46,6 +46,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast::Dial;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use xa::BranchName;
@@ -233,7 +234,7 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct CoordinatorTable {
     directory: Option<PathBuf>,
-    durability: Option<Durability>,
+    durability: Option<String>,
     servers: Option<Vec<String>>,
     authorities: Option<PathBuf>,
     user: Option<String>,
@@ -241,13 +242,6 @@ struct CoordinatorTable {
     password_env: Option<String>,
     lease_ms: Option<u64>,
     patience_ms: Option<u64>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Durability {
-    Synced,
-    Written,
 }
 
 #[derive(Deserialize)]
@@ -303,10 +297,8 @@ impl CoordinatorTable {
                         "a coordinator in a directory has no authorities, user, password, lease or patience".into()
                     );
                 }
-                let durability = match self.durability {
-                    None | Some(Durability::Synced) => holdfast::Durability::Synced,
-                    Some(Durability::Written) => holdfast::Durability::Written,
-                };
+                let dial = self.durability.as_deref().map(str::parse::<Dial>).transpose();
+                let Dial(durability) = dial.map_err(|error| format!("durability: {error}"))?.unwrap_or_default();
                 Ok(CoordinatorPlace::Directory { directory, durability })
             }
             (None, Some(servers)) => {

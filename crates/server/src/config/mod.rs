@@ -5,7 +5,6 @@
 //! May use: the facade, the doors' options, profiles of `tm`. Must not know: how the program starts and stops.
 
 mod bind;
-mod dial;
 mod error;
 mod file;
 mod log;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doors::auth::Users;
-use holdfast::{CompactionOptions, Compression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::Profile;
 
@@ -34,7 +33,6 @@ use file::File;
 use reading::Reading;
 use schedule::When;
 
-pub(crate) use dial::Dial;
 pub(crate) use error::ConfigError;
 pub(crate) use log::LogLevel;
 

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use doors::auth::Users;
 use doors::tls::server_config;
-use holdfast::{CompactionOptions, Compression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
 
 use super::bind::{self, Protection, Verdict};
-use super::dial::Dial;
 use super::error::ConfigError;
 use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable, RespTable, TlsTable, XaTable};
 use super::schedule::When;
@@ -37,7 +36,9 @@ impl Reading<'_> {
     pub(super) fn config(&self, file: File) -> Result<Config, ConfigError> {
         let durability = match (self.arguments.durability, file.durability) {
             (Some(dial), _) => dial,
-            (None, Some(words)) => words.parse().map_err(|problem: String| self.wrong("durability", problem))?,
+            (None, Some(words)) => {
+                words.parse().map_err(|problem: holdfast::Error| self.wrong("durability", problem.to_string()))?
+            }
             (None, None) => Dial::default(),
         };
         let partitions = self.number("partitions", file.partitions, PARTITIONS)?;
