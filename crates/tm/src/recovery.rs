@@ -4,6 +4,7 @@
 //!
 //! May use: `branch`, `coordinator`, tokio. Must not know: resource managers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -24,7 +25,11 @@ pub struct Recovery {
     managers: Vec<Arc<dyn ResourceManager>>,
     settle: Settle,
     start: Instant,
+    patience: Duration,
 }
+
+/// A branch, where it is, and what to do with it.
+type Task = (Instruction, Arc<dyn ResourceManager>);
 
 /// What a round of recovery came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -101,7 +106,14 @@ impl Recovery {
     #[must_use]
     pub fn new(coordinator: &Coordinator, managers: Vec<Arc<dyn ResourceManager>>, pace: Pace) -> Self {
         let settle = Settle::new(coordinator.id(), managers.len(), pace);
-        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now() }
+        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now(), patience: PATIENCE }
+    }
+
+    /// How long a resource manager may take for an answer; 15 s unless said. One that hangs for longer is treated as one
+    /// that is down, and keeps nobody else waiting.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// One round with all resource managers, also with those that are left alone for being down.
@@ -146,12 +158,13 @@ impl Recovery {
 
     async fn round(&mut self) -> Report {
         let mut report = Report::default();
-        let due = self.settle.due(self.now());
+        let due = if self.is_ordered() { self.settle.due_together(self.now()) } else { self.settle.due(self.now()) };
         let asked = due.iter().filter_map(|number| Some((*number, Arc::clone(self.managers.get(*number)?))));
+        let patience = self.patience;
         let lists = asked.map(|(number, manager)| async move {
             // One that hangs must not keep the others from being recovered.
-            let list = timeout(ANSWER_TIME_MAX, manager.in_doubt()).await;
-            (number, list.unwrap_or_else(|_| Err(no_answer())))
+            let list = timeout(patience, manager.in_doubt()).await;
+            (number, list.unwrap_or_else(|_| Err(no_answer(patience))))
         });
         for (number, list) in join_all(lists).await {
             match list {
@@ -192,37 +205,98 @@ impl Recovery {
         }
     }
 
+    /// Carries instructions out, commits in the order of their resource managers. As when a program commits, one that is out
+    /// of reach when its turn comes holds up nobody.
     async fn follow(&mut self, instructions: Vec<Instruction>, report: &mut Report) {
-        let known = instructions.into_iter().filter_map(|instruction| {
-            let manager = Arc::clone(self.managers.get(instruction.source)?);
-            Some((instruction, manager))
+        let tried: BTreeSet<(usize, TransactionId)> =
+            instructions.iter().map(|instruction| (instruction.source, instruction.xid.transaction)).collect();
+        let mut turns: BTreeMap<u32, Vec<Task>> = BTreeMap::new();
+        for instruction in instructions {
+            let Some(manager) = self.managers.get(instruction.source) else { continue };
+            let order = if instruction.action == Action::Commit { manager.order() } else { 0 };
+            turns.entry(order).or_default().push((instruction, Arc::clone(manager)));
+        }
+        for (order, tasks) in turns {
+            let commits = tasks.iter().any(|(instruction, _)| instruction.action == Action::Commit);
+            let first = if commits { self.prepared_before(order, &tried).await } else { BTreeMap::new() };
+            let (waiting, ready): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(|(instruction, _)| {
+                instruction.action == Action::Commit && first.contains_key(&instruction.xid.transaction)
+            });
+            for (instruction, manager) in waiting {
+                let name = first.get(&instruction.xid.transaction).expect("it was just found");
+                let answer = Answer::new(XaCode::Retry, format!("{name} commits first"));
+                self.noted(instruction, &*manager, Some(answer), report).await;
+            }
+            self.carry_out(ready, report).await;
+        }
+    }
+
+    /// Transactions that have a branch at a resource manager that commits before `order`, of which this round does not know:
+    /// it was prepared after that one was asked, and its program may be about to commit it.
+    async fn prepared_before(
+        &self,
+        order: u32,
+        tried: &BTreeSet<(usize, TransactionId)>,
+    ) -> BTreeMap<TransactionId, BranchName> {
+        let earlier = self.managers.iter().enumerate().filter(|(_, manager)| manager.order() < order);
+        let lists = earlier.map(|(number, manager)| async move {
+            (number, manager.name().clone(), timeout(self.patience, manager.in_doubt()).await)
         });
-        let turns = Semaphore::new(CALLS_MAX);
-        let answers = known.map(|(instruction, manager)| async {
+        let mut found = BTreeMap::new();
+        for (number, name, list) in join_all(lists).await {
+            for xid in list.ok().and_then(Result::ok).unwrap_or_default() {
+                if !tried.contains(&(number, xid.transaction)) {
+                    found.insert(xid.transaction, name.clone());
+                }
+            }
+        }
+        found
+    }
+
+    async fn carry_out(&mut self, tasks: Vec<Task>, report: &mut Report) {
+        let (turns, patience) = (Semaphore::new(CALLS_MAX), self.patience);
+        let answers = tasks.into_iter().map(|(instruction, manager)| async {
             // Nobody closes it.
             let _turn = turns.acquire().await;
             let answer = match instruction.action {
-                Action::Commit => Some(timeout(ANSWER_TIME_MAX, manager.commit(&instruction.xid)).await),
-                Action::Rollback => Some(timeout(ANSWER_TIME_MAX, manager.rollback(&instruction.xid)).await),
+                Action::Commit => Some(timeout(patience, manager.commit(&instruction.xid)).await),
+                Action::Rollback => Some(timeout(patience, manager.rollback(&instruction.xid)).await),
                 Action::Leave => None,
             };
-            let answer = answer.map(|told| told.unwrap_or_else(|_| Answer::new(XaCode::ManagerDown, no_answer())));
+            let silent = |_| Answer::new(XaCode::ManagerDown, no_answer(patience));
+            let answer = answer.map(|told| told.unwrap_or_else(silent));
             (instruction, manager, answer)
         });
         for (instruction, manager, answer) in join_all(answers).await {
-            let (fate, reason) = match answer {
-                None => (Fate::Left, String::new()),
-                Some(answer) => {
-                    let ended = self.note(&instruction, &answer);
-                    if ended.remembered {
-                        // One that is not forgotten now is listed and forgotten the next time.
-                        let _ = timeout(ANSWER_TIME_MAX, manager.forget(&instruction.xid)).await;
-                    }
-                    (fate_of(ended.end), answer.reason)
-                }
-            };
-            report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+            self.noted(instruction, &*manager, answer, report).await;
         }
+    }
+
+    /// Notes what became of a branch; without an answer it was left alone.
+    async fn noted(
+        &mut self,
+        instruction: Instruction,
+        manager: &dyn ResourceManager,
+        answer: Option<Answer>,
+        report: &mut Report,
+    ) {
+        let (fate, reason) = match answer {
+            None => (Fate::Left, String::new()),
+            Some(answer) => {
+                let ended = self.note(&instruction, &answer);
+                if ended.remembered {
+                    // One that is not forgotten now is listed and forgotten the next time.
+                    let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
+                }
+                (fate_of(ended.end), answer.reason)
+            }
+        };
+        report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+    }
+
+    /// Whether commits have an order.
+    fn is_ordered(&self) -> bool {
+        self.managers.windows(2).any(|two| two.first().map(|one| one.order()) != two.last().map(|one| one.order()))
     }
 
     /// Tells everybody what a resource manager answered.
@@ -250,8 +324,7 @@ impl Recovery {
     }
 }
 
-/// How long a resource manager may take for an answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Branches that are settled at the same time: each call is a connection, of which a database that was down with much in
 /// doubt has not enough for all.
@@ -260,8 +333,8 @@ const CALLS_MAX: usize = 16;
 /// From the end of a transaction that left something to the round that sees to it.
 const HURRY_PAUSE: Duration = Duration::from_millis(100);
 
-fn no_answer() -> String {
-    format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())
+fn no_answer(patience: Duration) -> String {
+    format!("no answer within {} ms", patience.as_millis())
 }
 
 /// The standard library seeds each of these from the operating system.
