@@ -30,6 +30,9 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a profile's coordinator may take to say which it is. It is this server, and there; unless the profile is wrong.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// Between two looks for decisions that nobody needs.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Recovery under way, of all configured profiles. Dropping it stops it.
 pub(crate) struct Recoverer {
     stop: watch::Sender<bool>,
@@ -138,7 +141,9 @@ impl Recoverer {
             return Ok(None);
         }
         let managers = managers(&xa.profiles)?;
-        let coordinator = Coordinator::embedded(Embedded::over(store.clone()));
+        let embedded = Embedded::over(store.clone());
+        let coordinator = Coordinator::embedded(embedded.clone());
+        let sweeping = xa.sweep.map(|age| (embedded, managers.concat(), age));
         let retry_max = Pace::default().retry_max.min(xa.interval.max(Duration::from_secs(1)) * 3);
         let pace = Pace { interval: xa.interval, retry_max, ..Pace::default() };
         let (stop, stopped) = watch::channel(false);
@@ -162,6 +167,9 @@ impl Recoverer {
                         }
                     }));
                 }
+                if let Some((embedded, managers, age)) = sweeping {
+                    running.spawn(sweep(embedded, managers, age, end(stopped.clone())));
+                }
                 while running.join_next().await.is_some() {}
             };
             let patience = async {
@@ -178,6 +186,29 @@ impl Recoverer {
         let thread = thread::Builder::new().name("xa-recovery".to_owned()).spawn(work);
         let thread = thread.map_err(|error: io::Error| Failure::Start(error))?;
         Ok(Some(Self { stop, thread: Some(thread) }))
+    }
+}
+
+/// Lets go of decisions that nobody needs, now and then, until `end`.
+async fn sweep(
+    embedded: Embedded,
+    managers: Vec<Arc<dyn ResourceManager>>,
+    age: Duration,
+    end: impl Future<Output = ()>,
+) {
+    let mut end = std::pin::pin!(end);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut end => return,
+            () = tokio::time::sleep(age.min(SWEEP_INTERVAL)) => {}
+        }
+        // A database that hangs is recovery's to complain of.
+        match tokio::time::timeout(SWEEP_INTERVAL, tm::sweep(&embedded, &managers, age)).await {
+            Ok(Ok(0)) | Err(_) => {}
+            Ok(Ok(count)) => tracing::info!("xa: {count} decisions were let go, of which no branch was left"),
+            Ok(Err(error)) => tracing::warn!("xa: decisions of which no branch is left cannot be let go: {error}"),
+        }
     }
 }
 

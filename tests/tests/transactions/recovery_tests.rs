@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast_tests::{Launch, Server, until};
 use tempfile::TempDir;
-use tm::{Begin, Branch, Decisions, MysqlBranch, PostgresBranch, Remote, XaCode};
+use tm::{Administration, Begin, Branch, Decisions, Forget, MysqlBranch, PostgresBranch, Remote, XaCode};
 
 use crate::bank::{MONEY, Reach, name, remote};
 use crate::databases::{MariaDb, Postgres};
@@ -66,8 +66,11 @@ impl Setting {
     /// A configuration with these keys of `xa`.
     fn configured(&self, keys: &str) -> PathBuf {
         let path = self.folder.path().join("holdfast.toml");
-        std::fs::write(&path, format!("[xa]\nprofiles_file = \"profiles.toml\"\ninterval_seconds = 1\n{keys}\n"))
-            .unwrap();
+        std::fs::write(
+            &path,
+            format!("[xa]\nprofiles_file = \"profiles.toml\"\ninterval_seconds = 1\nsweep_seconds = 1\n{keys}\n"),
+        )
+        .unwrap();
         path
     }
 
@@ -151,6 +154,21 @@ async fn the_server_settles_what_nobody_comes_back_for() {
     for fate in ["postgres: hfxa1.", "mariadb: committed", "mariadb: rolled back", "may still commit"] {
         assert!(text.contains(fate), "no {fate:?} in\n{text}");
     }
+
+    // As if a program had been killed after it told its branches: the decision is let go of, unless it names a branch of
+    // which the server does not know where it is.
+    let decisions = Remote::open(remote(&setting.address)).unwrap();
+    let decide = |branches: &[&str]| {
+        let transaction = decisions.begin(Begin::default()).unwrap();
+        let names: Vec<_> = branches.iter().copied().map(name).collect();
+        decisions.commit(transaction, &names, None).unwrap();
+        transaction
+    };
+    let (kept, _swept) = (decide(&["postgres", "elsewhere"]), decide(&["postgres", "mariadb"]));
+    wait_for("one let go", || server.output().text().contains("1 decisions were let go"));
+    wait_for("one kept", || number(&server, "xa_outstanding") == 1);
+    decisions.forget(kept, Forget::EvenInDoubt).unwrap();
+    drop(decisions);
 
     // The databases are down when it comes to it, and come back later.
     let programs = [setting.prepared("later", 5, "decides"), setting.prepared("never", 100, "hangs")];

@@ -99,6 +99,7 @@ pub(crate) struct XaTable {
     pub(crate) profiles_file: Option<PathBuf>,
     pub(crate) profiles: Option<Vec<String>>,
     pub(crate) interval_seconds: Option<i64>,
+    pub(crate) sweep_seconds: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -63,6 +63,8 @@ const HTTP_THREADS: RangeInclusive<i64> = 1..=1024;
 const BODY_BYTES: RangeInclusive<i64> = 1 << 10..=512 << 20;
 const BODIES_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 const RECOVERY_SECONDS: RangeInclusive<i64> = 1..=3600;
+/// Zero is never.
+const SWEEP_SECONDS: RangeInclusive<i64> = 0..=31_536_000;
 
 /// Everything that is configured.
 pub(crate) struct Config {
@@ -106,6 +108,8 @@ pub(crate) struct Xa {
     pub(crate) profiles: Vec<Profile>,
     /// Between two rounds with a resource manager that answers.
     pub(crate) interval: Duration,
+    /// How old a decision is of which no branch is left, and which nobody said to be known, when it is let go; `None` never.
+    pub(crate) sweep: Option<Duration>,
 }
 
 /// `holdfast config --check FILE`.
@@ -162,6 +166,7 @@ impl Config {
             format!("http.bodies_bytes_max = {}", self.http.limits.bodies_bytes_max),
             format!("xa.profiles = {}", self.xa.describe()),
             format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),
+            format!("xa.sweep_seconds = {}", self.xa.sweep.map_or(0, |age| age.as_secs())),
             format!("clients must authenticate: {}", if self.users.is_required() { "yes" } else { "no" }),
         ]
     }

@@ -21,7 +21,8 @@ use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
     HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS,
-    REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, VALUE_BYTES, Xa, users,
+    REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES, Xa,
+    users,
 };
 use crate::cli::ServeArguments;
 use crate::failure::faults_of;
@@ -198,9 +199,11 @@ impl Reading<'_> {
     fn xa(&self, table: XaTable) -> Result<Xa, ConfigError> {
         let interval: Option<u64> = self.number("xa.interval_seconds", table.interval_seconds, RECOVERY_SECONDS)?;
         let interval = interval.map_or(Pace::default().interval, Duration::from_secs);
+        let sweep: Option<u64> = self.number("xa.sweep_seconds", table.sweep_seconds, SWEEP_SECONDS)?;
+        let sweep = sweep.filter(|age| *age > 0).map(Duration::from_secs);
         let Some(file) = table.profiles_file else {
             return match table.profiles {
-                None => Ok(Xa { profiles: Vec::new(), interval }),
+                None => Ok(Xa { profiles: Vec::new(), interval, sweep }),
                 Some(_) => Err(self.wrong("xa.profiles_file", "this is missing; name the file with the profiles")),
             };
         };
@@ -221,7 +224,7 @@ impl Reading<'_> {
                 }
             }
         }
-        Ok(Xa { profiles, interval })
+        Ok(Xa { profiles, interval, sweep })
     }
 
     /// A profile whose resource managers the server can look after.

@@ -128,6 +128,7 @@ fn every_key_arrives_where_it_belongs() {
         profiles_file = "profiles.toml"
         profiles = ["bank", "shop"]
         interval_seconds = 3
+        sweep_seconds = 3600
 
         [[users]]
         name = "ada"
@@ -146,7 +147,7 @@ fn every_key_arrives_where_it_belongs() {
     fs::write(written.folder.path().join("profiles.toml"), profiles()).unwrap();
     let config = written.load().unwrap();
     assert_eq!(config.xa.describe(), "bank (ledger, queue), shop (ledger)");
-    assert_eq!(config.xa.interval, Duration::from_secs(3));
+    assert_eq!((config.xa.interval, config.xa.sweep), (Duration::from_secs(3), Some(Duration::from_secs(3600))));
     assert_eq!(
         config.warnings,
         ["profile bank: queue is a switch in a library: its branches are recovered by programs in C"]
@@ -437,6 +438,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("xa.sweep_seconds", 0, SWEEP_SECONDS),
         ("xa.interval_seconds", wide(tm::Pace::default().interval.as_secs()), RECOVERY_SECONDS),
     ] {
         let row = rows.iter().find(|row| row.first().is_some_and(|found| found == key)).expect(key);
