@@ -27,6 +27,7 @@ use crate::audit::{Told, audited, settled, until_calm};
 use crate::bank::{Clients, Problem, Reach, name, open, remote};
 use crate::databases::{MariaDb, Postgres};
 use crate::programs::{Program, job};
+use crate::recovery_tests::number;
 use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedManager, die, die_at, pass};
 
 /// Enough that what is in doubt, and holds its locks, is seldom in the way.
@@ -250,7 +251,8 @@ impl Walk {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         std::fs::write(folder.path().join("profiles.toml"), reach.profile("bank", &address)).unwrap();
         let config = folder.path().join("holdfast.toml");
-        std::fs::write(&config, "[xa]\nprofiles_file = \"profiles.toml\"\ninterval_seconds = 1\n").unwrap();
+        std::fs::write(&config, "[xa]\nprofiles_file = \"profiles.toml\"\ninterval_seconds = 1\nsweep_seconds = 1\n")
+            .unwrap();
         let launch = Launch::new(&folder.path().join("data")).resp(&address);
         let launch = launch.argument("--config").argument(&config.display().to_string());
         let job = Job {
@@ -335,8 +337,17 @@ impl Walk {
     /// Nothing that was promised is broken.
     async fn audit(&self) {
         let local = settled(&self.reach, &self.own_coordinator()).await;
-        // The rest is the server's.
+        // The rest is the server's, and it remembers nothing that nobody needs.
         until_calm(&self.reach).await;
+        let server = self.server.as_ref().unwrap();
+        let remembered = || number(server, "xa_outstanding");
+        let forgotten = until(Duration::from_secs(60), || (remembered() == 0).then_some(()));
+        assert!(
+            forgotten.is_some(),
+            "{} decisions are listed; the server says:\n{}",
+            remembered(),
+            server.output().text()
+        );
         let (told, torn) = {
             let tally = lock(&self.tally);
             (tally.told.clone(), tally.torn.clone())
