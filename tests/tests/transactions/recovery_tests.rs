@@ -223,3 +223,24 @@ fn a_profile_that_is_not_for_this_server_is_refused_at_the_start() {
     }
     assert!(server.terminate().0.success());
 }
+
+#[test]
+fn a_server_stops_though_a_database_accepts_and_never_answers() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let postgres = format!("host=127.0.0.1 port={} user=nobody", silent.local_addr().unwrap().port());
+    let reach = Reach::new(&postgres, Path::new("/nowhere"));
+    std::fs::write(folder.path().join("profiles.toml"), reach.profile("bank", "127.0.0.1:1")).unwrap();
+    let path = folder.path().join("holdfast.toml");
+    std::fs::write(&path, "[xa]\nprofiles_file = \"profiles.toml\"\n").unwrap();
+    let launch = Launch::new(&folder.path().join("data")).argument("--config").argument(&path.display().to_string());
+    let server = launch.start();
+    // It is asked, and so the round is under way.
+    let connection = silent.accept().unwrap();
+    let (status, text) = server.terminate();
+    assert!(
+        status.success() && text.contains("was given up") && text.trim_end().ends_with("stopped"),
+        "{status}\n{text}"
+    );
+    drop(connection);
+}

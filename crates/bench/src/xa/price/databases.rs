@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
@@ -44,8 +45,8 @@ struct Started {
 impl Drop for Started {
     fn drop(&mut self) {
         for server in &mut self.servers {
-            // It may have ended by itself.
-            let _ = server.kill();
+            // In order, for the processes of a PostgreSQL that is killed go on for a while. It may have ended by itself.
+            let _ = kill_process(Pid::from_child(server), Signal::QUIT);
             let _ = server.wait();
         }
         self.folders.clear();
