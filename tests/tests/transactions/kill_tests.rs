@@ -28,11 +28,14 @@ use crate::bank::{Clients, Problem, Reach, name, open, remote};
 use crate::databases::{MariaDb, Postgres};
 use crate::programs::{Program, job};
 use crate::recovery_tests::number;
-use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedManager, die, die_at, pass};
+use crate::steps::{STEPS, SteppedBranch, SteppedDecisions, SteppedManager, Victim, die, pass, plan};
 
 /// Enough that what is in doubt, and holds its locks, is seldom in the way.
 const ACCOUNTS: i64 = 2000;
 const PREPARED_MAX: u32 = 200;
+const ITSELF: &str = "program";
+/// Who else is killed, at a step of a program or at any time.
+const OTHERS: [&str; 3] = ["server", "PostgreSQL", "MariaDB"];
 /// Programs at a time; the last has a coordinator of its own.
 const PROGRAMS: usize = 4;
 /// A program that does not come to its end by then is killed from outside: a database was down for long.
@@ -47,7 +50,11 @@ struct Job {
     postgres_port: u16,
     socket: String,
     seed: u64,
-    /// Number of the step at which it dies.
+    /// Who dies: `program` for itself, or one of [`OTHERS`].
+    victim: String,
+    /// The file by which it learns that somebody else is dead.
+    dead: String,
+    /// Number of the step at which that happens.
     step: usize,
     /// How often it gets there before.
     passages: u32,
@@ -69,8 +76,12 @@ fn a_program_that_dies_at_a_step() {
 
 impl Job {
     fn to_words(&self) -> String {
-        let Self { coordinator, postgres_port, socket, seed, step, passages, delay_us, transfers_max, recovers } = self;
-        format!("{coordinator} {postgres_port} {socket} {seed} {step} {passages} {delay_us} {transfers_max} {recovers}")
+        let Self { coordinator, postgres_port, socket, seed, victim, dead, .. } = self;
+        let Self { step, passages, delay_us, transfers_max, recovers, .. } = self;
+        format!(
+            "{coordinator} {postgres_port} {socket} {seed} {victim} {dead} {step} {passages} {delay_us} {transfers_max} \
+             {recovers}"
+        )
     }
 
     fn of_words(text: &str) -> Self {
@@ -81,6 +92,8 @@ impl Job {
             postgres_port: next().parse().unwrap(),
             socket: next(),
             seed: next().parse().unwrap(),
+            victim: next(),
+            dead: next(),
             step: next().parse().unwrap(),
             passages: next().parse().unwrap(),
             delay_us: next().parse().unwrap(),
@@ -110,7 +123,11 @@ impl Job {
 
     /// Until it dies.
     async fn work(self) {
-        die_at(STEPS[self.step], self.passages, Duration::from_micros(self.delay_us));
+        let victim = match self.victim.as_str() {
+            ITSELF => Victim::Itself(Duration::from_micros(self.delay_us)),
+            name => Victim::Other { name: name.to_owned(), dead: self.dead.clone().into() },
+        };
+        plan(STEPS[self.step], self.passages, victim);
         let coordinator = loop {
             match self.open().await {
                 Ok(coordinator) => break coordinator,
@@ -196,6 +213,8 @@ struct Tally {
     kills: BTreeMap<String, usize>,
     told: Told,
     torn: Vec<String>,
+    /// Whom programs that wait at a step want to be killed: name and step, and the file that tells them.
+    wanted: Vec<(String, String)>,
 }
 
 impl Tally {
@@ -207,8 +226,8 @@ impl Tally {
         *self.kills.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// What a program prints.
-    fn hear(&mut self, line: &str) {
+    /// What a program prints, with the file that it waits for.
+    fn hear(&mut self, line: &str, dead: &str) {
         // The test's own first words may stand before one of ours.
         let after = |word: &str| line.split_once(word).map(|(_, rest)| rest.to_owned());
         if let Some(id) = after("committed hfx") {
@@ -219,6 +238,8 @@ impl Tally {
             self.torn.push(format!("hfx{id}"));
         } else if let Some(step) = after("dies ") {
             self.count(&format!("program {step}"));
+        } else if let Some(what) = after("wants ") {
+            self.wanted.push((what, dead.to_owned()));
         }
     }
 }
@@ -260,6 +281,8 @@ impl Walk {
             postgres_port: postgres.port(),
             socket: mariadb.socket().display().to_string(),
             seed: 0,
+            victim: ITSELF.to_owned(),
+            dead: String::new(),
             step: 0,
             passages: 0,
             delay_us: 0,
@@ -293,12 +316,17 @@ impl Walk {
             .map(|slot| {
                 let is_own = slot + 1 == PROGRAMS;
                 let coordinator = if is_own { self.own_coordinator() } else { self.job.coordinator.clone() };
-                let job = Job { coordinator, ..self.job.clone() };
+                let dead = format!("{}/dead-{kills_max}-{slot}", self.folder.path().display());
+                let job = Job { coordinator, dead, ..self.job.clone() };
                 let (tally, is_over, mut random) =
                     (Arc::clone(&self.tally), is_over.clone(), Random::new(random.number()));
                 thread::spawn(move || {
-                    while !is_over() {
-                        let mut program = start(&random_job(&mut random, &job), &tally);
+                    for number in 0.. {
+                        if is_over() {
+                            break;
+                        }
+                        let dead = format!("{}-{number}", job.dead);
+                        let mut program = start(&random_job(&mut random, &Job { dead, ..job.clone() }), &tally);
                         if !program.ends_within(LIFE_TIME_MAX) {
                             lock(&tally).count("program from outside");
                         }
@@ -307,31 +335,54 @@ impl Walk {
                 })
             })
             .collect();
-        while !is_over() {
+        // Somebody may wait for a death when enough are dead.
+        while !slots.iter().all(thread::JoinHandle::is_finished) {
             let before = lock(&self.tally).total();
             // After a restart of the server nobody's lease ends for a while, so what is in doubt gathers when it is killed
             // again and again.
             let some = if random.below(3) == 0 { random.below(10) } else { 20 + random.below(120) };
-            until(LIFE_TIME_MAX, || (is_over() || lock(&self.tally).total() >= before + some).then_some(()));
-            match random.below(20) {
-                0..3 => {
-                    lock(&self.tally).count("PostgreSQL");
-                    self.postgres.kill();
-                    self.postgres.run(PREPARED_MAX);
+            let wanted = until(LIFE_TIME_MAX, || {
+                let mut tally = lock(&self.tally);
+                let is_time = tally.total() >= before + some;
+                match tally.wanted.pop() {
+                    Some(wanted) => Some(Some(wanted)),
+                    None => (is_time || slots.iter().all(thread::JoinHandle::is_finished)).then_some(None),
                 }
-                3..6 => {
-                    lock(&self.tally).count("MariaDB");
-                    self.mariadb.kill();
-                    self.mariadb.run();
-                }
-                _ => {
-                    lock(&self.tally).count("server");
-                    self.server.take().unwrap().kill();
-                    self.server = Some(self.launch.start_again());
+            });
+            match wanted.flatten() {
+                Some((what, dead)) => self.kill(&what, Some(Path::new(&dead))),
+                None if is_over() => {}
+                None => {
+                    let victim = OTHERS[if random.below(3) == 0 { 1 + random.below(2) } else { 0 }];
+                    self.kill(victim, None);
                 }
             }
         }
         slots.into_iter().for_each(|slot| slot.join().unwrap());
+    }
+
+    /// Kills a server, at a step when its name stands there too, and starts it again. The file is made in between.
+    fn kill(&mut self, what: &str, dead: Option<&Path>) {
+        lock(&self.tally).count(what);
+        let tell = || dead.map(|dead| std::fs::write(dead, "").unwrap());
+        match what.split(' ').next() {
+            Some("server") => {
+                self.server.take().unwrap().kill();
+                tell();
+                self.server = Some(self.launch.start_again());
+            }
+            Some("PostgreSQL") => {
+                self.postgres.kill();
+                tell();
+                self.postgres.run(PREPARED_MAX);
+            }
+            Some("MariaDB") => {
+                self.mariadb.kill();
+                tell();
+                self.mariadb.run();
+            }
+            _ => panic!("nobody is called {what}"),
+        }
     }
 
     /// Nothing that was promised is broken.
@@ -374,8 +425,9 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 }
 
 fn start(job: &Job, tally: &Arc<Mutex<Tally>>) -> Program {
-    let tally = Arc::clone(tally);
-    Program::start("kill_tests::a_program_that_dies_at_a_step", &job.to_words(), move |line| lock(&tally).hear(line))
+    let (tally, dead) = (Arc::clone(tally), job.dead.clone());
+    let test = "kill_tests::a_program_that_dies_at_a_step";
+    Program::start(test, &job.to_words(), move |line| lock(&tally).hear(line, &dead))
 }
 
 fn random_job(random: &mut Random, job: &Job) -> Job {
@@ -394,7 +446,13 @@ fn random_job(random: &mut Random, job: &Job) -> Job {
             break step;
         }
     };
+    let victim = match random.below(100) {
+        0..2 => OTHERS[0],
+        2 => OTHERS[1 + random.below(2)],
+        _ => ITSELF,
+    };
     Job {
+        victim: victim.to_owned(),
         seed: random.number() % 1_000_000_000,
         step,
         passages: u32::try_from(random.below(3)).unwrap(),

@@ -1,16 +1,18 @@
-//! The steps of a transaction in a program, at one of which the program ends itself by SIGKILL.
+//! The steps of a transaction in a program, at one of which it ends itself by SIGKILL, or waits until somebody else is dead.
 //!
 //! A step is named by who does what, and whether before or after. Between steps a program is killed some time after one.
 //!
 //! May use: `tm`, `rustix` for signals. Must not know: what the transaction is about.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use holdfast::{Begin, Durability};
+use holdfast_tests::until;
 use rustix::process::{Signal, getpid, kill_process};
 use tm::{
     Answer, BoxFuture, Branch, BranchName, CoordinatorId, Decisions, Learned, Remote, ResourceManager, Result,
@@ -46,20 +48,34 @@ pub(crate) const STEPS: &[&str] = &[
     "after all",
 ];
 
-/// Where this program dies.
+/// Where somebody dies.
 struct Death {
     step: String,
-    /// How often it gets there before.
+    /// How often this program gets there before.
     left: AtomicU32,
-    delay: Duration,
+    victim: Victim,
+    /// Whether that has happened, of somebody else's death.
+    is_over: AtomicBool,
 }
+
+/// Who dies.
+pub(crate) enum Victim {
+    /// This program, so long after the step.
+    Itself(Duration),
+    /// Somebody else. Whoever reads what this program says kills them, and makes this file then.
+    Other { name: String, dead: PathBuf },
+}
+
+/// How long another one's death may take.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 static DEATH: OnceLock<Death> = OnceLock::new();
 
-/// Plans this program's end: so long after it came to a step for the time after `passages`.
-pub(crate) fn die_at(step: &str, passages: u32, delay: Duration) {
+/// Plans a death at a step, when this program comes there for the time after `passages`.
+pub(crate) fn plan(step: &str, passages: u32, victim: Victim) {
     assert!(STEPS.contains(&step), "{step}");
-    let death = Death { step: step.to_owned(), left: AtomicU32::new(passages), delay };
+    let (left, is_over) = (AtomicU32::new(passages), AtomicBool::new(false));
+    let death = Death { step: step.to_owned(), left, victim, is_over };
     assert!(DEATH.set(death).is_ok(), "one dies once");
 }
 
@@ -71,22 +87,34 @@ pub(crate) fn pass(step: &str) {
     if counted.is_ok() {
         return;
     }
-    if death.delay.is_zero() {
-        die(step);
+    match &death.victim {
+        Victim::Itself(delay) if delay.is_zero() => die(step),
+        Victim::Itself(delay) => {
+            let (delay, step) = (*delay, step.to_owned());
+            thread::spawn(move || {
+                thread::sleep(delay);
+                die(&step);
+            });
+        }
+        Victim::Other { name, dead } => {
+            if !death.is_over.swap(true, Ordering::SeqCst) {
+                say(&format!("wants {name} {step}"));
+                until(WAIT_MAX, || dead.exists().then_some(())).expect("whom it wants is killed");
+            }
+        }
     }
-    let (delay, step) = (death.delay, step.to_owned());
-    thread::spawn(move || {
-        thread::sleep(delay);
-        die(&step);
-    });
+}
+
+fn say(line: &str) {
+    // Of the lines of others none may be cut in two.
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
 }
 
 /// Says where, and dies.
 pub(crate) fn die(step: &str) {
-    // Of the lines of others none may be cut in two.
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "dies {step}");
-    let _ = out.flush();
+    say(&format!("dies {step}"));
     kill_process(getpid(), Signal::KILL).unwrap();
     // The signal is on its way.
     loop {
