@@ -170,7 +170,11 @@ impl Recoverer {
                 if let Some((embedded, managers, age)) = sweeping {
                     running.spawn(sweep(embedded, managers, age, end(stopped.clone())));
                 }
-                while running.join_next().await.is_some() {}
+                while let Some(ended) = running.join_next().await {
+                    if let Err(error) = ended {
+                        tracing::error!("xa: recovery of a profile ended, which it never should: {error}");
+                    }
+                }
             };
             let patience = async {
                 end(stopped.clone()).await;
@@ -250,8 +254,7 @@ impl Watch {
             self.down.remove(&None);
         }
         report.down.iter().for_each(|down| self.note_down(down));
-        let before: Vec<(BranchName, Xid)> = self.unsettled.keys().cloned().collect();
-        let before: BTreeSet<(BranchName, Xid)> = before.into_iter().collect();
+        let before: BTreeSet<(BranchName, Xid)> = self.unsettled.keys().cloned().collect();
         let found: BTreeMap<(BranchName, Xid), &Found> =
             report.found.iter().map(|found| ((found.manager.clone(), found.xid.clone()), found)).collect();
         // What is listed no more was settled by somebody else.
