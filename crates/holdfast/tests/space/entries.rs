@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use holdfast::ErrorKind;
 use holdfast::space::{AtLimit, Lease, Order, Storage, WriteMode};
 
+use std::sync::Arc;
+
+use holdfast::{MemoryLedgers, World};
+
 use super::*;
 
 #[test]
@@ -35,23 +39,40 @@ fn entries_are_found_by_id_and_example_and_after_reopening() {
 
 #[test]
 fn a_killed_process_loses_no_entry_whether_or_not_there_is_a_snapshot() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), options()).unwrap();
+    let disk = base::memory::Disk::new(1);
+    let ledgers = MemoryLedgers::new();
+    let open = || {
+        let world = World {
+            files: Arc::new(disk.clone()),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(ledgers.clone()),
+            threads: false,
+            entropy: 42,
+        };
+        Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap()
+    };
+    let store = open();
     let entries = orders(&store);
-    for number in 0..300 {
-        entries.write(&order(number, "ada", number), &upsert()).unwrap();
+    let mut digest = 0;
+    for number in 0..3000 {
+        let written = entries.write(&order(number, "ada", number), &upsert()).unwrap();
         if number % 4 == 0 {
             entries.take(&Wanted::id(number), &now()).unwrap();
         }
+        if number % 500 == 0 {
+            store.step().unwrap();
+        }
+        assert!(written.previous.is_none());
+        digest = store.digest().unwrap();
     }
-    let digest = store.digest().unwrap();
-    // The process ends without closing: what it wrote is with the operating system.
-    let copy = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("cp").arg("-r").arg(dir.path()).arg(copy.path().join("store")).status();
-    assert!(status.unwrap().success());
-    let other = Store::open(copy.path().join("store"), options()).unwrap();
+    let snapshots = disk.inventory().into_iter().filter(|(path, bytes)| path.ends_with("0000.snap") && *bytes > 1000);
+    assert_eq!(snapshots.count(), 1, "there is a snapshot that is not empty");
+    disk.kill_process();
+    ledgers.kill_process();
+    let other = open();
     assert_eq!(other.digest().unwrap(), digest);
-    assert_eq!(other.space("shop").entries("order").unwrap().count(&Wanted::all()).unwrap(), 225);
+    assert_eq!(other.space("shop").entries("order").unwrap().count(&Wanted::all()).unwrap(), 2250);
+    std::mem::forget(store);
 }
 
 #[test]
