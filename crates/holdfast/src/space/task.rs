@@ -29,6 +29,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
 
+/// A function that runs beside the data: from arguments to an answer.
+pub(crate) type Function = Arc<dyn Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync>;
+
 struct Staged {
     kind: Arc<Kind>,
     was: Option<Stored>,
@@ -62,6 +65,33 @@ impl Space {
         let shown = self.run(partition, task)?;
         self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
         Ok(shown.value)
+    }
+
+    /// Registers a function by name, so that [`Space::call`] finds it; one of the same name is replaced. It is not stored: a
+    /// program registers its functions when it starts.
+    pub fn register(
+        &self,
+        name: &str,
+        function: impl Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync + 'static,
+    ) {
+        self.store.inner().spaces.register(&self.name, name, Arc::new(function));
+    }
+
+    /// Runs a registered function in the partition of a routing value.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such function; those of the function, and then nothing has happened.
+    pub fn call(
+        &self,
+        name: &str,
+        routing: &Value,
+        arguments: &Value,
+        durability: Option<Durability>,
+    ) -> Result<Value> {
+        let function = self.store.inner().spaces.function(&self.name, name).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("no function {name} is registered in the space {}", self.name))
+        })?;
+        self.execute(routing, durability, |task| function(task, arguments))
     }
 
     /// Runs a task in every partition, one after another, and reduces what they answer to one value. Each partition's changes

@@ -243,7 +243,7 @@ impl Entries {
         let deadline = self.inner().clock.now().after(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             loop {
-                let at = match self.change_once(&definition, partition, (id, changes), options)? {
+                let at = match self.change_once(&definition, partition, (id, wanted, changes), options)? {
                     Ok(None) => break,
                     Ok(changed) => return Ok(changed),
                     Err(locked) => locked,
@@ -260,7 +260,7 @@ impl Entries {
         &self,
         definition: &Definition,
         partition: &Partition,
-        (id, changes): (&Value, &[Change]),
+        (id, wanted, changes): (&Value, &Wanted, &[Change]),
         options: &WriteOptions,
     ) -> Result<std::result::Result<Option<Changed>, LockedPlace>> {
         let inner = self.inner();
@@ -269,9 +269,10 @@ impl Entries {
         partition.check()?;
         let place = engine.find_id(self.kind.of, id.stored().get());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
-        let Some((place, old)) = found.filter(|(_, old)| old.expires_ms == 0 || old.expires_ms > now_ms) else {
-            return Ok(Ok(None));
+        let is_wanted = |old: &Stored| {
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(&definition.id, old.document.fields())
         };
+        let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
         let at = LockedPlace { partition: partition.id, place };
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
