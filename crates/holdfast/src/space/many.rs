@@ -56,7 +56,7 @@ impl Entries {
                 }
             };
             if let Some(id) = &wanted.id {
-                let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+                let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
                 if let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) {
                     let _ = take(stored, &mut found);
                 }

@@ -190,7 +190,7 @@ impl<'a> Task<'a> {
 
     /// What is there, as this task has it; refuses what a transaction has locked.
     fn now(&mut self, kind: &Arc<Kind>, id: &Value) -> Result<Option<Stored>> {
-        if let Some(staged) = self.staged.get(&(kind.of, key_of(id.stored().get()))) {
+        if let Some(staged) = self.staged.get(&(kind.of, key_of(id.scalar()))) {
             let (version, sequence) =
                 staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
             let stored = |(document, expires_ms): &(Document, u64)| Stored {
@@ -201,7 +201,7 @@ impl<'a> Task<'a> {
             };
             return Ok(staged.will.as_ref().map(stored));
         }
-        let Some(place) = self.engine.find_id(kind.of, id.stored().get()) else { return Ok(None) };
+        let Some(place) = self.engine.find_id(kind.of, id.scalar()) else { return Ok(None) };
         let at = LockedPlace { partition: self.partition.id, place };
         if self.engine.is_locked(place)
             && self.space.store.inner().spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive)
@@ -214,7 +214,7 @@ impl<'a> Task<'a> {
     }
 
     fn stage(&mut self, kind: &Arc<Kind>, id: &Value, was: Option<Stored>, will: Option<(Document, u64)>) {
-        let key = (kind.of, key_of(id.stored().get()));
+        let key = (kind.of, key_of(id.scalar()));
         match self.staged.get_mut(&key) {
             Some(staged) => staged.will = will,
             None => drop(self.staged.insert(key, Staged { kind: Arc::clone(kind), was, will })),

@@ -129,7 +129,7 @@ impl Entries {
         let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
-        let place = engine.find_id(self.kind.of, id.stored().get());
+        let place = engine.find_id(self.kind.of, id.scalar());
         if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
             let at = LockedPlace { partition: partition.id, place };
             if inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
@@ -145,7 +145,7 @@ impl Entries {
         let what = What::Write { document, expires_ms };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         if self.kind.waiters.any()
-            && let Some(place) = engine.find_id(self.kind.of, id.stored().get())
+            && let Some(place) = engine.find_id(self.kind.of, id.scalar())
         {
             inner.offer(&self.kind, partition, &mut engine, place);
         }
@@ -267,7 +267,7 @@ impl Entries {
         let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
-        let place = engine.find_id(self.kind.of, id.stored().get());
+        let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
         let is_wanted = |old: &Stored| {
             (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(&definition.id, old.document.fields())
@@ -306,7 +306,7 @@ impl Entries {
             let mut engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+            let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
             let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) else { continue };
             let expires_ms = next_expiry(&definition, lease, Some(&stored), now_ms);
             let what = What::Renew { id: id.clone(), expires_ms };
