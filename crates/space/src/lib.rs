@@ -5,6 +5,7 @@
 mod aggregate;
 #[cfg(test)]
 mod arbitrary;
+mod base64;
 mod bytes;
 
 mod change;
@@ -19,6 +20,7 @@ mod entries;
 mod error;
 mod find;
 mod indexes;
+mod json;
 mod key;
 mod number;
 mod path;
@@ -27,12 +29,14 @@ mod predicate;
 mod select;
 mod share;
 mod snapshot;
+mod serde;
 mod sql;
 mod sum;
 mod template;
 mod timestamp;
 mod value;
 
+pub use crate::serde::Timestamp;
 pub use aggregate::{GroupLimits, Groups};
 pub use change::Change;
 pub use command::{Command, Commands, Reason, Removed, TypeId};
@@ -44,6 +48,7 @@ pub use engine::{Engine, Event, EventKind, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
 pub use find::{Filter, Found, Plan};
+pub use json::Json;
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};

@@ -7,8 +7,8 @@
 //!   false      1
 //!   true       2
 //!   i64        3 | zigzag LEB128
-//!   u64        4 | LEB128
-//!   f64        5 | IEEE 754, 8
+//!   u64        4 | LEB128; only what is no i64
+//!   f64        5 | IEEE 754, 8; NaN as 7FF8000000000000
 //!   decimal    6 | scale 1 | mantissa, signed, 16
 //!   string     7 | length | UTF-8
 //!   bytes      8 | length | bytes
@@ -229,6 +229,8 @@ impl<'a> ValueRef<'a> {
                 put_varint(to, number);
             }
             Self::F64(number) => {
+                // One form for each number: all NaN are one.
+                let number = if number.is_nan() { f64::NAN } else { number };
                 to.push(F64);
                 to.extend_from_slice(&number.to_le_bytes());
             }
