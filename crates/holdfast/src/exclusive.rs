@@ -320,21 +320,24 @@ impl<'a> Exclusive<'a> {
     /// The changes as commands, a section for each partition.
     fn encode(&self, in_spaces: &Opened<'_>) -> Batch {
         let mut batch = Batch::new();
-        let held = |id: PartitionId| self.guards.iter().any(|(partition, _)| partition.id == id);
-        for (id, part) in in_spaces.parts().filter(|(id, _)| !held(*id)) {
-            batch.section(id, |to| kv::put_other_part(to, SPACE_PART, part));
-        }
-        for (partition, _) in &self.guards {
-            batch.section(partition.id, |to| {
-                for (_, part) in in_spaces.parts().filter(|(id, _)| *id == partition.id) {
+        // In order: listeners count a batch's events by it.
+        let guarded = self.guards.iter().map(|(partition, _)| partition.id);
+        let mut ids: Vec<PartitionId> = guarded.chain(in_spaces.parts().map(|(id, _)| id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            batch.section(id, |to| {
+                for (_, part) in in_spaces.parts().filter(|(of, _)| *of == id) {
                     kv::put_other_part(to, SPACE_PART, part);
+                }
+                if self.guards.iter().all(|(partition, _)| partition.id != id) {
+                    return;
                 }
                 for bucket in self.changes.cleared() {
                     Command::Clear { bucket }.encode(to);
                 }
-                let mine = |bucket: &[u8], key: &[u8]| {
-                    self.guards.len() == 1 || self.inner.partition(bucket, key).id == partition.id
-                };
+                let mine =
+                    |bucket: &[u8], key: &[u8]| self.guards.len() == 1 || self.inner.partition(bucket, key).id == id;
                 for staged in self.changes.iter().filter(|staged| mine(&staged.bucket, &staged.key)) {
                     command(&staged.bucket, &staged.key, &staged.change, self.now_ms).encode(to);
                 }

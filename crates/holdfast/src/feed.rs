@@ -136,7 +136,7 @@ impl Store {
 }
 
 impl Inner {
-    fn feed_floor(&self) -> Position {
+    pub(crate) fn feed_floor(&self) -> Position {
         let segments = self.journal.segment_stats();
         let behind_last = segments.iter().rev().find(|segment| segment.is_stub).map(|segment| segment.end);
         // The first segment begins at 0, unless older ones were removed.

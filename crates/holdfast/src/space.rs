@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod kind;
 mod listen;
 mod locks;
+mod notify;
 mod route;
 mod wait;
 mod wanted;
@@ -24,6 +25,7 @@ pub use ::space::{
     Storage, Usage, Value, ValueRef, compare,
 };
 pub use entries::{Entries, Entry, Lease, ReadOptions, Taking, WriteMode, WriteOptions, Written};
+pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use wanted::Wanted;
 pub use within::{ReadLock, Within};
 

@@ -29,7 +29,8 @@ pub(crate) struct Buffer {
 pub(crate) struct Buffered {
     /// Events up to this position were lost from the buffer, or never in it: the journal has them.
     pub(crate) behind: Option<Position>,
-    events: VecDeque<Event>,
+    /// With the number of each within its batch.
+    events: VecDeque<(u32, Event)>,
     waker: Option<std::task::Waker>,
 }
 
@@ -43,7 +44,7 @@ impl Buffer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, event: &Event, id_field: &str) {
+    fn push(&self, number: u32, event: &Event, id_field: &str) {
         let mut state = self.state();
         if state.behind.is_some() {
             state.behind = Some(event.position);
@@ -55,7 +56,7 @@ impl Buffer {
                 state.events.clear();
                 state.behind = Some(event.position);
             } else {
-                state.events.push_back(event.clone());
+                state.events.push_back((number, event.clone()));
             }
         }
         let waker = state.waker.take();
@@ -75,10 +76,10 @@ impl Buffered {
     /// Removes what a newer event of the same entry makes old.
     fn conflate(&mut self, event: &Event, field: &str) {
         let new = id(event, field);
-        self.events.retain(|old| id(old, field) != new);
+        self.events.retain(|(_, old)| id(old, field) != new);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Event> {
+    pub(crate) fn pop(&mut self) -> Option<(u32, Event)> {
         self.events.pop_front()
     }
 
@@ -95,17 +96,26 @@ impl Buffered {
 #[derive(Default)]
 pub(crate) struct Listeners {
     any: AtomicBool,
-    list: Mutex<BTreeMap<u64, Weak<Buffer>>>,
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    buffers: BTreeMap<u64, Weak<Buffer>>,
+    /// The newest batch that was told of, and how many of its events.
+    newest: (Position, u32),
 }
 
 /// The right to tell listeners of a type; while it is held nobody else does.
-pub(crate) struct Telling<'a>(MutexGuard<'a, BTreeMap<u64, Weak<Buffer>>>);
+pub(crate) struct Telling<'a>(MutexGuard<'a, List>);
 
 impl Telling<'_> {
     pub(crate) fn tell(&mut self, event: &Event, id_field: &str) {
-        self.0.retain(|_, buffer| match buffer.upgrade() {
+        let number = if self.0.newest.0 == event.position { self.0.newest.1 + 1 } else { 1 };
+        self.0.newest = (event.position, number);
+        self.0.buffers.retain(|_, buffer| match buffer.upgrade() {
             Some(buffer) => {
-                buffer.push(event, id_field);
+                buffer.push(number, event, id_field);
                 true
             }
             None => false,
@@ -119,25 +129,25 @@ impl Listeners {
         self.any.load(Ordering::SeqCst).then(|| Telling(self.lock()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Buffer>>> {
+    fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on `buffer` is told of everything; whatever is on its way must be waited for.
     pub(crate) fn add(&self, buffer: &Arc<Buffer>) {
         let mut list = self.lock();
-        let number = list.last_key_value().map_or(0, |(last, _)| last + 1);
-        list.insert(number, Arc::downgrade(buffer));
+        let number = list.buffers.last_key_value().map_or(0, |(last, _)| last + 1);
+        list.buffers.insert(number, Arc::downgrade(buffer));
         self.any.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn remove(&self, buffer: &Arc<Buffer>) {
         let mut list = self.lock();
-        list.retain(|_, other| !Weak::ptr_eq(other, &Arc::downgrade(buffer)));
-        self.any.store(!list.is_empty(), Ordering::SeqCst);
+        list.buffers.retain(|_, other| !Weak::ptr_eq(other, &Arc::downgrade(buffer)));
+        self.any.store(!list.buffers.is_empty(), Ordering::SeqCst);
     }
 
     pub(crate) fn len(&self) -> usize {
-        if self.any.load(Ordering::SeqCst) { self.lock().len() } else { 0 }
+        if self.any.load(Ordering::SeqCst) { self.lock().buffers.len() } else { 0 }
     }
 }

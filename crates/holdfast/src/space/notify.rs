@@ -1,0 +1,443 @@
+//! Notifications: what happens to the entries of a type, each event once and in order, also for who was away.
+//!
+//! A listener is a view of the journal. It reads events there from where it is told to begin, and, once it has caught up,
+//! takes them from a buffer into which writers put them (see `listen.rs`). When its buffer overflows it goes back to the
+//! journal, from where it stands: nothing is lost, and nobody waits for it. While it lives the journal keeps what lies
+//! before it.
+//!
+//! Where it stands is a [`Bookmark`]: who gives it to a new listener goes on behind the event that it came with.
+//!
+//! May use: everything of this folder, `journal`. Must not know: protocols.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::space::{Command, Commands, Document, Event, EventKind, Reason, Removed, Storage, TypeId, ValueRef};
+use journal::{Log, Position, Record, Visit};
+
+use super::commit::SPACE_PART;
+use super::entries::Entries;
+use super::listen::Buffer;
+use super::wanted::Wanted;
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
+
+/// Events read from the journal at once.
+const READ_EVENTS_MAX: usize = 1024;
+/// Bytes of journal passed over at once.
+const READ_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of journal behind which a listener keeps hold, at most, of what it does not need any more.
+const HOLD_GRAIN_BYTES: u64 = 1 << 20;
+/// Events that wait for one listener, unless it asks for more.
+pub const BUFFER_EVENTS: usize = 16 << 10;
+
+/// What a listener wants to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hears {
+    /// Entries that come.
+    pub written: bool,
+    /// Entries that are replaced.
+    pub updated: bool,
+    /// Entries that somebody takes, that are cleared, or that go to make room.
+    pub taken: bool,
+    /// Entries whose lease ends.
+    pub expired: bool,
+    /// Entries that did not match before a change, and do now; among those that come are all that match.
+    pub entered: bool,
+    /// Entries that matched before a change, and do not any more; among them are all that go.
+    pub left: bool,
+}
+
+impl Hears {
+    /// Everything that happens to entries that match.
+    pub const ALL: Self =
+        Self { written: true, updated: true, taken: true, expired: true, entered: false, left: false };
+    /// Which entries match, as it changes.
+    pub const MATCHING: Self =
+        Self { written: false, updated: false, taken: false, expired: false, entered: true, left: true };
+}
+
+/// How to listen.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// What to hear of.
+    pub hears: Hears,
+    /// Where to go on; `None` is from now on.
+    pub from: Option<Bookmark>,
+    /// How many events may wait before they are read from the journal instead.
+    pub buffer_events: usize,
+    /// Of several events of one entry that wait, tell only of the newest.
+    pub conflate: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { hears: Hears::ALL, from: None, buffer_events: BUFFER_EVENTS, conflate: false }
+    }
+}
+
+/// Behind which event a listener stands. Its text form, `4096.2`, is that of the journal's position and of the event within
+/// the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Bookmark {
+    position: Position,
+    /// Events of the batch that were told; `u32::MAX` is all.
+    told: u32,
+}
+
+impl Bookmark {
+    /// Before everything that the journal still has.
+    pub const START: Self = Self { position: Position::ZERO, told: 0 };
+
+    /// The position of the batch.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+}
+
+impl fmt::Display for Bookmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.position.get(), self.told)
+    }
+}
+
+impl FromStr for Bookmark {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = text.split_once('.').and_then(|(position, told)| {
+            Some(Self { position: Position::new(position.parse().ok()?), told: told.parse().ok()? })
+        });
+        parsed.ok_or_else(|| Error::new(ErrorKind::Invalid, "a bookmark is two numbers with a point between: 4096.2"))
+    }
+}
+
+/// What happened to an entry, to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticeKind {
+    /// It came.
+    Written,
+    /// It was replaced.
+    Updated,
+    /// It was taken, cleared, or went to make room.
+    Taken,
+    /// Its lease ended.
+    Expired,
+    /// It matches now.
+    Entered,
+    /// It does not match any more.
+    Left,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    /// What happened.
+    pub kind: NoticeKind,
+    /// What was there before; of a type without history only its id, and only when it went.
+    pub before: Option<Document>,
+    /// What is there now.
+    pub after: Option<Document>,
+    /// Where to go on behind it.
+    pub bookmark: Bookmark,
+}
+
+enum Source {
+    /// Events up to here come from the journal.
+    Journal { next: Position, until: Position },
+    /// Events come from the buffer.
+    Live,
+}
+
+/// Listens to the entries of a type: from [`Entries::listen`].
+pub struct Listener {
+    entries: Entries,
+    wanted: Wanted,
+    listen: Listen,
+    buffer: Arc<Buffer>,
+    source: Source,
+    ready: VecDeque<(Bookmark, Event)>,
+    bookmark: Bookmark,
+    held: Position,
+}
+
+impl Entries {
+    /// Listens to what happens to entries that match. From now on, or from where a bookmark says: then each event since is
+    /// told once, in order.
+    ///
+    /// Of a type without [`history`](::space::Definition::history) the journal tells no more than what an entry is when it is
+    /// written, and its id when it goes: listening to updates, or to what enters and leaves a query, needs a type with.
+    ///
+    /// # Errors
+    /// `Invalid` when the type's history does not tell what is asked for, or the journal does not reach back to the bookmark
+    /// any more: the message says from where it does.
+    pub fn listen(&self, wanted: &Wanted, listen: Listen) -> Result<Listener> {
+        self.check()?;
+        let definition = self.definition();
+        let Hears { updated, entered, left, .. } = listen.hears;
+        let is_durable = definition.storage == Storage::Durable;
+        if is_durable && !definition.history && (updated || entered || left) {
+            let text = "the type has no history: listen to written, taken and expired only, or declare it with history";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        if !is_durable && listen.from.is_some() {
+            let text = "entries of a volatile type are in no journal: listen from now on, without a bookmark";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let inner = self.inner();
+        let buffer = Buffer::new(listen.buffer_events.max(1), listen.conflate);
+        self.kind.listeners.add(&buffer);
+        // Whoever did not see the new listener is through after this.
+        inner.partitions.iter().for_each(|partition: &Partition| drop(partition.space()));
+        let now = inner.journal.watermarks().appended;
+        let bookmark = listen.from.unwrap_or(Bookmark { position: now, told: 0 });
+        inner.hold_feed(bookmark.position);
+        let source = match listen.from {
+            Some(from) => Source::Journal { next: from.position, until: now },
+            None => Source::Live,
+        };
+        let held = bookmark.position;
+        let (entries, wanted, ready) = (self.clone(), wanted.clone(), VecDeque::new());
+        let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held };
+        let floor = inner.feed_floor();
+        if listener
+            .listen
+            .from
+            .is_some_and(|from| from != Bookmark::START && from.position < floor || from.position > now)
+        {
+            let text = format!("the journal has positions from {floor} to {now}, not {}", bookmark.position);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(listener)
+    }
+}
+
+impl Listener {
+    /// Behind which event it stands: what a new listener goes on from.
+    #[must_use]
+    pub fn bookmark(&self) -> Bookmark {
+        self.bookmark
+    }
+
+    /// The next event; waits for it up to `wait`. No event is told that may vanish, by the store's durability.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses; `Invalid` when the type was dropped; `Corrupt` when something journaled does not
+    /// decode; `Limit` when events of a volatile type did not fit the buffer and are lost: listen anew.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Notice>> {
+        let deadline = self.entries.inner().clock.now().after(wait);
+        loop {
+            if let Some(notice) = self.poll()? {
+                return Ok(Some(notice));
+            }
+            let left = deadline.since(self.entries.inner().clock.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.buffer.signal.wait(Some(left));
+        }
+    }
+
+    /// The next event that is there already.
+    ///
+    /// # Errors
+    /// As [`Listener::next`].
+    pub fn poll(&mut self) -> Result<Option<Notice>> {
+        loop {
+            while let Some((bookmark, event)) = self.ready.pop_front() {
+                let notice = self.notice(bookmark, event);
+                self.pass(bookmark);
+                if let Some(notice) = notice {
+                    self.entries.settle(crate::kv::Shown { value: (), position: bookmark.position })?;
+                    return Ok(Some(notice));
+                }
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Wakes `waker` when there may be an event; at once when there is.
+    pub fn wake_with(&self, waker: &std::task::Waker) {
+        let mut state = self.buffer.state();
+        if state.is_empty() && state.behind.is_none() && self.ready.is_empty() && matches!(self.source, Source::Live) {
+            state.wake_with(waker.clone());
+        } else {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn pass(&mut self, bookmark: Bookmark) {
+        self.bookmark = bookmark;
+        let position = bookmark.position;
+        if position.get() >= self.held.get() + HOLD_GRAIN_BYTES && self.is_durable() {
+            let inner = self.entries.inner();
+            inner.hold_feed(position);
+            inner.drop_feed(self.held);
+            self.held = position;
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        self.entries.definition().storage == Storage::Durable
+    }
+
+    /// Gets more events, from wherever they come now. False when there are none.
+    fn fill(&mut self) -> Result<bool> {
+        self.entries.check()?;
+        match self.source {
+            Source::Journal { next, until } if next < until => {
+                let next = self.read(next, until)?;
+                self.source = Source::Journal { next, until };
+                Ok(true)
+            }
+            Source::Journal { until, .. } => {
+                // What the buffer has of before was read from the journal.
+                self.bookmark = self.bookmark.max(Bookmark { position: until, told: 0 });
+                self.source = Source::Live;
+                Ok(true)
+            }
+            Source::Live => self.take_buffered(),
+        }
+    }
+
+    fn take_buffered(&mut self) -> Result<bool> {
+        let mut state = self.buffer.state();
+        while let Some((told, event)) = state.pop() {
+            let bookmark = Bookmark { position: event.position, told };
+            // What was there before the journal was read is in the buffer as well.
+            if bookmark > self.bookmark {
+                self.ready.push_back((bookmark, event));
+            }
+        }
+        let is_behind = state.behind.is_some();
+        drop(state);
+        if is_behind && self.ready.is_empty() {
+            return self.fall_back();
+        }
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Goes back to the journal, because the buffer was too small.
+    fn fall_back(&mut self) -> Result<bool> {
+        let inner = self.entries.inner();
+        // While nobody tells, nothing is on its way.
+        let telling = self.entries.kind.listeners.telling();
+        let until = inner.journal.watermarks().appended;
+        self.buffer.state().behind = None;
+        drop(telling);
+        if !self.is_durable() {
+            let text = "events of a volatile type did not fit the listener's buffer and are lost: read what is there, and listen anew";
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        self.source = Source::Journal { next: self.bookmark.position, until };
+        Ok(true)
+    }
+
+    /// Reads some events from the journal; returns where to go on.
+    fn read(&mut self, from: Position, until: Position) -> Result<Position> {
+        let inner = self.entries.inner();
+        let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
+        let (mut next, mut found, mut failed, begin) = (from, VecDeque::new(), None, self.bookmark);
+        let read = inner.journal.read_from(from, &mut |visit| {
+            let Visit::Record(record) = visit else { return Ok(()) };
+            let is_enough = found.len() >= READ_EVENTS_MAX || next.get() - from.get() >= READ_BYTES_MAX;
+            if record.position >= until || is_enough {
+                return Err(journal::Error::Closed);
+            }
+            if let Err(error) = events(&record, of, &id_field, begin, &mut found) {
+                failed = Some(error);
+                return Err(journal::Error::Closed);
+            }
+            next = record.end;
+            Ok(())
+        });
+        match (failed, read) {
+            (Some(error), _) => return Err(error),
+            (None, Err(journal::Error::Closed)) => {}
+            (None, Err(error)) => return Err(error.into()),
+            (None, Ok(())) => next = until,
+        }
+        self.ready = found;
+        // A batch at or behind the end ended the reading.
+        Ok(if next == from { until } else { next })
+    }
+
+    /// What an event is to this listener, if it is anything.
+    fn notice(&self, bookmark: Bookmark, event: Event) -> Option<Notice> {
+        let id_field = &self.entries.definition().id;
+        let matches = |document: &Option<Document>| {
+            document.as_ref().is_some_and(|document| self.wanted.matches(id_field, document.fields()))
+        };
+        let (before, after) = (matches(&event.before), matches(&event.after));
+        let hears = self.listen.hears;
+        let kind = match event.kind {
+            _ if hears.entered && after && !before => NoticeKind::Entered,
+            _ if hears.left && before && !after => NoticeKind::Left,
+            EventKind::Written if hears.written && after => NoticeKind::Written,
+            EventKind::Updated if hears.updated && (after || before) => NoticeKind::Updated,
+            EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
+            EventKind::Removed(Reason::Expired) => return None,
+            EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,
+            _ => return None,
+        };
+        Some(Notice { kind, before: event.before, after: event.after, bookmark })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.entries.kind.listeners.remove(&self.buffer);
+        self.entries.inner().drop_feed(self.held);
+    }
+}
+
+/// The events of one type in a batch, behind the bookmark.
+fn events(
+    record: &Record<'_>,
+    of: TypeId,
+    id_field: &str,
+    begin: Bookmark,
+    to: &mut VecDeque<(Bookmark, Event)>,
+) -> Result<()> {
+    let position = record.position;
+    let mut told = 0;
+    for section in &record.sections {
+        for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SPACE_PART) {
+            for command in Commands::new(part) {
+                let Some(event) = event(&command?, of, id_field, position) else { continue };
+                told += 1;
+                let bookmark = Bookmark { position, told };
+                if bookmark > begin {
+                    to.push_back((bookmark, event));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn event(command: &Command<'_>, wanted: TypeId, id_field: &str, position: Position) -> Option<Event> {
+    let document = |fields: &::space::MapRef<'_>| Document::from_stored(fields.as_bytes()).ok();
+    let only_id = |id: &ValueRef<'_>| Document::from_pairs([(id_field, id.to_value())]);
+    match command {
+        Command::Write { of, document: after, before, .. } if *of == wanted => {
+            let before = before.as_ref().and_then(document);
+            let kind = if before.is_some() { EventKind::Updated } else { EventKind::Written };
+            Some(Event { of: *of, kind, before, after: document(after), position })
+        }
+        Command::Remove { of, reason, entry } if *of == wanted => {
+            let before = match entry {
+                Removed::Id(id) => Some(only_id(id)),
+                Removed::Document(fields) => document(fields),
+            };
+            Some(Event { of: *of, kind: EventKind::Removed(*reason), before, after: None, position })
+        }
+        _ => None,
+    }
+}
