@@ -410,7 +410,7 @@ impl Entries {
         &self,
         wanted: &Wanted,
         takes: Taking,
-    ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + 'static> {
+    ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + use<>> {
         self.check()?;
         let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read };
         let waiter = self.enqueue(wanted, &ReadOptions::default(), purpose)?;
@@ -605,6 +605,15 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn count(&self, wanted: &Wanted) -> Result<u64> {
+        let shown = self.count_shown(wanted)?;
+        self.settle(shown)
+    }
+
+    /// As [`Entries::count`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn count_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
         let definition = self.kind.definition();
         let mut count = 0;
@@ -621,7 +630,7 @@ impl Entries {
                 ControlFlow::Continue(())
             });
         }
-        self.settle(Shown { value: count, position: newest })
+        Ok(Shown { value: count, position: newest })
     }
 
     /// Removes all entries that match and no transaction has locked; returns how many.
@@ -629,6 +638,16 @@ impl Entries {
     /// # Errors
     /// As [`Entries::take`].
     pub fn clear(&self, wanted: &Wanted, durability: Option<Durability>) -> Result<u64> {
+        let Shown { value, position } = self.clear_shown(wanted)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::clear`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn clear_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
         let definition = self.kind.definition();
         let (mut count, mut newest) = (0, Position::ZERO);
@@ -649,8 +668,7 @@ impl Entries {
                 count += 1;
             }
         }
-        self.settle_change(newest, durability)?;
-        Ok(count)
+        Ok(Shown { value: count, position: newest })
     }
 
     /// Ends the entry's lease at another time. False if there is no such entry.
@@ -658,6 +676,16 @@ impl Entries {
     /// # Errors
     /// As [`Entries::write`].
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
+        let Shown { value, position } = self.renew_shown(wanted, lease)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::renew`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::write`].
+    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease) -> Result<Shown<bool>> {
         self.check()?;
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
@@ -674,10 +702,9 @@ impl Entries {
             let position = self.inner().change_space(&self.kind, partition, &mut engine, &what)?;
             drop(engine);
             self.inner().note_lease(expires_ms);
-            self.settle_change(position, durability)?;
-            return Ok(true);
+            return Ok(Shown { value: true, position });
         }
-        Ok(false)
+        Ok(Shown { value: false, position: Position::ZERO })
     }
 
     /// How entries would be found, in each partition.
