@@ -9,6 +9,7 @@
 mod checks;
 mod model;
 mod run;
+mod space;
 mod step;
 mod world;
 mod xa;

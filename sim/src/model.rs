@@ -71,7 +71,9 @@ pub(crate) fn apply(contents: &mut Contents, batch: &Batch) {
         match effect {
             Effect::Put { value, expires_ms, metadata, indexes } => {
                 let (value, metadata, indexes) = (value.clone(), metadata.clone(), indexes.clone());
-                let (version, expires_ms, modified_ms) = (batch.position, *expires_ms, batch.now_ms);
+                // Entries of spaces do not tell when they were changed.
+                let modified_ms = if name.0 == crate::space::BUCKET { 0 } else { batch.now_ms };
+                let (version, expires_ms) = (batch.position, *expires_ms);
                 contents.insert(name.clone(), Thing { version, value, expires_ms, modified_ms, metadata, indexes });
             }
             Effect::Delete => {
@@ -99,6 +101,13 @@ impl Model {
     pub(crate) fn visible(contents: &Contents, now_ms: u64) -> Contents {
         let alive = |thing: &Thing| thing.expires_ms.is_none_or(|at| at > now_ms);
         contents.iter().filter(|(_, thing)| alive(thing)).map(|(name, thing)| (name.clone(), thing.clone())).collect()
+    }
+
+    /// What is visible of objects by key.
+    pub(crate) fn visible_keys(contents: &Contents, now_ms: u64) -> Contents {
+        let mut visible = Self::visible(contents, now_ms);
+        visible.retain(|(bucket, _), _| bucket != crate::space::BUCKET);
+        visible
     }
 
     /// What the first `count` batches make.

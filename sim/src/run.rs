@@ -9,6 +9,7 @@ use holdfast::{Durability, Position, Store};
 use crate::checks::views::View;
 use crate::checks::{self, contents, durable, folds, indexes, live, replay, tree};
 use crate::model::Model;
+use crate::space;
 use crate::step;
 use crate::world::Sim;
 use crate::xa::{self, Said};
@@ -155,7 +156,8 @@ impl Run {
 
     fn step(&mut self) -> Check<()> {
         match self.sim.random.below(100) {
-            0..50 => step::change(self),
+            0..36 => step::change(self),
+            36..50 => space::step(self),
             50..62 => xa::step(self),
             62..72 => step::read(self),
             72..78 => step::transaction(self),
@@ -195,7 +197,7 @@ impl Run {
         contents::check(&self.store, &self.model)?;
         indexes::check(&self.store, &self.model)?;
         let snapshot = self.store.snapshot().map_err(|error| refused("folds", &error))?;
-        let expected = Model::visible(&self.model.contents, snapshot.now_ms());
+        let expected = Model::visible_keys(&self.model.contents, snapshot.now_ms());
         let limit = 1 + usize::try_from(self.sim.random.below(20)).unwrap_or(0);
         folds::ORDERS.into_iter().try_for_each(|order| folds::check(&snapshot, order, limit, &expected))?;
         drop(snapshot);

@@ -274,7 +274,7 @@ pub(crate) fn view(run: &mut Run) -> Check<()> {
     }
     match run.store.snapshot() {
         Ok(snapshot) => {
-            let contents = Model::visible(&run.model.contents, run.store.now_ms());
+            let contents = Model::visible_keys(&run.model.contents, run.store.now_ms());
             run.views.push(View { snapshot, contents });
             Ok(())
         }

@@ -90,6 +90,14 @@ impl Launch {
             .unwrap_or_else(|refusal| panic!("the server did not start, exit {:?}:\n{}", refusal.code, refusal.text))
     }
 
+    /// As [`Self::start`], of a server that was killed just now: its port may take a moment to be free.
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub fn start_again(&self) -> Server {
+        until(START_TIME_MAX, || self.try_start().ok()).unwrap_or_else(|| self.start())
+    }
+
     /// Starts the server and waits until it answers or has given up.
     ///
     /// # Errors

@@ -106,6 +106,8 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
         }
     }
     found.retain(|(_, xid)| xid.transaction.coordinator == decisions.coordinator());
+    // As when a program commits: those with a lower number first, and one that cannot now holds up nobody.
+    found.sort_by_key(|(resource, _)| resource.order());
     let mut ids: Vec<TransactionId> = found.iter().map(|(_, xid)| xid.transaction).collect();
     ids.sort_unstable();
     ids.dedup();

@@ -43,6 +43,8 @@ enum Bench {
     Rss(rss::Line),
     /// Distributed transactions over two resource managers that answer at once
     Xa(xa::Line),
+    /// The same statements in PostgreSQL and MariaDB, as one distributed transaction and as two local ones
+    XaPrice(xa::Price),
     /// The coordinator of `xa`, started by it
     #[command(hide = true)]
     XaServe(xa::Serve),
@@ -72,6 +74,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
         Bench::Xa(line) => xa::run(line),
+        Bench::XaPrice(line) => xa::price(line),
         Bench::XaServe(line) => xa::serve(line),
         Bench::KvSide(side) => kv::run_side(side),
         Bench::OpenFill(fill) => open::fill(fill),

@@ -1,7 +1,9 @@
 //! What a door tells about itself: the words in which one door counts and another one publishes, so that neither
 //! needs to know the other.
 //!
-//! May use: nothing. Must not know: protocols, how numbers are shown.
+//! May use: std. Must not know: protocols, how numbers are shown.
+
+use std::sync::Arc;
 
 /// What a door counts, for `/metrics` and `/stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,4 +33,26 @@ pub struct DoorTotals {
     pub received_bytes: u64,
     /// Bytes that were sent to clients, without what TLS adds.
     pub sent_bytes: u64,
+}
+
+/// Asks for the numbers of recovery. Must not block.
+pub type RecoverySource = Arc<dyn Fn() -> RecoveryNumbers + Send + Sync>;
+
+/// What the server's own recovery of distributed transactions tells about itself. All zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryNumbers {
+    /// Resource managers that it looks after.
+    pub managers: u64,
+    /// Those of them that did not answer when they were asked last.
+    pub managers_down: u64,
+    /// Branches that were prepared and not settled when their resource manager was asked last.
+    pub in_doubt: u64,
+    /// How often some of the resource managers were asked.
+    pub rounds: u64,
+    /// Branches that it committed.
+    pub committed: u64,
+    /// Branches that it rolled back.
+    pub rolled_back: u64,
+    /// Branches that had been ended against the decision when it came.
+    pub heuristic: u64,
 }

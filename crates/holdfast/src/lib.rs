@@ -23,6 +23,7 @@ mod backup;
 mod compaction;
 mod coordinator;
 mod cursor;
+mod dial;
 mod durability;
 mod error;
 mod exchange;
@@ -64,6 +65,7 @@ pub use ::xa::{
 pub use backup::{Backup, Restore, RestoreDamage, RestoreFiles, Restored, restore, restore_in};
 pub use base::{Limits, Quantiles};
 pub use compaction::CompactionStats;
+pub use dial::Dial;
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, Side};

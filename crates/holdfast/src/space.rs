@@ -9,11 +9,15 @@ pub(crate) mod files;
 pub(crate) mod kind;
 mod listen;
 mod locks;
+mod many;
 mod notify;
+mod read;
 mod route;
+mod task;
 mod wait;
 mod wanted;
 mod within;
+mod write;
 
 use std::sync::Arc;
 
@@ -21,13 +25,17 @@ use ::space::{Command, TypeId};
 use journal::{Batch, Log};
 
 pub use ::space::{
-    AtLimit, Decimal, Definition, Document, IndexDefinition, IndexKind, ListRef, MapRef, Order, Path, Plan, Reason,
-    Storage, Usage, Value, ValueRef, compare,
+    AtLimit, Change, Decimal, Definition, Document, IndexDefinition, IndexKind, Json, ListRef, MapRef, Order, Path,
+    Plan, Query, Reason, Storage, Usage, Value, ValueRef, compare,
 };
-pub use entries::{Entries, Entry, Lease, ReadOptions, Taking, WriteMode, WriteOptions, Written};
+pub use entries::{Entries, Entry};
+pub use many::Iteration;
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
+pub use read::{ReadOptions, Taking};
+pub use task::Task;
 pub use wanted::Wanted;
 pub use within::{ReadLock, Within};
+pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};
 pub(crate) use kind::{Kind, Registry};

@@ -487,7 +487,11 @@ impl Inner {
         let mut input = Vec::new();
         for partition in &self.partitions {
             input.extend_from_slice(&partition.lock().digest()?.to_le_bytes());
-            input.extend_from_slice(&partition.space().digest().to_le_bytes());
+            let space = partition.space().digest();
+            // A store that was never used as a space has the digest that it had before there were spaces.
+            if space != 0 {
+                input.extend_from_slice(&space.to_le_bytes());
+            }
         }
         Ok(base::hash128(&input))
     }

@@ -23,6 +23,10 @@ use std::time::Duration;
 
 use base::memory::Disk;
 use base::{Limits, ManualClock, hash64, read_whole};
+use holdfast::space::{
+    Decimal, Definition, Document, Entry, IndexKind, Lease as EntryLease, Order, ReadOptions, Value, Wanted,
+    WriteOptions,
+};
 use holdfast::{
     BranchName, CommitRequest, Condition, Durability, Forgetting, Heuristic, Indexes, Learned, Lease, Ledgers,
     MemoryLedgers, Metadata, Options, Page, PutOptions, Scope, Store, Term, TransactionId, World,
@@ -31,9 +35,9 @@ use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "3";
-/// How many files are in it; the older ones have 4.
-const NEWEST_FILES: usize = 5;
+const NEWEST: &str = "4";
+/// How many files are in each.
+const FILES: [(&str, usize); 4] = [("1", 4), ("2", 4), ("3", 5), (NEWEST, 9)];
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -105,6 +109,7 @@ fn story(disk: &Disk) -> Story {
     all.clear(b"cleared").unwrap();
     all.commit().unwrap();
     decide(&store);
+    write_entries(&store, 0);
     store.step().unwrap();
     store.close().unwrap();
     drop(store);
@@ -116,6 +121,7 @@ fn story(disk: &Disk) -> Story {
     assert!(store.kv().expire(b"sizes", b"00300", Some(FAR_MS)).unwrap());
     assert!(store.kv().expire(b"sizes", b"00001", None).unwrap());
     store.kv().put(b"db1", b"last", &value(200), &plain).unwrap();
+    write_entries(&store, 10);
     let (contents, digest) = (contents(&store), digest(&store));
     // A killed process: the last segment is not sealed.
     disk.kill_process();
@@ -137,6 +143,43 @@ fn decide(store: &Store) {
     xa.forget(id(1), &learned, Forgetting::Known).unwrap().wait(synced).unwrap();
     xa.abort(id(2)).unwrap().wait(synced).unwrap();
     xa.end(ended).unwrap().wait(synced).unwrap();
+}
+
+/// Every kind of command of a space, and every kind of value; a batch with keys.
+fn write_entries(store: &Store, first: u64) {
+    let space = store.space("golden");
+    let by_ended = Definition::new("golden", "event").index("tags[*]", IndexKind::Hash).unwrap();
+    let events = space.declare(Definition { history: true, ..by_ended }).unwrap();
+    let queue = space.declare(Definition { order: Order::Fifo, ..Definition::new("golden", "queue") }).unwrap();
+    space.declare(Definition::new("golden", "dropped")).unwrap();
+    assert!(space.drop_type("dropped").unwrap());
+    let document = |number: u64| {
+        Document::from_pairs([
+            ("id", Value::from(first + number)),
+            ("flag", true.into()),
+            ("nothing", Value::Null),
+            ("large", u64::MAX.into()),
+            ("ratio", 0.1.into()),
+            ("price", Value::Decimal(Decimal { mantissa: -1250, scale: 2 })),
+            ("at", Value::Timestamp(1_700_000_000_123_456_789)),
+            ("raw", Value::Bytes(vec![0, 255])),
+            ("tags", vec!["a", "b"].into()),
+        ])
+    };
+    let lease = EntryLease::For(Duration::from_millis(FAR_MS - store.now_ms()));
+    for number in 0..4 {
+        let options =
+            WriteOptions { lease: if number == 1 { lease } else { EntryLease::Default }, ..WriteOptions::default() };
+        events.write(&document(number), &options).unwrap();
+        queue.write(&document(number), &options).unwrap();
+    }
+    events.write(&document(0), &WriteOptions::default()).unwrap();
+    events.renew(&Wanted::id(first + 2), lease, None).unwrap();
+    queue.take(&Wanted::all(), &ReadOptions::default()).unwrap().unwrap();
+    let mut transaction = store.begin();
+    transaction.put(b"db1", b"with entries", b"one batch", &PutOptions::default()).unwrap();
+    events.within(&mut transaction).take(&Wanted::id(first + 3), &ReadOptions::default()).unwrap().unwrap();
+    transaction.commit(Durability::Synced).unwrap();
 }
 
 /// The store's files, by their paths in its folder; locks hold nothing.
@@ -177,6 +220,17 @@ fn contents(store: &Store) -> String {
         writeln!(text, "transaction {}: {:?} at {:?}, branches{branches}", status.id, status.state, status.at_ms)
             .unwrap();
     }
+    for name in store.spaces() {
+        for definition in store.space(&name).types() {
+            let entries = store.space(&name).entries(&definition.name).unwrap();
+            let mut all = entries.read_many(&Wanted::all(), usize::MAX).unwrap();
+            all.sort_by_key(|entry| entry.document.as_bytes().to_vec());
+            for Entry { document, version, expires_ms } in all {
+                let json = document.to_json();
+                writeln!(text, "{name} {} {json}: version {version}, expires {expires_ms:?}", definition.name).unwrap();
+            }
+        }
+    }
     text
 }
 
@@ -213,11 +267,12 @@ fn assert_same(folder: &str, name: &str, now: &[u8]) {
 
 /// Copies the store of a golden folder; returns how many files it has.
 fn copy(from: &Path, to: &Path) -> usize {
-    std::fs::create_dir(to.join("journal")).unwrap();
     let mut copied = 0;
-    for part in ["", "journal"] {
+    for part in ["", "journal", "space"].into_iter().filter(|part| from.join(part).is_dir()) {
+        std::fs::create_dir_all(to.join(part)).unwrap();
         for entry in std::fs::read_dir(from.join(part)).unwrap().map(Result::unwrap) {
-            let is_of_the_store = entry.path().extension().is_none_or(|end| end == "seg");
+            let is_of_the_store =
+                entry.path().extension().is_none_or(|end| end == "seg" || end == "snap" || end == "old");
             if entry.file_type().unwrap().is_file() && is_of_the_store {
                 std::fs::copy(entry.path(), to.join(part).join(entry.file_name())).unwrap();
                 copied += 1;
@@ -232,7 +287,7 @@ fn todays_code_writes_the_bytes_it_always_wrote() {
     let disk = Disk::new(1);
     let story = story(&disk);
     let files = files(&disk);
-    assert_eq!(files.len(), NEWEST_FILES, "{:?}", files.keys());
+    assert_eq!(Some(&(NEWEST, files.len())), FILES.last(), "{:?}", files.keys());
     for (name, bytes) in files {
         assert_same(NEWEST, &name, &bytes);
     }
@@ -246,7 +301,7 @@ fn stores_of_earlier_builds_open_with_everything_in_them() {
     for entry in std::fs::read_dir(golden()).unwrap().map(Result::unwrap) {
         let folder = entry.file_name().into_string().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let count = if folder == NEWEST { NEWEST_FILES } else { 4 };
+        let count = FILES.iter().find(|(name, _)| *name == folder).map_or(0, |(_, count)| *count);
         assert_eq!(copy(&entry.path(), dir.path()), count, "{folder} is no store");
         for opening in 1..=3 {
             let store = Store::open(dir.path(), options()).unwrap();

@@ -28,6 +28,9 @@ pub(crate) fn announce(config: &Config, store: &Store, resp: SocketAddr, http: S
     if !tls.is_empty() {
         entry("tls", &tls.join(", "));
     }
+    if !config.xa.profiles.is_empty() {
+        entry("recovery", &config.xa.describe());
+    }
     damage(&store.stats().damage).iter().for_each(say);
     say(format_args!("try: {}", example(resp, config.users.is_required(), config.resp.tls.is_some())));
 }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
+use holdfast::Dial;
 use tm::{BranchName, TransactionId};
 
-use crate::config::{Dial, LogLevel, PARTITIONS};
+use crate::config::{LogLevel, PARTITIONS};
 
 /// Holdfast holds what it acknowledges, fast: a durable store for every Redis client.
 ///

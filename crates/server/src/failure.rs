@@ -6,6 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use tm::CoordinatorId;
+
 use crate::config::ConfigError;
 
 /// Why the program gives up. Its text is the last thing it says.
@@ -47,8 +49,21 @@ pub(crate) enum Failure {
     PasswordUnfit(&'static str),
     #[error(transparent)]
     Profile(#[from] tm::ProfileError),
+    #[error(
+        "xa.profiles: the coordinator of profile {profile} at {servers} is {:016x}, and this server is {:016x}; name this \
+         server in the profile, or the profile in that server's configuration",
+        theirs.0, own.0
+    )]
+    OtherCoordinator { profile: String, servers: String, theirs: CoordinatorId, own: CoordinatorId },
+    #[error("xa.profiles: profile {profile}: {}", faults_of(faults))]
+    ResourceManagers { profile: String, faults: Vec<tm::Fault> },
     #[error("{0}")]
     Transaction(#[from] tm::Error),
     #[error("cannot hash the password: {0}")]
     Hash(String),
+}
+
+/// All of them, as one sentence.
+pub(crate) fn faults_of(faults: &[tm::Fault]) -> String {
+    faults.iter().map(|fault| format!("{}: {}", fault.part, fault.what)).collect::<Vec<_>>().join("; ")
 }

@@ -16,6 +16,7 @@ mod hash_password;
 mod inspect;
 mod output;
 mod progress;
+mod recovery;
 mod restore;
 mod serve;
 mod signals;

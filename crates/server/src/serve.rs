@@ -1,4 +1,4 @@
-//! `holdfast serve`: opens the store, then the doors; waits for the end; closes them in the reverse order.
+//! `holdfast serve`: opens the store, then the doors, then recovers; waits for the end; closes all of it.
 //!
 //! starting -> serving -> stopping. A signal while starting ends the program at once, which is as safe as any kill; one
 //! while serving lets running commands finish; one more while stopping ends the program at once.
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 
 use doors::http::{self, NumbersSource};
+use doors::numbers::RecoverySource;
 use doors::resp::{self, ShutdownHook};
 use holdfast::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,6 +23,7 @@ use crate::config::{Config, LogLevel};
 use crate::failure::Failure;
 use crate::output::{complain, say};
 use crate::progress;
+use crate::recovery::{self, Counts, Recoverer};
 use crate::signals::Signals;
 
 /// Files that the program opens beside its connections: segments, the ledger's tables, sockets.
@@ -54,8 +56,14 @@ async fn run(config: Config) -> Result<(), Failure> {
     let store = store.map_err(|error| Failure::Open { dir: config.dir.clone(), error })?;
 
     let shutdown = Arc::new(Notify::new());
-    let resp = Arc::new(open_resp(&config, &store, &shutdown)?);
-    let http = open_http(&config, &store, &resp)?;
+    let counts = Arc::new(Counts::new(&config.xa));
+    let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
+    let http = open_http(&config, &store, &resp, &counts)?;
+    let (asked, profiles) = (store.clone(), config.xa.profiles.clone());
+    spawn_blocking(move || recovery::check_coordinators(&asked, &profiles))
+        .await
+        .map_err(|error| Failure::Start(error.into()))??;
+    let recoverer = Recoverer::start(&store, &config.xa, &counts)?;
     announce(&config, &store, resp.local_addr(), http.local_addr());
     say("ready");
 
@@ -68,6 +76,7 @@ async fn run(config: Config) -> Result<(), Failure> {
         // First the door that asks the other one for its numbers.
         http.stop();
         drop(resp);
+        drop(recoverer);
         store.close()
     });
     tokio::select! {
@@ -96,7 +105,18 @@ fn options(config: &Config) -> holdfast::Options {
     }
 }
 
-fn open_resp(config: &Config, store: &Store, shutdown: &Arc<Notify>) -> Result<resp::Running, Failure> {
+/// What the doors tell of recovery.
+fn source(counts: &Arc<Counts>) -> RecoverySource {
+    let counts = Arc::clone(counts);
+    Arc::new(move || counts.numbers())
+}
+
+fn open_resp(
+    config: &Config,
+    store: &Store,
+    shutdown: &Arc<Notify>,
+    counts: &Arc<Counts>,
+) -> Result<resp::Running, Failure> {
     let shutdown = Arc::clone(shutdown);
     let on_shutdown: ShutdownHook = Arc::new(move || shutdown.notify_one());
     let options = resp::Options {
@@ -106,12 +126,18 @@ fn open_resp(config: &Config, store: &Store, shutdown: &Arc<Notify>) -> Result<r
         users: Arc::clone(&config.users),
         idle_timeout: config.resp.idle_timeout,
         on_shutdown: Some(on_shutdown),
+        recovery: Some(source(counts)),
         ..resp::Options::new(config.resp.listen)
     };
     resp::serve(store.clone(), options).map_err(Failure::Resp)
 }
 
-fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Result<http::Running, Failure> {
+fn open_http(
+    config: &Config,
+    store: &Store,
+    resp: &Arc<resp::Running>,
+    counts: &Arc<Counts>,
+) -> Result<http::Running, Failure> {
     // Weak, so that the HTTP door does not keep the other one open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
     let numbers: NumbersSource = Arc::new(move || resp.upgrade().map(|resp| resp.numbers()).unwrap_or_default());
@@ -121,6 +147,7 @@ fn open_http(config: &Config, store: &Store, resp: &Arc<resp::Running>) -> Resul
         users: Arc::clone(&config.users),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         doors: vec![("resp".to_owned(), numbers)],
+        recovery: Some(source(counts)),
         ..http::Options::new(config.http.listen)
     };
     http::serve(store.clone(), options).map_err(Failure::Http)

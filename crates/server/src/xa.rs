@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Learned, Pace, Profile, Recovery,
-    Remote, RemoteOptions, ResourceManager, State, Status, TransactionId,
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Pace, Profile, Recovery, Remote,
+    RemoteOptions, State, Status, TransactionId,
 };
 
 use crate::cli::{XaArguments, XaCommand, XaPlace};
@@ -161,49 +161,12 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
     if let Some(age) = sweep
         && report.is_clean()
     {
-        let swept = runtime.block_on(sweep_up(&*coordinator, &managers, age))?;
+        let swept = runtime.block_on(tm::sweep(&*coordinator, &managers, age))?;
         say(format_args!("swept      {swept} decisions of which no branch was left"));
     }
     let end = if report.is_clean() { "nothing is in doubt" } else { "something may be in doubt: see above" };
     say(format_args!("found      {}; {end}", report.found.len()));
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Forgets decisions that nobody needs, though nobody said so. The lists are asked for when the decisions were made long
-/// ago, so what is not in them has learned its outcome.
-async fn sweep_up(
-    coordinator: &dyn Coordinator,
-    managers: &[Arc<dyn ResourceManager>],
-    age: Duration,
-) -> Result<usize, Failure> {
-    let mut settled: Vec<Status> = Vec::new();
-    let mut cursor = Some("0".to_owned());
-    while let Some(from) = cursor {
-        let page = coordinator.list(&from)?;
-        let is_old = |status: &Status| status.decided.is_some_and(|at| until(at).is_err_and(|since| since >= age));
-        settled
-            .extend(page.transactions.into_iter().filter(|status| status.state == State::Committed && is_old(status)));
-        cursor = page.next;
-    }
-    for manager in managers {
-        let Ok(listed) = manager.in_doubt().await else { return Ok(0) };
-        settled.retain(|status| !listed.iter().any(|xid| xid.transaction == status.id));
-    }
-    let mut count = 0;
-    for status in &settled {
-        let open: Vec<Learned> = status
-            .branches
-            .iter()
-            .filter(|branch| branch.state == "open")
-            .map(|branch| Learned { branch: branch.branch.clone(), heuristic: None })
-            .collect();
-        let is_known = |done: &Learned| managers.iter().any(|manager| *manager.name() == done.branch);
-        if !open.is_empty() && open.iter().all(is_known) {
-            coordinator.done(status.id, &open);
-            count += 1;
-        }
-    }
-    Ok(count)
 }
 
 fn check(profile: &Profile) -> Result<ExitCode, Failure> {

@@ -19,25 +19,37 @@ impl<'a> Fields<'a> {
         self.take(N)?.try_into().ok()
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
     }
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A LEB128 number of at most 64 bits.
+    /// A LEB128 number of at most 64 bits, in its shortest form.
+    #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        // Names and most values are shorter than 128 bytes, and a field is found by passing over those before it.
+        match self.0.split_first() {
+            Some((&byte @ 0..0x80, rest)) => {
+                self.0 = rest;
+                Some(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
+            // A last byte of nothing would be a second form of a shorter number.
+            if (shift == 63 && bits > 1) || (shift > 0 && byte == 0) {
                 return None;
             }
             number |= bits << shift;
@@ -49,6 +61,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A byte string behind its length.
+    #[inline]
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)

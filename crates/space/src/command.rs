@@ -205,3 +205,91 @@ impl<'a> Iterator for Commands<'a> {
         Some(command)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{AtLimit, IndexDefinition, IndexKind, Order, Storage};
+    use crate::document::Document;
+    use crate::path::Path;
+
+    #[test]
+    fn commands_come_back_as_they_went_in_and_cut_ones_do_not() {
+        let path = |text: &str| Path::parse(text).unwrap();
+        let index = |name: &str, unique, paths: &[&str]| IndexDefinition {
+            name: name.into(),
+            kind: IndexKind::Ordered,
+            unique,
+            paths: paths.iter().map(|text| path(text)).collect(),
+        };
+        let definition = Definition {
+            routing: Some(path("a.b")),
+            lease_ms: Some(1000),
+            storage: Storage::Volatile,
+            order: Order::Groups(path("a.b")),
+            history: true,
+            memory_bytes_max: 1 << 40,
+            at_limit: AtLimit::Evict,
+            indexes: vec![
+                index("one", true, &["a.b"]),
+                index("two", false, &["x", "y"]),
+                index("many", false, &["t[*]"]),
+            ],
+            ..Definition::new("s", "t")
+        };
+        let document = Document::from_pairs([("id", 7)]);
+        let (of, fields) = (TypeId(300), document.fields());
+        let id = ValueRef::String("x");
+        let commands = [
+            Command::Declare { of, definition },
+            Command::Drop { of },
+            Command::Write { of, expires_ms: 0, document: fields, before: None },
+            Command::Write { of, expires_ms: u64::MAX, document: fields, before: Some(fields) },
+            Command::Remove { of, reason: Reason::Expired, entry: Removed::Id(id) },
+            Command::Remove { of, reason: Reason::Evicted, entry: Removed::Document(fields) },
+            Command::Renew { of, expires_ms: 5, id },
+        ];
+        let mut all = Vec::new();
+        for command in &commands {
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            for end in 1..bytes.len() {
+                let cut: Vec<_> = Commands::new(&bytes[..end]).collect();
+                assert_eq!(cut, [Err(Error::Malformed { what: "command of the space" })], "{command:?} cut at {end}");
+            }
+            all.extend_from_slice(&bytes);
+        }
+        let read: Result<Vec<Command<'_>>> = Commands::new(&all).collect();
+        assert_eq!(read.unwrap(), commands);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn garbage_decodes_to_nothing_or_to_itself(
+            mut bytes in proptest::collection::vec(0u8..=255, 0..120), tag in 0u8..9, small in 0u8..4
+        ) {
+            if let [first, second, ..] = bytes.as_mut_slice() {
+                (*first, *second) = (tag, small);
+            }
+            // Numbers may be longer than they need be in what is read, and never in what is written.
+            for command in Commands::new(&bytes).flatten() {
+                let mut again = Vec::new();
+                command.encode(&mut again);
+                assert_eq!(Commands::new(&again).collect::<Result<Vec<_>>>().unwrap(), [command]);
+            }
+            let mut engine = crate::Engine::default();
+            let _ = engine.apply(journal::Position::new(8), &bytes, &mut |_| ());
+            let _ = engine.digest();
+        }
+
+        #[test]
+        fn a_snapshot_of_garbage_is_refused(bytes in proptest::collection::vec(0u8..=255, 0..200)) {
+            let mut snapshot = crate::Engine::default().snapshot(journal::Position::ZERO).encode(journal::PartitionId::new(0));
+            assert!(crate::Engine::restore(&snapshot, journal::PartitionId::new(0)).is_ok());
+            snapshot.truncate(32);
+            snapshot.extend_from_slice(&base::hash64(&bytes).to_le_bytes());
+            snapshot.extend_from_slice(&bytes);
+            let _ = crate::Engine::restore(&snapshot, journal::PartitionId::new(0));
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! Values as bytes that compare like the values: what indexes hold.
 //!
-//! Format: docs/formats/space.md. A key lives in memory only: it is made again from the documents, and may change its form.
+//! Format: docs/formats/space.md
 //!
-//!   null 10 | false 20 | true 21 | timestamp 40, seconds' sign flipped, big-endian 8
+//! A key lives in memory only: it is made again from the documents, and may change its form.
+//!
+//!   null 10 | false 20 | true 21 | timestamp 40, nanoseconds with the sign flipped, big-endian 8
 //!   number     NaN 30 | -infinity 31 | negative 32, complement of what follows a positive | 0 33 | positive 34 | infinity 35
 //!              positive: exponent to base 100 | digits to base 100, first not 0, last not 0
 //!              exponent e: -100..=100 as 128 + e; below: 0, 255 + 100 + e; above: 255, e - 101

@@ -7,7 +7,6 @@ mod aggregate;
 mod arbitrary;
 mod base64;
 mod bytes;
-
 mod change;
 mod command;
 mod compare;
@@ -22,6 +21,7 @@ mod find;
 mod indexes;
 mod json;
 mod key;
+mod msgpack;
 mod number;
 mod path;
 mod pattern;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, invalid};
 use crate::path::Path;
 use crate::pattern::{Like, RLike};
 use crate::template::Template;
-use crate::value::{MapRef, StoredValue, Value, ValueRef};
+use crate::value::{DEPTH_MAX, MapRef, StoredValue, Value, ValueRef};
 
 /// How deep conditions may lie within each other.
 pub const PREDICATE_DEPTH_MAX: usize = 64;
@@ -151,7 +151,8 @@ impl Predicate {
     /// The predicate with values for its parameters.
     ///
     /// # Errors
-    /// `Invalid` when a parameter is missing or is no pattern where one is needed; `Limit` when the predicate is too large.
+    /// `Invalid` when a parameter is missing or is no pattern where one is needed; `Limit` when the predicate or a parameter is
+    /// too large.
     pub fn bind(&self, parameters: &[Value]) -> Result<Self> {
         self.check()?;
         self.bound(parameters)
@@ -304,7 +305,8 @@ fn any(path: &Path, fields: MapRef<'_>, mut test: impl FnMut(ValueRef<'_>) -> Tr
 
 fn parameter(parameters: &[Value], number: usize) -> Result<&Value> {
     match parameters.get(number) {
-        Some(value) => Ok(value),
+        // Foreign values are bounded where they are read; this is for those that a program makes.
+        Some(value) => value.check_depth(DEPTH_MAX).map(|()| value),
         None => invalid(format!("parameter {} is missing: {} were given", number + 1, parameters.len())),
     }
 }

@@ -120,8 +120,7 @@ impl Engine {
             let of = TypeId(u32::try_from(from.varint()?).ok()?);
             engine.types.insert(of, Share::new(Definition::read(&mut from)?));
         }
-        loop {
-            let Some(of) = from.varint()?.checked_sub(1) else { break };
+        while let Some(of) = from.varint()?.checked_sub(1) {
             let share = engine.types.get_mut(&TypeId(u32::try_from(of).ok()?))?;
             let version = Position::new(from.varint()?);
             let (expires_ms, sequence) = (from.varint()?, from.varint()?);

@@ -472,3 +472,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
         Self::List(values.into_iter().map(Into::into).collect())
     }
 }
+
+#[cfg(test)]
+#[path = "value_tests.rs"]
+mod tests;

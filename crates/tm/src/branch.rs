@@ -62,6 +62,11 @@ pub trait ResourceManager: Send + Sync {
     /// Its name, which is that of its branches.
     fn name(&self) -> &BranchName;
 
+    /// Its place in the order of commits: those with a lower number commit first, also when recovery does it.
+    fn order(&self) -> u32 {
+        0
+    }
+
     /// The branches that are prepared there, as far as Holdfast made their names; or why that cannot be learned.
     fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>>;
 

@@ -57,13 +57,13 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
             let config = manager.open.expose().parse().map_err(|error| {
                 format!("`open` is no connection string of PostgreSQL: {}", crate::postgres::said(&error))
             })?;
-            Some(Arc::new(PostgresManager::new(name, config)))
+            Some(Arc::new(PostgresManager::new(name, config).in_order(manager.order)))
         }
         ResourceManagerKind::MariaDb => {
             // The driver's error may quote the URL.
             let options = mysql_async::Opts::from_url(manager.open.expose())
                 .map_err(|_| "`open` is not of the form mysql://user@host:port/database".to_owned())?;
-            Some(Arc::new(MysqlManager::new(name, options)))
+            Some(Arc::new(MysqlManager::new(name, options).in_order(manager.order)))
         }
         ResourceManagerKind::Xa { .. } => None,
     })

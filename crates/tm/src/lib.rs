@@ -23,6 +23,8 @@ mod postgres;
 #[cfg(feature = "sql")]
 mod recovery;
 #[cfg(feature = "sql")]
+mod sweep;
+#[cfg(feature = "sql")]
 mod transaction;
 
 pub use administration::{Administration, BranchStatus, Forget, Page, Status};
@@ -46,6 +48,8 @@ pub use profile::{
 #[cfg(feature = "sql")]
 pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
+#[cfg(feature = "sql")]
+pub use sweep::sweep;
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};
 pub use xa::{BranchEnd, Call, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};

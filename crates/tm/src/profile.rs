@@ -8,7 +8,7 @@
 //!
 //! [profiles.bank.coordinator]                     # either in the process,
 //! directory = "/var/lib/bank/transactions"
-//! durability = "synced"                           # or "written"
+//! durability = "synced"                           # or "written", or "window:1ms,10ms"
 //! # servers = ["10.0.0.1:6379"]                   # or a server
 //! # authorities = "/etc/holdfast/ca.pem"          # TLS, and whom to trust
 //! # user = "bank"
@@ -46,6 +46,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast::Dial;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use xa::BranchName;
@@ -160,8 +161,15 @@ impl Profile {
         let file = variable(PROFILE_VARIABLE).map(PathBuf::from).or_else(|| file.map(Path::to_owned));
         let file = file.unwrap_or_else(|| PROFILE_FILE.into());
         let of_variable = variable(PROFILE_NAME_VARIABLE).map(|name| name.to_string_lossy().into_owned());
-        let name = of_variable.as_deref().or(name);
-        let text = std::fs::read_to_string(&file)
+        Self::of_file(&file, of_variable.as_deref().or(name))
+    }
+
+    /// The profile of this file with this name, or the file's default. The environment is asked for passwords alone.
+    ///
+    /// # Errors
+    /// As [`Profile::load`].
+    pub fn of_file(file: &Path, name: Option<&str>) -> Result<Self, ProfileError> {
+        let text = std::fs::read_to_string(file)
             .map_err(|error| ProfileError(format!("cannot read the profile {}: {error}", file.display())))?;
         let secret = |variable: &str| std::env::var(variable).ok();
         Self::of_text(&text, name, &secret).map_err(|error| ProfileError(format!("{}: {error}", file.display())))
@@ -226,7 +234,7 @@ struct Table {
 #[serde(deny_unknown_fields)]
 struct CoordinatorTable {
     directory: Option<PathBuf>,
-    durability: Option<Durability>,
+    durability: Option<String>,
     servers: Option<Vec<String>>,
     authorities: Option<PathBuf>,
     user: Option<String>,
@@ -234,13 +242,6 @@ struct CoordinatorTable {
     password_env: Option<String>,
     lease_ms: Option<u64>,
     patience_ms: Option<u64>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Durability {
-    Synced,
-    Written,
 }
 
 #[derive(Deserialize)]
@@ -296,10 +297,8 @@ impl CoordinatorTable {
                         "a coordinator in a directory has no authorities, user, password, lease or patience".into()
                     );
                 }
-                let durability = match self.durability {
-                    None | Some(Durability::Synced) => holdfast::Durability::Synced,
-                    Some(Durability::Written) => holdfast::Durability::Written,
-                };
+                let dial = self.durability.as_deref().map(str::parse::<Dial>).transpose();
+                let Dial(durability) = dial.map_err(|error| format!("durability: {error}"))?.unwrap_or_default();
                 Ok(CoordinatorPlace::Directory { directory, durability })
             }
             (None, Some(servers)) => {

@@ -67,6 +67,33 @@ fn a_whole_profile_is_read() {
 }
 
 #[test]
+fn the_dial_has_the_words_of_the_server() {
+    let read_with = |words: &str| {
+        read(&format!("[profiles.p.coordinator]\ndirectory = \"d\"\n{words}"), None).map(|profile| profile.coordinator)
+    };
+    let window = holdfast::Durability::window(Duration::from_millis(1), Duration::from_millis(10));
+    for (words, wanted) in [
+        ("", holdfast::Durability::Synced),
+        ("durability = \"synced\"", holdfast::Durability::Synced),
+        ("durability = \"written\"", holdfast::Durability::Written),
+        ("durability = \"window:1ms,10ms\"", window),
+    ] {
+        let place = read_with(words).unwrap();
+        assert!(matches!(place, CoordinatorPlace::Directory { durability, .. } if durability == wanted), "{place:?}");
+    }
+    for (words, wanted) in [
+        (
+            "durability = \"window\"",
+            "profile p: durability: `window` is no durability; use synced, written or window:MIN,MAX",
+        ),
+        ("durability = \"window:2s,1s\"", "profile p: durability: MIN 2s is above MAX 1s"),
+    ] {
+        let error = read_with(words).unwrap_err();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}
+
+#[test]
 fn no_secret_is_shown() {
     for name in ["bank", "far"] {
         let shown = format!("{:?}", read(WHOLE, Some(name)).unwrap());

@@ -4,13 +4,16 @@
 //!
 //! May use: `branch`, `coordinator`, tokio. Must not know: resource managers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, Xid};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, TransactionId, XaCode, Xid};
 
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
@@ -22,7 +25,11 @@ pub struct Recovery {
     managers: Vec<Arc<dyn ResourceManager>>,
     settle: Settle,
     start: Instant,
+    patience: Duration,
 }
+
+/// A branch, where it is, and what to do with it.
+type Task = (Instruction, Arc<dyn ResourceManager>);
 
 /// What a round of recovery came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,7 +106,14 @@ impl Recovery {
     #[must_use]
     pub fn new(coordinator: &Coordinator, managers: Vec<Arc<dyn ResourceManager>>, pace: Pace) -> Self {
         let settle = Settle::new(coordinator.id(), managers.len(), pace);
-        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now() }
+        Self { coordinator: coordinator.clone(), managers, settle, start: Instant::now(), patience: PATIENCE }
+    }
+
+    /// How long a resource manager may take for an answer; 15 s unless said. One that hangs for longer is treated as one
+    /// that is down, and keeps nobody else waiting.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// One round with all resource managers, also with those that are left alone for being down.
@@ -111,15 +125,27 @@ impl Recovery {
     /// Rounds for ever: at once, periodically, and when this program left something behind. `report` is told of each
     /// round in which something was found or out of reach. To end it drop the future, between two answers of which it
     /// may be dropped.
-    pub async fn keep_running(mut self, mut report: impl FnMut(&Report)) {
+    pub async fn keep_running(self, mut report: impl FnMut(&Report)) {
+        let told = |round: &Report| {
+            if !round.found.is_empty() || !round.down.is_empty() {
+                report(round);
+            }
+        };
+        self.keep_running_until(std::future::pending(), told).await;
+    }
+
+    /// As [`Recovery::keep_running`], until `end` is ready; a round that is under way then is finished, so that what was
+    /// done is noted. `report` is told of every round.
+    pub async fn keep_running_until(mut self, end: impl Future<Output = ()>, mut report: impl FnMut(&Report)) {
+        let mut end = std::pin::pin!(end);
         loop {
             let round = self.round().await;
-            if !round.found.is_empty() || !round.down.is_empty() {
-                report(&round);
-            }
+            report(&round);
             let next = self.settle.next_due().map_or(Duration::MAX, |due| due.since(self.now()));
             let coordinator = self.coordinator.clone();
             tokio::select! {
+                biased;
+                () = &mut end => return,
                 () = tokio::time::sleep(next.min(Duration::from_secs(3600))) => {}
                 // A moment later, for what was left because the connection broke is still being cleared away.
                 () = coordinator.hurried() => {
@@ -132,9 +158,14 @@ impl Recovery {
 
     async fn round(&mut self) -> Report {
         let mut report = Report::default();
-        let due = self.settle.due(self.now());
+        let due = if self.is_ordered() { self.settle.due_together(self.now()) } else { self.settle.due(self.now()) };
         let asked = due.iter().filter_map(|number| Some((*number, Arc::clone(self.managers.get(*number)?))));
-        let lists = asked.map(|(number, manager)| async move { (number, manager.in_doubt().await) });
+        let patience = self.patience;
+        let lists = asked.map(|(number, manager)| async move {
+            // One that hangs must not keep the others from being recovered.
+            let list = timeout(patience, manager.in_doubt()).await;
+            (number, list.unwrap_or_else(|_| Err(no_answer(patience))))
+        });
         for (number, list) in join_all(lists).await {
             match list {
                 Ok(branches) => {
@@ -174,33 +205,98 @@ impl Recovery {
         }
     }
 
+    /// Carries instructions out, commits in the order of their resource managers. As when a program commits, one that is out
+    /// of reach when its turn comes holds up nobody.
     async fn follow(&mut self, instructions: Vec<Instruction>, report: &mut Report) {
-        let known = instructions.into_iter().filter_map(|instruction| {
-            let manager = Arc::clone(self.managers.get(instruction.source)?);
-            Some((instruction, manager))
+        let tried: BTreeSet<(usize, TransactionId)> =
+            instructions.iter().map(|instruction| (instruction.source, instruction.xid.transaction)).collect();
+        let mut turns: BTreeMap<u32, Vec<Task>> = BTreeMap::new();
+        for instruction in instructions {
+            let Some(manager) = self.managers.get(instruction.source) else { continue };
+            let order = if instruction.action == Action::Commit { manager.order() } else { 0 };
+            turns.entry(order).or_default().push((instruction, Arc::clone(manager)));
+        }
+        for (order, tasks) in turns {
+            let commits = tasks.iter().any(|(instruction, _)| instruction.action == Action::Commit);
+            let first = if commits { self.prepared_before(order, &tried).await } else { BTreeMap::new() };
+            let (waiting, ready): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(|(instruction, _)| {
+                instruction.action == Action::Commit && first.contains_key(&instruction.xid.transaction)
+            });
+            for (instruction, manager) in waiting {
+                let name = first.get(&instruction.xid.transaction).expect("it was just found");
+                let answer = Answer::new(XaCode::Retry, format!("{name} commits first"));
+                self.noted(instruction, &*manager, Some(answer), report).await;
+            }
+            self.carry_out(ready, report).await;
+        }
+    }
+
+    /// Transactions that have a branch at a resource manager that commits before `order`, of which this round does not know:
+    /// it was prepared after that one was asked, and its program may be about to commit it.
+    async fn prepared_before(
+        &self,
+        order: u32,
+        tried: &BTreeSet<(usize, TransactionId)>,
+    ) -> BTreeMap<TransactionId, BranchName> {
+        let earlier = self.managers.iter().enumerate().filter(|(_, manager)| manager.order() < order);
+        let lists = earlier.map(|(number, manager)| async move {
+            (number, manager.name().clone(), timeout(self.patience, manager.in_doubt()).await)
         });
-        let answers = known.map(|(instruction, manager)| async move {
+        let mut found = BTreeMap::new();
+        for (number, name, list) in join_all(lists).await {
+            for xid in list.ok().and_then(Result::ok).unwrap_or_default() {
+                if !tried.contains(&(number, xid.transaction)) {
+                    found.insert(xid.transaction, name.clone());
+                }
+            }
+        }
+        found
+    }
+
+    async fn carry_out(&mut self, tasks: Vec<Task>, report: &mut Report) {
+        let (turns, patience) = (Semaphore::new(CALLS_MAX), self.patience);
+        let answers = tasks.into_iter().map(|(instruction, manager)| async {
+            // Nobody closes it.
+            let _turn = turns.acquire().await;
             let answer = match instruction.action {
-                Action::Commit => Some(manager.commit(&instruction.xid).await),
-                Action::Rollback => Some(manager.rollback(&instruction.xid).await),
+                Action::Commit => Some(timeout(patience, manager.commit(&instruction.xid)).await),
+                Action::Rollback => Some(timeout(patience, manager.rollback(&instruction.xid)).await),
                 Action::Leave => None,
             };
+            let silent = |_| Answer::new(XaCode::ManagerDown, no_answer(patience));
+            let answer = answer.map(|told| told.unwrap_or_else(silent));
             (instruction, manager, answer)
         });
         for (instruction, manager, answer) in join_all(answers).await {
-            let (fate, reason) = match answer {
-                None => (Fate::Left, String::new()),
-                Some(answer) => {
-                    let ended = self.note(&instruction, &answer);
-                    if ended.remembered {
-                        // One that is not forgotten now is listed and forgotten the next time.
-                        manager.forget(&instruction.xid).await;
-                    }
-                    (fate_of(ended.end), answer.reason)
-                }
-            };
-            report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+            self.noted(instruction, &*manager, answer, report).await;
         }
+    }
+
+    /// Notes what became of a branch; without an answer it was left alone.
+    async fn noted(
+        &mut self,
+        instruction: Instruction,
+        manager: &dyn ResourceManager,
+        answer: Option<Answer>,
+        report: &mut Report,
+    ) {
+        let (fate, reason) = match answer {
+            None => (Fate::Left, String::new()),
+            Some(answer) => {
+                let ended = self.note(&instruction, &answer);
+                if ended.remembered {
+                    // One that is not forgotten now is listed and forgotten the next time.
+                    let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
+                }
+                (fate_of(ended.end), answer.reason)
+            }
+        };
+        report.found.push(Found { manager: manager.name().clone(), xid: instruction.xid, fate, reason });
+    }
+
+    /// Whether commits have an order.
+    fn is_ordered(&self) -> bool {
+        self.managers.windows(2).any(|two| two.first().map(|one| one.order()) != two.last().map(|one| one.order()))
     }
 
     /// Tells everybody what a resource manager answered.
@@ -228,8 +324,18 @@ impl Recovery {
     }
 }
 
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Branches that are settled at the same time: each call is a connection, of which a database that was down with much in
+/// doubt has not enough for all.
+const CALLS_MAX: usize = 16;
+
 /// From the end of a transaction that left something to the round that sees to it.
 const HURRY_PAUSE: Duration = Duration::from_millis(100);
+
+fn no_answer(patience: Duration) -> String {
+    format!("no answer within {} ms", patience.as_millis())
+}
 
 /// The standard library seeds each of these from the operating system.
 fn jitter() -> u32 {

@@ -184,6 +184,90 @@ async fn recovery_leaves_the_undecided_and_the_foreign_alone_and_says_who_is_dow
 }
 
 #[tokio::test]
+async fn recovery_commits_in_order_and_what_is_out_of_reach_holds_up_nobody() {
+    let bank = bank();
+    let log = Monkey::log();
+    let (queue, database) = (Monkey::logging("queue", &log).in_order(2), Monkey::logging("database", &log).in_order(1));
+    let decide = |branches: &[&Monkey]| {
+        let transaction = bank.coordinator.begin(Begin::default()).unwrap();
+        let names: Vec<BranchName> = branches.iter().map(|monkey| monkey.name().clone()).collect();
+        bank.embedded.commit(transaction.id(), &names, None).unwrap();
+        transaction
+    };
+    let xid = |transaction: &Transaction, monkey: &Monkey| transaction.xid(monkey.name().as_str()).unwrap();
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(queue.clone()), Arc::new(database.clone())];
+    let mut recovery = Recovery::new(&bank.coordinator, managers, Pace::default());
+
+    let first = decide(&[&queue, &database]);
+    queue.hold(&xid(&first, &queue));
+    database.hold(&xid(&first, &database));
+    assert!(recovery.run().await.is_clean());
+    assert_eq!(*log.lock().unwrap(), ["database commit", "queue commit"]);
+
+    // It is prepared in the database just after that was asked.
+    log.lock().unwrap().clear();
+    let second = decide(&[&queue, &database]);
+    queue.hold(&xid(&second, &queue));
+    database.hold_late(&xid(&second, &database));
+    let report = recovery.run().await;
+    assert_eq!((report.found.len(), report.found[0].fate), (1, Fate::Postponed));
+    assert_eq!(report.found[0].reason, "database commits first");
+    assert!(recovery.run().await.is_clean());
+    assert_eq!(*log.lock().unwrap(), ["database commit", "queue commit"]);
+
+    // The database cannot commit it now, or cannot be asked at all.
+    for (call, found) in [("commit", 2), ("in doubt", 1)] {
+        log.lock().unwrap().clear();
+        let third = decide(&[&queue, &database]);
+        queue.hold(&xid(&third, &queue));
+        database.hold(&xid(&third, &database));
+        database.answer(call, XaCode::ManagerDown);
+        let report = recovery.run().await;
+        assert_eq!((report.found.len(), report.is_clean()), (found, false), "{report:?}");
+        assert_eq!((queue.held(), database.held()), (0, 1));
+        assert_eq!(log.lock().unwrap().last().unwrap(), "queue commit");
+        database.answer(call, XaCode::Ok);
+        assert!(recovery.run().await.is_clean());
+    }
+    assert_eq!((database.held(), bank.remembered()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_resource_manager_that_hangs_keeps_nobody_else_in_doubt() {
+    let bank = bank();
+    let (hanging, other) = (Monkey::new("hanging"), Monkey::new("other"));
+    let transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    let names = [hanging.name().clone(), other.name().clone()];
+    bank.embedded.commit(transaction.id(), &names, None).unwrap();
+    hanging.hold(&transaction.xid("hanging").unwrap());
+    other.hold(&transaction.xid("other").unwrap());
+    hanging.hang(true);
+    let managers: Vec<Arc<dyn ResourceManager>> = vec![Arc::new(hanging.clone()), Arc::new(other.clone())];
+    let recovery = Recovery::new(&bank.coordinator, managers, Pace::default());
+    let mut recovery = recovery.with_patience(Duration::from_millis(50));
+    let report = recovery.run().await;
+    assert_eq!(report.down[0].reason, "no answer within 50 ms");
+    assert_eq!((hanging.held(), other.held()), (1, 0));
+    hanging.hang(false);
+    assert!(recovery.run().await.is_clean());
+    assert_eq!((hanging.held(), bank.remembered()), (0, 0));
+}
+
+#[tokio::test]
+async fn recovery_that_is_told_to_end_ends_after_its_round() {
+    let bank = bank();
+    let database = Monkey::new("database");
+    let transaction = bank.coordinator.begin(Begin::default()).unwrap();
+    bank.embedded.commit(transaction.id(), &[database.name().clone()], None).unwrap();
+    database.hold(&transaction.xid("database").unwrap());
+    let recovery = Recovery::new(&bank.coordinator, vec![Arc::new(database.clone())], Pace::default());
+    let mut rounds = 0;
+    // It is told so before it begins.
+    recovery.keep_running_until(std::future::ready(()), |report| rounds += report.answered.len()).await;
+    assert_eq!((rounds, database.held(), bank.remembered()), (1, 0, 0));
+}
+
+#[tokio::test]
 async fn after_a_restart_the_undecided_are_rolled_back() {
     let folder = tempfile::tempdir().unwrap();
     let database = Monkey::new("database");

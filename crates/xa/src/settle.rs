@@ -88,6 +88,18 @@ impl Settle {
         numbered.filter(|(_, source)| source.not_before <= now).map(|(number, _)| number).collect()
     }
 
+    /// The same, and when any is due all others that answered when they were asked last: where commits have an order, a source
+    /// that was asked long ago may hold a branch that comes first.
+    #[must_use]
+    pub fn due_together(&self, now: Time) -> Vec<usize> {
+        let due = |source: &Source| source.not_before <= now;
+        if !self.sources.iter().any(due) {
+            return Vec::new();
+        }
+        let numbered = self.sources.iter().enumerate();
+        numbered.filter(|(_, source)| due(source) || source.failures == 0).map(|(number, _)| number).collect()
+    }
+
     /// When the next source is due; `None` without sources.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
@@ -234,6 +246,19 @@ mod tests {
         assert_eq!(settle.due(at(4)), [0]);
         settle.hurry();
         assert_eq!(settle.due(at(0)), [0]);
+    }
+
+    #[test]
+    fn sources_whose_commits_have_an_order_are_asked_together_but_for_those_that_are_down() {
+        let mut settle = Settle::new(OURS, 3, Pace::default());
+        settle.listed(0, Vec::new(), at(0));
+        settle.listed(1, vec![xid(OURS, 1, "b")], at(0));
+        for _ in 0..6 {
+            settle.unreachable(2, at(0), u32::MAX);
+        }
+        assert_eq!((settle.due(at(0)), settle.due_together(at(0))), (vec![], vec![]));
+        assert_eq!((settle.due(at(2)), settle.due_together(at(2))), (vec![1], vec![0, 1]));
+        assert_eq!((settle.due(at(9)), settle.due_together(at(9))), (vec![1, 2], vec![0, 1, 2]));
     }
 
     #[test]

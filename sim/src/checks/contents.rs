@@ -8,6 +8,7 @@ use holdfast::{Page, Store};
 
 use crate::model::{Contents, Model, Thing};
 use crate::run::{Check, refused, violation};
+use crate::space;
 
 /// Everything that pages show.
 pub(crate) fn read_all(store: &Store) -> Check<Contents> {
@@ -33,6 +34,7 @@ pub(crate) fn read_all(store: &Store) -> Check<Contents> {
             }
         }
     }
+    space::read_all(store, &mut contents)?;
     Ok(contents)
 }
 
@@ -43,7 +45,8 @@ pub(crate) fn check(store: &Store, model: &Model) -> Check<()> {
     if found != expected {
         return Err(violation("contents", difference(&expected, &found)));
     }
-    for (name, thing) in &expected {
+    space::check(store, model)?;
+    for (name, thing) in expected.iter().filter(|((bucket, _), _)| bucket != space::BUCKET) {
         let object = store.kv().peek(&name.0, &name.1).map_err(|error| refused("contents", &error))?;
         let value = object.value.map(|object| object.value.to_vec());
         if value.as_ref() != Some(&thing.value) {

@@ -46,7 +46,7 @@ fn compare(query: &dyn Fn(&IndexQuery<'_>) -> holdfast::Result<IndexPage>, expec
 
 /// The store against the model.
 pub(crate) fn check(store: &Store, model: &Model) -> Check<()> {
-    let expected = Model::visible(&model.contents, store.now_ms());
+    let expected = Model::visible_keys(&model.contents, store.now_ms());
     compare(&|query| Ok(store.kv().index(query)?.value), &expected)
 }
 

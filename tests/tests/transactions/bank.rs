@@ -4,19 +4,23 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use holdfast::Options;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use tm::{
     Begin, BranchName, Coordinator, MysqlBranch, MysqlManager, Pace, PostgresBranch, PostgresManager, Recovery,
-    ResourceManager, Transaction,
+    RemoteOptions, ResourceManager, Transaction,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls};
 
 pub(crate) const ACCOUNTS: i64 = 10;
+/// In each account at first.
+pub(crate) const EACH: i64 = 1000;
 /// In each database.
-pub(crate) const MONEY: i64 = ACCOUNTS * 1000;
+pub(crate) const MONEY: i64 = ACCOUNTS * EACH;
 
 /// How both databases are reached.
 #[derive(Clone)]
@@ -29,6 +33,21 @@ pub(crate) struct Reach {
 pub(crate) struct Clients {
     pub(crate) postgres: Arc<Client>,
     pub(crate) mariadb: Arc<Mutex<Conn>>,
+}
+
+/// The coordinator at `dir:` and a folder, or of the server at an address.
+pub(crate) async fn open(place: &str) -> Result<Coordinator, Problem> {
+    Ok(match place.strip_prefix("dir:") {
+        Some(dir) => Coordinator::open(Path::new(dir), Options::default()).await?,
+        None => Coordinator::connect(remote(place)).await?,
+    })
+}
+
+/// How programs reach a server.
+pub(crate) fn remote(address: &str) -> RemoteOptions {
+    // Short, so that what a killed program left is cleared away soon.
+    let (lease, patience) = (Duration::from_secs(1), Duration::from_secs(5));
+    RemoteOptions { lease, patience, ..RemoteOptions::new(address) }
 }
 
 pub(crate) type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -56,14 +75,30 @@ impl Reach {
         vec![Arc::new(postgres), Arc::new(mariadb)]
     }
 
+    /// The text of a profile with both, whose coordinator is a server.
+    pub(crate) fn profile(&self, profile: &str, server: &str) -> String {
+        let socket = self.mariadb.socket().unwrap_or_default().replace('/', "%2F");
+        format!(
+            "[profiles.{profile}.coordinator]\nservers = [\"{server}\"]\n\n[[profiles.{profile}.resource_managers]]\n\
+             name = \"postgres\"\nkind = \"postgres\"\nopen = \"{}\"\n\n[[profiles.{profile}.resource_managers]]\n\
+             name = \"mariadb\"\nkind = \"mariadb\"\nopen = \"mysql://root@localhost:3306?socket={socket}\"\n",
+            self.postgres
+        )
+    }
+
     pub(crate) fn recovery(&self, coordinator: &Coordinator) -> Recovery {
         Recovery::new(coordinator, self.managers(), Pace::default())
     }
 
     /// Accounts, full of money, and a list of transfers.
     pub(crate) async fn found(&self) {
+        self.found_with(ACCOUNTS).await;
+    }
+
+    /// The same, with so many accounts in each.
+    pub(crate) async fn found_with(&self, accounts: i64) {
         let clients = self.connect().await.unwrap();
-        let insert = (0..ACCOUNTS).map(|id| format!("({id}, 1000)")).collect::<Vec<_>>().join(", ");
+        let insert = (0..accounts).map(|id| format!("({id}, {EACH})")).collect::<Vec<_>>().join(", ");
         let tables = format!(
             "CREATE TABLE bank.accounts (id INT PRIMARY KEY, money BIGINT NOT NULL);
              CREATE TABLE bank.transfers (id VARCHAR(100) PRIMARY KEY);

@@ -142,6 +142,8 @@ impl MariaDb {
             "--skip-networking",
             "--innodb-buffer-pool-size=32M",
             "--innodb-lock-wait-timeout=5",
+            // Nor does this lose anything to a kill.
+            "--innodb-flush-log-at-trx-commit=2",
         ]);
         server.arg(format!("--datadir={}", self.folder.path().join("data").display()));
         server.arg(format!("--socket={}", self.socket().display()));

@@ -4,10 +4,15 @@
 #![expect(clippy::print_stdout, reason = "seeds and counts are part of the result")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod audit;
 mod bank;
 mod bank_tests;
 mod command_tests;
 mod database_tests;
 mod databases;
+mod kill_tests;
 mod program_tests;
+mod programs;
 mod python_tests;
+mod recovery_tests;
+mod steps;

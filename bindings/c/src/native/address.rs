@@ -3,13 +3,17 @@
 //!   mysql://user:password@host:3306/database?socket=/run/mysqld/mysqld.sock
 //!   host=..;port=..;socket=..;user=..;password=..;database=..
 //!
-//! In a URL `%` and two hexadecimal digits stand for a byte.
+//! In a URL `%` and two hexadecimal digits stand for a byte. In pairs no value has a `;` in it: what follows is taken for the
+//! next pair, and is not shown, because it may be the rest of a password.
 //!
 //! May use: `native` types. Must not know: connections.
 
 use std::ffi::CString;
 
 use super::Failure;
+
+const PAIRS: &str = "key=value; pairs with the keys host, port, socket, user, password and database; a password with a ; in \
+                     it fits into the form mysql://user:password@host:port/database, with %3B in its place";
 
 /// Parts that are not said are left to the client library.
 #[derive(Default, PartialEq, Eq)]
@@ -34,10 +38,17 @@ impl Address {
 
     fn of_pairs(info: &str) -> Result<Self, String> {
         let mut address = Self::default();
+        let mut keys: Vec<&str> = Vec::new();
         for part in info.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) =
-                part.split_once('=').ok_or("the open string is made of key=value; pairs, and a part of it is none")?;
-            address.set(key.trim(), value)?;
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("the open string has a part without a key. It is made of {PAIRS}"))?;
+            let key = key.trim();
+            if keys.contains(&key) {
+                return Err(format!("the open string has a key twice. It is made of {PAIRS}"));
+            }
+            keys.push(key);
+            address.set(key, value)?;
         }
         Ok(address)
     }
@@ -77,7 +88,8 @@ impl Address {
             "password" => self.password = text()?,
             "database" => self.database = text()?,
             "port" => self.port = value.parse().map_err(|_| "the port is no number below 65536".to_owned())?,
-            _ => return Err(format!("the open string has an unknown key `{key}`")),
+            // Perhaps no key at all, but the rest of a password.
+            _ => return Err(format!("the open string has an unknown key. It is made of {PAIRS}")),
         }
         Ok(())
     }
@@ -119,7 +131,26 @@ mod tests {
         for info in wrong {
             assert!(Address::parse(info).is_err(), "{info}");
         }
-        let said = Address::parse("host=db;secret").err().map(|failure| failure.to_string());
-        assert!(!said.unwrap().contains("secret"));
+    }
+
+    /// The story: `password=a;b=c` was refused with `b`, which is a part of the password.
+    #[test]
+    fn no_part_of_a_password_is_shown() {
+        for info in [
+            "host=db;secret",
+            "user=u;password=x;secret",
+            "user=u;password=x;secret=y",
+            "user=u;password=x;y=secret",
+            "user=u;password=x;user=secret",
+            "user=u;password=x;port=secret",
+            "user=u;password=x;password=secret",
+            "mysql://u:x;secret=y@db:secret",
+            "mysql://u:x/secret?secret=y@db",
+            "mysql://u:%secret@db",
+        ] {
+            let said = Address::parse(info).err().map(|failure| failure.to_string()).expect(info);
+            assert!(!said.contains("secret"), "{said}");
+        }
+        assert!(address("user=u;password=x=secret").password == address("mysql://u:x%3Dsecret@").password);
     }
 }

@@ -1,6 +1,7 @@
 //! What is found prepared is committed, rolled back or left, and never touched when it is not ours.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, Xid};
 
@@ -33,6 +34,22 @@ fn decided_branches_are_committed_orphans_rolled_back_and_others_left() {
     // The live owner's and the other coordinator's are there still, and the decision is forgotten.
     assert_eq!(scene.prepared(0), 2);
     assert!(scene.memory.decided.lock().unwrap().is_empty());
+}
+
+#[test]
+fn lower_orders_are_committed_first() {
+    let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
+    Arc::get_mut(&mut scene.manager).unwrap().resources[0].order = 2;
+    assert_eq!(scene.open(), TX_OK);
+    let transaction = prepare(&scene, COORDINATOR, 9, 1);
+    let other = &scene.manager.resources[1];
+    let name = XidData::of(&Xid { transaction, branch: other.branch.clone() });
+    assert_eq!(other.call(Verb::Prepare, &name, TMNOFLAGS), XA_OK);
+    let branches = ["monkey0", "monkey1"].map(|name| BranchName::new(name).unwrap());
+    scene.memory.commit(transaction, &branches, None).unwrap();
+    assert_eq!(scene.thread.recover().unwrap().committed, 2);
+    let commits: Vec<String> = scene.calls().into_iter().filter(|call| call.starts_with("commit")).collect();
+    assert_eq!(commits, ["commit 1 0", "commit 0 0"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod cycle;
 mod delayed;
 mod dummy;
 mod embedded;
+mod price;
 mod timing;
 
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ use crate::workload::{Failure, Result, seconds};
 pub(crate) use coordinator::{Serve, serve};
 use coordinator::{Served, Serving};
 use cost::Cost;
+pub(crate) use price::{Price, price};
 use timing::{Call, Timing};
 
 /// The command line of `xa`.

@@ -43,7 +43,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     damage(&mut text, &snapshot.stats.damage);
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
-    xa(&mut text, &snapshot.stats);
+    xa(&mut text, snapshot);
     doors(&mut text, snapshot);
     text.0
 }
@@ -131,14 +131,28 @@ fn journal(text: &mut Text, stats: &Stats) {
     text.gauge("dead_bytes", "Bytes of the journal that nothing needs any more: what compaction would win.", dead);
 }
 
-fn xa(text: &mut Text, stats: &Stats) {
-    let xa = &stats.xa;
+fn xa(text: &mut Text, snapshot: &Snapshot) {
+    let xa = &snapshot.stats.xa;
     text.counter("xa_decisions_total", "Distributed transactions decided to be committed.", xa.decisions);
     text.counter("xa_aborts_total", "Distributed transactions decided never to be committed, by a record.", xa.aborts);
     text.counter("xa_recovered_total", "Verdicts to commit or roll back that recovery was given.", xa.verdicts);
     text.gauge("xa_outstanding", "Committed distributed transactions of which not every branch knows.", xa.outstanding);
     text.gauge("xa_heuristic", "Outstanding ones with a branch that decided by itself.", xa.heuristic);
     text.gauge("xa_owners", "Owners of distributed transactions that are alive.", xa.owners);
+    let recovery = snapshot.shared.options.recovery.as_ref().map(|numbers| numbers()).unwrap_or_default();
+    text.gauge("xa_recovery_managers", "Resource managers that the server recovers by itself.", recovery.managers);
+    let help = "Those of them that did not answer when they were asked last.";
+    text.gauge("xa_recovery_managers_down", help, recovery.managers_down);
+    let help = "Branches that were prepared and not settled when their resource manager was asked last.";
+    text.gauge("xa_recovery_in_doubt", help, recovery.in_doubt);
+    let help = "How often the server asked resource managers what is in doubt.";
+    text.counter("xa_recovery_rounds_total", help, recovery.rounds);
+    text.family("xa_recovery_branches_total", "counter", "Branches that the server settled, by what became of them.");
+    for (fate, count) in
+        [("committed", recovery.committed), ("rolled_back", recovery.rolled_back), ("heuristic", recovery.heuristic)]
+    {
+        text.line("xa_recovery_branches_total", &format!("{{fate=\"{fate}\"}}"), count);
+    }
 }
 
 fn segments(text: &mut Text, segments: &[SegmentLive]) {

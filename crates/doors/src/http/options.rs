@@ -11,7 +11,7 @@ use holdfast::Window;
 
 use super::limits::Limits;
 use crate::auth::Users;
-use crate::numbers::DoorNumbers;
+use crate::numbers::{DoorNumbers, RecoverySource};
 
 /// Asks another door for its numbers. Must not block.
 pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
@@ -33,6 +33,8 @@ pub struct Options {
     pub version: String,
     /// The other doors by name, for example `resp`. A name is of lower-case letters: it becomes part of metrics' names.
     pub doors: Vec<(String, NumbersSource)>,
+    /// The program's own recovery of distributed transactions, if it does any.
+    pub recovery: Option<RecoverySource>,
 }
 
 impl Options {
@@ -46,6 +48,7 @@ impl Options {
             window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             doors: Vec::new(),
+            recovery: None,
         }
     }
 }

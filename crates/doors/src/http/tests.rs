@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::tests_client::{Door, connect, open, read_all};
 use super::*;
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
-use crate::numbers::DoorTotals;
+use crate::numbers::{DoorTotals, RecoveryNumbers};
 
 /// A door as in the server: with a RESP door beside it, whose numbers are all different.
 fn beside_resp(options: &mut Options) {
@@ -29,6 +29,16 @@ fn beside_resp(options: &mut Options) {
     };
     let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals) });
     options.doors.push(("resp".to_owned(), numbers));
+    let numbers = RecoveryNumbers {
+        managers: 21,
+        managers_down: 22,
+        in_doubt: 23,
+        rounds: 24,
+        committed: 25,
+        rolled_back: 26,
+        heuristic: 27,
+    };
+    options.recovery = Some(Arc::new(move || numbers));
 }
 
 fn status(answer: &str) -> u16 {
@@ -100,6 +110,13 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         "holdfast_resp_keyspace_misses_total 16",
         "holdfast_resp_received_bytes_total 17",
         "holdfast_resp_sent_bytes_total 18",
+        "holdfast_xa_recovery_managers 21",
+        "holdfast_xa_recovery_managers_down 22",
+        "holdfast_xa_recovery_in_doubt 23",
+        "holdfast_xa_recovery_rounds_total 24",
+        "holdfast_xa_recovery_branches_total{fate=\"committed\"} 25",
+        "holdfast_xa_recovery_branches_total{fate=\"rolled_back\"} 26",
+        "holdfast_xa_recovery_branches_total{fate=\"heuristic\"} 27",
         "holdfast_damaged_ranges{kind=\"record\"} 0",
         "holdfast_sync_batches_sum 3",
     ] {

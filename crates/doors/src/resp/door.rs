@@ -20,7 +20,7 @@ use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
 use crate::auth::Users;
-use crate::numbers::{DoorNumbers, DoorTotals};
+use crate::numbers::{DoorNumbers, DoorTotals, RecoverySource};
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
 pub type ShutdownHook = Arc<dyn Fn() + Send + Sync>;
@@ -52,6 +52,8 @@ pub struct Options {
     pub slowlog_threshold: Option<Duration>,
     /// Called for SHUTDOWN; `None` refuses the command.
     pub on_shutdown: Option<ShutdownHook>,
+    /// The program's own recovery of distributed transactions, if it does any.
+    pub recovery: Option<RecoverySource>,
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
             slowlog_threshold: Some(Duration::from_millis(10)),
             on_shutdown: None,
+            recovery: None,
         }
     }
 }

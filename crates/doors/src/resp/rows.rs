@@ -293,6 +293,8 @@ commands! {
       ""; "O(1)"; "Lists the subcommands.";
     "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
       "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
+    "space.change" -6 [WRITE DENYOOM NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::change::run;
+      "space type id SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [ROUTING value] [VERSION version] [LEASE milliseconds|FOREVER] [PREVIOUS] [DURABILITY durability]"; "O(n) with the size of the document"; "Changes an entry in place, all changes or none; returns [json, version, expires] of what is there now, with PREVIOUS [that, the same of what was there], or null if there is no such entry.";
     "space.clear" -4 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::clear;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Removes all entries that are wanted; returns how many.";
     "space.count" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::count;
@@ -315,6 +317,8 @@ commands! {
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry as [json, version, expires in Unix milliseconds or null], or null. BLOCK waits for one, 0 without end.";
     "space.renew" -6 [WRITE NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::write::renew;
       "space type id LEASE milliseconds|FOREVER [ROUTING value] [DURABILITY durability]"; "O(1)"; "Ends an entry's lease at another time; returns 1, or 0 if there is no such entry.";
+    "space.select" -5 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::select;
+      "space type sql count [parameter ...]"; "O(n) with the number of entries looked at"; "Answers a query with columns, aggregates, GROUP BY, HAVING, ORDER BY and LIMIT; returns a document as JSON for each row.";
     "space.take" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::take;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry and removes it, atomically: of all who take, one gets it. Who waits with BLOCK is served in the order of coming.";
     "space.types" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" space::describe::types;

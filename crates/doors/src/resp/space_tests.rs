@@ -129,6 +129,45 @@ fn entries_are_written_read_and_taken_as_json() {
 }
 
 #[test]
+fn changes_travel_instead_of_documents_and_queries_have_columns_and_figures() {
+    let mut fixture = declared("");
+    let version = fixture.version(r#"SPACE.WRITE shop orders {"id":1,"n":1,"city":"Ulm"}"#);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":2,"n":5,"city":"Ulm"}"#);
+    let table = [
+        (
+            "SPACE.CHANGE shop orders 1 INCR n 2 SET a.b 7 APPEND tags new",
+            "*3 $54 {\"a\":{\"b\":7},\"city\":\"Ulm\",\"id\":1,\"n\":3,\"tags\":[\"new\"]} :N $-1",
+        ),
+        (
+            "SPACE.CHANGE shop orders 1 UNSET a ADD tags new REMOVE tags new PUTKEY m k 1 REMOVEKEY m k UNSET tags UNSET m PREVIOUS LEASE 60000",
+            "*2 *3 $27 {\"city\":\"Ulm\",\"id\":1,\"n\":3} :N :N *3 $54 {\"a\":{\"b\":7},\"city\":\"Ulm\",\"id\":1,\"n\":3,\"tags\":[\"new\"]} :N $-1",
+        ),
+        ("SPACE.CHANGE shop orders 9 INCR n 2", "$-1"),
+        (
+            "SPACE.CHANGE shop orders 1 COLOUR n 2",
+            "-ERR say what to change: SET, UNSET, INCR, APPEND, ADD, REMOVE, PUTKEY or REMOVEKEY",
+        ),
+        ("SPACE.CHANGE shop orders 1 SET n", "-ERR syntax error"),
+        (
+            "SPACE.CHANGE shop orders 1 SET id 5",
+            "-ERR id and routing of an entry are fixed: take it, and write another",
+        ),
+        (
+            &format!("SPACE.CHANGE shop orders 1 INCR n 1 VERSION {version}"),
+            "-CONFLICT the entry has another version: read it again",
+        ),
+    ];
+    for (line, expected) in table {
+        assert_eq!(fixture.shape(line), expected, "{line}");
+    }
+    let sql = "SELECT city, SUM(n) AS n, COUNT(*) AS many FROM orders WHERE n > ? GROUP BY city";
+    let rows = fixture.words(&["SPACE.SELECT", "shop", "orders", sql, "1", "0"]);
+    assert_eq!(rows, "*1 $29 {\"city\":\"Ulm\",\"many\":2,\"n\":8}");
+    let refused = fixture.words(&["SPACE.SELECT", "shop", "orders", "SELECT", "0"]);
+    assert!(refused.starts_with("-ERR "), "{refused}");
+}
+
+#[test]
 fn modes_versions_and_what_is_wrong_are_told() {
     let mut fixture = declared("");
     let version = fixture.version(r#"SPACE.WRITE shop orders {"id":1}"#);

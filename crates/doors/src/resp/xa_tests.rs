@@ -342,3 +342,22 @@ fn whatever_these_commands_are_sent_gets_one_reply() {
         fixture.session.replies = 0;
     });
 }
+
+#[test]
+fn what_the_server_recovers_by_itself_is_in_info() {
+    let numbers = crate::numbers::RecoveryNumbers {
+        managers: 1,
+        managers_down: 2,
+        in_doubt: 3,
+        rounds: 4,
+        committed: 5,
+        rolled_back: 6,
+        heuristic: 7,
+    };
+    let mut fixture = Fixture::with(|options| options.recovery = Some(Arc::new(move || numbers)));
+    let told = fixture.run("INFO xa");
+    let wanted = "xa_recovery_managers:1 xa_recovery_managers_down:2 xa_recovery_in_doubt:3 xa_recovery_rounds:4 \
+                  xa_recovery_committed:5 xa_recovery_rolled_back:6 xa_recovery_heuristic:7";
+    assert!(told.contains(wanted), "{told}");
+    assert!(Fixture::new().run("INFO xa").contains("xa_recovery_managers:0 "));
+}

@@ -36,7 +36,7 @@ pub(crate) struct Change {
 
 impl What {
     /// Appends the command, as the type's definition wants it told.
-    fn encode(&self, kind: &Kind, history: bool, engine: &Engine, to: &mut Vec<u8>) {
+    pub(super) fn encode(&self, kind: &Kind, history: bool, engine: &Engine, to: &mut Vec<u8>) {
         let of = kind.of;
         let before = |id: &Value| {
             let place = if history { engine.find_id(of, id.stored().get()) } else { None };

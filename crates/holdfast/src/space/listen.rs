@@ -146,8 +146,4 @@ impl Listeners {
         list.buffers.retain(|_, other| !Weak::ptr_eq(other, &Arc::downgrade(buffer)));
         self.any.store(!list.buffers.is_empty(), Ordering::SeqCst);
     }
-
-    pub(crate) fn len(&self) -> usize {
-        if self.any.load(Ordering::SeqCst) { self.lock().buffers.len() } else { 0 }
-    }
 }

@@ -27,23 +27,43 @@ pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {
     }
 }
 
-fn at<'a>(inner: &'a Inner, definition: &Definition, value: Option<ValueRef<'_>>) -> Result<&'a Partition> {
-    let type_hash = base::hash64(definition.name.as_bytes()) ^ base::hash64(definition.space.as_bytes()).rotate_left(1);
-    let value_hash = match value {
-        None => 0,
-        Some(ValueRef::I64(number)) => base::hash64(&number.to_le_bytes()),
-        Some(ValueRef::U64(number)) => base::hash64(&number.to_be_bytes()),
-        Some(ValueRef::String(text)) => base::hash64(text.as_bytes()),
-        Some(ValueRef::Bytes(bytes)) => base::hash64(bytes) ^ 1,
-        Some(other) => return check_id("the routing value", other).map(|()| unreachable_partition(inner)),
-    };
-    let spread = (u128::from(type_hash ^ value_hash) * inner.partitions.len() as u128) >> 64;
-    let at = usize::try_from(spread).expect("below the number of partitions");
-    Ok(inner.partitions.get(at).expect("the product's high half is below the number of partitions"))
+/// The partition of entries of the space with this routing value, of whatever type.
+pub(crate) fn of_value<'a>(inner: &'a Inner, space: &str, value: &Value) -> Result<&'a Partition> {
+    let value = value.stored();
+    check_id("the routing value", value.get())?;
+    Ok(by_hash(inner, space_hash(space) ^ value_hash(value.get())))
 }
 
-fn unreachable_partition(inner: &Inner) -> &Partition {
-    inner.partitions.first().expect("a store has partitions")
+fn space_hash(space: &str) -> u64 {
+    base::hash64(space.as_bytes()).rotate_left(1)
+}
+
+fn value_hash(value: ValueRef<'_>) -> u64 {
+    match value {
+        ValueRef::I64(number) => base::hash64(&number.to_le_bytes()),
+        ValueRef::U64(number) => base::hash64(&number.to_be_bytes()),
+        ValueRef::String(text) => base::hash64(text.as_bytes()),
+        ValueRef::Bytes(bytes) => base::hash64(bytes) ^ 1,
+        _ => 0,
+    }
+}
+
+fn by_hash(inner: &Inner, hash: u64) -> &Partition {
+    let spread = (u128::from(hash) * inner.partitions.len() as u128) >> 64;
+    let at = usize::try_from(spread).expect("below the number of partitions");
+    inner.partitions.get(at).expect("the product's high half is below the number of partitions")
+}
+
+/// A type whose entries lie together lies by its name; all others by the value, whatever their type.
+fn at<'a>(inner: &'a Inner, definition: &Definition, value: Option<ValueRef<'_>>) -> Result<&'a Partition> {
+    let hash = match value {
+        None => base::hash64(definition.name.as_bytes()),
+        Some(value) => {
+            check_id("the routing value", value)?;
+            value_hash(value)
+        }
+    };
+    Ok(by_hash(inner, space_hash(&definition.space) ^ hash))
 }
 
 /// The partition of an entry.

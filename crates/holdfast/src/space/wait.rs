@@ -114,10 +114,13 @@ impl Waiter {
     }
 }
 
+/// Told what came for somebody who waits no longer.
+type Stop = Box<dyn FnOnce(Option<Result<Granted>>) + Send>;
+
 /// Waits for an entry in whatever runtime polls it. Dropping it stops waiting; [`Waiting::stop`] tells what came by then.
 pub(crate) struct Waiting {
     pub(crate) waiter: Arc<Waiter>,
-    pub(crate) stop: Option<Box<dyn FnOnce(Option<Result<Granted>>) + Send>>,
+    pub(crate) stop: Option<Stop>,
 }
 
 impl Future for Waiting {

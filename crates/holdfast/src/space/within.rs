@@ -14,12 +14,14 @@ use ::space::{Document, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, What};
-use super::entries::{Entries, Entry, LOCK_TIMEOUT, ReadOptions, WriteOptions, Written, next_document, next_expiry};
+use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::locks::{Holder, LockedPlace, Mode};
+use super::read::ReadOptions;
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
+use super::write::{LOCK_TIMEOUT, WriteOptions, Written, next_document, next_expiry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Inner, Store};
 use crate::transaction::Transaction;

@@ -29,6 +29,7 @@ pub(crate) struct File {
     pub(crate) limits: LimitsTable,
     pub(crate) resp: RespTable,
     pub(crate) http: HttpTable,
+    pub(crate) xa: XaTable,
     pub(crate) users: Vec<UserTable>,
 }
 
@@ -90,6 +91,15 @@ pub(crate) struct HttpTable {
     pub(crate) body_bytes_max: Option<i64>,
     pub(crate) bodies_bytes_max: Option<i64>,
     pub(crate) tls: Option<TlsTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct XaTable {
+    pub(crate) profiles_file: Option<PathBuf>,
+    pub(crate) profiles: Option<Vec<String>>,
+    pub(crate) interval_seconds: Option<i64>,
+    pub(crate) sweep_seconds: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -2,10 +2,9 @@
 //!
 //! docs/operations/configuration.md describes every key with unit, default and range; the constants here are its source.
 //!
-//! May use: the facade, the doors' options. Must not know: how the program starts and stops.
+//! May use: the facade, the doors' options, profiles of `tm`. Must not know: how the program starts and stops.
 
 mod bind;
-mod dial;
 mod error;
 mod file;
 mod log;
@@ -23,8 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doors::auth::Users;
-use holdfast::{CompactionOptions, Compression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
+use tm::Profile;
 
 use crate::cli::ServeArguments;
 use crate::failure::Failure;
@@ -33,7 +33,6 @@ use file::File;
 use reading::Reading;
 use schedule::When;
 
-pub(crate) use dial::Dial;
 pub(crate) use error::ConfigError;
 pub(crate) use log::LogLevel;
 
@@ -63,6 +62,9 @@ const OUTPUT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 32;
 const HTTP_THREADS: RangeInclusive<i64> = 1..=1024;
 const BODY_BYTES: RangeInclusive<i64> = 1 << 10..=512 << 20;
 const BODIES_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
+const RECOVERY_SECONDS: RangeInclusive<i64> = 1..=3600;
+/// Zero is never.
+const SWEEP_SECONDS: RangeInclusive<i64> = 0..=31_536_000;
 
 /// Everything that is configured.
 pub(crate) struct Config {
@@ -78,6 +80,7 @@ pub(crate) struct Config {
     pub(crate) log: LogLevel,
     pub(crate) resp: Resp,
     pub(crate) http: Http,
+    pub(crate) xa: Xa,
     pub(crate) users: Arc<Users>,
     /// What the operator should know though it is no mistake.
     pub(crate) warnings: Vec<String>,
@@ -97,6 +100,16 @@ pub(crate) struct Http {
     pub(crate) listen: SocketAddr,
     pub(crate) limits: doors::http::Limits,
     pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+/// The server's own recovery of distributed transactions.
+pub(crate) struct Xa {
+    /// Whose resource managers it looks after. Their coordinators are servers, which is to say this one.
+    pub(crate) profiles: Vec<Profile>,
+    /// Between two rounds with a resource manager that answers.
+    pub(crate) interval: Duration,
+    /// How old a decision is of which no branch is left, and which nobody said to be known, when it is let go; `None` never.
+    pub(crate) sweep: Option<Duration>,
 }
 
 /// `holdfast config --check FILE`.
@@ -151,8 +164,25 @@ impl Config {
             format!("http.threads_max = {}", self.http.limits.threads_max),
             format!("http.body_bytes_max = {}", self.http.limits.body_bytes_max),
             format!("http.bodies_bytes_max = {}", self.http.limits.bodies_bytes_max),
+            format!("xa.profiles = {}", self.xa.describe()),
+            format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),
+            format!("xa.sweep_seconds = {}", self.xa.sweep.map_or(0, |age| age.as_secs())),
             format!("clients must authenticate: {}", if self.users.is_required() { "yes" } else { "no" }),
         ]
+    }
+}
+
+impl Xa {
+    /// The profiles, each with its resource managers.
+    pub(crate) fn describe(&self) -> String {
+        let names = |profile: &Profile| -> String {
+            let names: Vec<&str> = profile.resource_managers.iter().map(|manager| manager.name.as_str()).collect();
+            format!("{} ({})", profile.name, names.join(", "))
+        };
+        match self.profiles.as_slice() {
+            [] => "none".to_owned(),
+            profiles => profiles.iter().map(names).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 

@@ -10,20 +10,22 @@ use std::time::Duration;
 
 use doors::auth::Users;
 use doors::tls::server_config;
-use holdfast::{CompactionOptions, Compression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
+use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
 
 use super::bind::{self, Protection, Verdict};
-use super::dial::Dial;
 use super::error::ConfigError;
-use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable, RespTable, TlsTable};
+use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable, RespTable, TlsTable, XaTable};
 use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
     HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS,
-    REACTORS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, VALUE_BYTES, users,
+    REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES, Xa,
+    users,
 };
 use crate::cli::ServeArguments;
+use crate::failure::faults_of;
 
 /// What is needed while a file's keys are turned into a configuration.
 pub(super) struct Reading<'a> {
@@ -35,7 +37,9 @@ impl Reading<'_> {
     pub(super) fn config(&self, file: File) -> Result<Config, ConfigError> {
         let durability = match (self.arguments.durability, file.durability) {
             (Some(dial), _) => dial,
-            (None, Some(words)) => words.parse().map_err(|problem: String| self.wrong("durability", problem))?,
+            (None, Some(words)) => {
+                words.parse().map_err(|problem: holdfast::Error| self.wrong("durability", problem.to_string()))?
+            }
             (None, None) => Dial::default(),
         };
         let partitions = self.number("partitions", file.partitions, PARTITIONS)?;
@@ -58,12 +62,23 @@ impl Reading<'_> {
             log: self.arguments.log.or(file.log).unwrap_or_default(),
             resp: self.resp(file.resp)?,
             http: self.http(file.http)?,
+            xa: self.xa(file.xa)?,
             users: Arc::new(match self.path {
                 Some(path) => users::users(file.users, path)?,
                 None => Users::open(),
             }),
             warnings: Vec::new(),
         };
+        for profile in &config.xa.profiles {
+            let is_switch = |kind: &ResourceManagerKind| matches!(kind, ResourceManagerKind::Xa { .. });
+            let switches = profile.resource_managers.iter().filter(|manager| is_switch(&manager.kind));
+            config.warnings.extend(switches.map(|manager| {
+                let (profile, name) = (&profile.name, &manager.name);
+                format!(
+                    "profile {profile}: {name} is a switch in a library: its branches are recovered by programs in C"
+                )
+            }));
+        }
         let waived = self.arguments.allow_insecure_bind || file.allow_insecure_bind.unwrap_or(false);
         self.judge(&mut config, waived)?;
         Ok(config)
@@ -179,6 +194,59 @@ impl Reading<'_> {
             },
             tls: self.tls("http.tls", table.tls, &["http/1.1"])?,
         })
+    }
+
+    fn xa(&self, table: XaTable) -> Result<Xa, ConfigError> {
+        let interval: Option<u64> = self.number("xa.interval_seconds", table.interval_seconds, RECOVERY_SECONDS)?;
+        let interval = interval.map_or(Pace::default().interval, Duration::from_secs);
+        let sweep: Option<u64> = self.number("xa.sweep_seconds", table.sweep_seconds, SWEEP_SECONDS)?;
+        let sweep = sweep.filter(|age| *age > 0).map(Duration::from_secs);
+        let Some(file) = table.profiles_file else {
+            return match table.profiles {
+                None => Ok(Xa { profiles: Vec::new(), interval, sweep }),
+                Some(_) => Err(self.wrong("xa.profiles_file", "this is missing; name the file with the profiles")),
+            };
+        };
+        let file = self.beside(file);
+        let mut profiles: Vec<Profile> = Vec::new();
+        match &table.profiles {
+            // As programs choose that name none.
+            None => profiles.push(self.profile(&file, None)?),
+            Some(names) if names.is_empty() => {
+                return Err(self.wrong("xa.profiles", "the list is empty; name profiles, or leave the key out"));
+            }
+            Some(names) => {
+                for (number, name) in names.iter().enumerate() {
+                    if names.iter().take(number).any(|before| before == name) {
+                        return Err(self.wrong("xa.profiles", format!("{name} is named twice")));
+                    }
+                    profiles.push(self.profile(&file, Some(name))?);
+                }
+            }
+        }
+        Ok(Xa { profiles, interval, sweep })
+    }
+
+    /// A profile whose resource managers the server can look after.
+    fn profile(&self, file: &Path, name: Option<&str>) -> Result<Profile, ConfigError> {
+        let key = if name.is_some() { "xa.profiles" } else { "xa.profiles_file" };
+        let profile = Profile::of_file(file, name).map_err(|error| self.wrong(key, error.to_string()))?;
+        let wrong =
+            |problem: String| self.wrong(key, format!("{}: profile {}: {problem}", file.display(), profile.name));
+        if let CoordinatorPlace::Directory { directory, .. } = &profile.coordinator {
+            return Err(wrong(format!(
+                "its coordinator is in the directory {}, and so in the programs that use it; the server looks after \
+                 profiles whose `servers` name the server itself",
+                directory.display()
+            )));
+        }
+        match tm::resource_managers(&profile) {
+            Ok(managers) if managers.is_empty() => {
+                Err(wrong("it has no resource manager that the server can ask: no PostgreSQL, no MariaDB".to_owned()))
+            }
+            Ok(_) => Ok(profile),
+            Err(faults) => Err(wrong(faults_of(&faults))),
+        }
     }
 
     fn limits(&self, table: &LimitsTable) -> Result<Limits, ConfigError> {

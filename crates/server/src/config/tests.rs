@@ -31,6 +31,25 @@ impl Written {
     }
 }
 
+/// Two that a server can look after, and others.
+fn profiles() -> String {
+    let profile = |name: &str, coordinator: &str, managers: &str| {
+        format!("[profiles.{name}]\ncoordinator = {{ {coordinator} }}\nresource_managers = [{managers}]\n")
+    };
+    let (server, folder) = ("servers = [\"localhost:7411\"]", "directory = \"/var/lib/shop\"");
+    let ledger = "{ name = \"ledger\", kind = \"postgres\", open = \"user=bank\" }";
+    let queue = "{ name = \"queue\", kind = \"xa\", library = \"/l.so\", symbol = \"s\" }";
+    let wrong = "{ name = \"shop\", kind = \"mariadb\", open = \"secret\" }";
+    [
+        profile("bank", server, &format!("{ledger}, {queue}")),
+        profile("shop", server, ledger),
+        profile("own", folder, ledger),
+        profile("queues", server, queue),
+        profile("wrong", server, wrong),
+    ]
+    .concat()
+}
+
 /// The error's text without the folder.
 fn error(text: &str) -> String {
     let written = write(text);
@@ -105,6 +124,12 @@ fn every_key_arrives_where_it_belongs() {
         tls.certificate = "certificate.pem"
         tls.key = "key.pem"
 
+        [xa]
+        profiles_file = "profiles.toml"
+        profiles = ["bank", "shop"]
+        interval_seconds = 3
+        sweep_seconds = 3600
+
         [[users]]
         name = "ada"
         password_hash = "{hash}"
@@ -119,7 +144,14 @@ fn every_key_arrives_where_it_belongs() {
     ));
     fs::write(written.folder.path().join("certificate.pem"), made.cert.pem()).unwrap();
     fs::write(written.folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(written.folder.path().join("profiles.toml"), profiles()).unwrap();
     let config = written.load().unwrap();
+    assert_eq!(config.xa.describe(), "bank (ledger, queue), shop (ledger)");
+    assert_eq!((config.xa.interval, config.xa.sweep), (Duration::from_secs(3), Some(Duration::from_secs(3600))));
+    assert_eq!(
+        config.warnings,
+        ["profile bank: queue is a switch in a library: its branches are recovered by programs in C"]
+    );
     assert_eq!(config.dir, written.folder.path().join("data"));
     assert_eq!(config.durability.to_string(), "window:1ms,10ms");
     assert_eq!((config.partitions, config.log), (4, LogLevel::Debug));
@@ -180,7 +212,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -406,6 +438,8 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("xa.sweep_seconds", 0, SWEEP_SECONDS),
+        ("xa.interval_seconds", wide(tm::Pace::default().interval.as_secs()), RECOVERY_SECONDS),
     ] {
         let row = rows.iter().find(|row| row.first().is_some_and(|found| found == key)).expect(key);
         let wanted = [default.to_string(), format!("{} to {}", range.start(), range.end())];
@@ -447,14 +481,54 @@ fn the_manual_names_every_key_and_no_other() {
         "[resp]\n",
         "[resp.tls]\n",
         "[http]\n",
+        "[xa]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in keys.filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "tls"].contains(key)) {
+        for key in
+            keys.filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "tls", "xa"].contains(key))
+        {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
         }
+    }
+}
+
+#[test]
+fn profiles_that_the_server_cannot_look_after_are_named_with_the_reason() {
+    for (keys, wanted) in [
+        ("profiles = [\"bank\"]", "xa.profiles_file: this is missing; name the file with the profiles"),
+        ("profiles_file = \"none.toml\"", "xa.profiles_file: cannot read the profile none.toml: No such file"),
+        (
+            "profiles_file = \"profiles.toml\"",
+            "xa.profiles_file: profiles.toml: there is not just one profile: say which",
+        ),
+        ("profiles_file = \"profiles.toml\"\nprofiles = []", "xa.profiles: the list is empty"),
+        ("profiles_file = \"profiles.toml\"\nprofiles = [\"bank\", \"bank\"]", "xa.profiles: bank is named twice"),
+        (
+            "profiles_file = \"profiles.toml\"\nprofiles = [\"bang\"]",
+            "xa.profiles: profiles.toml: there is no profile bang, only: bank, own, queues, shop, wrong",
+        ),
+        (
+            "profiles_file = \"profiles.toml\"\nprofiles = [\"bank\", \"own\"]",
+            "xa.profiles: profiles.toml: profile own: its coordinator is in the directory /var/lib/shop, and so in",
+        ),
+        (
+            "profiles_file = \"profiles.toml\"\nprofiles = [\"queues\"]",
+            "xa.profiles: profiles.toml: profile queues: it has no resource manager that the server can ask",
+        ),
+        (
+            "profiles_file = \"profiles.toml\"\nprofiles = [\"wrong\"]",
+            "xa.profiles: profiles.toml: profile wrong: shop: `open` is not of the form mysql://user@host:port/database",
+        ),
+        ("interval_seconds = 0", "xa.interval_seconds: 0 is out of range; choose a number from 1 to 3600"),
+    ] {
+        let written = write(&format!("[xa]\n{keys}\n"));
+        fs::write(written.folder.path().join("profiles.toml"), profiles()).unwrap();
+        let found = written.load().map(|_| ()).expect_err(keys).to_string();
+        let found = found.replace(&format!("{}/", written.folder.path().display()), "");
+        assert!(found.starts_with(&format!("holdfast.toml: {wanted}")), "{found}");
     }
 }

@@ -15,6 +15,7 @@ use crate::branch::{Answer, BoxFuture, ResourceManager};
 #[derive(Clone)]
 pub struct MysqlManager {
     name: BranchName,
+    order: u32,
     options: Opts,
 }
 
@@ -22,7 +23,13 @@ impl MysqlManager {
     /// A server that is reached so.
     #[must_use]
     pub fn new(name: BranchName, options: Opts) -> Self {
-        Self { name, options }
+        Self { name, order: 0, options }
+    }
+
+    /// With this place in the order of commits.
+    #[must_use]
+    pub fn in_order(self, order: u32) -> Self {
+        Self { order, ..self }
     }
 
     async fn connect(&self) -> Result<Conn, String> {
@@ -54,6 +61,10 @@ impl MysqlManager {
 impl ResourceManager for MysqlManager {
     fn name(&self) -> &BranchName {
         &self.name
+    }
+
+    fn order(&self) -> u32 {
+        self.order
     }
 
     fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {

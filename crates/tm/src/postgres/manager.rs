@@ -14,6 +14,7 @@ use crate::branch::{Answer, BoxFuture, ResourceManager};
 #[derive(Clone)]
 pub struct PostgresManager {
     name: BranchName,
+    order: u32,
     config: Config,
 }
 
@@ -22,7 +23,13 @@ impl PostgresManager {
     /// superusers.
     #[must_use]
     pub fn new(name: BranchName, config: Config) -> Self {
-        Self { name, config }
+        Self { name, order: 0, config }
+    }
+
+    /// With this place in the order of commits.
+    #[must_use]
+    pub fn in_order(self, order: u32) -> Self {
+        Self { order, ..self }
     }
 
     async fn connect(&self) -> Result<Client, String> {
@@ -43,6 +50,10 @@ impl PostgresManager {
 impl ResourceManager for PostgresManager {
     fn name(&self) -> &BranchName {
         &self.name
+    }
+
+    fn order(&self) -> u32 {
+        self.order
     }
 
     fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {

@@ -1,6 +1,7 @@
 //! A resource manager that answers what a test tells it, holds what is prepared, and writes down what it was asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use holdfast_tm::{Answer, BoxFuture, Branch, BranchName, ResourceManager, XaCode, Xid};
@@ -14,6 +15,11 @@ pub(crate) struct Monkey(Arc<Inner>);
 
 struct Inner {
     name: BranchName,
+    order: AtomicU32,
+    /// It accepts a question and never answers.
+    hangs: AtomicBool,
+    /// What is prepared while it makes its list for the first time, too late to be in it.
+    late: Mutex<Option<Xid>>,
     answers: Mutex<BTreeMap<&'static str, XaCode>>,
     calls: Mutex<Vec<&'static str>>,
     held: Mutex<BTreeSet<Xid>>,
@@ -38,6 +44,9 @@ impl Monkey {
     pub(crate) fn logging(name: &str, log: &Log) -> Self {
         Self(Arc::new(Inner {
             name: BranchName::new(name).unwrap(),
+            order: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            late: Mutex::default(),
             answers: Mutex::default(),
             calls: Mutex::default(),
             held: Mutex::default(),
@@ -53,6 +62,19 @@ impl Monkey {
 
     pub(crate) fn answer(&self, call: &'static str, code: XaCode) {
         self.0.answers.lock().unwrap().insert(call, code);
+    }
+
+    pub(crate) fn in_order(self, order: u32) -> Self {
+        self.0.order.store(order, Ordering::Relaxed);
+        self
+    }
+
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.0.hangs.store(hangs, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hold_late(&self, xid: &Xid) {
+        *self.0.late.lock().unwrap() = Some(xid.clone());
     }
 
     pub(crate) fn branch(&self, xid: &Xid) -> impl Branch + use<> {
@@ -133,8 +155,20 @@ impl ResourceManager for Monkey {
         &self.0.name
     }
 
+    fn order(&self) -> u32 {
+        self.0.order.load(Ordering::Relaxed)
+    }
+
     fn in_doubt(&self) -> BoxFuture<'_, Result<Vec<Xid>, String>> {
         Box::pin(async {
+            if self.0.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            if let Some(xid) = self.0.late.lock().unwrap().take() {
+                let list = self.0.held.lock().unwrap().iter().cloned().collect();
+                self.hold(&xid);
+                return Ok(list);
+            }
             match self.told("in doubt") {
                 Answer { code: XaCode::Ok, .. } => Ok(self.0.held.lock().unwrap().iter().cloned().collect()),
                 Answer { reason, .. } => Err(reason),

@@ -138,6 +138,14 @@ fn xa(call: &Call<'_, '_>, text: &mut String) {
     line(text, "xa_outstanding", xa.outstanding);
     line(text, "xa_heuristic", xa.heuristic);
     line(text, "xa_recovered", xa.verdicts);
+    let recovery = call.door.options.recovery.as_ref().map(|numbers| numbers()).unwrap_or_default();
+    line(text, "xa_recovery_managers", recovery.managers);
+    line(text, "xa_recovery_managers_down", recovery.managers_down);
+    line(text, "xa_recovery_in_doubt", recovery.in_doubt);
+    line(text, "xa_recovery_rounds", recovery.rounds);
+    line(text, "xa_recovery_committed", recovery.committed);
+    line(text, "xa_recovery_rolled_back", recovery.rolled_back);
+    line(text, "xa_recovery_heuristic", recovery.heuristic);
 }
 
 fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {

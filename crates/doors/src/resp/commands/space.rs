@@ -7,6 +7,7 @@
 //! May use: `call`, the facade. Must not know: sockets, dispatch.
 
 pub(crate) mod argument;
+pub(crate) mod change;
 pub(crate) mod declare;
 pub(crate) mod describe;
 pub(crate) mod handed;

@@ -1,4 +1,4 @@
-//! SPACE.COUNT, SPACE.CLEAR and SPACE.EXPLAIN.
+//! SPACE.COUNT, SPACE.CLEAR, SPACE.SELECT and SPACE.EXPLAIN.
 //!
 //! May use: `wanted`, the facade. Must not know: sockets, dispatch.
 
@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use holdfast::Shown;
 use holdfast::space::{Entries, Wanted};
 
-use super::wanted::{Takes, chosen, options};
+use super::wanted::{Takes, chosen, options, parameters};
 use super::{entries, is_long, need_of, show, show_change};
-use crate::resp::call::{Answer, Call};
+use crate::resp::call::{Answer, Call, Fail, SYNTAX};
+use crate::resp::session::Need;
 
 type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
 
@@ -18,7 +19,8 @@ fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
-    if !chosen.is_id && is_long(&entries, &chosen.wanted)? {
+    // By an id too, a partition is gone through.
+    if is_long(&entries, &chosen.wanted)? {
         let asked = call.durability;
         call.defer(move |reply| {
             let shown = counts(&entries, &chosen.wanted)?;
@@ -43,6 +45,28 @@ pub(crate) fn count(call: &mut Call<'_, '_>) -> Answer {
 
 pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
     counted(call, Entries::clear_shown, true)
+}
+
+/// Always in a thread: figures are of all entries, and what they rest on is waited for there.
+pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let sql = std::str::from_utf8(args.at(3)).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?.to_owned();
+    let (parameters, next) = parameters(args, 4)?;
+    if args.get(next).is_some() {
+        return Err(SYNTAX.into());
+    }
+    let most = call.door.options.limits.space_entries_max;
+    call.defer(move |reply| {
+        let documents = entries.select(&sql, &parameters)?;
+        if documents.len() > most {
+            return Err(format!("ERR more than {most} documents: say LIMIT").into());
+        }
+        reply.array(documents.len());
+        documents.iter().for_each(|document| reply.text(&document.to_json()));
+        Ok(Need::NOTHING)
+    });
+    Ok(())
 }
 
 pub(crate) fn explain(call: &mut Call<'_, '_>) -> Answer {

@@ -1,43 +1,52 @@
-//! The durability dial in words: `synced`, `written`, `window:MIN,MAX`.
+//! The durability dial in words: `synced`, `written`, `window:MIN,MAX`, as configuration files and command lines have it.
 //!
-//! May use: the facade. Must not know: where the words stand.
+//! May use: `durability`. Must not know: where the words stand.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use holdfast::Durability;
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind};
 
 /// The longest window: beyond it the operating system has written everything out by itself.
 const WINDOW_MAX: Duration = Duration::from_secs(60);
 const WORDS: &str = "use synced, written or window:MIN,MAX, for example window:1ms,10ms";
 const UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
 
-/// A durability that is read from and shown as words.
+/// A durability that is read from and shown as words: `synced`, `written`, or `window:MIN,MAX` with times such as `500us`,
+/// `10ms` or `1s`, MAX 60 s at most.
+///
+/// # Errors
+/// Parsing fails with `Invalid` and a text that says what would be right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Dial(pub(crate) Durability);
+pub struct Dial(pub Durability);
 
 impl FromStr for Dial {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "synced" => return Ok(Self(Durability::Synced)),
-            "written" => return Ok(Self(Durability::Written)),
-            _ => {}
-        }
-        let window = text.strip_prefix("window:").and_then(|rest| rest.split_once(','));
-        let (min, max) = window.ok_or_else(|| format!("`{text}` is no durability; {WORDS}"))?;
-        let time = |part: &str| duration(part).ok_or_else(|| format!("`{part}` is no time such as 500us, 10ms or 1s"));
-        let (min_time, max_time) = (time(min)?, time(max)?);
-        if min_time > max_time {
-            return Err(format!("MIN {min} is above MAX {max}; {WORDS}"));
-        }
-        if max_time > WINDOW_MAX {
-            return Err(format!("MAX {max} is above {}", Time(WINDOW_MAX)));
-        }
-        Ok(Self(Durability::window(min_time, max_time)))
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse(text).map_err(|problem| Error::new(ErrorKind::Invalid, problem))
     }
+}
+
+fn parse(text: &str) -> Result<Dial, String> {
+    match text {
+        "synced" => return Ok(Dial(Durability::Synced)),
+        "written" => return Ok(Dial(Durability::Written)),
+        _ => {}
+    }
+    let window = text.strip_prefix("window:").and_then(|rest| rest.split_once(','));
+    let (min, max) = window.ok_or_else(|| format!("`{text}` is no durability; {WORDS}"))?;
+    let time = |part: &str| duration(part).ok_or_else(|| format!("`{part}` is no time such as 500us, 10ms or 1s"));
+    let (min_time, max_time) = (time(min)?, time(max)?);
+    if min_time > max_time {
+        return Err(format!("MIN {min} is above MAX {max}; {WORDS}"));
+    }
+    if max_time > WINDOW_MAX {
+        return Err(format!("MAX {max} is above {}", Time(WINDOW_MAX)));
+    }
+    Ok(Dial(Durability::window(min_time, max_time)))
 }
 
 impl fmt::Display for Dial {
@@ -79,7 +88,7 @@ mod tests {
             assert_eq!(text.parse::<Dial>().unwrap().to_string(), text);
         }
         let window = Durability::window(Duration::from_millis(1), Duration::from_millis(20));
-        assert_eq!("window:1000us,20ms".parse(), Ok(Dial(window)));
+        assert_eq!("window:1000us,20ms".parse::<Dial>().unwrap(), Dial(window));
     }
 
     #[test]
@@ -101,7 +110,7 @@ mod tests {
             ),
             ("window:1ms,61s", "MAX 61s is above 60s"),
         ] {
-            assert_eq!(text.parse::<Dial>(), Err(wanted.to_owned()));
+            assert_eq!(text.parse::<Dial>().unwrap_err().to_string(), wanted);
         }
     }
 }

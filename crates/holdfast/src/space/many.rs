@@ -1,0 +1,325 @@
+//! Operations on many entries: reading, taking, counting, clearing, going through them, and figures over them.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use ::space::{Document, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
+use journal::{PartitionId, Position};
+
+use super::commit::What;
+use super::entries::{Entries, Entry};
+use super::locks::NOBODY;
+use super::read::{ReadOptions, is_visible};
+use super::route;
+use super::wait::Purpose;
+use super::wanted::Wanted;
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
+
+impl Entries {
+    /// Reads up to `max` entries, in the order of the query if it has one.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn read_many(&self, wanted: &Wanted, max: usize) -> Result<Vec<Entry>> {
+        let shown = self.read_many_shown(wanted, max)?;
+        self.settle(shown)
+    }
+
+    /// As [`Entries::read_many`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn read_many_shown(&self, wanted: &Wanted, max: usize) -> Result<Shown<Vec<Entry>>> {
+        self.check()?;
+        let definition = self.kind.definition();
+        let query = wanted.query.as_deref();
+        let order = query.filter(|query| !query.order.is_empty());
+        let skip = query.map_or(0, |query| query.window().1);
+        let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
+        let enough = limit.saturating_add(usize::try_from(skip).unwrap_or(usize::MAX));
+        let mut found: Vec<Stored> = Vec::new();
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let engine = partition.space();
+            partition.check()?;
+            let now_ms = self.inner().clock.wall_ms();
+            let take = |stored: Stored, found: &mut Vec<Stored>| {
+                found.push(stored);
+                if order.is_none() && found.len() >= enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            };
+            if let Some(id) = &wanted.id {
+                let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+                if let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) {
+                    let _ = take(stored, &mut found);
+                }
+            } else {
+                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |it| {
+                    if is_visible(&it, now_ms) { take(it.stored(), &mut found) } else { ControlFlow::Continue(()) }
+                });
+            }
+            if order.is_none() && found.len() >= enough {
+                break;
+            }
+        }
+        if let Some(query) = order {
+            found.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
+        }
+        let position = found.iter().map(|stored| stored.version).max().unwrap_or_default();
+        let entries = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit);
+        Ok(Shown { value: entries.map(Entry::from).collect(), position })
+    }
+
+    /// Takes up to `max` entries, each at most once. Blocks as [`Entries::take`] does for the first, not for more.
+    ///
+    /// # Errors
+    /// As [`Entries::take`]; entries that were taken before the error are lost to the caller only if it is `Unavailable`.
+    pub fn take_many(&self, wanted: &Wanted, max: usize, options: &ReadOptions) -> Result<Vec<Entry>> {
+        let mut taken = Vec::new();
+        let mut newest = Position::ZERO;
+        let mut options = options.clone();
+        while taken.len() < max {
+            let Some(granted) = self.find_or_wait(wanted, &options, Purpose::Take)? else { break };
+            newest = newest.max(granted.position.unwrap_or_default());
+            taken.push(granted.entry.into());
+            options.wait = None;
+        }
+        self.settle_change(newest, options.durability)?;
+        Ok(taken)
+    }
+
+    /// How many entries there are that match.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn count(&self, wanted: &Wanted) -> Result<u64> {
+        let shown = self.count_shown(wanted)?;
+        self.settle(shown)
+    }
+
+    /// As [`Entries::count`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn count_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
+        self.check()?;
+        let definition = self.kind.definition();
+        let mut count = 0;
+        let mut newest = Position::ZERO;
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let engine = partition.space();
+            partition.check()?;
+            let now_ms = self.inner().clock.wall_ms();
+            let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
+                if is_visible(&found, now_ms) && wanted.matches(&definition.id, found.document().fields()) {
+                    count += 1;
+                    newest = newest.max(found.version());
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        Ok(Shown { value: count, position: newest })
+    }
+
+    /// Removes all entries that match and no transaction has locked; returns how many.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn clear(&self, wanted: &Wanted, durability: Option<Durability>) -> Result<u64> {
+        let Shown { value, position } = self.clear_shown(wanted)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::clear`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn clear_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
+        self.check()?;
+        let definition = self.kind.definition();
+        let (mut count, mut newest) = (0, Position::ZERO);
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let mut engine = partition.space();
+            partition.check()?;
+            let mut ids = Vec::new();
+            let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
+                let fields = found.document().fields();
+                if !found.is_locked() && wanted.matches(&definition.id, fields) {
+                    ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
+                }
+                ControlFlow::Continue(())
+            });
+            for id in ids {
+                let what = What::Remove { id, reason: Reason::Cleared };
+                newest = newest.max(self.inner().change_space(&self.kind, partition, &mut engine, &what)?);
+                count += 1;
+            }
+        }
+        Ok(Shown { value: count, position: newest })
+    }
+
+    /// How entries would be found, in each partition.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn explain(&self, wanted: &Wanted) -> Result<Vec<Plan>> {
+        self.check()?;
+        let definition = self.kind.definition();
+        let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
+        Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter)).collect())
+    }
+
+    /// Answers a whole query: columns, aggregates, GROUP BY, HAVING, ORDER BY, LIMIT. Partitions are read one after another:
+    /// each as of one instant.
+    ///
+    /// # Errors
+    /// `Invalid` names what is not understood, and what would be; `Limit` when there are too many groups.
+    pub fn select(&self, sql: &str, parameters: &[Value]) -> Result<Vec<Document>> {
+        self.check()?;
+        let query = Query::parse(sql)?.bind(parameters)?;
+        if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.definition().name) {
+            let text = format!("the query is of the type {name}, not of {}", self.definition().name);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let wanted = Wanted::of_query(query.clone());
+        if query.explain {
+            return Ok(self
+                .explain(&wanted)?
+                .iter()
+                .zip(0u64..)
+                .map(|(plan, number)| explained(plan, number))
+                .collect());
+        }
+        if !query.is_grouped() {
+            let entries = self.read_many(&wanted, usize::MAX)?;
+            return Ok(entries.iter().map(|entry| query.project(&entry.document)).collect());
+        }
+        let mut groups = Groups::new(GroupLimits::default());
+        self.each(&wanted, &mut |document| Ok(groups.add(&query, document.fields())?))?;
+        Ok(groups.finish(&query)?)
+    }
+
+    /// Folds all entries that match into one value, of each partition by itself, and merges what came out.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn reduce<A>(
+        &self,
+        wanted: &Wanted,
+        start: impl Fn() -> A,
+        mut add: impl FnMut(&mut A, &Document),
+        mut merge: impl FnMut(A, A) -> A,
+    ) -> Result<A> {
+        let mut all = start();
+        let mut part = start();
+        self.each_partition(wanted, &mut |document| {
+            match document {
+                Some(document) => add(&mut part, document),
+                None => {
+                    let done = std::mem::replace(&mut part, start());
+                    let before = std::mem::replace(&mut all, start());
+                    all = merge(before, done);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Document) -> Result<()>) -> Result<()> {
+        self.each_partition(wanted, &mut |document| document.map_or(Ok(()), &mut *visit))
+    }
+
+    /// Shows each document that matches, and `None` at the end of each partition. What is shown is copied out from under the
+    /// lock first, in pieces that share the documents.
+    fn each_partition(&self, wanted: &Wanted, visit: &mut dyn FnMut(Option<&Document>) -> Result<()>) -> Result<()> {
+        self.check()?;
+        let definition = self.definition();
+        let mut newest = Position::ZERO;
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let mut found = Vec::new();
+            {
+                let engine = partition.space();
+                partition.check()?;
+                let now_ms = self.inner().clock.wall_ms();
+                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |it| {
+                    if is_visible(&it, now_ms) && wanted.matches(&definition.id, it.document().fields()) {
+                        newest = newest.max(it.version());
+                        found.push(it.document().clone());
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            found.iter().try_for_each(|document| visit(Some(document)))?;
+            visit(None)?;
+        }
+        self.settle(Shown { value: (), position: newest })
+    }
+
+    /// Goes through all entries that match, a batch at a time: each partition as it is when it is come to.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn iterate(&self, wanted: &Wanted) -> Result<Iteration> {
+        self.check()?;
+        let partitions = route::of_wanted(self.inner(), &self.definition(), wanted)?;
+        let left = partitions.iter().map(|partition| partition.id).collect();
+        Ok(Iteration { entries: self.clone(), wanted: wanted.clone(), left, found: VecDeque::new() })
+    }
+}
+
+/// Goes through entries: from [`Entries::iterate`]. Documents that it has come to and not given are kept in memory.
+pub struct Iteration {
+    entries: Entries,
+    wanted: Wanted,
+    left: VecDeque<PartitionId>,
+    found: VecDeque<Entry>,
+}
+
+impl Iteration {
+    /// The next entries, at most so many; none at the end.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn next(&mut self, max: usize) -> Result<Vec<Entry>> {
+        self.entries.check()?;
+        let id_field = self.entries.definition().id.clone();
+        while self.found.is_empty() {
+            let Some(id) = self.left.pop_front() else { break };
+            let inner = self.entries.inner();
+            let Some(partition) = inner.partitions.get(id.index()) else { continue };
+            let mut newest = Position::ZERO;
+            {
+                let engine = partition.space();
+                partition.check()?;
+                let now_ms = inner.clock.wall_ms();
+                let _ = engine.find(self.entries.kind.of, &self.wanted.filter, NOBODY, &mut |it| {
+                    if is_visible(&it, now_ms) && self.wanted.matches(&id_field, it.document().fields()) {
+                        newest = newest.max(it.version());
+                        self.found.push_back(it.stored().into());
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            self.entries.settle(Shown { value: (), position: newest })?;
+        }
+        let many = self.found.len().min(max);
+        Ok(self.found.drain(..many).collect())
+    }
+}
+
+fn explained(plan: &Plan, partition: u64) -> Document {
+    let index = plan.index.clone().map_or(Value::Null, Value::from);
+    Document::from_pairs([
+        ("partition", Value::from(partition)),
+        ("index", index),
+        ("candidates", Value::from(plan.candidates)),
+    ])
+}

@@ -1,0 +1,301 @@
+//! Reading and taking one entry, and waiting for it.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::space::{Definition, Engine, Found, Place, Reason, Storage, Stored, ValueRef};
+use journal::Position;
+
+use super::commit::What;
+use super::entries::{Entries, Entry};
+use super::locks::{LockedPlace, Mode, NOBODY};
+use super::route;
+use super::wait::{Granted, Purpose, Waiter, Waiting};
+use super::wanted::Wanted;
+use super::within::is_excepted;
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
+use crate::partition::Partition;
+
+/// How to read or take.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// How long to wait for an entry; `None` is not at all.
+    pub wait: Option<Duration>,
+    /// Only wait while there is an entry that is locked by a transaction.
+    pub if_exists: bool,
+    /// For a take by id: only if the entry has this version.
+    pub version: Option<Position>,
+    /// When a take's answer comes; `None` is as the store does.
+    pub durability: Option<Durability>,
+}
+
+/// What was found in one partition.
+enum Look {
+    Got(Granted),
+    /// An entry is there, and locked by a transaction.
+    Locked(LockedPlace),
+    Nothing,
+}
+
+pub(crate) fn is_visible(found: &Found<'_>, now_ms: u64) -> bool {
+    found.expires_ms() == 0 || found.expires_ms() > now_ms
+}
+
+impl Entries {
+    /// Reads one entry; blocks as long as [`ReadOptions::wait`] says while there is none. Of a type with an order the first.
+    ///
+    /// # Errors
+    /// `Invalid`; `Unavailable` when what it would show cannot be made durable; `Closed`.
+    pub fn read(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
+        self.get(wanted, options, Purpose::Read)
+    }
+
+    /// Reads one entry and removes it, atomically: of all who take, one gets it. Blocks as long as [`ReadOptions::wait`]
+    /// says while there is none; those who wait are served in the order in which they came.
+    ///
+    /// # Errors
+    /// As [`Entries::read`]; `Conflict` when the entry has another version.
+    pub fn take(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
+        self.get(wanted, options, Purpose::Take)
+    }
+
+    fn get(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Option<Entry>> {
+        let granted = self.find_or_wait(wanted, options, purpose)?;
+        let Some(Granted { entry, position, .. }) = granted else { return Ok(None) };
+        if let Some(position) = position {
+            match purpose {
+                Purpose::Take => self.settle_change(position, options.durability)?,
+                _ => self.store.settle(Shown { value: (), position })?,
+            }
+        }
+        Ok(Some(entry.into()))
+    }
+
+    /// One entry, without waiting for it or for durability: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn take_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Shown<Entry>>> {
+        let granted = self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Take)?;
+        Ok(granted.map(shown))
+    }
+
+    /// As [`Entries::take_shown`], and leaves the entry.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn read_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Shown<Entry>>> {
+        let granted = self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Read)?;
+        Ok(granted.map(shown))
+    }
+
+    pub(crate) fn find_or_wait(
+        &self,
+        wanted: &Wanted,
+        options: &ReadOptions,
+        purpose: Purpose,
+    ) -> Result<Option<Granted>> {
+        self.check()?;
+        let found = self.look(wanted, options, purpose)?;
+        let (Some(wait), Look::Nothing | Look::Locked(_)) = (options.wait, &found) else {
+            return Ok(if let Look::Got(granted) = found { Some(granted) } else { None });
+        };
+        let deadline = self.inner().clock.now().after(wait);
+        if options.if_exists {
+            let mut found = found;
+            while let Look::Locked(at) = found {
+                let left = deadline.since(self.inner().clock.now());
+                match self.inner().spaces.locks.wait(holder(purpose), at, mode(purpose), left) {
+                    Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
+                    waited => waited?,
+                }
+                found = self.look(wanted, options, purpose)?;
+            }
+            return Ok(if let Look::Got(granted) = found { Some(granted) } else { None });
+        }
+        let waiter = self.enqueue(wanted, options, purpose)?;
+        let granted = waiter.wait(Some(deadline.since(self.inner().clock.now())));
+        self.kind.waiters.leave(&waiter);
+        granted.transpose()
+    }
+
+    /// Waits in the queue, and looks once more: what came between the look and the queue is not missed.
+    fn enqueue(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Arc<Waiter>> {
+        let waiter = Waiter::new(wanted.clone(), purpose);
+        self.kind.waiters.enter(Arc::clone(&waiter));
+        let definition = self.kind.definition();
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let mut engine = partition.space();
+            // Whoever grants holds the partition, so that nothing is granted twice.
+            let is_over = waiter.offer(|| {
+                match self.look_locked(&definition, partition, &mut engine, (wanted, options, purpose)) {
+                    Ok(Look::Got(granted)) => Some(Ok(granted)),
+                    Ok(Look::Locked(_) | Look::Nothing) => None,
+                    Err(error) => Some(Err(error)),
+                }
+            });
+            if is_over {
+                break;
+            }
+        }
+        Ok(waiter)
+    }
+
+    /// Reads or takes one entry in whatever runtime polls the future, which waits until there is one. Dropping it stops
+    /// waiting; an entry that was taken by then and not handed out is written back.
+    ///
+    /// The answer is not waited for to be durable: what it rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn waiting(
+        &self,
+        wanted: &Wanted,
+        takes: Taking,
+    ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + use<>> {
+        self.check()?;
+        let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read };
+        let waiter = self.enqueue(wanted, &ReadOptions::default(), purpose)?;
+        let (this, left) = (self.clone(), Arc::clone(&waiter));
+        let stop = move |granted: Option<Result<Granted>>| {
+            this.kind.waiters.leave(&left);
+            if let (Some(Ok(granted)), Purpose::Take) = (granted, purpose) {
+                this.give_back(&granted.entry);
+            }
+        };
+        let waiting = Waiting { waiter, stop: Some(Box::new(stop)) };
+        Ok(async move { waiting.await.map(shown) })
+    }
+
+    /// Writes back what was taken for somebody who is gone.
+    fn give_back(&self, entry: &Stored) {
+        let definition = self.kind.definition();
+        let Ok(partition) = route::of_document(self.inner(), &definition, &entry.document) else { return };
+        let mut engine = partition.space();
+        let what = What::Write { document: entry.document.clone(), expires_ms: entry.expires_ms };
+        // A store that refuses writes is reopened, and has the taking or not.
+        if self.inner().change_space(&self.kind, partition, &mut engine, &what).is_ok()
+            && let Some(id) = entry.document.get(&definition.id)
+            && let Some(place) = engine.find_id(self.kind.of, id)
+        {
+            self.inner().offer(&self.kind, partition, &mut engine, place);
+        }
+    }
+
+    /// Looks in all partitions where an entry may be, those first whose turn it is.
+    fn look(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Look> {
+        let definition = self.kind.definition();
+        let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
+        let first =
+            if partitions.len() > 1 { self.kind.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) } else { 0 };
+        let (behind, front) = partitions.split_at(first % partitions.len().max(1));
+        let mut locked = None;
+        for partition in front.iter().chain(behind) {
+            match self.look_locked(&definition, partition, &mut partition.space(), (wanted, options, purpose))? {
+                Look::Got(granted) => return Ok(Look::Got(granted)),
+                Look::Locked(at) => locked = Some(at),
+                Look::Nothing => {}
+            }
+        }
+        Ok(locked.map_or(Look::Nothing, Look::Locked))
+    }
+
+    /// Looks in a partition that is locked.
+    fn look_locked(
+        &self,
+        definition: &Definition,
+        partition: &Partition,
+        engine: &mut Engine,
+        (wanted, options, purpose): (&Wanted, &ReadOptions, Purpose),
+    ) -> Result<Look> {
+        let inner = self.inner();
+        partition.check()?;
+        let now_ms = inner.clock.wall_ms();
+        let who = holder(purpose);
+        let mode = mode(purpose);
+        let is_durable = definition.storage == Storage::Durable;
+        let (mut place, mut locked) = (None, None);
+        let mut consider = |here: Place, is_locked: bool| {
+            let at = LockedPlace { partition: partition.id, place: here };
+            if is_locked && inner.spaces.locks.is_in_the_way(who, at, mode) {
+                locked = Some(at);
+                return ControlFlow::Continue(());
+            }
+            place = Some(here);
+            ControlFlow::Break(())
+        };
+        match &wanted.id {
+            Some(id) => {
+                let found = engine.find_id(self.kind.of, id.stored().get());
+                let found = found.and_then(|place| Some((place, engine.get(place)?)));
+                if let Some((place, stored)) = found
+                    && (stored.expires_ms == 0 || stored.expires_ms > now_ms)
+                    && wanted.matches(&definition.id, stored.document.fields())
+                {
+                    if options.version.is_some_and(|version| version != stored.version) {
+                        return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
+                    }
+                    let _ = consider(place, engine.is_locked(place));
+                }
+            }
+            None => {
+                let _ = engine.find(self.kind.of, &wanted.filter, who, &mut |found| {
+                    let fields = found.document().fields();
+                    if !is_visible(&found, now_ms) || is_excepted(&wanted.except, fields.get(&definition.id)) {
+                        return ControlFlow::Continue(());
+                    }
+                    consider(found.place, found.is_locked())
+                });
+            }
+        }
+        let Some(place) = place else { return Ok(locked.map_or(Look::Nothing, Look::Locked)) };
+        let Some(entry) = engine.get(place) else { return Ok(Look::Nothing) };
+        let mut rests_on = entry.version;
+        match purpose {
+            Purpose::Read => engine.touch(place),
+            Purpose::Take => {
+                let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+                let what = What::Remove { id, reason: Reason::Taken };
+                rests_on = inner.change_space(&self.kind, partition, engine, &what)?;
+            }
+            Purpose::Lock(holder, mode) => {
+                let at = LockedPlace { partition: partition.id, place };
+                if inner.lock_entry(holder, at, mode, engine).is_none() {
+                    return Ok(Look::Locked(at));
+                }
+            }
+        }
+        Ok(Look::Got(Granted { entry, position: is_durable.then_some(rests_on), partition: partition.id }))
+    }
+}
+
+/// Whether who waits for an entry leaves it or takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// It stays.
+    Read,
+    /// It is removed.
+    Take,
+}
+
+fn shown(granted: Granted) -> Shown<Entry> {
+    Shown { value: granted.entry.into(), position: granted.position.unwrap_or_default() }
+}
+
+fn holder(purpose: Purpose) -> u64 {
+    if let Purpose::Lock(holder, _) = purpose { holder } else { NOBODY }
+}
+
+/// What must not stand in the way.
+fn mode(purpose: Purpose) -> Mode {
+    match purpose {
+        Purpose::Read => Mode::Shared,
+        Purpose::Take => Mode::Exclusive,
+        Purpose::Lock(_, mode) => mode,
+    }
+}

@@ -1,0 +1,292 @@
+//! Tasks that run beside the data: in one partition, which nobody else touches meanwhile, with one batch for all they do.
+//!
+//! Entries with the same routing value lie in the same partition, whatever their type, so a task finds together what belongs
+//! together. What it writes and takes it sees itself; if it fails, nothing happened.
+//!
+//! A task holds its partition: be quick, and do not use the store by other ways inside one.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, MutexGuard};
+
+use ::space::{Change as InPlace, Document, Engine, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use journal::{Batch, Log, PartitionId, Position};
+
+use super::Space;
+use super::commit::{SPACE_PART, What};
+use super::entries::{Entries, Entry};
+use super::kind::Kind;
+use super::listen::Telling;
+use super::locks::{LockedPlace, Mode, NOBODY};
+use super::read::is_visible;
+use super::route;
+use super::wanted::Wanted;
+use super::write::{WriteMode, WriteOptions, changed_document, next_document, next_expiry};
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
+use crate::partition::Partition;
+
+struct Staged {
+    kind: Arc<Kind>,
+    was: Option<Stored>,
+    will: Option<(Document, u64)>,
+}
+
+/// What a task works with: the entries of one partition.
+pub struct Task<'a> {
+    space: &'a Space,
+    partition: &'a Partition,
+    engine: MutexGuard<'a, Engine>,
+    staged: BTreeMap<(TypeId, Vec<u8>), Staged>,
+    newest: Position,
+    now_ms: u64,
+}
+
+impl Space {
+    /// Runs a task in the partition of a routing value. The answer comes when what it changed is as durable as asked.
+    ///
+    /// # Errors
+    /// Those of the task; then nothing has happened.
+    pub fn execute<T>(
+        &self,
+        routing: &Value,
+        durability: Option<Durability>,
+        task: impl FnOnce(&mut Task<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let partition = route::of_value(inner, &self.name, routing)?;
+        let shown = self.run(partition, task)?;
+        self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
+        Ok(shown.value)
+    }
+
+    /// Runs a task in every partition, one after another, and reduces what they answer to one value. Each partition's changes
+    /// are a batch of their own.
+    ///
+    /// # Errors
+    /// The first of the task's; partitions before it have done their work.
+    pub fn execute_all<T>(
+        &self,
+        durability: Option<Durability>,
+        mut task: impl FnMut(&mut Task<'_>) -> Result<T>,
+        reduce: impl FnMut(T, T) -> T,
+    ) -> Result<T> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let mut newest = Position::ZERO;
+        let mut answers = Vec::with_capacity(inner.partitions.len());
+        for partition in &inner.partitions {
+            let shown = self.run(partition, &mut task)?;
+            newest = newest.max(shown.position);
+            answers.push(shown.value);
+        }
+        self.store.wait(newest, durability.unwrap_or(self.store.durability()))?;
+        let all = answers.into_iter().reduce(reduce);
+        all.ok_or_else(|| Error::new(ErrorKind::Internal, "a store without partitions"))
+    }
+
+    fn run<T>(&self, partition: &Partition, task: impl FnOnce(&mut Task<'_>) -> Result<T>) -> Result<Shown<T>> {
+        let mut running = Task {
+            space: self,
+            partition,
+            engine: partition.space(),
+            staged: BTreeMap::new(),
+            newest: Position::ZERO,
+            now_ms: self.store.now_ms(),
+        };
+        partition.check()?;
+        let value = task(&mut running)?;
+        let position = running.commit()?;
+        Ok(Shown { value, position })
+    }
+}
+
+impl<'a> Task<'a> {
+    fn kind(&self, name: &str) -> Result<Arc<Kind>> {
+        let Entries { kind, .. } = self.space.entries(name)?;
+        kind.check()?;
+        Ok(kind)
+    }
+
+    /// The number of its partition.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition.id
+    }
+
+    /// The entries that match, at most so many, with what this task has written and without what it took.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such type.
+    pub fn read(&mut self, name: &str, wanted: &Wanted, max: usize) -> Result<Vec<Entry>> {
+        let kind = self.kind(name)?;
+        let definition = kind.definition();
+        let (now_ms, mut found) = (self.now_ms, Vec::new());
+        for ((of, _), staged) in &self.staged {
+            let Some((document, expires_ms)) = staged.will.as_ref().filter(|_| *of == kind.of) else { continue };
+            if found.len() < max && wanted.matches(&definition.id, document.fields()) {
+                let (version, sequence) =
+                    staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
+                found.push(Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence });
+            }
+        }
+        let staged = &self.staged;
+        let look = &mut |it: ::space::Found<'_>| {
+            let fields = it.document().fields();
+            let is_mine = fields.get(&definition.id).is_some_and(|id| staged.contains_key(&(kind.of, key_of(id))));
+            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition.id, fields) {
+                found.push(it.stored());
+            }
+            if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let _ = self.engine.find(kind.of, &wanted.filter, NOBODY, look);
+        let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
+        self.newest = self.newest.max(newest);
+        Ok(found.into_iter().map(Entry::from).collect())
+    }
+
+    /// The entry with this id.
+    ///
+    /// # Errors
+    /// As [`Task::read`].
+    pub fn get(&mut self, name: &str, id: impl Into<Value>) -> Result<Option<Entry>> {
+        let kind = self.kind(name)?;
+        Ok(self.now(&kind, &id.into())?.map(Entry::from))
+    }
+
+    /// What is there, as this task has it; refuses what a transaction has locked.
+    fn now(&mut self, kind: &Arc<Kind>, id: &Value) -> Result<Option<Stored>> {
+        if let Some(staged) = self.staged.get(&(kind.of, key_of(id.stored().get()))) {
+            let (version, sequence) =
+                staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
+            let stored = |(document, expires_ms): &(Document, u64)| Stored {
+                document: document.clone(),
+                version,
+                expires_ms: *expires_ms,
+                sequence,
+            };
+            return Ok(staged.will.as_ref().map(stored));
+        }
+        let Some(place) = self.engine.find_id(kind.of, id.stored().get()) else { return Ok(None) };
+        let at = LockedPlace { partition: self.partition.id, place };
+        if self.engine.is_locked(place)
+            && self.space.store.inner().spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive)
+        {
+            return Err(Error::new(ErrorKind::Timeout, "a transaction has locked an entry that the task needs"));
+        }
+        let stored = self.engine.get(place).filter(|it| it.expires_ms == 0 || it.expires_ms > self.now_ms);
+        self.newest = self.newest.max(stored.as_ref().map_or(Position::ZERO, |stored| stored.version));
+        Ok(stored)
+    }
+
+    fn stage(&mut self, kind: &Arc<Kind>, id: &Value, was: Option<Stored>, will: Option<(Document, u64)>) {
+        let key = (kind.of, key_of(id.stored().get()));
+        match self.staged.get_mut(&key) {
+            Some(staged) => staged.will = will,
+            None => drop(self.staged.insert(key, Staged { kind: Arc::clone(kind), was, will })),
+        }
+    }
+
+    /// Writes an entry, which has to lie in this partition.
+    ///
+    /// # Errors
+    /// As [`Entries::write`]; `Invalid` when it lies elsewhere.
+    pub fn write(&mut self, name: &str, document: &Document, options: &WriteOptions) -> Result<Value> {
+        let kind = self.kind(name)?;
+        let definition = kind.definition();
+        if definition.storage == ::space::Storage::Volatile {
+            let text = "entries of a volatile type are in no journal, and a task's changes are one batch";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let entries = Entries { store: self.space.store.clone(), kind: Arc::clone(&kind) };
+        let document = entries.with_id(&definition, document)?;
+        let there = route::of_document(entries.inner(), &definition, &document)?;
+        if there.id != self.partition.id {
+            let text = "the entry lies in another partition: a task writes entries with its own routing value";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+        let old = self.now(&kind, &id)?;
+        let document = next_document(options, &document, old.as_ref())?;
+        self.engine.check_unique(kind.of, &document)?;
+        let expires_ms = next_expiry(&definition, options.lease, old.as_ref(), self.now_ms);
+        self.stage(&kind, &id, old, Some((document, expires_ms)));
+        Ok(id)
+    }
+
+    /// Changes an entry in place. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Entries::change`].
+    pub fn change(&mut self, name: &str, id: impl Into<Value>, changes: &[InPlace]) -> Result<Option<Document>> {
+        let (kind, id) = (self.kind(name)?, id.into());
+        let Some(old) = self.now(&kind, &id)? else { return Ok(None) };
+        let document = changed_document(&kind.definition(), &old, changes)?;
+        let options = WriteOptions { mode: WriteMode::Update, ..WriteOptions::default() };
+        self.write(name, &document, &options)?;
+        Ok(Some(document))
+    }
+
+    /// Takes the entry with this id.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn take(&mut self, name: &str, id: impl Into<Value>) -> Result<Option<Entry>> {
+        let (kind, id) = (self.kind(name)?, id.into());
+        let Some(old) = self.now(&kind, &id)? else { return Ok(None) };
+        self.stage(&kind, &id, Some(old.clone()), None);
+        Ok(Some(old.into()))
+    }
+
+    /// Makes one batch of everything.
+    fn commit(mut self) -> Result<Position> {
+        let inner = self.space.store.inner();
+        let mut part = Vec::new();
+        let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
+        for staged in self.staged.values() {
+            let definition = staged.kind.definition();
+            let what = match (&staged.will, &staged.was) {
+                (Some((document, expires_ms)), _) => {
+                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                }
+                (None, Some(was)) => {
+                    let id = was.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+                    What::Remove { id, reason: Reason::Taken }
+                }
+                (None, None) => continue,
+            };
+            what.encode(&staged.kind, definition.history, &self.engine, &mut part);
+            kinds.insert(staged.kind.of, Arc::clone(&staged.kind));
+        }
+        if part.is_empty() {
+            return Ok(self.newest);
+        }
+        let mut telling: BTreeMap<TypeId, Telling<'_>> = BTreeMap::new();
+        for (of, kind) in &kinds {
+            telling.extend(kind.listeners.telling().map(|telling| (*of, telling)));
+        }
+        let mut batch = Batch::new();
+        batch.section(self.partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
+        let position = inner.journal.append(&batch)?.position;
+        let tell = &mut |event: ::space::Event| {
+            if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
+                telling.tell(&event, &kind.definition().id);
+            }
+        };
+        self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken())?;
+        drop(telling);
+        for staged in self.staged.values() {
+            let Some((document, expires_ms)) = &staged.will else { continue };
+            inner.note_lease(*expires_ms);
+            let id = document.get(&staged.kind.definition().id);
+            if let Some(place) = id.and_then(|id| self.engine.find_id(staged.kind.of, id)) {
+                inner.offer(&staged.kind, self.partition, &mut self.engine, place);
+            }
+        }
+        Ok(position)
+    }
+}

@@ -1,0 +1,381 @@
+//! Writing entries, changing them in place, and their leases.
+//!
+//! May use: everything of this folder. Must not know: protocols.
+
+use std::time::Duration;
+
+use ::space::{AtLimit, Change, Definition, Document, Engine, Reason, Stored, Value, ValueRef};
+use journal::Position;
+
+use super::commit::What;
+use super::entries::{Entries, Entry};
+use super::locks::{LockedPlace, Mode, NOBODY};
+use super::route;
+use super::wanted::Wanted;
+use crate::durability::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
+use crate::partition::Partition;
+
+/// How long an operation waits for a transaction to let go of an entry, unless it is told.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a write does with an entry that is there, or not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteMode {
+    /// It is written or replaced.
+    #[default]
+    Upsert,
+    /// It must not be there.
+    Insert,
+    /// It must be there, and is replaced.
+    Update,
+    /// It must be there; fields that the write does not name stay.
+    Partial,
+}
+
+/// How long an entry lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lease {
+    /// As its type says, from now; an entry that is replaced keeps its lease when the type says nothing.
+    #[default]
+    Default,
+    /// So long from now.
+    For(Duration),
+    /// For ever.
+    Forever,
+}
+
+/// How to write.
+#[derive(Debug, Clone, Default)]
+pub struct WriteOptions {
+    /// What becomes of an entry that is there.
+    pub mode: WriteMode,
+    /// How long it lives.
+    pub lease: Lease,
+    /// Only if the entry is there with this version.
+    pub version: Option<Position>,
+    /// When the answer comes; `None` is as the store does.
+    pub durability: Option<Durability>,
+    /// How long to wait for a transaction that has locked the entry; `None` is 5 s.
+    pub lock_timeout: Option<Duration>,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// The entry's id: given, or made.
+    pub id: Value,
+    /// Its version now.
+    pub version: Position,
+    /// What was there before.
+    pub previous: Option<Entry>,
+}
+
+/// What a change in place did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// What was there.
+    pub before: Entry,
+    /// What is there now.
+    pub now: Entry,
+}
+
+impl Entries {
+    /// Writes an entry: see [`WriteMode`]. Blocks until it is as durable as asked, and while a transaction has locked the
+    /// entry that is there.
+    ///
+    /// # Errors
+    /// `Conflict` when the mode or the version does not fit what is there, or a unique index has the value; `Timeout` when
+    /// a transaction keeps the entry locked; `Limit` when the type is full, or the document too large; `Invalid` when id or
+    /// routing is no string, integer or bytes; `Unavailable` when the disk refuses.
+    pub fn write(&self, document: &Document, options: &WriteOptions) -> Result<Written> {
+        let written = self.write_shown(document, options)?;
+        self.settle_change(written.version, options.durability)?;
+        Ok(written)
+    }
+
+    /// As [`Entries::write`], and does not wait for durability: what the answer rests on is the version.
+    ///
+    /// # Errors
+    /// As [`Entries::write`].
+    pub fn write_shown(&self, document: &Document, options: &WriteOptions) -> Result<Written> {
+        self.check()?;
+        let definition = self.kind.definition();
+        let document = self.with_id(&definition, document)?;
+        let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+        let partition = route::of_document(self.inner(), &definition, &document)?;
+        let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
+        let deadline = self.inner().clock.now().after(wait);
+        loop {
+            let at = match self.write_once(&definition, partition, &document, &id, options)? {
+                Ok(written) => return Ok(written),
+                Err(locked) => locked,
+            };
+            let left = deadline.since(self.inner().clock.now());
+            self.inner().spaces.locks.wait(NOBODY, at, Mode::Exclusive, left)?;
+        }
+    }
+
+    /// Writes, unless the entry is locked.
+    fn write_once(
+        &self,
+        definition: &Definition,
+        partition: &Partition,
+        document: &Document,
+        id: &Value,
+        options: &WriteOptions,
+    ) -> Result<std::result::Result<Written, LockedPlace>> {
+        let inner = self.inner();
+        let now_ms = inner.clock.wall_ms();
+        let mut engine = partition.space();
+        partition.check()?;
+        let place = engine.find_id(self.kind.of, id.stored().get());
+        if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
+            let at = LockedPlace { partition: partition.id, place };
+            if inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
+                return Ok(Err(at));
+            }
+        }
+        let old =
+            place.and_then(|place| engine.get(place)).filter(|old| old.expires_ms == 0 || old.expires_ms > now_ms);
+        let document = next_document(options, document, old.as_ref())?;
+        engine.check_unique(self.kind.of, &document)?;
+        self.make_room(definition, partition, &mut engine, &document, old.as_ref())?;
+        let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
+        let what = What::Write { document, expires_ms };
+        let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
+        if self.kind.waiters.any()
+            && let Some(place) = engine.find_id(self.kind.of, id.stored().get())
+        {
+            inner.offer(&self.kind, partition, &mut engine, place);
+        }
+        drop(engine);
+        inner.note_lease(expires_ms);
+        Ok(Ok(Written { id: id.clone(), version, previous: old.map(Entry::from) }))
+    }
+
+    /// The document with an id, made if it has none.
+    pub(crate) fn with_id(&self, definition: &Definition, document: &Document) -> Result<Document> {
+        let max = self.inner().options.limits.value_bytes_max;
+        if document.as_bytes().len() > max {
+            return Err(Error::limit("document", document.as_bytes().len(), max));
+        }
+        match document.get(&definition.id) {
+            Some(ValueRef::Null) | None => {
+                let id = self.inner().spaces.next_id(self.inner().clock.wall_ms());
+                let mut fields = document.to_fields();
+                fields.insert(definition.id.clone(), Value::I64(id));
+                Ok(Document::new(&fields))
+            }
+            Some(id) => route::check_id(&definition.id, id).map(|()| document.clone()),
+        }
+    }
+
+    /// Makes sure that the type stays within its limit.
+    fn make_room(
+        &self,
+        definition: &Definition,
+        partition: &Partition,
+        engine: &mut Engine,
+        document: &Document,
+        old: Option<&Stored>,
+    ) -> Result<()> {
+        if definition.memory_bytes_max == 0 {
+            return Ok(());
+        }
+        // A partition has its share, so that the limit needs no other partition's lock.
+        let partitions = if route::is_single(definition) { 1 } else { self.inner().partitions.len() as u64 };
+        let max = definition.memory_bytes_max / partitions;
+        let used = |engine: &Engine| engine.usage(self.kind.of).map_or(0, |usage| usage.bytes);
+        let new =
+            ::space::entry_bytes(document).saturating_sub(old.map_or(0, |old| ::space::entry_bytes(&old.document)));
+        while used(engine) + new > max {
+            let victim = match definition.at_limit {
+                AtLimit::Evict => engine.evictable(self.kind.of).next(),
+                AtLimit::Refuse => None,
+            };
+            let Some(stored) = victim.and_then(|place| engine.get(place)) else {
+                let (name, limit) = (&definition.name, definition.memory_bytes_max);
+                let text = format!(
+                    "the type {name} has reached its limit of {limit} bytes: take or clear entries, or raise it"
+                );
+                return Err(Error::new(ErrorKind::Limit, text));
+            };
+            let id = stored.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+            self.inner().change_space(&self.kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
+        }
+        Ok(())
+    }
+
+    /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them.
+    pub fn write_many(&self, documents: &[Document], options: &WriteOptions) -> Vec<Result<Written>> {
+        let written: Vec<_> = documents.iter().map(|document| self.write_shown(document, options)).collect();
+        let newest = written.iter().flatten().map(|written| written.version).max();
+        match newest.map_or(Ok(()), |newest| self.settle_change(newest, options.durability)) {
+            Ok(()) => written,
+            Err(error) => written.into_iter().map(|written| written.and(Err(error.clone()))).collect(),
+        }
+    }
+
+    /// Changes the entry that is wanted by its id in place: the changes travel, not the document. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Entries::write`]; `Invalid` when a change does not fit what is there, or would change what decides where the entry
+    /// lies.
+    pub fn change(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
+        let changed = self.change_shown(wanted, changes, options)?;
+        if let Some(changed) = &changed {
+            self.settle_change(changed.now.version, options.durability)?;
+        }
+        Ok(changed)
+    }
+
+    /// As [`Entries::change`], and does not wait for durability: what the answer rests on is the version.
+    ///
+    /// # Errors
+    /// As [`Entries::change`].
+    pub fn change_shown(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
+        self.check()?;
+        let Some(id) = &wanted.id else {
+            return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
+        };
+        let definition = self.definition();
+        let deadline = self.inner().clock.now().after(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            loop {
+                let at = match self.change_once(&definition, partition, (id, changes), options)? {
+                    Ok(None) => break,
+                    Ok(changed) => return Ok(changed),
+                    Err(locked) => locked,
+                };
+                let left = deadline.since(self.inner().clock.now());
+                self.inner().spaces.locks.wait(NOBODY, at, Mode::Exclusive, left)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Changes the entry if it is in this partition, unless it is locked.
+    fn change_once(
+        &self,
+        definition: &Definition,
+        partition: &Partition,
+        (id, changes): (&Value, &[Change]),
+        options: &WriteOptions,
+    ) -> Result<std::result::Result<Option<Changed>, LockedPlace>> {
+        let inner = self.inner();
+        let now_ms = inner.clock.wall_ms();
+        let mut engine = partition.space();
+        partition.check()?;
+        let place = engine.find_id(self.kind.of, id.stored().get());
+        let found = place.and_then(|place| Some((place, engine.get(place)?)));
+        let Some((place, old)) = found.filter(|(_, old)| old.expires_ms == 0 || old.expires_ms > now_ms) else {
+            return Ok(Ok(None));
+        };
+        let at = LockedPlace { partition: partition.id, place };
+        if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
+            return Ok(Err(at));
+        }
+        let document = changed_document(definition, &old, changes)?;
+        let document =
+            next_document(&WriteOptions { mode: WriteMode::Update, ..options.clone() }, &document, Some(&old))?;
+        engine.check_unique(self.kind.of, &document)?;
+        self.make_room(definition, partition, &mut engine, &document, Some(&old))?;
+        let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
+        let what = What::Write { document: document.clone(), expires_ms };
+        let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
+        inner.offer(&self.kind, partition, &mut engine, place);
+        drop(engine);
+        inner.note_lease(expires_ms);
+        let now = Entry { document, version, expires_ms: (expires_ms != 0).then_some(expires_ms) };
+        Ok(Ok(Some(Changed { before: old.into(), now })))
+    }
+
+    /// Ends the entry's lease at another time. False if there is no such entry.
+    ///
+    /// # Errors
+    /// As [`Entries::write`].
+    pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
+        let Shown { value, position } = self.renew_shown(wanted, lease)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::renew`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::write`].
+    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease) -> Result<Shown<bool>> {
+        self.check()?;
+        let Some(id) = &wanted.id else {
+            return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
+        };
+        let definition = self.kind.definition();
+        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+            let mut engine = partition.space();
+            partition.check()?;
+            let now_ms = self.inner().clock.wall_ms();
+            let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+            let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) else { continue };
+            let expires_ms = next_expiry(&definition, lease, Some(&stored), now_ms);
+            let what = What::Renew { id: id.clone(), expires_ms };
+            let position = self.inner().change_space(&self.kind, partition, &mut engine, &what)?;
+            drop(engine);
+            self.inner().note_lease(expires_ms);
+            return Ok(Shown { value: true, position });
+        }
+        Ok(Shown { value: false, position: Position::ZERO })
+    }
+}
+
+fn conflict<T>(text: &str) -> Result<T> {
+    Err(Error::new(ErrorKind::Conflict, text))
+}
+
+/// What the changes make of an entry, if it stays where it is.
+pub(crate) fn changed_document(definition: &Definition, old: &Stored, changes: &[Change]) -> Result<Document> {
+    let document = Change::apply(changes, &old.document)?;
+    let fixed = |document: &Document| {
+        let id = document.get(&definition.id).map(ValueRef::to_value);
+        (id, definition.routed_by().map(|path| path.first(document.fields()).to_value()))
+    };
+    if fixed(&document) != fixed(&old.document) {
+        let text = "id and routing of an entry are fixed: take it, and write another";
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(document)
+}
+
+/// What will be there, if what is there allows it.
+pub(crate) fn next_document(options: &WriteOptions, document: &Document, old: Option<&Stored>) -> Result<Document> {
+    if let Some(version) = options.version
+        && old.is_none_or(|old| old.version != version)
+    {
+        return conflict("the entry has another version: read it again");
+    }
+    match (options.mode, old) {
+        (WriteMode::Insert, Some(_)) => conflict("an entry with this id is there already"),
+        (WriteMode::Update | WriteMode::Partial, None) => conflict("no entry with this id is there"),
+        (WriteMode::Partial, Some(old)) => {
+            let mut fields = old.document.to_fields();
+            fields.extend(document.to_fields());
+            Ok(Document::new(&fields))
+        }
+        _ => Ok(document.clone()),
+    }
+}
+
+/// When the entry's lease will end, in milliseconds since 1970; 0 is never.
+pub(crate) fn next_expiry(definition: &Definition, lease: Lease, old: Option<&Stored>, now_ms: u64) -> u64 {
+    let after = |ms: u64| now_ms.saturating_add(ms).max(1);
+    match lease {
+        Lease::Forever => 0,
+        // Rounded up: never early.
+        Lease::For(time) => after(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 2)),
+        Lease::Default => match definition.lease_ms {
+            Some(ms) => after(ms),
+            None => old.map_or(0, |old| old.expires_ms),
+        },
+    }
+}

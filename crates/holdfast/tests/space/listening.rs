@@ -1,0 +1,130 @@
+//! Notifications.
+
+use holdfast::ErrorKind;
+use holdfast::space::{Bookmark, Hears, Lease, Listen, NoticeKind};
+
+use super::*;
+
+fn with_history(store: &Store) -> Entries {
+    store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap()
+}
+
+/// Ids with what happened to them, until nothing comes for a moment.
+fn hear(listener: &mut holdfast::space::Listener) -> Vec<(NoticeKind, i64)> {
+    let mut heard = Vec::new();
+    while let Some(notice) = listener.next(Duration::ZERO).unwrap() {
+        let document = notice.after.or(notice.before).unwrap();
+        let Some(holdfast::space::ValueRef::I64(id)) = document.get("id") else { panic!("{document:?}") };
+        heard.push((notice.kind, id));
+    }
+    heard
+}
+
+#[test]
+fn a_listener_hears_each_event_once_and_goes_on_where_it_stood() {
+    use NoticeKind::{Entered, Expired, Left, Taken, Updated, Written};
+    let dir = tempfile::tempdir().unwrap();
+    let bookmark = {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let orders = with_history(&store);
+        orders.write(&order(0, "ada", 0), &upsert()).unwrap();
+        let mut all = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+        let large = Wanted::query("total >= 10", &[]).unwrap();
+        let mut matching = orders.listen(&large, Listen { hears: Hears::MATCHING, ..Listen::default() }).unwrap();
+        orders.write(&order(1, "ada", 10), &upsert()).unwrap();
+        orders.write(&order(1, "ada", 11), &upsert()).unwrap();
+        orders.write(&order(1, "ada", 9), &upsert()).unwrap();
+        orders.write(&order(2, "ada", 12), &upsert()).unwrap();
+        orders.take(&Wanted::id(2), &now()).unwrap().unwrap();
+        let heard = [(Written, 1), (Updated, 1), (Updated, 1), (Written, 2), (Taken, 2)];
+        assert_eq!(hear(&mut all), heard);
+        assert_eq!(hear(&mut matching), [(Entered, 1), (Left, 1), (Entered, 2), (Left, 2)]);
+        let from_start = Listen { from: Some(Bookmark::START), ..Listen::default() };
+        let mut late = orders.listen(&Wanted::all(), from_start.clone()).unwrap();
+        assert_eq!(hear(&mut late), [&[(Written, 0)], heard.as_slice()].concat());
+        // One that stops within a batch goes on within it.
+        let mut transaction = store.begin();
+        for number in 10..20 {
+            orders.within(&mut transaction).write(&order(number, "bob", 0), &upsert()).unwrap();
+        }
+        transaction.commit(Durability::Written).unwrap();
+        let mut first: Vec<i64> =
+            (0..4).map(|_| all.next(Duration::ZERO).unwrap().unwrap()).map(|notice| notice_id(&notice)).collect();
+        let text = all.bookmark().to_string();
+        let go_on = Listen { from: Some(text.parse().unwrap()), ..Listen::default() };
+        let rest = hear(&mut orders.listen(&Wanted::all(), go_on).unwrap());
+        first.extend(rest.iter().map(|(_, id)| *id));
+        first.sort_unstable();
+        assert_eq!(first, (10..20).collect::<Vec<_>>());
+        hear(&mut all);
+        let lease = WriteOptions { lease: Lease::For(Duration::from_millis(1)), ..upsert() };
+        orders.write(&order(30, "eve", 0), &lease).unwrap();
+        assert_eq!(hear(&mut all).first(), Some(&(Written, 30)));
+        let bookmark = all.bookmark();
+        while orders.usage().entries > 12 {
+            std::thread::yield_now();
+        }
+        bookmark
+    };
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = store.space("shop").entries("order").unwrap();
+    orders.write(&order(31, "eve", 0), &upsert()).unwrap();
+    let mut back = orders.listen(&Wanted::all(), Listen { from: Some(bookmark), ..Listen::default() }).unwrap();
+    let heard = hear(&mut back);
+    assert!(heard.ends_with(&[(Expired, 30), (Written, 31)]), "{heard:?}");
+}
+
+fn notice_id(notice: &holdfast::space::Notice) -> i64 {
+    match notice.after.as_ref().and_then(|document| document.get("id")) {
+        Some(holdfast::space::ValueRef::I64(id)) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_slow_listener_harms_nobody_and_misses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = with_history(&store);
+    let small = Listen { buffer_events: 5, ..Listen::default() };
+    let mut slow = orders.listen(&Wanted::all(), small).unwrap();
+    let mut newest = orders.listen(&Wanted::all(), Listen { conflate: true, ..Listen::default() }).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let orders = &orders;
+            scope.spawn(move || {
+                for number in 0..400 {
+                    orders.write(&order(writer, "ada", number), &upsert()).unwrap();
+                }
+            });
+        }
+        let mut last = [-1; 3];
+        let mut count = 0;
+        while count < 1200 {
+            let Some(notice) = slow.next(Duration::from_secs(20)).unwrap() else { panic!("after {count}: nothing") };
+            let after = notice.after.clone().unwrap();
+            let Some(holdfast::space::ValueRef::I64(total)) = after.get("total") else { panic!("{after:?}") };
+            let writer = usize::try_from(notice_id(&notice)).unwrap();
+            assert_eq!(total, last[writer] + 1, "each writer's events in order, none missing, none twice");
+            last[writer] = total;
+            count += 1;
+        }
+    });
+    assert_eq!(slow.next(Duration::ZERO).unwrap(), None);
+    let heard = hear(&mut newest);
+    assert_eq!(heard.iter().map(|(_, id)| *id).collect::<BTreeSet<_>>().len(), heard.len(), "one of each entry");
+}
+
+#[test]
+fn what_a_listener_cannot_hear_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let plain = orders(&store);
+    let kind = |listen: Listen| plain.listen(&Wanted::all(), listen).map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(kind(Listen::default()), Err(ErrorKind::Invalid), "updates need history");
+    let hears = Hears { updated: false, ..Hears::ALL };
+    assert_eq!(kind(Listen { hears, ..Listen::default() }), Ok(()));
+    let ahead = "99999999999.0".parse().unwrap();
+    assert_eq!(kind(Listen { hears, from: Some(ahead), ..Listen::default() }), Err(ErrorKind::Invalid));
+    assert!("12".parse::<Bookmark>().is_err() && "x.1".parse::<Bookmark>().is_err());
+}

@@ -1,0 +1,138 @@
+//! Changes in place, queries, iteration, and a model.
+
+use holdfast::ErrorKind;
+use holdfast::space::{Change, Path};
+
+use super::*;
+
+#[test]
+fn changes_travel_instead_of_documents() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 5), &upsert()).unwrap();
+    let path = |text: &str| Path::parse(text).unwrap();
+    let add = |by: i64| Change::Increment { path: path("total"), by: by.into() };
+    let tag = Change::AddUnique { path: path("tags"), value: "new".into() };
+    let changed = orders.change(&Wanted::id(1), &[add(3), tag.clone(), tag], &upsert()).unwrap().unwrap();
+    assert_eq!(changed.before.document, order(1, "ada", 5));
+    let mut fields = order(1, "ada", 8).to_fields();
+    fields.insert("tags".into(), vec!["new"].into());
+    assert_eq!(orders.read(&Wanted::id(1), &now()).unwrap().unwrap().document, Document::new(&fields));
+    assert_eq!(orders.explain(&Wanted::query("total = 8", &[]).unwrap()).unwrap().len(), 16);
+    assert_eq!(orders.count(&Wanted::query("total = 8 AND tags[*] = 'new'", &[]).unwrap()).unwrap(), 1);
+    assert!(orders.change(&Wanted::id(2), &[add(1)], &upsert()).unwrap().is_none());
+    let moves = [Change::Set { path: path("id"), value: 2.into() }];
+    assert_eq!(orders.change(&Wanted::id(1), &moves, &upsert()).unwrap_err().kind(), ErrorKind::Invalid);
+    let wrong = [add(1), Change::Append { path: path("customer"), value: 1.into() }];
+    assert_eq!(orders.change(&Wanted::id(1), &wrong, &upsert()).unwrap_err().kind(), ErrorKind::Invalid);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..100).for_each(|_| drop(orders.change(&Wanted::id(1), &[add(1)], &upsert()).unwrap())));
+        }
+    });
+    assert_eq!(orders.count(&Wanted::query("total = ?", &[408.into()]).unwrap()).unwrap(), 1, "no increment is lost");
+}
+
+#[test]
+fn queries_project_sort_group_and_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for number in 0..60 {
+        orders.write(&order(number, ["ada", "bob", "eve"][number as usize % 3], number), &upsert()).unwrap();
+    }
+    let sql = "SELECT customer, count(*) AS n, sum(total) AS sum FROM order WHERE total >= ? GROUP BY customer \
+               HAVING count(*) > 1 ORDER BY sum DESC LIMIT 2";
+    let sql = sql.replace("FROM order", "FROM \"order\"");
+    let group = |customer: &str, n: i64, sum: i64| {
+        Document::from_pairs([("customer", Value::from(customer)), ("n", n.into()), ("sum", sum.into())])
+    };
+    let groups = orders.select(&sql, &[30.into()]).unwrap();
+    assert_eq!(groups, [group("eve", 10, 455), group("bob", 10, 445)]);
+    let top = orders.select("SELECT total FROM \"order\" ORDER BY total DESC LIMIT 2 OFFSET 1", &[]).unwrap();
+    assert_eq!(top, [Document::from_pairs([("total", 58)]), Document::from_pairs([("total", 57)])]);
+    let page = orders.read_many(&Wanted::query("customer = 'ada' ORDER BY total LIMIT 3", &[]).unwrap(), 100).unwrap();
+    assert_eq!(page.iter().map(id).collect::<Vec<_>>(), [0, 3, 6]);
+    let total = |document: &Document| match document.get("total") {
+        Some(holdfast::space::ValueRef::I64(total)) => total,
+        _ => 0,
+    };
+    let sum = orders.reduce(&Wanted::all(), || 0, |sum, document| *sum += total(document), |a, b| a + b).unwrap();
+    assert_eq!(sum, 59 * 60 / 2);
+    let mut iteration = orders.iterate(&Wanted::all()).unwrap();
+    let mut seen = BTreeSet::new();
+    loop {
+        let batch = iteration.next(7).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        assert!(batch.len() <= 7);
+        seen.extend(batch.iter().map(id));
+    }
+    assert_eq!(seen.len(), 60);
+    let wrong = orders.select("SELECT a.b FROM x JOIN y", &[]).unwrap_err();
+    assert_eq!(wrong.kind(), ErrorKind::Invalid);
+}
+
+/// Random operations beside a plain map, with indexes, leases off, restarts in between, and every query with and without an
+/// index.
+#[test]
+fn a_model_agrees() {
+    use std::collections::BTreeMap;
+    let dir = tempfile::tempdir().unwrap();
+    let seed = base::entropy();
+    println!("seed {seed}");
+    let mut random = base::Random::new(seed);
+    let mut model: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    let document = |number: i64, (total, group): (i64, i64)| {
+        Document::from_pairs([("id", Value::from(number)), ("total", total.into()), ("group", group.into())])
+    };
+    for round in 0..6 {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let indexed = Definition::new("m", "t").index("total", IndexKind::Ordered).unwrap();
+        let indexed = indexed.index("group", IndexKind::Hash).unwrap();
+        let plain = Definition::new("m", "t");
+        let entries = store.space("m").declare(if round % 2 == 0 { indexed } else { plain }).unwrap();
+        for _ in 0..300 {
+            let number = random.below(60).cast_signed();
+            let value = (random.below(20).cast_signed(), random.below(5).cast_signed());
+            match random.below(10) {
+                0..5 => {
+                    let written = entries.write(&document(number, value), &upsert()).unwrap();
+                    let before = written.previous.map(|entry| entry.document);
+                    assert_eq!(before, model.insert(number, value).map(|value| document(number, value)));
+                }
+                5..7 => {
+                    let taken = entries.take(&Wanted::id(number), &now()).unwrap().map(|entry| entry.document);
+                    assert_eq!(taken, model.remove(&number).map(|value| document(number, value)));
+                }
+                7 => {
+                    let mut transaction = store.begin();
+                    let (a, b) = (number, (number + 7) % 60);
+                    let taken = entries.within(&mut transaction).take(&Wanted::id(a), &now()).unwrap();
+                    entries.within(&mut transaction).write(&document(b, value), &upsert()).unwrap();
+                    if random.chance(1, 2) {
+                        transaction.commit(Durability::Written).unwrap();
+                        assert_eq!(taken.is_some(), model.remove(&a).is_some());
+                        model.insert(b, value);
+                    }
+                }
+                _ => {
+                    let (low, group) = value;
+                    let wanted = Wanted::query("total >= ? AND \"group\" = ?", &[low.into(), group.into()]).unwrap();
+                    let found = ids(&entries.read_many(&wanted, 1000).unwrap());
+                    let expected = model.iter().filter(|(_, (total, of))| *total >= low && *of == group);
+                    assert_eq!(found, expected.map(|(number, _)| *number).collect(), "seed {seed}");
+                }
+            }
+        }
+        let all = entries.read_many(&Wanted::all(), 1000).unwrap();
+        let all: BTreeMap<i64, Document> = all.into_iter().map(|entry| (id(&entry), entry.document)).collect();
+        let expected = model.iter().map(|(number, value)| (*number, document(*number, *value))).collect();
+        assert_eq!(all, expected, "seed {seed}, round {round}");
+        if round % 3 == 0 {
+            store.close().unwrap();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Transactions and tasks.
+
+use holdfast::space::{Change, Order, Path, ReadLock};
+use holdfast::{ErrorKind, PutOptions};
+
+use super::*;
+
+#[test]
+fn one_transaction_holds_a_group_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "step") };
+    let steps = store.space("shop").declare(definition).unwrap();
+    for (number, customer) in [(1, "ada"), (2, "ada"), (3, "bob"), (4, "ada")] {
+        steps.write(&order(number, customer, 0), &upsert()).unwrap();
+    }
+    let mut first = store.begin();
+    let mut second = store.begin();
+    let mut third = store.begin();
+    let take = |transaction: &mut holdfast::Transaction| {
+        steps.within(transaction).take(&Wanted::all(), &now()).unwrap().map(|step| id(&step))
+    };
+    // Groups are in no order among each other.
+    assert_eq!(steps.within(&mut first).take(&example("ada"), &now()).unwrap().map(|step| id(&step)), Some(1));
+    assert_eq!(take(&mut second), Some(3), "the group of the first is held");
+    assert_eq!(take(&mut third), None);
+    assert_eq!(take(&mut first), Some(2), "who holds the group goes on in it");
+    drop(first);
+    assert_eq!(take(&mut third), Some(1), "what was rolled back is first again");
+    third.commit(Durability::Written).unwrap();
+    second.commit(Durability::Written).unwrap();
+    assert_eq!(steps.take_many(&Wanted::all(), 10, &now()).unwrap().iter().map(id).collect::<Vec<_>>(), [2, 4]);
+}
+
+#[test]
+fn one_transaction_spans_keys_and_entries_and_shows_itself_alone_what_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let orders = orders(&store);
+        orders.write(&order(1, "ada", 10), &upsert()).unwrap();
+        let mut transaction = store.begin();
+        transaction.put(b"b", b"done", b"1", &PutOptions::default()).unwrap();
+        assert!(orders.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().is_some());
+        assert!(orders.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().is_none(), "it is taken");
+        orders.within(&mut transaction).write(&order(2, "bob", 20), &upsert()).unwrap();
+        assert_eq!(orders.within(&mut transaction).count(&Wanted::all()).unwrap(), 1);
+        assert!(orders.take(&Wanted::all(), &now()).unwrap().is_none(), "one is locked, one is not there yet");
+        assert_eq!(orders.count(&Wanted::all()).unwrap(), 1);
+        let committed = transaction.commit(Durability::Synced).unwrap();
+        let entry = orders.read(&Wanted::all(), &now()).unwrap().unwrap();
+        assert_eq!((id(&entry), entry.version), (2, committed.position));
+        assert_eq!(store.kv().head(b"b", b"done").unwrap().unwrap().version, committed.position);
+        let mut dropped = store.begin();
+        assert!(orders.within(&mut dropped).take(&Wanted::id(2), &now()).unwrap().is_some());
+        drop(dropped);
+        assert!(orders.read(&Wanted::id(2), &now()).unwrap().is_some());
+    }
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = store.space("shop").entries("order").unwrap();
+    assert_eq!(ids(&orders.read_many(&Wanted::all(), 9).unwrap()), BTreeSet::from([2]));
+}
+
+#[test]
+fn a_writer_waits_for_a_transaction_and_two_that_wait_for_each_other_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.write(&order(2, "ada", 0), &upsert()).unwrap();
+    let mut first = store.begin();
+    orders.within(&mut first).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    let short = WriteOptions { lock_timeout: Some(Duration::from_millis(5)), ..upsert() };
+    assert_eq!(orders.write(&order(1, "eve", 0), &short).unwrap_err().kind(), ErrorKind::Timeout);
+    let (told, waited) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut second = store.begin();
+            orders.within(&mut second).write(&order(2, "second", 0), &upsert()).unwrap();
+            let own = orders.within(&mut second).write(&order(1, "second", 0), &upsert());
+            let own = own.map(|_| ()).map_err(|error| error.kind());
+            own.and_then(|()| second.commit(Durability::Written).map(|_| ()).map_err(|error| error.kind()))
+        });
+        let theirs = orders.within(&mut first).write(&order(2, "first", 0), &upsert());
+        let theirs = theirs.map(|_| ()).map_err(|error| error.kind());
+        let theirs = theirs.and_then(|()| first.commit(Durability::Written).map(|_| ()).map_err(|error| error.kind()));
+        (theirs, other.join().unwrap())
+    });
+    let customer = |number: i64| orders.read(&Wanted::id(number), &now()).unwrap().unwrap().document;
+    match (told, waited) {
+        (Ok(()), Err(ErrorKind::Conflict)) => assert_eq!(customer(2), order(2, "first", 0)),
+        (Err(ErrorKind::Conflict), Ok(())) => assert_eq!(customer(1), order(1, "second", 0)),
+        // The threads may have run one after the other.
+        (Ok(()), Ok(())) => assert_eq!(customer(1), order(1, "second", 0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_long_lets_go_of_what_it_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut hung = store.begin().with_lease(Duration::from_millis(30));
+    orders.within(&mut hung).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    let exists = ReadOptions { if_exists: true, ..waits(60_000) };
+    assert!(orders.take(&Wanted::all(), &exists).unwrap().is_some(), "it became free");
+    assert!(orders.take(&Wanted::all(), &exists).unwrap().is_none(), "there is nothing to wait for");
+    assert_eq!(orders.within(&mut hung).take(&Wanted::id(1), &now()).unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(hung.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn a_task_runs_beside_the_data_and_is_one_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("shop");
+    let by_customer = Some(Path::parse("customer").unwrap());
+    let orders = space.declare(Definition { routing: by_customer, ..Definition::new("shop", "order") }).unwrap();
+    let customers = space.declare(Definition::new("shop", "customer")).unwrap();
+    let add = |by: i64| Change::Increment { path: Path::parse("open").unwrap(), by: by.into() };
+    for customer in ["ada", "bob"] {
+        customers.write(&Document::from_pairs([("id", customer)]), &upsert()).unwrap();
+        for number in 0..5 {
+            let number = number + if customer == "ada" { 0 } else { 10 };
+            orders.write(&order(number, customer, 7), &upsert()).unwrap();
+        }
+    }
+    let before = store.stats().batches;
+    let sum = space.execute(&"ada".into(), None, |task| {
+        let mut sum = 0;
+        for entry in task.read("order", &example("ada"), 100)? {
+            sum += 7;
+            task.take("order", id(&entry))?;
+        }
+        assert!(task.read("order", &example("ada"), 100)?.is_empty());
+        task.change("customer", "ada", &[add(sum)])?;
+        task.write("order", &order(99, "ada", sum), &upsert())?;
+        assert_eq!(task.get("order", 99)?.map(|entry| id(&entry)), Some(99));
+        Ok(sum)
+    });
+    assert_eq!((sum.unwrap(), store.stats().batches), (35, before + 1));
+    assert_eq!(ids(&orders.read_many(&example("ada"), 9).unwrap()), BTreeSet::from([99]));
+    let failed = space.execute(&"bob".into(), None, |task| {
+        task.take("order", 10)?;
+        task.write("order", &order(50, "ada", 0), &upsert()).map(|_| ())
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Invalid, "it lies elsewhere");
+    assert_eq!(orders.count(&example("bob")).unwrap(), 5, "and nothing happened");
+    let count = space.execute_all(None, |task| Ok(task.read("order", &Wanted::all(), 1000)?.len()), |a, b| a + b);
+    assert_eq!(count.unwrap(), 6);
+}

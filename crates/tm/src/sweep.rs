@@ -1,0 +1,65 @@
+//! Sweeping: lets go of decisions that nobody needs, though nobody said so.
+//!
+//! A program that is killed after it told its branches and before it told the coordinator leaves a decision behind. Nothing is
+//! in doubt because of it, and nobody ever asks again. Whether a branch knows is asked of its resource manager, by the
+//! branch's name: so this is right only where all programs mean the same resource manager by the same name.
+//!
+//! May use: `administration`, `decisions`, `branch`. Must not know: when it is time, who asks.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::administration::{Administration, Status};
+use crate::branch::ResourceManager;
+use crate::decisions::{Decisions, Result};
+use crate::{Learned, State};
+
+/// Forgets decisions to commit that are older than `age`, whose branches are all of `managers`, and of which none is prepared
+/// there any more. Returns how many; none when a resource manager does not answer. Blocks while the coordinator is asked.
+///
+/// # Errors
+/// `Unavailable` when the coordinator cannot be asked.
+pub async fn sweep<C: Decisions + Administration + ?Sized>(
+    coordinator: &C,
+    managers: &[Arc<dyn ResourceManager>],
+    age: Duration,
+) -> Result<usize> {
+    let mut settled: Vec<Status> = Vec::new();
+    let mut cursor = Some("0".to_owned());
+    while let Some(from) = cursor {
+        let page = coordinator.list(&from)?;
+        let is_old = |status: &Status| status.decided.is_some_and(|at| since(at).is_some_and(|since| since >= age));
+        settled
+            .extend(page.transactions.into_iter().filter(|status| status.state == State::Committed && is_old(status)));
+        cursor = page.next;
+    }
+    if settled.is_empty() {
+        return Ok(0);
+    }
+    // Asked for after the decisions, whose branches were all prepared then: what is not listed has learned its outcome.
+    for manager in managers {
+        let Ok(listed) = manager.in_doubt().await else { return Ok(0) };
+        settled.retain(|status| !listed.iter().any(|xid| xid.transaction == status.id));
+    }
+    let mut count = 0;
+    for status in &settled {
+        let open: Vec<Learned> = status
+            .branches
+            .iter()
+            .filter(|branch| branch.state == "open")
+            .map(|branch| Learned { branch: branch.branch.clone(), heuristic: None })
+            .collect();
+        let is_known = |done: &Learned| managers.iter().any(|manager| *manager.name() == done.branch);
+        if !open.is_empty() && open.iter().all(is_known) {
+            coordinator.done(status.id, &open);
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// The time since a moment after 1970; `None` when that is yet to come.
+fn since(moment: Duration) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.checked_sub(moment)
+}
