@@ -12,6 +12,7 @@ mod process;
 mod report;
 mod resp;
 mod rss;
+mod space;
 mod workload;
 mod xa;
 
@@ -41,6 +42,8 @@ enum Bench {
     Open(open::Line),
     /// Memory of the server, idle and loaded, beside Redis
     Rss(rss::Line),
+    /// Entries of the object space: latency, throughput, hand-off, memory, restart
+    Space(space::Line),
     /// Distributed transactions over two resource managers that answer at once
     Xa(xa::Line),
     /// The same statements in PostgreSQL and MariaDB, as one distributed transaction and as two local ones
@@ -73,6 +76,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Resp(line) => resp::run(line),
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
+        Bench::Space(line) => space::run(line),
         Bench::Xa(line) => xa::run(line),
         Bench::XaPrice(line) => xa::price(line),
         Bench::XaServe(line) => xa::serve(line),

@@ -353,6 +353,23 @@ impl Value {
         }
     }
 
+    /// The value as it compares with stored ones, without storing it. Lists and maps have no such form, and are null here: what
+    /// may be an id or a routing value has it.
+    #[must_use]
+    pub fn scalar(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null | Self::List(_) | Self::Map(_) => ValueRef::Null,
+            Self::Bool(value) => ValueRef::Bool(*value),
+            Self::I64(value) => ValueRef::I64(*value),
+            Self::U64(value) => i64::try_from(*value).map_or(ValueRef::U64(*value), ValueRef::I64),
+            Self::F64(value) => ValueRef::F64(*value),
+            Self::Decimal(value) => ValueRef::Decimal(*value),
+            Self::String(text) => ValueRef::String(text),
+            Self::Bytes(bytes) => ValueRef::Bytes(bytes),
+            Self::Timestamp(at) => ValueRef::Timestamp(*at),
+        }
+    }
+
     /// The value in stored form, for comparisons with stored ones.
     #[must_use]
     pub fn stored(&self) -> StoredValue {

@@ -39,7 +39,7 @@ impl What {
     pub(super) fn encode(&self, kind: &Kind, history: bool, engine: &Engine, to: &mut Vec<u8>) {
         let of = kind.of;
         let before = |id: &Value| {
-            let place = if history { engine.find_id(of, id.stored().get()) } else { None };
+            let place = if history { engine.find_id(of, id.scalar()) } else { None };
             place.and_then(|place| engine.get(place)).map(|stored| stored.document)
         };
         match self {
@@ -50,12 +50,12 @@ impl What {
                 Command::Write { of, expires_ms, document: document.fields(), before }.encode(to);
             }
             Self::Remove { id, reason } => {
-                let (before, id) = (before(id), id.stored());
-                let entry = before.as_ref().map_or(Removed::Id(id.get()), |it| Removed::Document(it.fields()));
+                let before = before(id);
+                let entry = before.as_ref().map_or(Removed::Id(id.scalar()), |it| Removed::Document(it.fields()));
                 Command::Remove { of, reason: *reason, entry }.encode(to);
             }
             Self::Renew { id, expires_ms } => {
-                Command::Renew { of, expires_ms: *expires_ms, id: id.stored().get() }.encode(to);
+                Command::Renew { of, expires_ms: *expires_ms, id: id.scalar() }.encode(to);
             }
         }
     }

@@ -12,6 +12,7 @@ use ::space::{Definition, TypeId};
 
 use super::listen::Listeners;
 use super::locks::Locks;
+use super::task::Function;
 use super::wait::Waiters;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -74,9 +75,21 @@ pub(crate) struct Registry {
     versions: AtomicU64,
     ids: AtomicU64,
     pub(crate) locks: Locks,
+    /// Functions that programs have registered, by space and name.
+    functions: RwLock<BTreeMap<(String, String), Function>>,
 }
 
 impl Registry {
+    pub(crate) fn register(&self, space: &str, name: &str, function: Function) {
+        let mut functions = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        functions.insert((space.to_owned(), name.to_owned()), function);
+    }
+
+    pub(crate) fn function(&self, space: &str, name: &str) -> Option<Function> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.get(&(space.to_owned(), name.to_owned())).cloned()
+    }
+
     pub(crate) fn find(&self, space: &str, name: &str) -> Option<Arc<Kind>> {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         kinds.get(space)?.get(name).cloned()

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{Document, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
+use ::space::{Change, Document, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
 use journal::{PartitionId, Position};
 
 use super::commit::What;
@@ -15,6 +15,7 @@ use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
+use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
@@ -55,7 +56,7 @@ impl Entries {
                 }
             };
             if let Some(id) = &wanted.id {
-                let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+                let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
                 if let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) {
                     let _ = take(stored, &mut found);
                 }
@@ -163,6 +164,27 @@ impl Entries {
             }
         }
         Ok(Shown { value: count, position: newest })
+    }
+
+    /// Changes every entry that matches in place, each by itself; returns how many. One that another changed meanwhile so that it
+    /// does not match any more is left alone.
+    ///
+    /// # Errors
+    /// As [`Entries::change`]; those before the error are changed.
+    pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<u64> {
+        let id_field = self.definition().id.clone();
+        let shown = self.read_many_shown(wanted, usize::MAX)?;
+        let (mut count, mut newest) = (0, Position::ZERO);
+        for entry in shown.value {
+            let Some(id) = entry.document.get(&id_field) else { continue };
+            let one = Wanted { id: Some(id.to_value()), ..wanted.clone() };
+            if let Some(changed) = self.change_shown(&one, changes, options)? {
+                newest = newest.max(changed.now.version);
+                count += 1;
+            }
+        }
+        self.settle_change(newest, options.durability)?;
+        Ok(count)
     }
 
     /// How entries would be found, in each partition.

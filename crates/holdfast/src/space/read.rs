@@ -231,7 +231,7 @@ impl Entries {
         };
         match &wanted.id {
             Some(id) => {
-                let found = engine.find_id(self.kind.of, id.stored().get());
+                let found = engine.find_id(self.kind.of, id.scalar());
                 let found = found.and_then(|place| Some((place, engine.get(place)?)));
                 if let Some((place, stored)) = found
                     && (stored.expires_ms == 0 || stored.expires_ms > now_ms)

@@ -29,9 +29,9 @@ pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {
 
 /// The partition of entries of the space with this routing value, of whatever type.
 pub(crate) fn of_value<'a>(inner: &'a Inner, space: &str, value: &Value) -> Result<&'a Partition> {
-    let value = value.stored();
-    check_id("the routing value", value.get())?;
-    Ok(by_hash(inner, space_hash(space) ^ value_hash(value.get())))
+    let value = value.scalar();
+    check_id("the routing value", value)?;
+    Ok(by_hash(inner, space_hash(space) ^ value_hash(value)))
 }
 
 fn space_hash(space: &str) -> u64 {
@@ -83,7 +83,7 @@ pub(crate) fn of_document<'a>(inner: &'a Inner, definition: &Definition, documen
 
 /// The partitions in which an entry may lie that is wanted.
 pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &Wanted) -> Result<Vec<&'a Partition>> {
-    let by = |value: &Value| at(inner, definition, Some(value.stored().get())).map(|partition| vec![partition]);
+    let by = |value: &Value| at(inner, definition, Some(value.scalar())).map(|partition| vec![partition]);
     if is_single(definition) {
         return at(inner, definition, None).map(|partition| vec![partition]);
     }

@@ -29,6 +29,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
 
+/// A function that runs beside the data: from arguments to an answer.
+pub(crate) type Function = Arc<dyn Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync>;
+
 struct Staged {
     kind: Arc<Kind>,
     was: Option<Stored>,
@@ -62,6 +65,33 @@ impl Space {
         let shown = self.run(partition, task)?;
         self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
         Ok(shown.value)
+    }
+
+    /// Registers a function by name, so that [`Space::call`] finds it; one of the same name is replaced. It is not stored: a
+    /// program registers its functions when it starts.
+    pub fn register(
+        &self,
+        name: &str,
+        function: impl Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync + 'static,
+    ) {
+        self.store.inner().spaces.register(&self.name, name, Arc::new(function));
+    }
+
+    /// Runs a registered function in the partition of a routing value.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such function; those of the function, and then nothing has happened.
+    pub fn call(
+        &self,
+        name: &str,
+        routing: &Value,
+        arguments: &Value,
+        durability: Option<Durability>,
+    ) -> Result<Value> {
+        let function = self.store.inner().spaces.function(&self.name, name).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("no function {name} is registered in the space {}", self.name))
+        })?;
+        self.execute(routing, durability, |task| function(task, arguments))
     }
 
     /// Runs a task in every partition, one after another, and reduces what they answer to one value. Each partition's changes
@@ -160,7 +190,7 @@ impl<'a> Task<'a> {
 
     /// What is there, as this task has it; refuses what a transaction has locked.
     fn now(&mut self, kind: &Arc<Kind>, id: &Value) -> Result<Option<Stored>> {
-        if let Some(staged) = self.staged.get(&(kind.of, key_of(id.stored().get()))) {
+        if let Some(staged) = self.staged.get(&(kind.of, key_of(id.scalar()))) {
             let (version, sequence) =
                 staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
             let stored = |(document, expires_ms): &(Document, u64)| Stored {
@@ -171,7 +201,7 @@ impl<'a> Task<'a> {
             };
             return Ok(staged.will.as_ref().map(stored));
         }
-        let Some(place) = self.engine.find_id(kind.of, id.stored().get()) else { return Ok(None) };
+        let Some(place) = self.engine.find_id(kind.of, id.scalar()) else { return Ok(None) };
         let at = LockedPlace { partition: self.partition.id, place };
         if self.engine.is_locked(place)
             && self.space.store.inner().spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive)
@@ -184,7 +214,7 @@ impl<'a> Task<'a> {
     }
 
     fn stage(&mut self, kind: &Arc<Kind>, id: &Value, was: Option<Stored>, will: Option<(Document, u64)>) {
-        let key = (kind.of, key_of(id.stored().get()));
+        let key = (kind.of, key_of(id.scalar()));
         match self.staged.get_mut(&key) {
             Some(staged) => staged.will = will,
             None => drop(self.staged.insert(key, Staged { kind: Arc::clone(kind), was, will })),

@@ -73,7 +73,7 @@ impl Wanted {
 
     /// Whether an entry with these fields is wanted.
     pub(crate) fn matches(&self, id_field: &str, fields: MapRef<'_>) -> bool {
-        let has_id = self.id.as_ref().is_none_or(|id| fields.get(id_field) == Some(id.stored().get()));
+        let has_id = self.id.as_ref().is_none_or(|id| fields.get(id_field) == Some(id.scalar()));
         has_id && !is_excepted(&self.except, fields.get(id_field)) && self.filter.matches(fields)
     }
 }

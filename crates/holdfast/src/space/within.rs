@@ -214,12 +214,12 @@ impl Within<'_> {
 
     fn put(&mut self, id: &Value, staged: Staged) {
         let of = self.entries.kind.of;
-        self.stage().staged.insert((of, key_of(id.stored().get())), staged);
+        self.stage().staged.insert((of, key_of(id.scalar())), staged);
     }
 
     fn staged(&mut self, id: &Value) -> Option<Staged> {
         let of = self.entries.kind.of;
-        self.stage().staged.get(&(of, key_of(id.stored().get()))).cloned()
+        self.stage().staged.get(&(of, key_of(id.scalar()))).cloned()
     }
 
     /// Writes an entry when the transaction commits; one that is there is locked until then. The version that is returned is
@@ -275,7 +275,7 @@ impl Within<'_> {
             let at = {
                 let mut engine = partition.space();
                 partition.check()?;
-                let Some(place) = engine.find_id(self.entries.kind.of, id.stored().get()) else { return Ok(None) };
+                let Some(place) = engine.find_id(self.entries.kind.of, id.scalar()) else { return Ok(None) };
                 let at = LockedPlace { partition: partition.id, place };
                 if inner.lock_entry(holder, at, Mode::Exclusive, &mut engine).is_some() {
                     return Ok(engine.get(place));

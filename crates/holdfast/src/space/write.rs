@@ -130,7 +130,7 @@ impl Entries {
         let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
-        let place = engine.find_id(self.kind.of, id.stored().get());
+        let place = engine.find_id(self.kind.of, id.scalar());
         if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
             let at = LockedPlace { partition: partition.id, place };
             if inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
@@ -146,7 +146,7 @@ impl Entries {
         let what = What::Write { document, expires_ms };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         if self.kind.waiters.any()
-            && let Some(place) = engine.find_id(self.kind.of, id.stored().get())
+            && let Some(place) = engine.find_id(self.kind.of, id.scalar())
         {
             inner.offer(&self.kind, partition, &mut engine, place);
         }
@@ -244,7 +244,7 @@ impl Entries {
         let deadline = self.inner().clock.now().after(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             loop {
-                let at = match self.change_once(&definition, partition, (id, changes), options)? {
+                let at = match self.change_once(&definition, partition, (id, wanted, changes), options)? {
                     Ok(None) => break,
                     Ok(changed) => return Ok(changed),
                     Err(locked) => locked,
@@ -261,18 +261,19 @@ impl Entries {
         &self,
         definition: &Definition,
         partition: &Partition,
-        (id, changes): (&Value, &[Change]),
+        (id, wanted, changes): (&Value, &Wanted, &[Change]),
         options: &WriteOptions,
     ) -> Result<std::result::Result<Option<Changed>, LockedPlace>> {
         let inner = self.inner();
         let now_ms = inner.clock.wall_ms();
         let mut engine = partition.space();
         partition.check()?;
-        let place = engine.find_id(self.kind.of, id.stored().get());
+        let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
-        let Some((place, old)) = found.filter(|(_, old)| old.expires_ms == 0 || old.expires_ms > now_ms) else {
-            return Ok(Ok(None));
+        let is_wanted = |old: &Stored| {
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(&definition.id, old.document.fields())
         };
+        let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
         let at = LockedPlace { partition: partition.id, place };
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
@@ -316,7 +317,7 @@ impl Entries {
             let mut engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let stored = engine.find_id(self.kind.of, id.stored().get()).and_then(|place| engine.get(place));
+            let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
             let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) else { continue };
             let expires_ms = next_expiry(&definition, lease, Some(&stored), now_ms);
             let what = What::Renew { id: id.clone(), expires_ms };

@@ -150,4 +150,14 @@ fn a_task_runs_beside_the_data_and_is_one_batch() {
     assert_eq!(orders.count(&example("bob")).unwrap(), 5, "and nothing happened");
     let count = space.execute_all(None, |task| Ok(task.read("order", &Wanted::all(), 1000)?.len()), |a, b| a + b);
     assert_eq!(count.unwrap(), 6);
+    let many = orders.change_many(&example("bob"), &[Change::Unset { path: Path::parse("total").unwrap() }], &upsert());
+    assert_eq!(many.unwrap(), 5);
+    assert_eq!(orders.count(&Wanted::query("total IS NULL", &[]).unwrap()).unwrap(), 5);
+    space.register("open", |task, name| {
+        let Value::String(name) = name else { return Ok(Value::Null) };
+        let customer = task.get("customer", name.as_str())?;
+        Ok(customer.and_then(|it| it.document.get("open").map(holdfast::space::ValueRef::to_value)).unwrap_or_default())
+    });
+    assert_eq!(space.call("open", &"ada".into(), &"ada".into(), None).unwrap(), Value::from(35));
+    assert_eq!(space.call("close", &1.into(), &Value::Null, None).unwrap_err().kind(), ErrorKind::Invalid);
 }
