@@ -1,7 +1,7 @@
 //! What a door tells about itself: the words in which one door counts and another one publishes, so that neither
 //! needs to know the other.
 //!
-//! May use: std. Must not know: protocols, how numbers are shown.
+//! May use: std, the facade. Must not know: protocols, how numbers are shown.
 
 use std::sync::Arc;
 
@@ -55,4 +55,37 @@ pub struct RecoveryNumbers {
     pub rolled_back: u64,
     /// Branches that had been ended against the decision when it came.
     pub heuristic: u64,
+}
+
+/// What a type of entries in a space takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypeNumbers {
+    pub(crate) space: String,
+    pub(crate) name: String,
+    pub(crate) entries: u64,
+    /// With those of its indexes.
+    pub(crate) bytes: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) waiters: usize,
+}
+
+/// The numbers of all types. Takes each partition's lock for a moment.
+pub(crate) fn types(store: &holdfast::Store) -> Vec<TypeNumbers> {
+    let mut all = Vec::new();
+    for space in store.spaces() {
+        let space = store.space(&space);
+        for definition in space.types() {
+            let Ok(entries) = space.entries(&definition.name) else { continue };
+            let usage = entries.usage();
+            all.push(TypeNumbers {
+                space: definition.space.clone(),
+                name: definition.name.clone(),
+                entries: usage.entries,
+                bytes: usage.bytes,
+                index_bytes: usage.indexes.iter().map(|(_, bytes)| bytes).sum(),
+                waiters: entries.waiters(),
+            });
+        }
+    }
+    all
 }

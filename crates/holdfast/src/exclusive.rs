@@ -17,6 +17,7 @@ use crate::partition::Partition;
 use crate::space::{Opened, SPACE_PART, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Inner;
+use crate::transaction::Transaction;
 
 /// What an [`Exclusive`] may touch.
 #[derive(Debug, Clone, Copy)]
@@ -315,6 +316,14 @@ impl<'a> Exclusive<'a> {
             None => Ok(Committed { position }),
             Some(error) => Err(error),
         }
+    }
+
+    /// Has what the transaction changes in spaces happen with this batch, if nobody changed what it saw there. Only its part
+    /// in spaces counts: what else it did is forgotten.
+    pub fn join_spaces(&mut self, transaction: &'a mut Transaction) {
+        let stage = transaction.space_stage();
+        self.seen = self.seen.max(stage.seen());
+        self.space = Some(stage);
     }
 
     /// The changes as commands, a section for each partition.

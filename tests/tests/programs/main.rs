@@ -17,3 +17,4 @@ mod life_tests;
 mod load;
 mod oracle;
 mod python_tests;
+mod space_tests;

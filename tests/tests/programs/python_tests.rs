@@ -42,3 +42,8 @@ fn redis_py_finds_transactions_as_it_knows_them() {
 fn redis_py_finds_the_connection_and_the_server_as_it_knows_them() {
     script("connection.py", 40);
 }
+
+#[test]
+fn redis_py_writes_and_takes_entries_of_spaces() {
+    script("space.py", 60);
+}

@@ -11,13 +11,15 @@ use std::fmt::Write;
 use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
-use crate::numbers::DoorTotals;
+use crate::numbers::{DoorTotals, TypeNumbers};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Segments that get time series of their own; a journal with more is described by the histogram alone, because
 /// Prometheus keeps every series it ever saw.
 const SEGMENT_SERIES_MAX: usize = 512;
+/// Types of entries in spaces that get time series of their own.
+const TYPE_SERIES_MAX: usize = 512;
 /// Upper ends of the histogram's buckets.
 const RATIOS: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 /// Every kind of damage, so that a series exists before the first damage does.
@@ -44,6 +46,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
     xa(&mut text, snapshot);
+    spaces(&mut text, &snapshot.types);
     doors(&mut text, snapshot);
     text.0
 }
@@ -152,6 +155,25 @@ fn xa(text: &mut Text, snapshot: &Snapshot) {
         [("committed", recovery.committed), ("rolled_back", recovery.rolled_back), ("heuristic", recovery.heuristic)]
     {
         text.line("xa_recovery_branches_total", &format!("{{fate=\"{fate}\"}}"), count);
+    }
+}
+
+fn spaces(text: &mut Text, types: &[TypeNumbers]) {
+    type Value = fn(&TypeNumbers) -> u64;
+    let each: [(&str, &str, Value); 4] = [
+        ("space_entries", "Entries in memory, by type.", |of| of.entries),
+        ("space_bytes", "Bytes of memory that entries and their indexes take, by type.", |of| of.bytes),
+        ("space_index_bytes", "Bytes of memory that indexes of entries take, by type.", |of| of.index_bytes),
+        ("space_waiters", "Clients and threads that wait for entries, by type.", |of| of.waiters as u64),
+    ];
+    // Names are the users' own, and have no line ends.
+    let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
+    for (name, help, value) in each {
+        text.family(name, "gauge", help);
+        for of in types.iter().take(TYPE_SERIES_MAX) {
+            let labels = format!("{{space=\"{}\",type=\"{}\"}}", escaped(&of.space), escaped(&of.name));
+            text.line(name, &labels, value(of));
+        }
     }
 }
 

@@ -6,11 +6,11 @@ use holdfast::{Damage, Durability, Quantiles, SegmentLive, Stats};
 use serde_json::{Map, Value, json};
 
 use super::shared::Snapshot;
-use crate::numbers::DoorNumbers;
+use crate::numbers::{DoorNumbers, TypeNumbers};
 
 /// The whole answer.
 pub(crate) fn render(snapshot: &Snapshot) -> Value {
-    let Snapshot { stats, shared, doors } = snapshot;
+    let Snapshot { stats, types, shared, doors } = snapshot;
     let doors: Map<String, Value> = doors.iter().map(|(name, numbers)| (name.clone(), door(numbers))).collect();
     json!({
         "version": shared.options.version,
@@ -51,10 +51,16 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
             "last_round_seconds": stats.scrub.last_round.as_secs_f64(),
             "last_round_unix_milliseconds": stats.scrub.last_round_ms,
         },
+        "spaces": types.iter().map(of_type).collect::<Vec<_>>(),
         "doors": doors,
         "damage": stats.damage.iter().map(damage).collect::<Vec<_>>(),
         "journal": journal(stats),
     })
+}
+
+fn of_type(of: &TypeNumbers) -> Value {
+    let TypeNumbers { space, name, entries, bytes, index_bytes, waiters } = of;
+    json!({ "space": space, "type": name, "entries": entries, "bytes": bytes, "index_bytes": index_bytes, "waiters": waiters })
 }
 
 fn door(numbers: &DoorNumbers) -> Value {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::failure::Failure;
 use super::options::Options;
 use super::upload::Budget;
-use crate::numbers::DoorNumbers;
+use crate::numbers::{self, DoorNumbers, TypeNumbers};
 
 /// What all connections of one door share.
 pub(crate) struct Shared {
@@ -44,6 +44,8 @@ pub(crate) struct Answers([AtomicU64; 5]);
 /// Everything that `/metrics` and `/stats` say, as of one moment.
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
+    /// Types of entries in spaces.
+    pub(crate) types: Vec<TypeNumbers>,
     pub(crate) shared: Arc<Shared>,
     /// This door and the others, by name.
     pub(crate) doors: Vec<(String, DoorNumbers)>,
@@ -114,11 +116,11 @@ impl Shared {
 
     /// The statistics with the doors' numbers.
     pub(crate) async fn snapshot(self: &Arc<Self>) -> Result<Snapshot, Stalled> {
-        let stats = self.stats().await?;
+        let (stats, types) = self.ask(|store| (store.stats(), numbers::types(store))).await?;
         let own = DoorNumbers { connections: self.connections.load(Relaxed), totals: None };
         let others = self.options.doors.iter().map(|(name, numbers)| (name.clone(), numbers()));
         let doors = others.chain([("http".to_owned(), own)]).collect();
-        Ok(Snapshot { stats, shared: Arc::clone(self), doors })
+        Ok(Snapshot { stats, types, shared: Arc::clone(self), doors })
     }
 }
 

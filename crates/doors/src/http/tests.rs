@@ -72,6 +72,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
     for key in [b"a", b"b", b"c"] {
         door.store.kv().put(b"bucket", key, b"value", &holdfast::PutOptions::default()).unwrap();
     }
+    door.store.space("a\"b").declare(holdfast::space::Definition::new("a\"b", "c")).unwrap();
     let answer = door.ask("GET /metrics", "");
     assert_eq!(status(&answer), 200);
     assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
@@ -97,7 +98,8 @@ fn metrics_are_well_formed_and_tell_what_happened() {
     unique.dedup();
     assert_eq!(unique.len(), families.len(), "a family is there twice: {families:?}");
     for line in [
-        "holdfast_batches_total 3",
+        "holdfast_batches_total 4",
+        "holdfast_space_entries{space=\"a\\\"b\",type=\"c\"} 0",
         "holdfast_unsynced_batches 0",
         "holdfast_refuses_writes 0",
         "holdfast_connections{door=\"resp\"} 7",
@@ -118,7 +120,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         "holdfast_xa_recovery_branches_total{fate=\"rolled_back\"} 26",
         "holdfast_xa_recovery_branches_total{fate=\"heuristic\"} 27",
         "holdfast_damaged_ranges{kind=\"record\"} 0",
-        "holdfast_sync_batches_sum 3",
+        "holdfast_sync_batches_sum 4",
     ] {
         assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
     }

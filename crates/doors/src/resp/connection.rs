@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -22,21 +22,22 @@ use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use holdfast::{Backup, Position};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
-use tokio_rustls::server::TlsStream;
 
 use super::clients::{Ask, Client};
 use super::commands::backup::backed_up;
 use super::commands::connection::authenticated;
+use super::commands::space::handed::Handed;
+use super::commands::space::wait::Waited;
 use super::counters::{Counters, add};
 use super::door::Door;
 use super::durable::State;
 use super::handle;
 use super::reply::Reply;
 use super::session::{Hello, Need, Pending, Session};
+use super::stream::Stream;
 use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
@@ -47,51 +48,10 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// The most that is read ahead while an entry is waited for.
+const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
-
-/// A socket, with or without TLS.
-pub(crate) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-
-    fn poll_read_more(&mut self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
-        match self {
-            Stream::Plain(stream) => pin!(stream.read_buf(buf)).poll(cx),
-            Stream::Tls(stream) => pin!(stream.read_buf(buf)).poll(cx),
-        }
-    }
-
-    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Plain(_) => Poll::Ready(Ok(())),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
 
 /// What the connections of one thread share.
 pub(crate) struct Reactor {
@@ -132,6 +92,7 @@ struct Chunk {
     bytes: Vec<u8>,
     need: Need,
     replies: usize,
+    handed: Vec<Handed>,
 }
 
 /// Whether a reply is not to be sent: CLIENT REPLY.
@@ -143,6 +104,7 @@ enum Blocked {
     Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
     Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
+    Entry(Pin<Box<dyn Future<Output = Waited>>>, IsSilent),
 }
 
 /// One connection.
@@ -160,6 +122,9 @@ pub(crate) struct Connection {
     chunk_bytes: usize,
     sending: Vec<u8>,
     sent: usize,
+    /// Entries of the reply under way, and of what is being sent, that the client does not have yet.
+    handing: Vec<Handed>,
+    sending_handed: Vec<Handed>,
     blocked: Option<Blocked>,
     /// Whether the first chunk has let the other connections go first.
     has_yielded: bool,
@@ -185,6 +150,8 @@ impl Connection {
             chunk_bytes: 0,
             sending: Vec::new(),
             sent: 0,
+            handing: Vec::new(),
+            sending_handed: Vec::new(),
             blocked: None,
             has_yielded: false,
             round: 0,
@@ -215,6 +182,9 @@ impl Connection {
                 Ask::Nothing => {}
                 Ask::Finish => self.session.closing = true,
                 Ask::Kill => return Poll::Ready(Ok(())),
+            }
+            if matches!(self.blocked, Some(Blocked::Entry(..))) && self.poll_gone(cx)? {
+                return Poll::Ready(Ok(()));
             }
             let mut is_moving = self.poll_blocked(cx);
             is_moving |= self.release(cx);
@@ -295,6 +265,22 @@ impl Connection {
         Ok(true)
     }
 
+    /// Reads while an entry is waited for, to notice that the client is gone: then nobody else lacks what it would be given.
+    /// A client that sends no more counts as gone, as in Redis.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        while !self.is_ended && self.input.len() < BLOCKED_INPUT_BYTES {
+            self.input.reserve(READ_BYTES_MIN);
+            let Poll::Ready(received) = self.stream.poll_read_more(cx, &mut self.input) else {
+                break;
+            };
+            let received = received?;
+            add(&self.session.counters.input_bytes, received as u64);
+            self.is_starved = false;
+            self.is_ended = received == 0;
+        }
+        Ok(self.is_ended)
+    }
+
     fn handle_input(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let handled = self.handle_bytes(&input);
@@ -359,10 +345,11 @@ impl Connection {
     fn end_chunk(&mut self) {
         let need = std::mem::replace(&mut self.session.need, Need::NOTHING);
         let replies = std::mem::take(&mut self.session.replies);
+        let handed = std::mem::take(&mut self.handing);
         if self.reply.len() == 0 {
             return;
         }
-        if self.chunks.is_empty() && self.sending.is_empty() && self.is_durable(&need) {
+        if self.chunks.is_empty() && self.sending.is_empty() && handed.is_empty() && self.is_durable(&need) {
             // The common case: nothing to wait for, and the last buffer is used again.
             let spare = std::mem::take(&mut self.sending);
             self.sending = self.reply.take(spare);
@@ -370,7 +357,7 @@ impl Connection {
         }
         let bytes = self.reply.take(Vec::new());
         self.chunk_bytes += bytes.len();
-        self.chunks.push_back(Chunk { bytes, need, replies });
+        self.chunks.push_back(Chunk { bytes, need, replies, handed });
         let reactor = &self.reactor;
         reactor.written.set(reactor.written.get().max(need.written).max(need.window));
         reactor.synced.set(reactor.synced.get().max(need.synced));
@@ -399,6 +386,11 @@ impl Connection {
                 State::Done => None,
                 State::Failed(text) => Some(text),
             };
+            if !chunk.handed.is_empty() && self.stream.is_closed_by_peer() {
+                // What was taken for this client goes back with the connection.
+                self.is_broken = true;
+                return has_moved;
+            }
             let Some(chunk) = self.chunks.pop_front() else {
                 return has_moved;
             };
@@ -406,8 +398,13 @@ impl Connection {
             self.has_yielded = false;
             has_moved = true;
             match failure {
-                None if self.sending.is_empty() => self.sending = chunk.bytes,
-                None => self.sending.extend_from_slice(&chunk.bytes),
+                None => {
+                    self.sending_handed.extend(chunk.handed);
+                    match self.sending.is_empty() {
+                        true => self.sending = chunk.bytes,
+                        false => self.sending.extend_from_slice(&chunk.bytes),
+                    }
+                }
                 Some(text) => {
                     // Nothing of this chunk is known to last: each of its replies becomes an error.
                     let mut errors = Reply::new(usize::MAX);
@@ -486,6 +483,7 @@ impl Connection {
             result?;
         }
         self.sent = 0;
+        self.sending_handed.drain(..).for_each(Handed::keep);
         let mut spare = std::mem::take(&mut self.sending);
         if spare.capacity() <= KEPT_BYTES_MAX && self.reply.len() == 0 {
             spare.clear();
@@ -515,6 +513,10 @@ impl Connection {
                 let is_silent = follow.is_silent;
                 Some(Blocked::Work(Box::pin(follow.run()), is_silent))
             }
+            Some(Pending::Entry(wait)) => {
+                let is_silent = wait.is_silent;
+                Some(Blocked::Entry(Box::pin(wait.run()), is_silent))
+            }
             Some(Pending::Sync { position, timeout }) => {
                 Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
             }
@@ -542,6 +544,12 @@ impl Connection {
                     return false;
                 };
                 handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+            }
+            Some(Blocked::Entry(waiting, is_silent)) => {
+                let Poll::Ready(waited) = waiting.as_mut().poll(cx) else {
+                    return false;
+                };
+                self.handing = handle::waited(&mut self.session, waited, *is_silent, &mut self.reply);
             }
             Some(Blocked::Sync(position, timeout)) => {
                 let position = *position;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use holdfast::{Durability, Error, ErrorKind, Store};
 
+use tokio::net::TcpStream;
+
 use super::*;
 use crate::resp::door::Options;
 use crate::resp::durable::{Syncer, Waits};

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use holdfast::{Durability, Exclusive, Position, Scope};
 
 use super::call::{Answer, Call, Fail, View, arity};
+use super::commands::space::handed::Handed;
+use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
 use super::reply::Reply;
@@ -144,7 +146,7 @@ fn run(
 ) -> Answer {
     let several_keys =
         row.keys.first > 0 && row.keys.first != row.keys.last && args.len() > 2 && row.has(flag::READONLY);
-    if row.has(flag::IMMEDIATE) || !(row.has(flag::WRITE) || several_keys) {
+    if row.has(flag::IMMEDIATE) || row.keys.bucket == BucketOf::Space || !(row.has(flag::WRITE) || several_keys) {
         let mut call = Call {
             door,
             command: row,
@@ -215,6 +217,24 @@ fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         View::Direct { .. } | View::Exclusive(_) => {}
     }
     Ok(())
+}
+
+/// Takes the reply of a command that waited for entries: those in it that the client does not have yet.
+pub(crate) fn waited(session: &mut Session, waited: Waited, is_silent: bool, reply: &mut Reply) -> Vec<Handed> {
+    let (waited, handed) = match waited {
+        Ok((written, need, handed)) => (Ok((written, need)), handed),
+        Err(fail) => (Err(fail), Vec::new()),
+    };
+    if let Ok((_, need)) = &waited {
+        session.last_write = session.last_write.max(need.synced).max(need.window).max(need.written);
+    }
+    worked(session, waited, is_silent, reply);
+    if is_silent {
+        // Nobody wants to hear of them.
+        handed.into_iter().for_each(Handed::keep);
+        return Vec::new();
+    }
+    handed
 }
 
 /// Takes the reply of a command that ran off the event loop.

@@ -65,6 +65,13 @@ impl Fixture {
                 let is_silent = follow.is_silent;
                 handle::worked(&mut self.session, runtime.block_on(follow.run()), is_silent, &mut self.reply);
             }
+            Some(Pending::Entry(wait)) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let is_silent = wait.is_silent;
+                let handed =
+                    handle::waited(&mut self.session, runtime.block_on(wait.run()), is_silent, &mut self.reply);
+                handed.into_iter().for_each(crate::resp::commands::space::handed::Handed::keep);
+            }
             pending => self.session.pending = pending,
         }
         let bytes = self.reply.take(Vec::new());
@@ -440,6 +447,9 @@ mod query;
 
 #[path = "feed_tests.rs"]
 mod feed_tests;
+
+#[path = "space_tests.rs"]
+mod space_tests;
 
 #[path = "xa_tests.rs"]
 mod xa_tests;

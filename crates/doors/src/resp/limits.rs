@@ -53,6 +53,10 @@ pub struct Limits {
     pub feed_waiters_max: usize,
     /// The longest that a FEED waits, whatever BLOCK says: a client that went away unnoticed is found out after it.
     pub feed_block_max: Duration,
+    /// Entries that one SPACE.MREAD or SPACE.MTAKE returns at most, whatever COUNT says.
+    pub space_entries_max: usize,
+    /// Bytes of documents that one SPACE.MTAKE takes before it returns; the entry that exceeds it is still there.
+    pub space_bytes_max: usize,
     /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
     pub snapshots_max: usize,
     /// Snapshots that one connection may have open.
@@ -93,6 +97,8 @@ impl Default for Limits {
             feed_bytes_max: 1 << 20,
             feed_waiters_max: 64,
             feed_block_max: Duration::from_secs(60),
+            space_entries_max: 10_000,
+            space_bytes_max: 16 << 20,
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
@@ -130,6 +136,8 @@ impl Limits {
             feed_bytes_max: 1 << 10,
             feed_waiters_max: 1,
             feed_block_max: Duration::from_millis(20),
+            space_entries_max: 8,
+            space_bytes_max: 1 << 10,
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,

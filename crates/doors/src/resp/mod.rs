@@ -25,6 +25,7 @@ mod serve;
 mod session;
 mod slowlog;
 mod snapshots;
+mod stream;
 mod table;
 mod unsupported;
 mod wire;

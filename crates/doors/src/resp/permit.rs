@@ -1,4 +1,4 @@
-//! Whether a user may run a command: by the buckets its row says it touches.
+//! Whether a user may run a command: by the buckets and spaces its row says it touches.
 //!
 //! May use: `auth`, `table`. Must not know: the store, what commands do.
 
@@ -25,7 +25,7 @@ pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Sessio
         BucketOf::None | BucketOf::Each => return Ok(()),
         // Inside MULTI a SELECT may be queued before: EXEC checks again.
         BucketOf::Selected => user.may(right, session.bucket.as_bytes()),
-        BucketOf::First => user.may(right, args.at(1)),
+        BucketOf::First | BucketOf::Space => user.may(right, args.at(1)),
         BucketOf::Copy => {
             let mut keys = Vec::new();
             keys_of(row, args, session.bucket, &mut keys);

@@ -10,7 +10,7 @@
 
 use super::commands::{
     backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
-    server, slow, snapshot, strings, transaction, tree, xa,
+    server, slow, snapshot, space, strings, transaction, tree, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -293,6 +293,38 @@ commands! {
       ""; "O(1)"; "Lists the subcommands.";
     "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
       "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
+    "space.change" -6 [WRITE DENYOOM NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::change::run;
+      "space type id SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [ROUTING value] [VERSION version] [LEASE milliseconds|FOREVER] [PREVIOUS] [DURABILITY durability]"; "O(n) with the size of the document"; "Changes an entry in place, all changes or none; returns [json, version, expires] of what is there now, with PREVIOUS [that, the same of what was there], or null if there is no such entry.";
+    "space.clear" -4 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::clear;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Removes all entries that are wanted; returns how many.";
+    "space.count" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::count;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns how many entries there are that are wanted.";
+    "space.declare" -3 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::declare::declare;
+      "space type [ID field] [ROUTING path] [LEASE milliseconds] [VOLATILE] [FIFO | GROUPS path] [HISTORY] [MEMORY bytes [EVICT]] [INDEX name HASH|ORDERED [UNIQUE] count path [path ...]] ..."; "O(n) with the number of entries when an index is added"; "Declares a type of entries, or changes one while it is used: indexes, lease, history and limit. OK once that is on stable storage.";
+    "space.drop" 3 [WRITE CLEARS NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::declare::drop_type;
+      "space type"; "O(n) with the number of entries"; "Removes a type with all its entries; returns 1, or 0 if there is none.";
+    "space.explain" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::explain;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value]"; "O(n) with the number of partitions"; "Returns how entries would be found, as a map: partitions, candidates (how many entries are looked at) and by, each [how, partitions, candidates].";
+    "space.info" 3 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::describe::info;
+      "space type"; "O(n) with the number of partitions"; "Returns a map of what a type is, what it takes of memory, and how many wait for its entries. An index is [name, kind, unique, paths, bytes].";
+    "space.mread" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mread;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns up to COUNT entries, 100 unless given, each [json, version, expires], in the order of the SQL if it says one.";
+    "space.mtake" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mtake;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [BLOCK milliseconds] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Takes up to COUNT entries, 100 unless given, each [json, version, expires]. BLOCK waits for the first.";
+    "space.mwrite" -5 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::mwrite;
+      "space type count json [json ...] [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(n) with the number of entries"; "Writes several entries, each by itself; returns what SPACE.WRITE would for each, an error in the place of those that fail. Inside MULTI all or none.";
+    "space.read" -4 [READONLY NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::read;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry as [json, version, expires in Unix milliseconds or null], or null. BLOCK waits for one, 0 without end.";
+    "space.renew" -6 [WRITE NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::write::renew;
+      "space type id LEASE milliseconds|FOREVER [ROUTING value] [DURABILITY durability]"; "O(1)"; "Ends an entry's lease at another time; returns 1, or 0 if there is no such entry.";
+    "space.select" -5 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::select;
+      "space type sql count [parameter ...]"; "O(n) with the number of entries looked at"; "Answers a query with columns, aggregates, GROUP BY, HAVING, ORDER BY and LIMIT; returns a document as JSON for each row.";
+    "space.take" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::take;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry and removes it, atomically: of all who take, one gets it. Who waits with BLOCK is served in the order of coming.";
+    "space.types" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" space::describe::types;
+      "[space]"; "O(n) with the number of types"; "Returns the types that are declared, each [space, type].";
+    "space.write" -4 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::write;
+      "space type json [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(1), and with the number of indexes"; "Writes an entry; returns [id, version], with PREVIOUS also what was there before or null. An entry without an id is given one.";
     "xa.begin" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::begin;
       "[TIMEOUT milliseconds] [SHARED]"; "O(1)"; "Begins a distributed transaction of this connection; returns its id, which is to name it at every resource manager. Nothing is written. It can be committed until the timeout, or for as long as the connection is open. SHARED: other programs may take part, see XA.ENLIST. All XA commands need the right to write all buckets, XA.STATUS and XA.LIST that to read them.";
     "xa.commit" -4 [NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::commit;

@@ -19,9 +19,10 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::clients::{Ask, Client};
-use super::connection::{Connection, Reactor, Stream};
+use super::connection::{Connection, Reactor};
 use super::counters::add;
 use super::door::{Door, Options};
+use super::stream::Stream;
 use crate::error::ServeError;
 
 use crate::numbers::DoorNumbers;

@@ -451,3 +451,6 @@ fn a_connection_can_be_encrypted() {
     plain.write_all(b"PING\r\n").unwrap();
     assert!(!rest(&mut plain).contains("PONG"));
 }
+
+#[path = "space_serve_tests.rs"]
+mod space_serve_tests;

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Durability, Position, Stats};
+use holdfast::{Durability, Position, Stats, Transaction};
 
 use super::clients::Client;
 use super::commands::feed::Follow;
+use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
 use super::wire::OwnedArgs;
@@ -105,6 +106,8 @@ pub(crate) enum Pending {
     Backup { dir: std::path::PathBuf },
     /// A command is to be run off the event loop.
     Work(Work),
+    /// An entry is waited for, or looked for off the event loop.
+    Entry(Box<Wait>),
     /// FEED: the next changes are to be read off the event loop, when there are some.
     Feed(Follow),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
@@ -132,6 +135,8 @@ pub(crate) struct Session {
     pub(crate) need: Need,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
     pub(crate) numbers: Option<Stats>,
+    /// What EXEC does in spaces, while it runs.
+    pub(crate) joined: Option<Transaction>,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -159,6 +164,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
             numbers: None,
+            joined: None,
             last_write: Position::ZERO,
             pending: None,
             closing: false,

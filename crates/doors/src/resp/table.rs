@@ -59,6 +59,8 @@ pub(crate) enum BucketOf {
     Copy,
     /// Several, which the handler checks one by one.
     Each,
+    /// No bucket: its first argument names a space, which is a right as a bucket of that name is.
+    Space,
     /// It touches no bucket.
     None,
 }
@@ -94,6 +96,8 @@ pub(crate) mod keys {
     pub(crate) const COPY: Keys = of(1, 2, 1, BucketOf::Copy);
     /// A bucket, then a key.
     pub(crate) const OWN: Keys = of(2, 2, 1, BucketOf::First);
+    /// A space.
+    pub(crate) const SPACE: Keys = of(0, 0, 0, BucketOf::Space);
     /// A bucket as a whole.
     pub(crate) const BUCKET: Keys = of(0, 0, 0, BucketOf::First);
 }

@@ -100,6 +100,15 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn count(&self, wanted: &Wanted) -> Result<u64> {
+        let shown = self.count_shown(wanted)?;
+        self.settle(shown)
+    }
+
+    /// As [`Entries::count`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::read`].
+    pub fn count_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
         let definition = self.kind.definition();
         let mut count = 0;
@@ -116,7 +125,7 @@ impl Entries {
                 ControlFlow::Continue(())
             });
         }
-        self.settle(Shown { value: count, position: newest })
+        Ok(Shown { value: count, position: newest })
     }
 
     /// Removes all entries that match and no transaction has locked; returns how many.
@@ -124,6 +133,16 @@ impl Entries {
     /// # Errors
     /// As [`Entries::take`].
     pub fn clear(&self, wanted: &Wanted, durability: Option<Durability>) -> Result<u64> {
+        let Shown { value, position } = self.clear_shown(wanted)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::clear`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::take`].
+    pub fn clear_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
         let definition = self.kind.definition();
         let (mut count, mut newest) = (0, Position::ZERO);
@@ -144,8 +163,7 @@ impl Entries {
                 count += 1;
             }
         }
-        self.settle_change(newest, durability)?;
-        Ok(count)
+        Ok(Shown { value: count, position: newest })
     }
 
     /// Changes every entry that matches in place, each by itself; returns how many. One that another changed meanwhile so that it

@@ -157,7 +157,7 @@ impl Entries {
         &self,
         wanted: &Wanted,
         takes: Taking,
-    ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + 'static> {
+    ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + use<>> {
         self.check()?;
         let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read };
         let waiter = self.enqueue(wanted, &ReadOptions::default(), purpose)?;

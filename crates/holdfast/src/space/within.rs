@@ -46,11 +46,24 @@ pub(crate) struct SpaceStage {
     kinds: BTreeMap<TypeId, Arc<Kind>>,
     staged: BTreeMap<Key, Staged>,
     is_over: bool,
+    /// Of one that is joined to a batch: the newest position that its reads rest on.
+    joined: Option<Position>,
 }
 
 impl SpaceStage {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, holder: None, lease: None, kinds: BTreeMap::new(), staged: BTreeMap::new(), is_over: false }
+        let (kinds, staged) = (BTreeMap::new(), BTreeMap::new());
+        Self { store, holder: None, lease: None, kinds, staged, is_over: false, joined: None }
+    }
+
+    /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
+    pub(crate) fn will_join(&mut self) {
+        self.joined = Some(Position::ZERO);
+    }
+
+    /// What its reads rest on that did not wait.
+    pub(crate) fn seen(&self) -> Position {
+        self.joined.unwrap_or_default()
     }
 
     pub(crate) fn set_lease(&mut self, lease: Duration) {
@@ -363,7 +376,11 @@ impl Within<'_> {
         Ok(own + self.entries.count(&others)?)
     }
 
-    fn show(&self, position: Option<Position>) -> Result<()> {
+    fn show(&mut self, position: Option<Position>) -> Result<()> {
+        if let Some(seen) = &mut self.stage().joined {
+            *seen = (*seen).max(position.unwrap_or_default());
+            return Ok(());
+        }
         position.map_or(Ok(()), |position| self.entries.store.settle(crate::kv::Shown { value: (), position }))
     }
 }

@@ -14,6 +14,7 @@ use super::route;
 use super::wanted::Wanted;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kv::Shown;
 use crate::partition::Partition;
 
 /// How long an operation waits for a transaction to let go of an entry, unless it is told.
@@ -297,6 +298,16 @@ impl Entries {
     /// # Errors
     /// As [`Entries::write`].
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
+        let Shown { value, position } = self.renew_shown(wanted, lease)?;
+        self.settle_change(position, durability)?;
+        Ok(value)
+    }
+
+    /// As [`Entries::renew`], without waiting: what the answer rests on is beside it.
+    ///
+    /// # Errors
+    /// As [`Entries::write`].
+    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease) -> Result<Shown<bool>> {
         self.check()?;
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
@@ -313,10 +324,9 @@ impl Entries {
             let position = self.inner().change_space(&self.kind, partition, &mut engine, &what)?;
             drop(engine);
             self.inner().note_lease(expires_ms);
-            self.settle_change(position, durability)?;
-            return Ok(true);
+            return Ok(Shown { value: true, position });
         }
-        Ok(false)
+        Ok(Shown { value: false, position: Position::ZERO })
     }
 }
 

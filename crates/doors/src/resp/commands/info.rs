@@ -6,10 +6,12 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::connection::REDIS_VERSION;
+use crate::numbers::TypeNumbers;
 use crate::resp::call::{Call, Fail};
 use crate::resp::session::BucketName;
 
-const SECTIONS: &[&str] = &["server", "clients", "memory", "persistence", "stats", "replication", "xa", "keyspace"];
+const SECTIONS: &[&str] =
+    &["server", "clients", "memory", "persistence", "stats", "replication", "xa", "spaces", "keyspace"];
 
 /// The sections named, all of them for none, `default`, `all` or `everything`.
 pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, Fail> {
@@ -33,6 +35,7 @@ pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, 
             "stats" => stats(call, &mut text),
             "replication" => replication(&mut text),
             "xa" => xa(call, &mut text),
+            "spaces" => spaces(call, &mut text),
             _ => keyspace(call, &mut text)?,
         }
     }
@@ -63,7 +66,7 @@ fn clients(call: &Call<'_, '_>, text: &mut String) {
     line(text, "connected_clients", call.door.clients.len());
     line(text, "maxclients", call.door.settings.clients_max.load(Relaxed));
     line(text, "peak_clients", call.door.peak_clients.load(Relaxed));
-    line(text, "blocked_clients", 0);
+    line(text, "blocked_clients", crate::numbers::types(&call.door.store).iter().map(|of| of.waiters).sum::<usize>());
 }
 
 fn memory(text: &mut String) {
@@ -146,6 +149,18 @@ fn xa(call: &Call<'_, '_>, text: &mut String) {
     line(text, "xa_recovery_committed", recovery.committed);
     line(text, "xa_recovery_rolled_back", recovery.rolled_back);
     line(text, "xa_recovery_heuristic", recovery.heuristic);
+}
+
+/// A line for each type of entries in spaces that the user may read.
+fn spaces(call: &Call<'_, '_>, text: &mut String) {
+    let user = call.session.user.as_ref();
+    for of in crate::numbers::types(&call.door.store) {
+        if user.is_none_or(|user| user.may(crate::auth::Right::Read, of.space.as_bytes())) {
+            let TypeNumbers { space, name, entries, bytes, index_bytes, waiters } = of;
+            let value = format_args!("entries={entries},bytes={bytes},index_bytes={index_bytes},waiters={waiters}");
+            line(text, &format!("{space}/{name}"), value);
+        }
+    }
 }
 
 fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {

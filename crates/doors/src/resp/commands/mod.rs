@@ -21,6 +21,7 @@ pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod slow;
 pub(crate) mod snapshot;
+pub(crate) mod space;
 pub(crate) mod strings;
 pub(crate) mod transaction;
 pub(crate) mod tree;

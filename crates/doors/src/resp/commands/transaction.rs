@@ -4,6 +4,8 @@
 //! keys still have the versions they had, runs the commands, and commits once. A command that fails by itself changes
 //! nothing and does not stop the others, as in Redis; an error of the store discards the whole transaction.
 //!
+//! What is done in spaces is a transaction that joins the batch.
+//!
 //! May use: `call`, `handle`. Must not know: sockets.
 
 use std::borrow::Cow;
@@ -14,7 +16,7 @@ use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
 use crate::resp::session::{BucketName, Need, Queue, Queued, Session, Watched};
-use crate::resp::table::flag;
+use crate::resp::table::{BucketOf, flag};
 use crate::resp::{number, permit};
 
 pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
@@ -80,7 +82,9 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     if queue.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    run_all(call, &queue.commands, &watched).map_err(|fail| match fail {
+    let ran = run_all(call, &queue.commands, &watched);
+    call.session.joined = None;
+    ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
         Fail::Store(error) if error.rests_on().is_some() => {
             // A distributed transaction was refused, which has to be durable before it is said.
@@ -120,6 +124,10 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
     let door = call.door;
     let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
     call.session.numbers = shows_numbers.then(|| door.store.stats());
+    let in_spaces = commands.iter().any(|queued| queued.command.keys.bucket == BucketOf::Space);
+    call.session.joined = in_spaces.then(|| door.store.begin().to_be_joined());
+    // Before the exclusive, which it outlives.
+    let mut joined;
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
         Some(named) => {
@@ -169,6 +177,10 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
             }
             Err(fail) => return Err(fail),
         }
+    }
+    joined = call.session.joined.take();
+    if let Some(joined) = &mut joined {
+        exclusive.join_spaces(joined);
     }
     let committed = exclusive.commit()?;
     call.reply.resolve(committed.position.get());

@@ -1,0 +1,82 @@
+//! SPACE.*: entries of the object space, as JSON.
+//!
+//! Nothing here waits for a sync, for a lock or for an entry: what an answer rests on is noted with the connection, and what
+//! has to wait is handed to it (`wait.rs`) or to a thread. Inside EXEC entries are written, read and taken within a
+//! transaction that becomes a part of EXEC's one batch (`within.rs`).
+//!
+//! May use: `call`, the facade. Must not know: sockets, dispatch.
+
+pub(crate) mod argument;
+pub(crate) mod change;
+pub(crate) mod declare;
+pub(crate) mod describe;
+pub(crate) mod handed;
+pub(crate) mod query;
+pub(crate) mod read;
+pub(crate) mod wait;
+pub(crate) mod wanted;
+pub(crate) mod within;
+pub(crate) mod write;
+
+use holdfast::space::{Entries, Entry, Storage, Wanted};
+use holdfast::{Durability, Position};
+
+use crate::resp::call::{Call, Fail, View};
+use crate::resp::reply::Reply;
+use crate::resp::session::Need;
+
+/// How many entries a command may have to look at before it is run off the event loop.
+const LOOKED_AT_MAX: u64 = 4_096;
+
+fn text<'a>(what: &str, argument: &'a [u8]) -> Result<&'a str, Fail> {
+    std::str::from_utf8(argument).map_err(|_| format!("ERR the name of the {what} is not UTF-8").into())
+}
+
+/// The type that the first two arguments name.
+fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
+    let (space, name) = (text("space", call.args.at(1))?, text("type", call.args.at(2))?);
+    Ok(call.door.store.space(space).entries(name)?)
+}
+
+/// Whether finding these may take so long that others would wait: by no index, or in a long range of one.
+fn is_long(entries: &Entries, wanted: &Wanted) -> Result<bool, Fail> {
+    let plans = entries.explain(wanted)?;
+    Ok(plans.iter().map(|plan| plan.candidates).sum::<u64>() > LOOKED_AT_MAX)
+}
+
+/// What a reply rests on. An entry that is in no journal is as durable as it will ever be.
+fn need_of(entries: &Entries, durability: Durability, position: Position) -> Need {
+    let mut need = Need::NOTHING;
+    if entries.definition().storage == Storage::Durable {
+        need.add(durability, position);
+    }
+    need
+}
+
+/// Notes what the reply shows.
+fn show(call: &mut Call<'_, '_>, entries: &Entries, position: Position) {
+    if let View::Direct { shown, .. } = &mut call.view
+        && entries.definition().storage == Storage::Durable
+    {
+        *shown = (*shown).max(position);
+    }
+}
+
+/// Notes what the reply shows that the connection has changed.
+fn show_change(call: &mut Call<'_, '_>, entries: &Entries, position: Position) {
+    show(call, entries, position);
+    if let View::Direct { shown, .. } = &call.view {
+        call.session.last_write = call.session.last_write.max(*shown);
+    }
+}
+
+/// `[document, version, when its lease ends or null]`.
+fn write_entry(reply: &mut Reply, entry: &Entry) {
+    reply.array(3);
+    reply.text(&entry.document.to_json());
+    reply.unsigned(entry.version.get());
+    match entry.expires_ms {
+        Some(at) => reply.unsigned(at),
+        None => reply.null(),
+    }
+}

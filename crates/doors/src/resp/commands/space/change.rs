@@ -1,0 +1,108 @@
+//! SPACE.CHANGE: the change travels, not the document.
+//!
+//! May use: `argument`, `wanted`, the facade. Must not know: sockets, dispatch.
+
+use std::time::Duration;
+
+use holdfast::space::{Change, Changed, Lease, Path, Wanted, WriteOptions};
+use holdfast::{ErrorKind, Position};
+
+use super::argument::value;
+use super::wanted::lease;
+use super::{entries, need_of, show_change, write_entry};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::commands::own::durability;
+use crate::resp::number;
+use crate::resp::reply::Reply;
+use crate::resp::wire::Args;
+
+fn path(argument: &[u8]) -> Result<Path, Fail> {
+    let text = std::str::from_utf8(argument).map_err(|_| Fail::from("ERR a path has to be UTF-8"))?;
+    Path::parse(text).map_err(|error| Fail::Store(error.into()))
+}
+
+fn key(argument: &[u8]) -> Result<String, Fail> {
+    std::str::from_utf8(argument).map(str::to_owned).map_err(|_| "ERR a key has to be UTF-8".into())
+}
+
+/// Reads one change at `at`, if there is one: and where the next word is.
+fn change(args: Args<'_>, at: usize) -> Result<Option<(Change, usize)>, Fail> {
+    let Some(word) = args.get(at) else { return Ok(None) };
+    let argument = |number: usize| args.get(at + number).ok_or(SYNTAX);
+    Ok(Some(match word.to_ascii_lowercase().as_slice() {
+        b"set" => (Change::Set { path: path(argument(1)?)?, value: value(argument(2)?)? }, at + 3),
+        b"unset" => (Change::Unset { path: path(argument(1)?)? }, at + 2),
+        b"incr" => (Change::Increment { path: path(argument(1)?)?, by: value(argument(2)?)? }, at + 3),
+        b"append" => (Change::Append { path: path(argument(1)?)?, value: value(argument(2)?)? }, at + 3),
+        b"add" => (Change::AddUnique { path: path(argument(1)?)?, value: value(argument(2)?)? }, at + 3),
+        b"remove" => (Change::RemoveItem { path: path(argument(1)?)?, value: value(argument(2)?)? }, at + 3),
+        b"putkey" => {
+            let (path, key) = (path(argument(1)?)?, key(argument(2)?)?);
+            (Change::PutKey { path, key, value: value(argument(3)?)? }, at + 4)
+        }
+        b"removekey" => (Change::RemoveKey { path: path(argument(1)?)?, key: key(argument(2)?)? }, at + 3),
+        _ => return Ok(None),
+    }))
+}
+
+pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let mut wanted = Wanted::id(value(args.at(3))?);
+    let (mut changes, mut options, mut previous, mut at) = (Vec::new(), WriteOptions::default(), false, 4);
+    while let Some((change, next)) = change(args, at)? {
+        changes.push(change);
+        at = next;
+    }
+    if changes.is_empty() {
+        return Err("ERR say what to change: SET, UNSET, INCR, APPEND, ADD, REMOVE, PUTKEY or REMOVEKEY".into());
+    }
+    while let Some(option) = args.get(at) {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if is("previous") && !previous {
+            previous = true;
+            at += 1;
+            continue;
+        }
+        let argument = args.get(at + 1).ok_or(SYNTAX)?;
+        if is("lease") && options.lease == Lease::Default {
+            options.lease = lease(argument)?;
+        } else if is("version") && options.version.is_none() {
+            options.version = Some(Position::new(number::parse_u64(argument).ok_or(NOT_INTEGER)?));
+        } else if is("routing") {
+            wanted = wanted.routed(value(argument)?);
+        } else if !durability(call, option, at)? {
+            return Err(SYNTAX.into());
+        }
+        at += 2;
+    }
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..options.clone() };
+    let changed = match entries.change_shown(&wanted, &changes, &at_once) {
+        Err(error) if error.kind() == ErrorKind::Timeout => {
+            let asked = call.durability;
+            call.defer(move |reply| {
+                let changed = entries.change_shown(&wanted, &changes, &options)?;
+                write_changed(reply, changed.as_ref(), previous);
+                let version = changed.map_or(Position::ZERO, |changed| changed.now.version);
+                Ok(need_of(&entries, asked, version))
+            });
+            return Ok(());
+        }
+        changed => changed?,
+    };
+    show_change(call, &entries, changed.as_ref().map_or(Position::ZERO, |changed| changed.now.version));
+    write_changed(call.reply, changed.as_ref(), previous);
+    Ok(())
+}
+
+/// What is there now; with PREVIOUS `[what is there now, what was]`.
+fn write_changed(reply: &mut Reply, changed: Option<&Changed>, previous: bool) {
+    let Some(changed) = changed else { return reply.null() };
+    if previous {
+        reply.array(2);
+    }
+    write_entry(reply, &changed.now);
+    if previous {
+        write_entry(reply, &changed.before);
+    }
+}

@@ -1,0 +1,102 @@
+//! SPACE.COUNT, SPACE.CLEAR, SPACE.SELECT and SPACE.EXPLAIN.
+//!
+//! May use: `wanted`, the facade. Must not know: sockets, dispatch.
+
+use std::collections::BTreeMap;
+
+use holdfast::Shown;
+use holdfast::space::{Entries, Wanted};
+
+use super::wanted::{Takes, chosen, options, parameters};
+use super::{entries, is_long, need_of, show, show_change};
+use crate::resp::call::{Answer, Call, Fail, SYNTAX};
+use crate::resp::session::Need;
+
+type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
+
+/// Counts entries here, or in a thread where that may take long.
+fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    options(call, &mut chosen, Takes::Nothing)?;
+    // By an id too, a partition is gone through.
+    if is_long(&entries, &chosen.wanted)? {
+        let asked = call.durability;
+        call.defer(move |reply| {
+            let shown = counts(&entries, &chosen.wanted)?;
+            reply.unsigned(shown.value);
+            Ok(need_of(&entries, asked, shown.position))
+        });
+        return Ok(());
+    }
+    let shown = counts(&entries, &chosen.wanted)?;
+    if changes {
+        show_change(call, &entries, shown.position);
+    } else {
+        show(call, &entries, shown.position);
+    }
+    call.reply.unsigned(shown.value);
+    Ok(())
+}
+
+pub(crate) fn count(call: &mut Call<'_, '_>) -> Answer {
+    counted(call, Entries::count_shown, false)
+}
+
+pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
+    counted(call, Entries::clear_shown, true)
+}
+
+/// Always in a thread: figures are of all entries, and what they rest on is waited for there.
+pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let sql = std::str::from_utf8(args.at(3)).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?.to_owned();
+    let (parameters, next) = parameters(args, 4)?;
+    if args.get(next).is_some() {
+        return Err(SYNTAX.into());
+    }
+    let most = call.door.options.limits.space_entries_max;
+    call.defer(move |reply| {
+        let documents = entries.select(&sql, &parameters)?;
+        if documents.len() > most {
+            return Err(format!("ERR more than {most} documents: say LIMIT").into());
+        }
+        reply.array(documents.len());
+        documents.iter().for_each(|document| reply.text(&document.to_json()));
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+pub(crate) fn explain(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    options(call, &mut chosen, Takes::Nothing)?;
+    let plans = entries.explain(&chosen.wanted)?;
+    let by_id = chosen.is_id;
+    let mut indexes: BTreeMap<Option<String>, (usize, u64)> = BTreeMap::new();
+    for plan in &plans {
+        let (partitions, candidates) = indexes.entry(plan.index.clone()).or_default();
+        *partitions += 1;
+        *candidates += if by_id { 1 } else { plan.candidates };
+    }
+    call.reply.map(3);
+    call.reply.text("partitions");
+    call.reply.unsigned(plans.len() as u64);
+    call.reply.text("candidates");
+    call.reply.unsigned(indexes.values().map(|(_, candidates)| candidates).sum());
+    call.reply.text("by");
+    call.reply.array(indexes.len());
+    for (index, (partitions, candidates)) in indexes {
+        call.reply.array(3);
+        match index {
+            _ if by_id => call.reply.text("id"),
+            Some(index) => call.reply.text(&format!("index {index}")),
+            None => call.reply.text("all entries"),
+        }
+        call.reply.unsigned(partitions as u64);
+        call.reply.unsigned(candidates);
+    }
+    Ok(())
+}

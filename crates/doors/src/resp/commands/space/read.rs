@@ -1,0 +1,168 @@
+//! SPACE.READ, SPACE.TAKE, SPACE.MREAD and SPACE.MTAKE.
+//!
+//! What is there is answered at once. Where finding it may take long, or nothing is there and the client waits, the rest
+//! happens off the event loop: `wait.rs`.
+//!
+//! May use: `wait`, `wanted`, `within`. Must not know: sockets, dispatch.
+
+use holdfast::space::{Entries, ReadOptions, Taking};
+use holdfast::{Error, ErrorKind};
+
+use super::handed::Handed;
+use super::wait::{Many, Wait};
+use super::wanted::{Chosen, Options, Takes, chosen, options};
+use super::{entries, is_long, need_of, show, show_change, within, write_entry};
+use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::session::Pending;
+
+/// How many entries SPACE.MREAD and SPACE.MTAKE return unless COUNT says otherwise.
+const COUNT_DEFAULT: usize = 100;
+
+pub(crate) fn read(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, |call| one(call, Taking::Read))
+}
+
+pub(crate) fn take(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, |call| one(call, Taking::Take))
+}
+
+fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    let options = options(call, &mut chosen, Takes::Waiting)?;
+    let reading = ReadOptions { version: options.version, if_exists: options.if_exists, ..ReadOptions::default() };
+    if call.in_exec {
+        // As BLPOP in Redis: inside EXEC nothing waits.
+        match within::get(call, &entries, &chosen.wanted, &reading, taking)? {
+            Some(entry) => write_entry(call.reply, &entry),
+            None => call.reply.null(),
+        }
+        return Ok(());
+    }
+    let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted)?;
+    if !is_long {
+        let shown = match taking {
+            Taking::Read => entries.read_shown(&chosen.wanted, &reading)?,
+            Taking::Take => entries.take_shown(&chosen.wanted, &reading)?,
+        };
+        if let Some(shown) = shown {
+            return answer(call, &entries, taking, shown);
+        }
+        if options.block.is_none() {
+            call.reply.null();
+            return Ok(());
+        }
+    }
+    wait(call, entries, chosen, &options, taking, None, is_long);
+    Ok(())
+}
+
+fn answer(
+    call: &mut Call<'_, '_>,
+    entries: &Entries,
+    taking: Taking,
+    shown: holdfast::Shown<holdfast::space::Entry>,
+) -> Answer {
+    write_entry(call.reply, &shown.value);
+    if taking == Taking::Read {
+        show(call, entries, shown.position);
+        return Ok(());
+    }
+    show_change(call, entries, shown.position);
+    if call.reply.take_overflow() {
+        drop(Handed::new(&call.door.store, entries, shown.value));
+        return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
+    }
+    Ok(())
+}
+
+/// Hands the rest to the connection.
+fn wait(
+    call: &mut Call<'_, '_>,
+    entries: Entries,
+    chosen: Chosen,
+    options: &Options,
+    taking: Taking,
+    many: Option<Many>,
+    is_long: bool,
+) {
+    call.session.pending = Some(Pending::Entry(Box::new(Wait {
+        store: call.door.store.clone(),
+        entries,
+        wanted: chosen.wanted,
+        taking,
+        version: options.version,
+        block: options.block,
+        if_exists: options.if_exists,
+        many,
+        is_long,
+        client: call.session.client.clone(),
+        turns: call.door.turns.clone(),
+        protocol: call.reply.protocol,
+        output_bytes_max: call.door.options.limits.output_bytes_max,
+        durability: call.durability,
+        is_silent: call.session.reply_mode != crate::resp::session::ReplyMode::On,
+    })));
+}
+
+/// How many entries a command returns at the most.
+fn most(call: &Call<'_, '_>, options: &Options) -> Many {
+    let limits = &call.door.options.limits;
+    Many { count: options.count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max), bytes: limits.space_bytes_max }
+}
+
+pub(crate) fn mread(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    let options = options(call, &mut chosen, Takes::Count)?;
+    let many = most(call, &options);
+    let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
+    if may_be_long && is_long(&entries, &chosen.wanted)? {
+        let asked = call.durability;
+        call.defer(move |reply| {
+            let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
+            many.write(reply, &shown.value);
+            Ok(need_of(&entries, asked, shown.position))
+        });
+        return Ok(());
+    }
+    let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
+    show(call, &entries, shown.position);
+    many.write(call.reply, &shown.value);
+    Ok(())
+}
+
+pub(crate) fn mtake(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_mtake)
+}
+
+fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    let options = options(call, &mut chosen, Takes::WaitingAndCount)?;
+    let many = most(call, &options);
+    if options.if_exists {
+        return Err(Error::new(ErrorKind::Invalid, "IFEXISTS is for one entry: SPACE.TAKE").into());
+    }
+    if call.in_exec {
+        let mut taken = Vec::new();
+        while taken.len() < many.count && !many.is_enough(&taken) {
+            let reading = ReadOptions::default();
+            let Some(entry) = within::get(call, &entries, &chosen.wanted, &reading, Taking::Take)? else { break };
+            taken.push(entry);
+        }
+        many.write(call.reply, &taken);
+        return Ok(());
+    }
+    let is_long = !chosen.is_id && (!chosen.is_any || many.count > 256) && is_long(&entries, &chosen.wanted)?;
+    if !is_long {
+        let (taken, position) = many.take(&entries, &chosen.wanted)?;
+        if !taken.is_empty() || options.block.is_none() {
+            show_change(call, &entries, position);
+            many.write(call.reply, &taken);
+            return Ok(());
+        }
+    }
+    wait(call, entries, chosen, &options, Taking::Take, Some(many), is_long);
+    Ok(())
+}

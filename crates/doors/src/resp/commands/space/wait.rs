@@ -1,0 +1,222 @@
+//! Reading and taking that cannot be answered at once: nothing is there and the client waits for it, or finding it takes
+//! long. The connection waits, not its event loop; what it is sent meanwhile is handled afterwards.
+//!
+//! Those who wait are served in the order in which they came. Who goes away while waiting gets nothing; what was taken for
+//! them by then goes back: [`Handed`].
+//!
+//! May use: `work`, `handed`, the facade, tokio's time and semaphore. Must not know: sockets, dispatch.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
+use holdfast::{Durability, Position, Shown, Store};
+use tokio::sync::Semaphore;
+
+use super::handed::Handed;
+use super::{need_of, write_entry};
+use crate::resp::call::Fail;
+use crate::resp::clients::{Ask, Client};
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::session::Need;
+use crate::resp::work::elsewhere;
+
+/// The longest that IFEXISTS waits, which takes a thread.
+const IF_EXISTS_MAX: Duration = Duration::from_secs(60);
+
+/// A reply, what it rests on, and the entries in it that the client does not have yet.
+pub(crate) type Waited = Result<(Vec<u8>, Need, Vec<Handed>), Fail>;
+
+/// A READ or TAKE that was accepted.
+pub(crate) struct Wait {
+    pub(crate) store: Store,
+    pub(crate) entries: Entries,
+    pub(crate) wanted: Wanted,
+    pub(crate) taking: Taking,
+    pub(crate) version: Option<Position>,
+    /// How long to wait; zero is without end.
+    pub(crate) block: Option<Duration>,
+    pub(crate) if_exists: bool,
+    /// Of MTAKE.
+    pub(crate) many: Option<Many>,
+    /// Whether even looking is for a thread.
+    pub(crate) is_long: bool,
+    pub(crate) client: Arc<Client>,
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) protocol: Protocol,
+    pub(crate) output_bytes_max: usize,
+    pub(crate) durability: Durability,
+    /// Whether its reply is to be sent.
+    pub(crate) is_silent: bool,
+}
+
+/// How many entries a reply may hold.
+#[derive(Clone, Copy)]
+pub(crate) struct Many {
+    pub(crate) count: usize,
+    /// Bytes of documents; the entry that exceeds it is still there.
+    pub(crate) bytes: usize,
+}
+
+impl Many {
+    pub(crate) fn is_enough(&self, taken: &[Entry]) -> bool {
+        taken.iter().map(|entry| entry.document.as_bytes().len()).sum::<usize>() >= self.bytes
+    }
+
+    /// Takes what is there.
+    pub(crate) fn take(&self, entries: &Entries, wanted: &Wanted) -> Result<(Vec<Entry>, Position), Fail> {
+        let (mut taken, mut newest, mut bytes) = (Vec::new(), Position::ZERO, 0);
+        while taken.len() < self.count && bytes < self.bytes {
+            let shown = match entries.take_shown(wanted, &ReadOptions::default()) {
+                Ok(Some(shown)) => shown,
+                Ok(None) => break,
+                // What was taken before has to be answered; who asks again is told the error.
+                Err(_) if !taken.is_empty() => break,
+                Err(error) => return Err(error.into()),
+            };
+            newest = newest.max(shown.position);
+            bytes += shown.value.document.as_bytes().len();
+            taken.push(shown.value);
+        }
+        Ok((taken, newest))
+    }
+
+    pub(crate) fn write(&self, reply: &mut Reply, entries: &[Entry]) {
+        reply.array(entries.len());
+        entries.iter().for_each(|entry| write_entry(reply, entry));
+    }
+}
+
+/// What was got, to be answered.
+struct Got {
+    entries: Vec<Entry>,
+    handed: Vec<Handed>,
+    position: Position,
+}
+
+impl Wait {
+    /// Looks and waits for as long as it was asked to.
+    pub(crate) async fn run(self) -> Waited {
+        let mut got = self.look().await?;
+        if got.entries.is_empty() && self.block.is_some() && !self.if_exists {
+            got = self.wait().await?;
+        }
+        let mut reply = Reply::new(self.output_bytes_max);
+        reply.protocol = self.protocol;
+        match (&self.many, got.entries.first()) {
+            (Some(many), _) => many.write(&mut reply, &got.entries),
+            (None, Some(entry)) => write_entry(&mut reply, entry),
+            (None, None) => reply.null(),
+        }
+        if reply.take_overflow() {
+            return Err(Fail::TooBig(self.output_bytes_max));
+        }
+        let need = need_of(&self.entries, self.durability, got.position);
+        Ok((reply.take(Vec::new()), need, got.handed))
+    }
+
+    fn got(&self, taken: Vec<Entry>, position: Position) -> Got {
+        let hand = |entry: &Entry| Handed::new(&self.store, &self.entries, entry.clone());
+        let handed = if self.taking == Taking::Take { taken.iter().map(hand).collect() } else { Vec::new() };
+        Got { entries: taken, handed, position }
+    }
+
+    fn got_one(&self, shown: Option<Shown<Entry>>) -> Got {
+        let position = shown.as_ref().map_or(Position::ZERO, |shown| shown.position);
+        self.got(shown.into_iter().map(|shown| shown.value).collect(), position)
+    }
+
+    /// Looks in a thread, where that was not done before; IFEXISTS waits there too.
+    async fn look(&self) -> Result<Got, Fail> {
+        if !self.is_long && !self.if_exists {
+            return Ok(self.got_one(None));
+        }
+        let this = self.looking();
+        elsewhere(self.turns.clone(), move || this.look_here()).await
+    }
+
+    /// What looking needs, for another thread.
+    fn looking(&self) -> Self {
+        Wait {
+            store: self.store.clone(),
+            entries: self.entries.clone(),
+            wanted: self.wanted.clone(),
+            client: self.client.clone(),
+            turns: self.turns.clone(),
+            ..*self
+        }
+    }
+
+    fn look_here(&self) -> Result<Got, Fail> {
+        if let Some(many) = &self.many {
+            let (taken, position) = many.take(&self.entries, &self.wanted)?;
+            return Ok(self.got(taken, position));
+        }
+        let block = self.block.filter(|_| self.if_exists);
+        let wait = block.map(|block| if block.is_zero() { IF_EXISTS_MAX } else { block.min(IF_EXISTS_MAX) });
+        let options = ReadOptions {
+            wait,
+            if_exists: self.if_exists,
+            version: self.version,
+            // Here nothing is waited for that the connection waits for.
+            durability: Some(Durability::Written),
+        };
+        let (entries, wanted) = (&self.entries, &self.wanted);
+        let shown = match (self.taking, wait) {
+            (Taking::Read, None) => entries.read_shown(wanted, &options)?,
+            (Taking::Take, None) => entries.take_shown(wanted, &options)?,
+            (Taking::Read, Some(_)) => entries.read(wanted, &options)?.map(|value| self.shown_now(value)),
+            (Taking::Take, Some(_)) => entries.take(wanted, &options)?.map(|value| self.shown_now(value)),
+        };
+        Ok(self.got_one(shown))
+    }
+
+    /// What was shown just now rests on what the journal has by now.
+    fn shown_now(&self, value: Entry) -> Shown<Entry> {
+        let appended = self.store.watermarks().appended.get();
+        Shown { value, position: Position::new(appended.saturating_sub(1)) }
+    }
+
+    /// Waits in the queue.
+    async fn wait(&self) -> Result<Got, Fail> {
+        let (entries, wanted, taking) = (self.entries.clone(), self.wanted.clone(), self.taking);
+        // Entering the queue looks once more.
+        let waiting = if self.is_long {
+            elsewhere(self.turns.clone(), move || Ok(Box::pin(entries.waiting(&wanted, taking)?))).await?
+        } else {
+            Box::pin(entries.waiting(&wanted, taking)?)
+        };
+        let mut waiting = pin!(waiting);
+        let block = self.block.filter(|block| !block.is_zero());
+        let mut late = pin!(async move {
+            match block {
+                Some(block) => tokio::time::sleep(block).await,
+                None => std::future::pending().await,
+            }
+        });
+        let granted = poll_fn(|cx| {
+            if let Poll::Ready(granted) = waiting.as_mut().poll(cx) {
+                return Poll::Ready(Some(granted));
+            }
+            // Who is asked to finish gets its reply now, or closing the door would wait for it.
+            if self.client.asked() != Ask::Nothing {
+                return Poll::Ready(None);
+            }
+            late.as_mut().poll(cx).map(|()| None)
+        });
+        let Some(shown) = granted.await.transpose()? else { return Ok(self.got_one(None)) };
+        let mut got = self.got_one(Some(shown));
+        if let Some(many) = &self.many {
+            let more = Many { count: many.count.saturating_sub(1), ..*many };
+            let (taken, position) = more.take(&self.entries, &self.wanted).unwrap_or_default();
+            let more = self.got(taken, position.max(got.position));
+            got.entries.extend(more.entries);
+            got.handed.extend(more.handed);
+            got.position = more.position;
+        }
+        Ok(got)
+    }
+}

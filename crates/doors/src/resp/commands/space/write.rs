@@ -1,0 +1,199 @@
+//! SPACE.WRITE, SPACE.MWRITE and SPACE.RENEW.
+//!
+//! A transaction of a program that embeds the store may have an entry locked: then the write waits in a thread.
+//!
+//! May use: `argument`, `wanted`, `within`. Must not know: sockets, dispatch.
+
+use std::time::Duration;
+
+use holdfast::space::{Document, Entries, Wanted, WriteMode, WriteOptions, Written};
+use holdfast::{ErrorKind, Position};
+
+use super::argument::{document, value, write_id};
+use super::wanted::{Chosen, Takes, lease, options};
+use super::{entries, need_of, show_change, within, write_entry};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::commands::own::{count, durability};
+use crate::resp::number;
+use crate::resp::reply::Reply;
+use crate::resp::session::Need;
+
+/// Documents of one SPACE.MWRITE that are written on the event loop; more are written in a thread.
+const AT_ONCE_MAX: usize = 256;
+
+/// How entries are written, and what is answered.
+struct How {
+    options: WriteOptions,
+    previous: bool,
+}
+
+impl How {
+    fn at_once(&self) -> WriteOptions {
+        WriteOptions { lock_timeout: Some(Duration::ZERO), ..self.options.clone() }
+    }
+}
+
+fn how(call: &mut Call<'_, '_>, mut index: usize) -> Result<How, Fail> {
+    let args = call.args();
+    let (mut options, mut previous, mut mode, mut lease_given) = (WriteOptions::default(), false, None, false);
+    while let Some(option) = args.get(index) {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        let named = [("insert", WriteMode::Insert), ("update", WriteMode::Update), ("partial", WriteMode::Partial)];
+        if let Some((_, named)) = named.into_iter().find(|(name, _)| is(name))
+            && mode.is_none()
+        {
+            mode = Some(named);
+            index += 1;
+            continue;
+        }
+        if is("previous") && !previous {
+            previous = true;
+            index += 1;
+            continue;
+        }
+        let argument = args.get(index + 1).ok_or(SYNTAX)?;
+        if is("lease") && !lease_given {
+            lease_given = true;
+            options.lease = lease(argument)?;
+        } else if is("version") && options.version.is_none() {
+            options.version = Some(Position::new(number::parse_u64(argument).ok_or(NOT_INTEGER)?));
+        } else if !durability(call, option, index)? {
+            return Err(SYNTAX.into());
+        }
+        index += 2;
+    }
+    options.mode = mode.unwrap_or_default();
+    Ok(How { options, previous })
+}
+
+/// `[id, version]`, with what was there before if that is wanted. Without a version it is that of the batch under way.
+pub(crate) fn write_written(reply: &mut Reply, written: &Written, version: Option<Position>, previous: bool) {
+    reply.array(if previous { 3 } else { 2 });
+    write_id(reply, &written.id);
+    match version {
+        Some(version) => reply.unsigned(version.get()),
+        None => reply.commit_position(),
+    }
+    match &written.previous {
+        _ if !previous => {}
+        Some(entry) => write_entry(reply, entry),
+        None => reply.null(),
+    }
+}
+
+pub(crate) fn write(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_write)
+}
+
+fn try_write(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let document = document(call.args().at(3))?;
+    let how = how(call, 4)?;
+    if call.in_exec {
+        let written = within::write(call, &entries, &document, &how.at_once())?;
+        write_written(call.reply, &written, None, how.previous);
+        return Ok(());
+    }
+    match entries.write_shown(&document, &how.at_once()) {
+        Err(error) if error.kind() == ErrorKind::Timeout => {
+            let asked = call.durability;
+            call.defer(move |reply| {
+                let written = entries.write_shown(&document, &how.options)?;
+                write_written(reply, &written, Some(written.version), how.previous);
+                Ok(need_of(&entries, asked, written.version))
+            });
+        }
+        written => {
+            let written = written?;
+            show_change(call, &entries, written.version);
+            write_written(call.reply, &written, Some(written.version), how.previous);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn mwrite(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_mwrite)
+}
+
+fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let count = count(args.at(3))?;
+    if count > args.from(4).len() {
+        return Err("ERR fewer documents follow than are announced".into());
+    }
+    let how = how(call, 4 + count)?;
+    let documents: Vec<_> = args.from(4).iter().take(count).map(document).collect();
+    if call.in_exec {
+        call.reply.array(documents.len());
+        for document in documents {
+            let written = within::write(call, &entries, &document?, &how.at_once())?;
+            write_written(call.reply, &written, None, how.previous);
+        }
+        return Ok(());
+    }
+    if documents.len() > AT_ONCE_MAX {
+        let asked = call.durability;
+        call.defer(move |reply| {
+            let outcomes = write_each(&entries, documents, &how.options);
+            Ok(write_outcomes(reply, &entries, &outcomes, how.previous, asked))
+        });
+        return Ok(());
+    }
+    let outcomes = write_each(&entries, documents, &how.at_once());
+    let newest = outcomes.iter().flatten().map(|written| written.version).max();
+    show_change(call, &entries, newest.unwrap_or_default());
+    write_outcomes(call.reply, &entries, &outcomes, how.previous, call.durability);
+    Ok(())
+}
+
+type Outcome = Result<Written, Fail>;
+
+fn write_each(entries: &Entries, documents: Vec<Result<Document, Fail>>, options: &WriteOptions) -> Vec<Outcome> {
+    let write = |document: Result<Document, Fail>| Ok(entries.write_shown(&document?, options)?);
+    documents.into_iter().map(write).collect()
+}
+
+/// What became of each, an error in the place of those that failed; and what that rests on.
+fn write_outcomes(
+    reply: &mut Reply,
+    entries: &Entries,
+    outcomes: &[Outcome],
+    previous: bool,
+    asked: holdfast::Durability,
+) -> Need {
+    reply.array(outcomes.len());
+    let mut need = Need::NOTHING;
+    for outcome in outcomes {
+        match outcome {
+            Ok(written) => {
+                need.merge(need_of(entries, asked, written.version));
+                write_written(reply, written, Some(written.version), previous);
+            }
+            Err(fail) => reply.error(&fail.text()),
+        }
+    }
+    need
+}
+
+pub(crate) fn renew(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    if !args.at(4).eq_ignore_ascii_case(b"lease") {
+        return Err(SYNTAX.into());
+    }
+    let until = lease(args.at(5))?;
+    let mut chosen = chosen_id(args.at(3))?;
+    chosen.next = 6;
+    options(call, &mut chosen, Takes::Nothing)?;
+    let shown = entries.renew_shown(&chosen.wanted, until)?;
+    show_change(call, &entries, shown.position);
+    call.reply.integer(i64::from(shown.value));
+    Ok(())
+}
+
+fn chosen_id(argument: &[u8]) -> Result<Chosen, Fail> {
+    let wanted = Wanted::id(value(argument)?);
+    Ok(Chosen { wanted, is_id: true, is_any: false, next: 0 })
+}

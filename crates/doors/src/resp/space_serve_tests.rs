@@ -1,0 +1,134 @@
+//! Waiting for entries through real sockets: in the order of coming, and without loss when a client vanishes.
+//!
+//! May use: the fixture of `serve_tests.rs`, the store. Must not know: the inside of the door.
+
+use std::thread;
+
+use holdfast::space::{Definition, Document, Entries, Order, WriteOptions};
+
+use super::*;
+
+/// A door to a store with a type, the same for programs that embed the store.
+fn queue(durability: Durability, order: Order) -> (Server, Entries) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = holdfast::Options { durability, ..holdfast::Options::default() };
+    let store = Store::open(dir.path(), store).unwrap();
+    let entries = store.space("shop").declare(Definition { order, ..Definition::new("shop", "jobs") }).unwrap();
+    let mut options = Options::new("127.0.0.1:0".parse().unwrap());
+    options.reactors = 2;
+    (Server { running: serve(store, options).unwrap(), _dir: dir }, entries)
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        thread::yield_now();
+    }
+}
+
+fn write(entries: &Entries, id: i64) {
+    entries.write_shown(&Document::from_pairs([("id", id)]), &WriteOptions::default()).unwrap();
+}
+
+/// The line of a reply that is the document.
+fn document(stream: &mut TcpStream) -> String {
+    let mut lines = Vec::new();
+    while lines.len() < 5 {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        lines.push(String::from_utf8(line).unwrap().trim_end().to_owned());
+        if lines[0] == "$-1" {
+            return lines.remove(0);
+        }
+    }
+    assert_eq!((lines[0].as_str(), lines[4].as_str()), ("*3", "$-1"), "{lines:?}");
+    lines.remove(2)
+}
+
+const TAKE: &[u8] = b"SPACE.TAKE shop jobs ANY BLOCK 0\r\n";
+
+#[test]
+fn sixteen_who_wait_are_served_in_the_order_in_which_they_came() {
+    for order in [Order::Any, Order::Fifo] {
+        let (server, entries) = queue(Durability::Synced, order);
+        let mut takers: Vec<TcpStream> = Vec::new();
+        for number in 0..16 {
+            let mut taker = server.connect();
+            taker.write_all(TAKE).unwrap();
+            takers.push(taker);
+            until("it waits", || entries.waiters() == number + 1);
+        }
+        exchange(&mut server.connect(), b"PING\r\nSPACE.COUNT shop jobs ANY\r\n", "+PONG\r\n:0\r\n");
+        (0..16).for_each(|id| write(&entries, id));
+        for (id, taker) in takers.iter_mut().enumerate() {
+            assert_eq!(document(taker), format!("{{\"id\":{id}}}"));
+        }
+        assert_eq!((entries.waiters(), entries.usage().entries), (0, 0));
+    }
+}
+
+#[test]
+fn commands_behind_one_that_waits_wait_too() {
+    let (server, entries) = queue(Durability::Written, Order::Fifo);
+    let mut taker = server.connect();
+    taker.write_all(&[b"PING\r\n", TAKE, b"SPACE.COUNT shop jobs ANY\r\n"].concat()).unwrap();
+    until("it waits", || entries.waiters() == 1);
+    taker.write_all(b"SPACE.TAKE shop jobs ANY BLOCK 1\r\nECHO end\r\n").unwrap();
+    write(&entries, 7);
+    let mut pong = [0; 7];
+    taker.read_exact(&mut pong).unwrap();
+    assert_eq!(document(&mut taker), "{\"id\":7}");
+    exchange(&mut taker, b"", ":0\r\n$-1\r\n$3\r\nend\r\n");
+}
+
+#[test]
+fn who_vanishes_while_waiting_gets_nothing_and_takes_nothing() {
+    let (server, entries) = queue(Durability::Synced, Order::Fifo);
+    let (mut first, mut second, mut third) = (server.connect(), server.connect(), server.connect());
+    for (number, taker) in [&mut first, &mut second, &mut third].into_iter().enumerate() {
+        taker.write_all(TAKE).unwrap();
+        until("it waits", || entries.waiters() == number + 1);
+    }
+    drop(first);
+    until("the door notices", || entries.waiters() == 2);
+    let mut other = server.connect();
+    other.write_all(b"CLIENT KILL TYPE normal SKIPME yes\r\n").unwrap();
+    until("all are gone", || entries.waiters() == 0);
+    write(&entries, 1);
+    assert_eq!((rest(&mut second), rest(&mut third)), (String::new(), String::new()));
+    assert_eq!(entries.usage().entries, 1);
+}
+
+#[test]
+fn who_vanishes_when_an_entry_is_granted_gives_it_back() {
+    let (server, entries) = queue(Durability::Synced, Order::Any);
+    for id in 0..200 {
+        let mut taker = server.connect();
+        let durability = if id % 2 == 0 { "synced" } else { "written" };
+        taker
+            .write_all(format!("SPACE.TAKE shop jobs ID {id} BLOCK 0 DURABILITY {durability}\r\n").as_bytes())
+            .unwrap();
+        until("it waits", || entries.waiters() == 1);
+        // Mostly it is granted before the door has noticed.
+        drop(taker);
+        write(&entries, id);
+        until("nobody waits", || entries.waiters() == 0);
+    }
+    until("all come back", || entries.usage().entries == 200);
+}
+
+#[test]
+fn stopping_answers_those_who_wait() {
+    let (server, entries) = queue(Durability::Written, Order::Any);
+    let mut taker = server.connect();
+    taker.write_all(TAKE).unwrap();
+    until("it waits", || entries.waiters() == 1);
+    server.running.stop();
+    assert_eq!(rest(&mut taker), "$-1\r\n");
+    assert_eq!(entries.waiters(), 0);
+}

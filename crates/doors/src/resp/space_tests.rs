@@ -1,0 +1,388 @@
+//! SPACE.*: what they answer, inside and outside of MULTI, what replies wait for, and that whatever they are sent is answered.
+//!
+//! May use: the fixture of `handle_tests.rs`. Must not know: sockets.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::resp::rows::COMMANDS;
+
+impl Fixture {
+    /// Runs words, which may have spaces.
+    fn words(&mut self, words: &[&str]) -> String {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.run_args(&words)
+    }
+
+    /// The answer with versions and times, which differ each time, as `:N`.
+    fn shape(&mut self, line: &str) -> String {
+        let reply = self.run(line);
+        let is_large = |word: &str| word.strip_prefix(':').is_some_and(|digits| digits.len() > 3);
+        reply.split(' ').map(|word| if is_large(word) { ":N" } else { word }).collect::<Vec<_>>().join(" ")
+    }
+
+    fn version(&mut self, line: &str) -> u64 {
+        let reply = self.run(line);
+        let version = reply.split(' ').find_map(|word| word.strip_prefix(':')?.parse().ok().filter(|it| *it > 999));
+        version.unwrap_or_else(|| panic!("{line}: {reply}"))
+    }
+}
+
+fn declared(options: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.check(&[
+        (format!("SPACE.DECLARE shop orders {options}").trim(), "+OK"),
+        // So that positions have four digits.
+        ("SET fill x", "+OK"),
+    ]);
+    while fixture.door.store.watermarks().appended.get() < 1_000 {
+        fixture.run("SET fill x");
+    }
+    fixture
+}
+
+#[test]
+fn types_are_declared_changed_shown_and_dropped() {
+    let mut fixture = Fixture::new();
+    fixture.check(&[
+        ("SPACE.TYPES", "*0"),
+        ("SPACE.INFO shop orders", "-ERR the space shop has no type orders: declare it first"),
+        ("SPACE.DECLARE shop orders ID number LEASE 60000 INDEX city HASH 1 address.city", "+OK"),
+        ("SPACE.DECLARE shop jobs FIFO VOLATILE MEMORY 1000000 EVICT HISTORY", "+OK"),
+        ("SPACE.DECLARE other lines GROUPS account", "+OK"),
+        ("SPACE.TYPES", "*3 *2 $5 other $5 lines *2 $4 shop $4 jobs *2 $4 shop $6 orders"),
+        ("SPACE.TYPES other", "*1 *2 $5 other $5 lines"),
+        ("SPACE.DECLARE shop orders ID number INDEX price ORDERED 2 price day INDEX city HASH 1 address.city", "+OK"),
+        (
+            "SPACE.DECLARE shop orders ID key",
+            "-ERR id, routing, storage and order of a type are fixed while it has entries: drop it first",
+        ),
+        ("SPACE.DECLARE shop orders FIFO GROUPS a", "-ERR syntax error"),
+        ("SPACE.DECLARE shop orders EVICT", "-ERR syntax error"),
+        ("SPACE.DECLARE shop orders INDEX a TREE 1 a", "-ERR an index is HASH or ORDERED"),
+        ("SPACE.DECLARE shop orders INDEX a HASH 2 a", "-ERR fewer paths follow than are announced"),
+        ("SPACE.DECLARE shop orders INDEX a HASH 18446744073709551615 a", "-ERR fewer paths follow than are announced"),
+        ("SPACE.DECLARE shop orders ID", "-ERR syntax error"),
+        ("SPACE.DROP shop orders", ":1"),
+        ("SPACE.DROP shop orders", ":0"),
+        ("SPACE.WRITE shop orders {}", "-ERR the space shop has no type orders: declare it first"),
+    ]);
+    let info = fixture.run("SPACE.INFO shop jobs");
+    for part in
+        ["*30 $5 space $4 shop $4 type $4 jobs", "$8 volatile", "$5 order $4 fifo", "$5 evict", "$6 memory :1000000"]
+    {
+        assert!(info.contains(part), "{part}: {info}");
+    }
+}
+
+#[test]
+fn entries_are_written_read_and_taken_as_json() {
+    let mut fixture = declared("INDEX city HASH 1 address.city");
+    let table = [
+        (r#"SPACE.WRITE shop orders {"id":1,"address":{"city":"Ulm"},"price":10.5}"#, "*2 :1 :N"),
+        (r#"SPACE.WRITE shop orders {"id":"a","price":2} INSERT LEASE 600000"#, "*2 $1 a :N"),
+        (r#"SPACE.WRITE shop orders {"id":"7"} PREVIOUS"#, "*3 $3 \"7\" :N $-1"),
+        (
+            r#"SPACE.WRITE shop orders {"id":1,"price":11} PARTIAL PREVIOUS LEASE FOREVER"#,
+            "*3 :1 :N *3 $46 {\"address\":{\"city\":\"Ulm\"},\"id\":1,\"price\":10.5} :N $-1",
+        ),
+        ("SPACE.READ shop orders ID 1", "*3 $44 {\"address\":{\"city\":\"Ulm\"},\"id\":1,\"price\":11} :N $-1"),
+        ("SPACE.READ shop orders ID a", "*3 $20 {\"id\":\"a\",\"price\":2} :N :N"),
+        ("SPACE.READ shop orders ID 7", "$-1"),
+        ("SPACE.READ shop orders ID \"7\"", "*3 $10 {\"id\":\"7\"} :N $-1"),
+        (
+            r#"SPACE.READ shop orders TEMPLATE {"address":{"city":"Ulm"}} DURABILITY written"#,
+            "*3 $44 {\"address\":{\"city\":\"Ulm\"},\"id\":1,\"price\":11} :N $-1",
+        ),
+        (
+            "SPACE.READ shop orders WHERE price>? 1 10 ROUTING 1",
+            "*3 $44 {\"address\":{\"city\":\"Ulm\"},\"id\":1,\"price\":11} :N $-1",
+        ),
+        ("SPACE.COUNT shop orders ANY", ":3"),
+        ("SPACE.COUNT shop orders WHERE price>=2 0", ":2"),
+        ("SPACE.MREAD shop orders WHERE price>0 0 COUNT 1", "*1 *3 $20 {\"id\":\"a\",\"price\":2} :N :N"),
+        ("SPACE.TAKE shop orders ID a", "*3 $20 {\"id\":\"a\",\"price\":2} :N :N"),
+        ("SPACE.TAKE shop orders ID a", "$-1"),
+        ("SPACE.RENEW shop orders 1 LEASE 60000", ":1"),
+        ("SPACE.RENEW shop orders 2 LEASE 60000", ":0"),
+        ("SPACE.READ shop orders ID 1", "*3 $44 {\"address\":{\"city\":\"Ulm\"},\"id\":1,\"price\":11} :N :N"),
+        ("SPACE.CLEAR shop orders ID 1", ":1"),
+        ("SPACE.MTAKE shop orders ANY COUNT 5", "*1 *3 $10 {\"id\":\"7\"} :N $-1"),
+        ("SPACE.MTAKE shop orders ANY", "*0"),
+    ];
+    for (line, expected) in table {
+        let got = fixture.shape(line);
+        // Which of several is found first is not said.
+        if !line.starts_with("SPACE.MREAD") || !got.starts_with("*1 *3") {
+            assert_eq!(got, expected, "{line}");
+        }
+    }
+    let reply = fixture.run(r#"SPACE.WRITE shop orders {"x":1}"#);
+    let id = reply.split(' ').nth(1).and_then(|word| word.strip_prefix(':')).expect("an id is made");
+    assert!(fixture.run(&format!("SPACE.READ shop orders ID {id}")).starts_with("*3 "), "{reply}");
+    let ordered = ["SPACE.MREAD", "shop", "orders", "WHERE", "x > ? ORDER BY x DESC LIMIT 2", "1", "0"];
+    fixture.run(r#"SPACE.MWRITE shop orders 3 {"id":1,"x":3} {"id":2,"x":5} {"id":3,"x":4}"#);
+    let reply = fixture.words(&ordered);
+    assert!(reply.find("\"x\":5") < reply.find("\"x\":4") && reply.starts_with("*2"), "{reply}");
+}
+
+#[test]
+fn changes_travel_instead_of_documents_and_queries_have_columns_and_figures() {
+    let mut fixture = declared("");
+    let version = fixture.version(r#"SPACE.WRITE shop orders {"id":1,"n":1,"city":"Ulm"}"#);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":2,"n":5,"city":"Ulm"}"#);
+    let table = [
+        (
+            "SPACE.CHANGE shop orders 1 INCR n 2 SET a.b 7 APPEND tags new",
+            "*3 $54 {\"a\":{\"b\":7},\"city\":\"Ulm\",\"id\":1,\"n\":3,\"tags\":[\"new\"]} :N $-1",
+        ),
+        (
+            "SPACE.CHANGE shop orders 1 UNSET a ADD tags new REMOVE tags new PUTKEY m k 1 REMOVEKEY m k UNSET tags UNSET m PREVIOUS LEASE 60000",
+            "*2 *3 $27 {\"city\":\"Ulm\",\"id\":1,\"n\":3} :N :N *3 $54 {\"a\":{\"b\":7},\"city\":\"Ulm\",\"id\":1,\"n\":3,\"tags\":[\"new\"]} :N $-1",
+        ),
+        ("SPACE.CHANGE shop orders 9 INCR n 2", "$-1"),
+        (
+            "SPACE.CHANGE shop orders 1 COLOUR n 2",
+            "-ERR say what to change: SET, UNSET, INCR, APPEND, ADD, REMOVE, PUTKEY or REMOVEKEY",
+        ),
+        ("SPACE.CHANGE shop orders 1 SET n", "-ERR syntax error"),
+        (
+            "SPACE.CHANGE shop orders 1 SET id 5",
+            "-ERR id and routing of an entry are fixed: take it, and write another",
+        ),
+        (
+            &format!("SPACE.CHANGE shop orders 1 INCR n 1 VERSION {version}"),
+            "-CONFLICT the entry has another version: read it again",
+        ),
+    ];
+    for (line, expected) in table {
+        assert_eq!(fixture.shape(line), expected, "{line}");
+    }
+    let sql = "SELECT city, SUM(n) AS n, COUNT(*) AS many FROM orders WHERE n > ? GROUP BY city";
+    let rows = fixture.words(&["SPACE.SELECT", "shop", "orders", sql, "1", "0"]);
+    assert_eq!(rows, "*1 $29 {\"city\":\"Ulm\",\"many\":2,\"n\":8}");
+    let refused = fixture.words(&["SPACE.SELECT", "shop", "orders", "SELECT", "0"]);
+    assert!(refused.starts_with("-ERR "), "{refused}");
+}
+
+#[test]
+fn modes_versions_and_what_is_wrong_are_told() {
+    let mut fixture = declared("");
+    let version = fixture.version(r#"SPACE.WRITE shop orders {"id":1}"#);
+    let stale = version - 1;
+    fixture.check(&[
+        (r#"SPACE.WRITE shop orders {"id":1} INSERT"#, "-CONFLICT an entry with this id is there already"),
+        (r#"SPACE.WRITE shop orders {"id":2} UPDATE"#, "-CONFLICT no entry with this id is there"),
+        (
+            &format!(r#"SPACE.WRITE shop orders {{"id":1}} VERSION {stale}"#),
+            "-CONFLICT the entry has another version: read it again",
+        ),
+        (
+            &format!("SPACE.TAKE shop orders ID 1 VERSION {stale}"),
+            "-CONFLICT the entry has another version: read it again",
+        ),
+        (r#"SPACE.WRITE shop orders {"id":1} INSERT UPDATE"#, "-ERR syntax error"),
+        (r#"SPACE.WRITE shop orders {"id":1} LEASE 0"#, "-ERR a lease has 1 millisecond at least, or is FOREVER"),
+        (r#"SPACE.WRITE shop orders {"id":1} LEASE"#, "-ERR syntax error"),
+        (r#"SPACE.WRITE shop orders {"id":1} DURABILITY perhaps"#, "-ERR durability is one of synced, window, written"),
+        ("SPACE.WRITE shop orders [1]", "-ERR JSON: invalid type: sequence, expected a map at line 1 column 0"),
+        (
+            r#"SPACE.WRITE shop orders {"id":1.5}"#,
+            "-ERR id is a number: it decides where an entry lies, and has to be a string, an integer or bytes",
+        ),
+        ("SPACE.READ shop orders", "-ERR wrong number of arguments for 'space.read' command"),
+        ("SPACE.READ shop orders 1", "-ERR syntax error"),
+        ("SPACE.READ shop orders KEY 1", "-ERR say which entries: ID, TEMPLATE, WHERE or ANY"),
+        ("SPACE.READ shop orders WHERE x=? 1", "-ERR fewer parameters follow than are announced"),
+        ("SPACE.READ shop orders ANY VERSION 1", "-ERR VERSION is of one entry, by ID and without BLOCK"),
+        ("SPACE.READ shop orders ANY COUNT 1", "-ERR syntax error"),
+        ("SPACE.MWRITE shop orders 2 {}", "-ERR fewer documents follow than are announced"),
+    ]);
+    let outcomes = fixture.shape(r#"SPACE.MWRITE shop orders 4 {"id":1} {"id":2} no {"id":3} INSERT"#);
+    assert_eq!(
+        outcomes,
+        "*4 -CONFLICT an entry with this id is there already *2 :2 :N -ERR JSON: expected ident at line 1 column 2 *2 :3 :N"
+    );
+    assert!(fixture.run(&format!("SPACE.TAKE shop orders ID 1 VERSION {version}")).starts_with("*3"));
+}
+
+#[test]
+fn a_reply_waits_for_what_it_shows_and_a_volatile_one_for_nothing() {
+    let mut fixture = declared("");
+    let needs = |fixture: &mut Fixture, line: &str| {
+        fixture.session.need = Need::NOTHING;
+        fixture.run(line);
+        fixture.session.need
+    };
+    let version = Position::new(fixture.version(r#"SPACE.WRITE shop orders {"id":1} DURABILITY synced"#));
+    assert_eq!(fixture.session.need.synced, version);
+    assert_eq!(fixture.session.last_write, version);
+    assert_eq!(needs(&mut fixture, "SPACE.READ shop orders ID 1 DURABILITY synced").synced, version);
+    assert_eq!(needs(&mut fixture, "SPACE.COUNT shop orders ANY DURABILITY synced").synced, version);
+    assert!(needs(&mut fixture, "SPACE.TAKE shop orders ANY BLOCK 1 DURABILITY synced").synced > version);
+    fixture.run("SPACE.DECLARE shop hot VOLATILE");
+    for line in [
+        r#"SPACE.WRITE shop hot {"id":1}"#,
+        "SPACE.READ shop hot ID 1 DURABILITY synced",
+        "SPACE.TAKE shop hot ANY",
+        "SPACE.CLEAR shop hot ANY",
+    ] {
+        assert_eq!(needs(&mut fixture, line), Need::NOTHING, "{line}");
+    }
+}
+
+#[test]
+fn who_blocks_gets_what_comes_or_null_when_the_time_is_over() {
+    let mut fixture = declared("FIFO");
+    fixture.check(&[
+        ("SPACE.TAKE shop orders ANY BLOCK 5", "$-1"),
+        ("SPACE.READ shop orders ID 1 BLOCK 5 IFEXISTS", "$-1"),
+        ("SPACE.MTAKE shop orders ANY BLOCK 5", "*0"),
+    ]);
+    let store = fixture.door.store.clone();
+    let entries = store.space("shop").entries("orders").unwrap();
+    let writer = std::thread::spawn(move || {
+        while entries.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        let document = holdfast::space::Document::from_pairs([("id", 1)]);
+        entries.write_shown(&document, &holdfast::space::WriteOptions::default()).unwrap();
+    });
+    assert_eq!(fixture.shape("SPACE.TAKE shop orders ANY BLOCK 0"), "*3 $8 {\"id\":1} :N $-1");
+    writer.join().unwrap();
+    fixture.check(&[("SPACE.COUNT shop orders ANY", ":0")]);
+}
+
+#[test]
+fn in_multi_entries_and_keys_change_together_or_not_at_all() {
+    let mut fixture = declared("");
+    fixture.run(r#"SPACE.WRITE shop orders {"id":1,"n":1}"#);
+    let queue = |fixture: &mut Fixture, lines: &[&str]| {
+        fixture.check(&[("MULTI", "+OK")]);
+        lines.iter().for_each(|line| assert_eq!(fixture.run(line), "+QUEUED", "{line}"));
+        fixture.shape("EXEC")
+    };
+    let batches = fixture.door.store.stats().batches;
+    let lines = [
+        "SPACE.TAKE shop orders ID 1",
+        r#"SPACE.WRITE shop orders {"id":2}"#,
+        "SPACE.READ shop orders ID 2",
+        r#"SPACE.MWRITE shop orders 2 {"id":3} {"id":4}"#,
+        "SET k v",
+        "KV.PUT b k v",
+        "SPACE.TAKE shop orders ID 9 BLOCK 0",
+    ];
+    let reply = queue(&mut fixture, &lines);
+    assert_eq!(
+        reply,
+        "*7 *3 $14 {\"id\":1,\"n\":1} :N $-1 *2 :2 :N *3 $8 {\"id\":2} :0 $-1 *2 *2 :3 :N *2 :4 :N +OK *2 :N $7 written $-1"
+    );
+    assert_eq!(fixture.door.store.stats().batches, batches + 1, "one batch");
+    fixture.check(&[("SPACE.COUNT shop orders ANY", ":3"), ("GET k", "$1 v")]);
+    for wrong in [
+        r#"SPACE.WRITE shop orders {"id":2} INSERT"#,
+        "SPACE.WRITE shop orders no",
+        "SPACE.WRITE shop nosuch {}",
+        r#"SPACE.MWRITE shop orders 2 {"id":7} {"id":2} INSERT"#,
+        "SPACE.TAKE shop orders ID 2 VERSION 1",
+    ] {
+        let reply = queue(&mut fixture, &["SET k w", r#"SPACE.WRITE shop orders {"id":8}"#, wrong]);
+        assert!(reply.starts_with("-EXECABORT Transaction discarded: "), "{wrong}: {reply}");
+    }
+    fixture.check(&[
+        ("SPACE.COUNT shop orders ANY", ":3"),
+        ("GET k", "$1 v"),
+        ("MULTI", "+OK"),
+        ("SPACE.COUNT shop orders ANY", "-ERR Command not allowed inside a transaction"),
+        ("DISCARD", "+OK"),
+    ]);
+    // Nothing stays locked, also not where EXEC takes everything.
+    let reply = queue(&mut fixture, &["SPACE.MTAKE shop orders ANY", "DBSIZE", "SPACE.TAKE shop orders ANY"]);
+    assert!(reply.starts_with("*3 *3 *3 ") && reply.ends_with(" $-1"), "{reply}");
+    fixture.check(&[("SPACE.COUNT shop orders ANY", ":0")]);
+}
+
+#[test]
+fn a_space_is_a_right_as_a_bucket_is() {
+    let mut fixture = declared("");
+    fixture.run("SPACE.DECLARE other things");
+    let mut check = |pattern: &str, right, table: &[(&str, &str)]| {
+        let rule = BucketRight { pattern: pattern.to_owned(), right };
+        fixture.session.user = Some(Arc::new(User { buckets: vec![rule], ..User::admin("ada", "") }));
+        for (line, start) in table {
+            let reply = fixture.run(line);
+            assert!(reply.starts_with(start), "{pattern} {line}: {reply}");
+        }
+        fixture.session.user = None;
+    };
+    let write = r#"SPACE.WRITE shop orders {"id":1}"#;
+    check("db0", Right::Admin, &[(write, "-NOPERM"), ("SPACE.READ shop orders ANY", "-NOPERM"), ("SPACE.TYPES", "*0")]);
+    check(
+        "shop",
+        Right::Read,
+        &[(write, "-NOPERM"), ("SPACE.READ shop orders ANY", "$-1"), ("SPACE.TYPES", "*1 *2 $4 shop")],
+    );
+    check(
+        "sh*",
+        Right::Write,
+        &[(write, "*2 :1"), ("SPACE.CLEAR shop orders ANY", ":1"), ("SPACE.DROP shop orders", "-NOPERM")],
+    );
+    check("shop", Right::Admin, &[("SPACE.DROP shop orders", ":1"), ("SPACE.DROP other things", "-NOPERM")]);
+}
+
+#[test]
+fn plans_and_limits_are_shown() {
+    let mut fixture = declared("INDEX city HASH 1 city");
+    fixture.run(r#"SPACE.MWRITE shop orders 2 {"city":"Ulm"} {"city":"Bonn"}"#);
+    fixture.check(&[
+        ("SPACE.EXPLAIN shop orders ID 1", "*6 $10 partitions :1 $10 candidates :1 $2 by *1 *3 $2 id :1 :1"),
+        ("SPACE.EXPLAIN shop orders ANY", "*6 $10 partitions :16 $10 candidates :2 $2 by *1 *3 $11 all entries :16 :2"),
+    ]);
+    let plan = fixture.words(&["SPACE.EXPLAIN", "shop", "orders", "WHERE", "city = ?", "1", "Ulm"]);
+    assert!(plan.contains("candidates :1 ") && plan.contains("$10 index city"), "{plan}");
+    let info = fixture.run("INFO spaces");
+    assert!(info.contains("# Spaces shop/orders:entries=2,bytes=") && info.ends_with(",waiters=0"), "{info}");
+    let mut small = Fixture::with(|options| options.limits = Limits::tiny());
+    small.run("SPACE.DECLARE s t FIFO");
+    for id in 0..20 {
+        small.run(&format!(r#"SPACE.WRITE s t {{"id":{id}}}"#));
+    }
+    assert!(small.run("SPACE.MREAD s t ANY COUNT 20").starts_with("*8 "));
+    assert!(small.run("SPACE.MTAKE s t ANY COUNT 20").starts_with("*8 "));
+    let large = format!(r#"SPACE.WRITE s t {{"id":0,"x":"{}"}}"#, "x".repeat(2_000));
+    small.run(&large);
+    small.run("SPACE.CLEAR s t WHERE id>0 0");
+    small.run(r#"SPACE.WRITE s t {"id":1}"#);
+    assert!(small.run("SPACE.MTAKE s t ANY").starts_with("*1 "), "its bytes are enough");
+    small.check(&[("SPACE.COUNT s t ANY", ":1")]);
+}
+
+#[test]
+fn whatever_these_commands_are_sent_gets_one_reply() {
+    let mut fixture = declared("INDEX city HASH 1 city");
+    let words: Vec<String> = "shop orders jobs ID TEMPLATE WHERE ANY ROUTING IFEXISTS VERSION COUNT DURABILITY written INSERT \
+         UPDATE PARTIAL PREVIOUS LEASE FOREVER INDEX HASH ORDERED UNIQUE FIFO GROUPS MEMORY EVICT VOLATILE city=? id>0 0 1 2 3 \
+         18446744073709551615 -1 {} {\"id\":1} {\"city\":\"Ulm\"} {\"id\":{}} [1] { \"x city"
+        .split_whitespace()
+        .map(str::to_owned)
+        .chain(["SELECT".to_owned(), String::new()])
+        .collect();
+    fixture.session.replies = 0;
+    let fixture = RefCell::new(fixture);
+    let names: Vec<&str> = COMMANDS.iter().map(|row| row.name).filter(|name| name.starts_with("space.")).collect();
+    let config = ProptestConfig { cases: 2_000, ..ProptestConfig::default() };
+    let arguments = prop::collection::vec(prop::sample::select(words), 0..8);
+    proptest!(config, |(name in prop::sample::select(names), known: bool, arguments in arguments)| {
+        let mut words = vec![name];
+        words.extend(if known { &["shop", "orders"][..] } else { &[] });
+        words.extend(arguments.iter().map(String::as_str));
+        let mut fixture = fixture.borrow_mut();
+        let reply = fixture.words(&words);
+        prop_assert!(reply.starts_with(['*', ':', '+', '-', '$']), "{reply}");
+        prop_assert!(!reply.contains("internal error"), "{reply}");
+        prop_assert_eq!(fixture.session.replies, 1);
+        fixture.session.replies = 0;
+    });
+}
