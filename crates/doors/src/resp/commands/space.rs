@@ -11,6 +11,7 @@ pub(crate) mod change;
 pub(crate) mod declare;
 pub(crate) mod describe;
 pub(crate) mod handed;
+pub(crate) mod listen;
 pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod wait;
