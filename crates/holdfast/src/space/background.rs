@@ -70,12 +70,11 @@ impl Inner {
         Ok(more)
     }
 
-    /// Writes the first snapshots, empty ones, before the first type is declared.
+    /// Sees to it that each partition has a snapshot, if only an empty one, before a type is declared. An earlier attempt may
+    /// have failed between two of them.
     pub(crate) fn begin_spaces(&self) -> Result<()> {
-        if files::is_used(&*self.files, self.dir()) {
-            return Ok(());
-        }
-        self.partitions.iter().try_for_each(|partition| self.write_snapshot(partition))
+        let has_none = |partition: &&Partition| matches!(partition.space_through.load(Ordering::Acquire), 0 | u64::MAX);
+        self.partitions.iter().filter(has_none).try_for_each(|partition| self.write_snapshot(partition))
     }
 
     /// Journal bytes that a partition's snapshot may lag behind: in proportion to what there is to write.

@@ -57,9 +57,13 @@ fn read(files: &dyn Files, path: &Path, partition: PartitionId) -> Result<Option
     Ok(Engine::restore(&bytes, partition).ok())
 }
 
-/// Whether the space was ever used: its folder holds something.
+fn is_snapshot(name: &str) -> bool {
+    name.ends_with(".snap") || name.ends_with(".old")
+}
+
+/// Whether the space was ever used: there is a snapshot. Files that a crash left of writing one are none.
 pub(crate) fn is_used(files: &dyn Files, dir: &Path) -> bool {
-    files.list(&dir.join(FOLDER)).is_ok_and(|names| !names.is_empty())
+    files.list(&dir.join(FOLDER)).is_ok_and(|names| names.iter().any(|name| is_snapshot(name)))
 }
 
 /// A partition's share as the newest intact snapshot has it; without any, all of the journal that is there is needed.
@@ -98,7 +102,7 @@ pub(crate) fn copy(files: &dyn Files, from: &Path, to: &Path) -> Result<()> {
     };
     let folder = to.join(FOLDER);
     files.create_dir(&folder).map_err(|error| failed(&folder, &error))?;
-    for name in names.iter().filter(|name| name.ends_with(".snap") || name.ends_with(".old")) {
+    for name in names.iter().filter(|name| is_snapshot(name)) {
         let copied = base::copy_whole(files, &from.join(FOLDER).join(name), &folder.join(name));
         copied.map_err(|error| failed(&folder, &error))?;
     }

@@ -295,3 +295,48 @@ fn a_backup_has_the_entries() {
     let other = Store::open(restored.path().join("r"), options()).unwrap();
     assert_eq!(other.digest().unwrap(), digest);
 }
+
+/// A first declaration failed between two snapshots. The next one took the folder for complete, and after a power cut the
+/// store did not know that it had a space (simulation, seed 15192633527106127006).
+#[test]
+fn a_first_declaration_that_fails_half_way_costs_no_entry_later() {
+    use base::memory::{Disk, Fault};
+
+    let mut failed = 0;
+    for after in 0..80 {
+        let disk = Disk::new(after);
+        let ledgers = MemoryLedgers::new();
+        let open = || {
+            let world = World {
+                files: Arc::new(disk.clone()),
+                clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+                ledgers: Arc::new(ledgers.clone()),
+                threads: false,
+                entropy: 42,
+            };
+            Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap()
+        };
+        let declare = |store: &Store| store.space("shop").declare(Definition::new("shop", "order"));
+        let mut store = open();
+        disk.plan(after, Fault::Full);
+        if declare(&store).is_err() {
+            failed += 1;
+            if after % 2 == 0 {
+                disk.kill_process();
+                ledgers.kill_process();
+                store = open();
+            }
+        }
+        disk.clear_plan();
+        let entries = declare(&store).unwrap();
+        let synced = WriteOptions { durability: Some(Durability::Synced), ..upsert() };
+        entries.write(&order(1, "ada", 1), &synced).unwrap();
+        disk.power_cut();
+        disk.power_on();
+        ledgers.kill_process();
+        let again = open();
+        assert_eq!(again.space("shop").entries("order").unwrap().count(&Wanted::all()).unwrap(), 1, "fault at {after}");
+        std::mem::forget(store);
+    }
+    assert!(failed > 20, "only {failed} declarations failed");
+}
