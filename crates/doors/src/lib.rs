@@ -3,8 +3,10 @@
 //! A door is a pure parser (`wire.rs`: bytes in, commands out), a socket server (`serve.rs`) and glue (`handle.rs`).
 //! Doors keep nothing that must survive a restart.
 
+mod argument;
 pub mod auth;
 mod error;
+mod handed;
 pub mod http;
 pub mod numbers;
 pub mod resp;

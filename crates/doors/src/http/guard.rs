@@ -24,7 +24,7 @@ pub(crate) enum Refused {
     Failed(Failure),
 }
 
-/// Lets in who may use a route; `bucket` is the one that its path names. The user, when there are users.
+/// Lets in who may use a route; `bucket` is the one, or the space, that its path names. The user, when there are users.
 pub(crate) async fn admit(
     shared: &Shared,
     headers: &HeaderMap,
@@ -48,9 +48,10 @@ pub(crate) async fn admit(
         Access::Open | Access::User => return Ok(Some(user)),
         Access::Read => Right::Read,
         Access::Write => Right::Write,
+        Access::Drop => Right::Admin,
     };
     if !bucket.is_some_and(|bucket| user.may(right, bucket)) {
-        return forbidden("this user may not do this with this bucket");
+        return forbidden("this user may not do this with this bucket or space");
     }
     Ok(Some(user))
 }

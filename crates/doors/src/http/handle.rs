@@ -11,6 +11,7 @@ use axum::http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderN
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use holdfast::space::WriteMode;
 use holdfast::{Compression, Condition, Durability, Indexes, PutOptions};
 use hyper::body::{Bytes, Incoming};
 
@@ -27,7 +28,7 @@ use super::uri::{self, Query};
 use super::{admin, indexes, metadata, openapi, pages};
 use crate::auth::{Right, User};
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 const NOTHING: &str = "there is nothing here; /openapi.json says what there is elsewhere";
 /// How often a key is made before it is believed that none is free.
 const KEYS_TRIED_MAX: usize = 8;
@@ -71,7 +72,7 @@ async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> R
     let user = admit(shared, &parts.headers, route.access, captured.first().copied()).await?;
     let query = Query::parse(parts.uri.query())?;
     let asked = Asked { shared, parts, query, captured };
-    if matches!(route.access, Access::Read | Access::Write) {
+    if matches!(route.access, Access::Read | Access::Write) && route.is_of_bucket() {
         asked.check_names(route)?;
     }
     Ok(asked.run(route, user, upload).await?)
@@ -86,20 +87,20 @@ fn not_allowed(methods: &str) -> Response {
     answer
 }
 
-fn with_type(kind: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn with_type(kind: &'static str, body: impl Into<Body>) -> Response {
     ([(CONTENT_TYPE, kind)], body.into()).into_response()
 }
 
 /// One request that may be carried out.
-struct Asked<'a> {
-    shared: &'a Arc<Shared>,
-    parts: &'a Parts,
-    query: Query,
+pub(crate) struct Asked<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) parts: &'a Parts,
+    pub(crate) query: Query,
     captured: Vec<&'a [u8]>,
 }
 
 impl Asked<'_> {
-    fn captured(&self, index: usize) -> &[u8] {
+    pub(crate) fn captured(&self, index: usize) -> &[u8] {
         self.captured.get(index).copied().unwrap_or_default()
     }
 
@@ -136,12 +137,23 @@ impl Asked<'_> {
             Operation::Store => self.store(upload).await,
             Operation::Delete => self.delete().await,
             Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
+            Operation::Spaces => self.spaces(user).await,
+            Operation::Declare => self.declare(upload).await,
+            Operation::Describe => self.describe().await,
+            Operation::DropType => self.drop_type().await,
+            Operation::CreateEntry => self.create_entry(upload).await,
+            Operation::FetchEntry => self.fetch_entry().await,
+            Operation::StoreEntry => self.store_entry(WriteMode::Upsert, upload).await,
+            Operation::MergeEntry => self.store_entry(WriteMode::Partial, upload).await,
+            Operation::DeleteEntry => self.delete_entry().await,
+            Operation::QueryEntries => self.query_entries(upload).await,
+            Operation::TakeEntries => self.take_entries(upload).await,
             Operation::IndexRange => self.index((self.captured(2), self.captured(3))).await,
         }
     }
 
     /// How durable the answer is to be: as the parameter says, or as the store is.
-    fn durability(&self) -> Result<Durability, Failure> {
+    pub(crate) fn durability(&self) -> Result<Durability, Failure> {
         let own = self.shared.store.durability();
         match self.query.get("durability") {
             None => Ok(own),
@@ -329,7 +341,7 @@ fn stored_answer(status: StatusCode, facts: &Facts, value: Option<Vec<u8>>) -> R
     answer
 }
 
-fn say_durability(mut answer: Response, durability: Durability) -> Response {
+pub(crate) fn say_durability(mut answer: Response, durability: Durability) -> Response {
     if let Ok(value) = HeaderValue::from_str(&durability.to_string()) {
         answer.headers_mut().insert(HeaderName::from_static(DURABILITY), value);
     }

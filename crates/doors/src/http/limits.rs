@@ -32,6 +32,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long an answer may take to be made; then it is 503.
     pub answer_timeout: Duration,
+    /// How long a request may wait for an entry of a space to take, whatever it asks for.
+    pub take_wait_max: Duration,
     /// How long a client may take nothing of an answer before it is disconnected.
     pub stall_timeout: Duration,
     /// How long a TLS client may take to introduce itself.
@@ -53,6 +55,7 @@ impl Default for Limits {
             threads_max: 32,
             header_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(10),
+            take_wait_max: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
         }
@@ -75,6 +78,7 @@ impl Limits {
             threads_max: 4,
             header_timeout: Duration::from_millis(200),
             answer_timeout: Duration::from_secs(10),
+            take_wait_max: Duration::from_millis(200),
             stall_timeout: Duration::from_millis(200),
             handshake_timeout: Duration::from_millis(200),
         }

@@ -23,6 +23,9 @@ mod index;
 mod listing;
 mod object;
 mod pages;
+mod space;
+mod space_json;
+mod spaces;
 
 mod conditions;
 mod indexes;
@@ -49,6 +52,8 @@ mod tests_indexes;
 mod tests_listings;
 #[cfg(test)]
 mod tests_objects;
+#[cfg(test)]
+mod tests_spaces;
 #[cfg(test)]
 mod tests_wire;
 mod uri;

@@ -64,7 +64,7 @@ fn responses(route: &Route) -> Value {
     let common: &[u16] = match route.access {
         Access::Open => &[503],
         Access::User => &[401, 403, 503],
-        Access::Read | Access::Write => &[401, 403, 500, 503],
+        Access::Read | Access::Write | Access::Drop => &[401, 403, 500, 503],
     };
     let statuses = route.statuses.iter().chain(common);
     let described = statuses.map(|status| {

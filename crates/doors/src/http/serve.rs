@@ -80,7 +80,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
         .map_err(ServeError::Start)?;
     let stop = watch::Sender::new(false);
     let stopped = stop.subscribe();
-    let shared = Arc::new(Shared::new(store, options));
+    let shared = Arc::new(Shared::new(store, options, stop.subscribe()));
     let thread = std::thread::Builder::new()
         .name("http".to_owned())
         .spawn(move || run(runtime, shared, listener, stopped))

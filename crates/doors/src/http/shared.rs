@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use holdfast::{Stats, Store};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::failure::Failure;
@@ -20,6 +20,8 @@ use crate::numbers::{self, DoorNumbers, TypeNumbers};
 pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) options: Options,
+    /// Becomes true when the door closes.
+    pub(crate) stop: watch::Receiver<bool>,
     pub(crate) started: Instant,
     pub(crate) connections: AtomicU64,
     pub(crate) answers: Answers,
@@ -62,13 +64,14 @@ impl From<Stalled> for Failure {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, options: Options) -> Self {
+    pub(crate) fn new(store: Store, options: Options, stop: watch::Receiver<bool>) -> Self {
         let largest = options.limits.body_bytes_max.min(store.limits().value_bytes_max as u64);
         Shared {
             // What rounding takes must not keep the largest body out.
             budget: Budget::new(options.limits.bodies_bytes_max.max(largest + 1024)),
             store,
             options,
+            stop,
             started: Instant::now(),
             connections: AtomicU64::new(0),
             answers: Answers::default(),

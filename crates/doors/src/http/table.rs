@@ -28,6 +28,17 @@ pub(crate) enum Operation {
     Delete,
     IndexExact,
     IndexRange,
+    Spaces,
+    Describe,
+    Declare,
+    DropType,
+    CreateEntry,
+    FetchEntry,
+    StoreEntry,
+    MergeEntry,
+    DeleteEntry,
+    QueryEntries,
+    TakeEntries,
 }
 
 /// Who may use a route.
@@ -37,10 +48,12 @@ pub(crate) enum Access {
     Open,
     /// Every user of this door.
     User,
-    /// Users who may read the bucket in the path.
+    /// Users who may read the bucket or space in the path.
     Read,
-    /// Users who may change the bucket in the path.
+    /// Users who may change the bucket or space in the path.
     Write,
+    /// Users who may empty the space in the path.
+    Drop,
 }
 
 /// One method of one path.
@@ -63,6 +76,9 @@ pub(crate) struct Route {
 pub(crate) const TYPES_PREFIX: &str = "/types/default";
 
 const KEY: &str = "/buckets/{bucket}/keys/{key}";
+const TYPE: &str = "/spaces/{space}/types/{type}";
+const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
+const ENTRY: &str = "/spaces/{space}/types/{type}/entries/{id}";
 const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
 const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
@@ -204,6 +220,105 @@ pub(crate) static ROUTES: &[Route] = &[
         query: INDEX_QUERY,
         statuses: &[200, 400],
     },
+    Route {
+        verb: Verb::Get,
+        path: "/spaces",
+        operation: Operation::Spaces,
+        access: Access::User,
+        summary: "Lists the spaces that the user may read, and their types.",
+        query: &[],
+        statuses: &[200],
+    },
+    Route {
+        verb: Verb::Get,
+        path: TYPE,
+        operation: Operation::Describe,
+        access: Access::Read,
+        summary: "What a type is, what it takes of memory, and how many wait for its entries.",
+        query: &[],
+        statuses: &[200, 404],
+    },
+    Route {
+        verb: Verb::Put,
+        path: TYPE,
+        operation: Operation::Declare,
+        access: Access::Write,
+        summary: "Declares a type of entries, or changes one while it is used.",
+        query: &[],
+        statuses: &[204, 400, 412, 507],
+    },
+    Route {
+        verb: Verb::Delete,
+        path: TYPE,
+        operation: Operation::DropType,
+        access: Access::Drop,
+        summary: "Removes a type with all its entries.",
+        query: &[],
+        statuses: &[204, 404, 507],
+    },
+    Route {
+        verb: Verb::Post,
+        path: ENTRIES,
+        operation: Operation::CreateEntry,
+        access: Access::Write,
+        summary: "Writes an entry that is not there; without an id it is given one.",
+        query: &["durability", "lease_ms"],
+        statuses: &[201, 400, 404, 411, 412, 413, 507],
+    },
+    Route {
+        verb: Verb::Get,
+        path: ENTRY,
+        operation: Operation::FetchEntry,
+        access: Access::Read,
+        summary: "Reads an entry.",
+        query: &["durability", "routing"],
+        statuses: &[200, 304, 400, 404, 412],
+    },
+    Route {
+        verb: Verb::Put,
+        path: ENTRY,
+        operation: Operation::StoreEntry,
+        access: Access::Write,
+        summary: "Writes or replaces an entry.",
+        query: &["durability", "routing", "lease_ms"],
+        statuses: &[204, 400, 404, 411, 412, 413, 507],
+    },
+    Route {
+        verb: Verb::Post,
+        path: ENTRY,
+        operation: Operation::MergeEntry,
+        access: Access::Write,
+        summary: "Changes the fields of an entry that the document names.",
+        query: &["durability", "routing", "lease_ms"],
+        statuses: &[204, 400, 404, 411, 412, 413, 507],
+    },
+    Route {
+        verb: Verb::Delete,
+        path: ENTRY,
+        operation: Operation::DeleteEntry,
+        access: Access::Write,
+        summary: "Removes an entry.",
+        query: &["durability", "routing"],
+        statuses: &[204, 400, 404, 412, 507],
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/spaces/{space}/types/{type}/query",
+        operation: Operation::QueryEntries,
+        access: Access::Read,
+        summary: "Reads entries by id, template or SQL, or answers a whole query.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 411],
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/spaces/{space}/types/{type}/take",
+        operation: Operation::TakeEntries,
+        access: Access::Write,
+        summary: "Reads entries and removes them; waits for one if it is told to.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 411, 507],
+    },
 ];
 
 impl Verb {
@@ -232,6 +347,11 @@ impl Verb {
 impl Route {
     /// Whether it is there under [`TYPES_PREFIX`] too.
     pub(crate) fn has_alias(&self) -> bool {
+        self.is_of_bucket()
+    }
+
+    /// Whether its path names a bucket, or would list them.
+    pub(crate) fn is_of_bucket(&self) -> bool {
         self.path.starts_with("/buckets")
     }
 

@@ -29,7 +29,6 @@ use tokio::time::Sleep;
 use super::clients::{Ask, Client};
 use super::commands::backup::backed_up;
 use super::commands::connection::authenticated;
-use super::commands::space::handed::Handed;
 use super::commands::space::wait::Waited;
 use super::counters::{Counters, add};
 use super::door::Door;
@@ -41,6 +40,7 @@ use super::stream::Stream;
 use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
+use crate::handed::Handed;
 
 /// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
 const SCRATCH_BYTES: usize = 64 << 10;

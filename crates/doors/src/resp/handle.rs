@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use holdfast::{Durability, Exclusive, Position, Scope};
 
 use super::call::{Answer, Call, Fail, View, arity};
-use super::commands::space::handed::Handed;
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
@@ -20,6 +19,7 @@ use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
 use super::work::Worked;
 use super::{number, permit, slowlog, unsupported};
+use crate::handed::Handed;
 
 /// Runs one command that has just arrived and writes its reply; `started` is when the one before it ended.
 pub(crate) fn command(

@@ -75,7 +75,7 @@ impl Fixture {
                 let is_silent = wait.is_silent;
                 let handed =
                     handle::waited(&mut self.session, runtime.block_on(wait.run()), is_silent, &mut self.reply);
-                handed.into_iter().for_each(crate::resp::commands::space::handed::Handed::keep);
+                handed.into_iter().for_each(crate::handed::Handed::keep);
             }
             pending => self.session.pending = pending,
         }

@@ -10,7 +10,6 @@ pub(crate) mod argument;
 pub(crate) mod change;
 pub(crate) mod declare;
 pub(crate) mod describe;
-pub(crate) mod handed;
 pub(crate) mod listen;
 pub(crate) mod query;
 pub(crate) mod read;

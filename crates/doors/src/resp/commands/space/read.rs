@@ -8,10 +8,10 @@
 use holdfast::space::{Entries, ReadOptions, Taking};
 use holdfast::{Error, ErrorKind};
 
-use super::handed::Handed;
 use super::wait::{Many, Wait};
 use super::wanted::{Chosen, Options, Takes, chosen, options};
 use super::{entries, is_long, need_of, show, show_change, within, write_entry};
+use crate::handed::Handed;
 use crate::resp::call::{Answer, Call, Fail};
 use crate::resp::session::Pending;
 

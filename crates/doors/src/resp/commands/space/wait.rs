@@ -16,8 +16,8 @@ use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
 use holdfast::{Durability, Position, Shown, Store};
 use tokio::sync::Semaphore;
 
-use super::handed::Handed;
 use super::{need_of, write_entry};
+use crate::handed::Handed;
 use crate::resp::call::Fail;
 use crate::resp::clients::{Ask, Client};
 use crate::resp::reply::{Protocol, Reply};

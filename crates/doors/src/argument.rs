@@ -1,0 +1,65 @@
+//! Values of entries as words: in arguments of commands and in paths.
+//!
+//! A word that is JSON is that value: `42`, `1.5`, `true`, `null`, `"42"`, `{"$bytes": "AP8="}`. Any other is the string that it is:
+//! `EU`, `2026-01-31`. Shared by the doors.
+//!
+//! May use: the facade. Must not know: protocols.
+
+use holdfast::space::Value;
+use holdfast::{Error, ErrorKind};
+
+/// The value that a word says.
+pub(crate) fn value(word: &[u8]) -> holdfast::Result<Value> {
+    match Value::from_json(word) {
+        Ok(value) => Ok(value),
+        // What begins like one of these was meant to be JSON.
+        Err(error) if matches!(word.first(), Some(b'{' | b'[' | b'"')) => Err(error.into()),
+        Err(_) => std::str::from_utf8(word).map(|text| Value::String(text.to_owned())).map_err(|_| {
+            let text = "a string has to be UTF-8; bytes are written {\"$bytes\": base64}";
+            Error::new(ErrorKind::Invalid, text)
+        }),
+    }
+}
+
+/// The word that says this value.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) if self::value(text.as_bytes()).is_ok_and(|same| same == *value) => text.clone(),
+        value => value.to_json(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_json_is_a_value_and_all_else_a_string() {
+        for (argument, wanted) in [
+            ("42", Value::I64(42)),
+            ("-1.5", Value::F64(-1.5)),
+            ("true", Value::Bool(true)),
+            ("null", Value::Null),
+            ("\"42\"", "42".into()),
+            ("EU", "EU".into()),
+            ("042", "042".into()),
+            ("2026-01-31", "2026-01-31".into()),
+            ("", "".into()),
+            (r#"{"$bytes":"AP8="}"#, Value::Bytes(vec![0, 255])),
+        ] {
+            assert_eq!(value(argument.as_bytes()).unwrap(), wanted, "{argument}");
+        }
+        for argument in [&b"{"[..], b"[1", b"\"open", b"\xff", br#"{"$bytes":"?"}"#] {
+            assert!(value(argument).is_err(), "{argument:?}");
+        }
+    }
+
+    #[test]
+    fn ids_can_be_sent_back() {
+        for id in ["a", "42", "042", "", "null", "\"", "{", "a b"].map(Value::from) {
+            assert_eq!(value(text_of(&id).as_bytes()).unwrap(), id);
+        }
+        assert_eq!(text_of(&"42".into()), "\"42\"");
+        assert_eq!(text_of(&u64::MAX.into()), u64::MAX.to_string());
+    }
+}

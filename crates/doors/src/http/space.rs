@@ -1,0 +1,243 @@
+//! Entries of spaces over HTTP: what each route asks the store, in a thread that may wait.
+//!
+//! May use: the facade, `conditions`, `failure`, `crate::handed`. Must not know: HTTP's messages.
+
+use std::time::Duration;
+
+use holdfast::space::{
+    Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, Wanted, WriteMode, WriteOptions, Written,
+};
+use holdfast::{Durability, Position, Store};
+
+use super::conditions::{Conditions, State, Verdict};
+use super::failure::Failure;
+use super::object::shown_at;
+use crate::handed::Handed;
+
+/// Where a type is, as a path names it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) space: String,
+    pub(crate) name: String,
+}
+
+/// One entry, as a path names it.
+#[derive(Debug, Clone)]
+pub(crate) struct One {
+    pub(crate) place: Place,
+    pub(crate) id: Value,
+    pub(crate) routing: Option<Value>,
+}
+
+/// How to write.
+#[derive(Debug, Clone)]
+pub(crate) struct How {
+    pub(crate) mode: WriteMode,
+    pub(crate) lease: Lease,
+    pub(crate) conditions: Conditions,
+    pub(crate) durability: Durability,
+}
+
+impl Place {
+    /// # Errors
+    /// 404 when there is no such type.
+    pub(crate) fn entries(&self, store: &Store) -> Result<Entries, Failure> {
+        store.space(&self.space).entries(&self.name).map_err(|_| Failure::not_found())
+    }
+}
+
+impl One {
+    fn wanted(&self) -> Wanted {
+        let wanted = Wanted::id(self.id.clone());
+        match &self.routing {
+            Some(routing) => wanted.routed(routing.clone()),
+            None => wanted,
+        }
+    }
+}
+
+/// Entries have no time of change: conditions on it do not hold.
+fn state(entry: &Entry) -> State {
+    State { version: entry.version, modified_ms: u64::MAX }
+}
+
+/// Waits until what is shown, or was changed, is as durable as asked. What is volatile is in no journal.
+fn settle(store: &Store, entries: &Entries, position: Position, durability: Durability) -> Result<(), Failure> {
+    if entries.definition().storage == Storage::Durable {
+        store.wait(position, durability)?;
+    }
+    Ok(())
+}
+
+/// Reads one entry: and whether only that it has not changed is to be said.
+///
+/// # Errors
+/// 404 when there is none, 412 when a condition does not hold.
+pub(crate) fn fetch(
+    store: &Store,
+    one: &One,
+    conditions: &Conditions,
+    durability: Durability,
+) -> Result<(Entry, bool), Failure> {
+    let entries = one.place.entries(store)?;
+    let shown = entries.read_shown(&one.wanted(), &ReadOptions::default())?;
+    let Some(shown) = shown else {
+        return Err(if conditions.needs_object() { Failure::precondition() } else { Failure::not_found() });
+    };
+    settle(store, &entries, shown.position, shown_at(durability))?;
+    match conditions.read(state(&shown.value)) {
+        Verdict::Failed => Err(Failure::precondition()),
+        verdict => Ok((shown.value, verdict == Verdict::NotModified)),
+    }
+}
+
+/// Judges the conditions of a change by what is there now: the version that has to be there still when it is made.
+fn judge(entries: &Entries, wanted: &Wanted, conditions: &Conditions) -> Result<Option<Option<Position>>, Failure> {
+    if *conditions == Conditions::default() {
+        return Ok(None);
+    }
+    let now = entries.read_shown(wanted, &ReadOptions::default())?.map(|shown| shown.value);
+    conditions.write(now.as_ref().map(state))?;
+    Ok(Some(now.map(|entry| entry.version)))
+}
+
+/// Writes the entry that the path names; the document may leave its id out.
+///
+/// # Errors
+/// 400 when the document has another id, 412 when a condition or the mode does not hold, and what the store says.
+pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> Result<Written, Failure> {
+    let entries = one.place.entries(store)?;
+    let field = entries.definition().id.clone();
+    let document = match document.get(&field).map(|id| id.to_value()) {
+        None | Some(Value::Null) => {
+            let mut fields = document.to_fields();
+            fields.insert(field, one.id.clone());
+            Document::new(&fields)
+        }
+        Some(id) if id == one.id => document.clone(),
+        Some(_) => return Err(Failure::bad(format!("{field} in the document is not the id in the path"))),
+    };
+    let seen = judge(&entries, &one.wanted(), &how.conditions)?;
+    let mut options = WriteOptions { mode: how.mode, lease: how.lease, ..WriteOptions::default() };
+    match seen {
+        None => {}
+        Some(Some(version)) => options.version = Some(version),
+        Some(None) => options.mode = WriteMode::Insert,
+    }
+    let written = entries.write_shown(&document, &options)?;
+    settle(store, &entries, written.version, how.durability)?;
+    Ok(written)
+}
+
+/// Writes an entry that is not there; without an id it is given one.
+///
+/// # Errors
+/// 412 when there is one with its id, and what the store says.
+pub(crate) fn create(store: &Store, place: &Place, document: &Document, how: &How) -> Result<Written, Failure> {
+    let entries = place.entries(store)?;
+    let options = WriteOptions { mode: WriteMode::Insert, lease: how.lease, ..WriteOptions::default() };
+    let written = entries.write_shown(document, &options)?;
+    settle(store, &entries, written.version, how.durability)?;
+    Ok(written)
+}
+
+/// Removes an entry.
+///
+/// # Errors
+/// 404 when there is none, 412 when a condition does not hold.
+pub(crate) fn delete(store: &Store, one: &One, conditions: &Conditions, durability: Durability) -> Result<(), Failure> {
+    let entries = one.place.entries(store)?;
+    let version = judge(&entries, &one.wanted(), conditions)?.flatten();
+    let taken = entries.take_shown(&one.wanted(), &ReadOptions { version, ..ReadOptions::default() })?;
+    settle(store, &entries, taken.ok_or_else(Failure::not_found)?.position, durability)
+}
+
+/// Declares a type.
+///
+/// # Errors
+/// What the store says.
+pub(crate) fn declare(store: &Store, definition: Definition) -> Result<(), Failure> {
+    store.space(&definition.space.clone()).declare(definition)?;
+    Ok(())
+}
+
+/// What is read or taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    pub(crate) wanted: Wanted,
+    /// A whole query with columns and figures instead.
+    pub(crate) select: Option<(String, Vec<Value>)>,
+    pub(crate) limit: usize,
+    pub(crate) wait: Duration,
+}
+
+/// What a query found.
+pub(crate) enum Rows {
+    Entries(Vec<Entry>),
+    Documents(Vec<Document>),
+}
+
+/// Reads what a query wants.
+///
+/// # Errors
+/// What the store says.
+pub(crate) fn query(store: &Store, place: &Place, query: &Query, durability: Durability) -> Result<Rows, Failure> {
+    let entries = place.entries(store)?;
+    if let Some((sql, parameters)) = &query.select {
+        let rows = entries.select(sql, parameters)?;
+        if rows.len() > query.limit {
+            return Err(Failure::bad(format!("more than {} rows: say LIMIT in the SQL", query.limit)));
+        }
+        return Ok(Rows::Documents(rows));
+    }
+    let shown = entries.read_many_shown(&query.wanted, query.limit)?;
+    settle(store, &entries, shown.position, shown_at(durability))?;
+    Ok(Rows::Entries(shown.value))
+}
+
+/// Entries that were taken, and go back unless they are kept.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) entries: Vec<Entry>,
+    handed: Vec<Handed>,
+    position: Position,
+}
+
+impl Taken {
+    pub(crate) fn add(&mut self, store: &Store, of: &Entries, shown: holdfast::Shown<Entry>) {
+        self.position = self.position.max(shown.position);
+        self.handed.push(Handed::new(store, of, shown.value.clone()));
+        self.entries.push(shown.value);
+    }
+
+    /// Takes what is there, up to the query's limit.
+    ///
+    /// # Errors
+    /// What the store says, if nothing was taken.
+    pub(crate) fn more(mut self, store: &Store, of: &Entries, query: &Query) -> Result<Self, Failure> {
+        while self.entries.len() < query.limit {
+            match of.take_shown(&query.wanted, &ReadOptions::default()) {
+                Ok(Some(shown)) => self.add(store, of, shown),
+                Ok(None) => break,
+                Err(_) if !self.entries.is_empty() => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self)
+    }
+
+    /// Waits until the taking is as durable as asked.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) fn settled(self, store: &Store, of: &Entries, durability: Durability) -> Result<Self, Failure> {
+        settle(store, of, self.position, durability)?;
+        Ok(self)
+    }
+
+    /// The client is about to be sent them.
+    pub(crate) fn keep(self) -> Vec<Entry> {
+        self.handed.into_iter().for_each(Handed::keep);
+        self.entries
+    }
+}

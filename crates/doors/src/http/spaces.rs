@@ -1,0 +1,201 @@
+//! The routes under `/spaces`: parameters, headers and bodies, and what came of them in HTTP.
+//!
+//! May use: everything of the door but sockets.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use holdfast::Store;
+use holdfast::space::{Document, Entry, Lease, Taking, WriteMode};
+use serde_json::json;
+
+use super::conditions::{Conditions, tag};
+use super::failure::Failure;
+use super::handle::{Asked, JSON, say_durability, with_type};
+use super::object::EXPIRES;
+use super::space::{self, How, One, Place, Rows, Taken};
+use super::upload::Upload;
+use super::{admin, space_json, uri};
+use crate::argument;
+use crate::auth::{Right, User};
+
+/// Entries that a query returns unless its limit says otherwise.
+const LIMIT_DEFAULT: usize = 100;
+
+fn name(segment: &[u8]) -> Result<String, Failure> {
+    String::from_utf8(segment.to_vec()).map_err(|_| Failure::bad("names of spaces and types are UTF-8"))
+}
+
+fn write_state(entry: &Entry, headers: &mut HeaderMap) {
+    if let Ok(tag) = HeaderValue::from_str(&tag(entry.version)) {
+        headers.insert(ETAG, tag);
+    }
+    if let Some(at) = entry.expires_ms {
+        headers.insert(HeaderName::from_static(EXPIRES), HeaderValue::from(at));
+    }
+}
+
+impl Asked<'_> {
+    fn place(&self) -> Result<Place, Failure> {
+        Ok(Place { space: name(self.captured(0))?, name: name(self.captured(1))? })
+    }
+
+    fn one(&self) -> Result<One, Failure> {
+        let routing = self.query.get("routing").map(argument::value).transpose()?;
+        Ok(One { place: self.place()?, id: argument::value(self.captured(2))?, routing })
+    }
+
+    fn how(&self, mode: WriteMode) -> Result<How, Failure> {
+        let lease = match self.query.get("lease_ms") {
+            None => Lease::Default,
+            Some(b"forever") => Lease::Forever,
+            Some(ms) => {
+                let ms = uri::number(ms).filter(|ms| *ms > 0);
+                let ms =
+                    ms.ok_or_else(|| Failure::bad("lease_ms is a number of milliseconds, at least 1, or forever"))?;
+                Lease::For(std::time::Duration::from_millis(ms))
+            }
+        };
+        let conditions = Conditions::parse(&self.parts.headers)?;
+        Ok(How { mode, lease, conditions, durability: self.durability()? })
+    }
+
+    async fn document(&self, upload: &mut Upload) -> Result<Document, Failure> {
+        upload.check_present()?;
+        let body = upload.read().await?;
+        Ok(Document::from_json(&body).map_err(holdfast::Error::from)?)
+    }
+
+    pub(crate) async fn spaces(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
+        let list = move |store: &Store| {
+            let may_read = |space: &String| user.as_ref().is_none_or(|user| user.may(Right::Read, space.as_bytes()));
+            let types = |space: String| {
+                let types: Vec<String> = store.space(&space).types().iter().map(|it| it.name.clone()).collect();
+                json!({ "space": space, "types": types })
+            };
+            json!({ "spaces": store.spaces().into_iter().filter(may_read).map(types).collect::<Vec<_>>() })
+        };
+        Ok(admin::json(StatusCode::OK, &self.shared.ask(list).await?))
+    }
+
+    pub(crate) async fn declare(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let place = self.place()?;
+        let definition = space_json::definition(&place, &upload.read().await?)?;
+        self.shared.ask(move |store| space::declare(store, definition)).await??;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
+    pub(crate) async fn describe(&self) -> Result<Response, Failure> {
+        let place = self.place()?;
+        let describe = move |store: &Store| {
+            let entries = place.entries(store)?;
+            Ok::<_, Failure>(space_json::describe(&entries.definition(), &entries.usage(), entries.waiters()))
+        };
+        Ok(admin::json(StatusCode::OK, &self.shared.ask(describe).await??))
+    }
+
+    pub(crate) async fn drop_type(&self) -> Result<Response, Failure> {
+        let place = self.place()?;
+        let drop = move |store: &Store| store.space(&place.space).drop_type(&place.name);
+        match self.shared.ask(drop).await?? {
+            true => Ok(StatusCode::NO_CONTENT.into_response()),
+            false => Err(Failure::not_found()),
+        }
+    }
+
+    pub(crate) async fn create_entry(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, how) = (self.place()?, self.how(WriteMode::Insert)?);
+        let (document, durability) = (self.document(upload).await?, how.durability);
+        let at = place.clone();
+        let written = self.shared.ask(move |store| space::create(store, &place, &document, &how)).await??;
+        let id = argument::text_of(&written.id);
+        let body = format!("{{\"id\":{},\"version\":\"{:016x}\"}}\n", written.id.to_json(), written.version.get());
+        let mut answer = (StatusCode::CREATED, [(CONTENT_TYPE, JSON)], body).into_response();
+        let (space, of) = (uri::encode(at.space.as_bytes()), uri::encode(at.name.as_bytes()));
+        let location = format!("/spaces/{space}/types/{of}/entries/{}", uri::encode(id.as_bytes()));
+        if let (Ok(location), Ok(tag)) =
+            (HeaderValue::from_str(&location), HeaderValue::from_str(&tag(written.version)))
+        {
+            answer.headers_mut().insert(LOCATION, location);
+            answer.headers_mut().insert(ETAG, tag);
+        }
+        Ok(say_durability(answer, durability))
+    }
+
+    pub(crate) async fn fetch_entry(&self) -> Result<Response, Failure> {
+        let (one, conditions, durability) = (self.one()?, Conditions::parse(&self.parts.headers)?, self.durability()?);
+        let fetched = self.shared.ask(move |store| space::fetch(store, &one, &conditions, durability)).await??;
+        let (entry, is_known) = fetched;
+        let mut answer = match is_known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false if self.parts.method == Method::HEAD => with_type(JSON, Body::empty()),
+            false => with_type(JSON, entry.document.to_json()),
+        };
+        write_state(&entry, answer.headers_mut());
+        Ok(say_durability(answer, durability))
+    }
+
+    pub(crate) async fn store_entry(&self, mode: WriteMode, upload: &mut Upload) -> Result<Response, Failure> {
+        let (one, how) = (self.one()?, self.how(mode)?);
+        let (document, durability) = (self.document(upload).await?, how.durability);
+        let written = self.shared.ask(move |store| space::put(store, &one, &document, &how)).await??;
+        let mut answer = StatusCode::NO_CONTENT.into_response();
+        if let Ok(tag) = HeaderValue::from_str(&tag(written.version)) {
+            answer.headers_mut().insert(ETAG, tag);
+        }
+        Ok(say_durability(answer, durability))
+    }
+
+    pub(crate) async fn delete_entry(&self) -> Result<Response, Failure> {
+        let (one, conditions, durability) = (self.one()?, Conditions::parse(&self.parts.headers)?, self.durability()?);
+        self.shared.ask(move |store| space::delete(store, &one, &conditions, durability)).await??;
+        Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
+    }
+
+    async fn space_query(&self, upload: &mut Upload, is_taking: bool) -> Result<space::Query, Failure> {
+        let limits = &self.shared.options.limits;
+        let limit_default = if is_taking { 1 } else { LIMIT_DEFAULT };
+        let bounds = space_json::Bounds { limit: limits.page_entries_max, limit_default, wait: limits.take_wait_max };
+        upload.check_present()?;
+        space_json::query(&upload.read().await?, bounds, is_taking)
+    }
+
+    pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        let query = self.space_query(upload, false).await?;
+        let rows = self.shared.ask(move |store| space::query(store, &place, &query, durability)).await??;
+        let body = match rows {
+            Rows::Entries(entries) => space_json::entries(&entries),
+            Rows::Documents(documents) => space_json::rows(&documents),
+        };
+        Ok(say_durability(with_type(JSON, body), durability))
+    }
+
+    pub(crate) async fn take_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        let query = self.space_query(upload, true).await?;
+        let entries = place.entries(&self.shared.store)?;
+        let (of, wanted) = (entries.clone(), query.clone());
+        let mut taken = self.shared.ask(move |store| Taken::default().more(store, &of, &wanted)).await??;
+        if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
+            let waiting = entries.waiting(&query.wanted, Taking::Take)?;
+            let mut stop = self.shared.stop.clone();
+            // No thread waits. A door that stops answers now.
+            let granted = tokio::select! {
+                granted = waiting => Some(granted?),
+                () = tokio::time::sleep(query.wait) => None,
+                _ = stop.wait_for(|stop| *stop) => None,
+            };
+            if let Some(shown) = granted {
+                taken.add(&self.shared.store, &entries, shown);
+                let (of, wanted) = (entries.clone(), query.clone());
+                taken = self.shared.ask(move |store| taken.more(store, &of, &wanted)).await??;
+            }
+        }
+        let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;
+        Ok(say_durability(with_type(JSON, space_json::entries(&settled.keep())), durability))
+    }
+}

@@ -1,0 +1,130 @@
+//! Entries of spaces through the door.
+
+use serde_json::json;
+
+use super::tests_client::{Answer, Door, open_wide};
+
+const ORDERS: &str = "/spaces/shop/types/orders";
+
+fn declared() -> Door {
+    let door = open_wide();
+    let body = r#"{"indexes":[{"name":"city","kind":"hash","paths":["address.city"]}],"lease_ms":3600000}"#;
+    assert_eq!(door.put(ORDERS, &[], body).status, 204);
+    door
+}
+
+fn post(door: &Door, rest: &str, body: &str) -> Answer {
+    door.send(&format!("POST {ORDERS}{rest}"), &[], Some(body.as_bytes()))
+}
+
+fn entry(id: &str) -> String {
+    format!("{ORDERS}/entries/{id}")
+}
+
+#[test]
+fn types_are_declared_described_listed_and_dropped() {
+    let door = declared();
+    assert_eq!(door.put("/spaces/a%2Fb/types/c", &[], "").status, 204);
+    let listed = door.get("/spaces").json();
+    assert_eq!(listed, json!({"spaces": [{"space": "a/b", "types": ["c"]}, {"space": "shop", "types": ["orders"]}]}));
+    let described = door.get(ORDERS).json();
+    assert_eq!(described["definition"]["indexes"][0]["paths"], json!(["address.city"]));
+    assert_eq!((&described["entries"], &described["definition"]["lease_ms"]), (&json!(0), &json!(3_600_000)));
+    // What is described can be declared.
+    assert_eq!(door.put(ORDERS, &[], &described["definition"].to_string()).status, 204);
+    for (body, wanted) in [
+        ("[]", "JSON object"),
+        (r#"{"colour":1}"#, "colour is not known"),
+        (r#"{"order":"groups"}"#, "order is"),
+        (r#"{"indexes":[{"name":"a","kind":"tree"}]}"#, "hash or ordered"),
+        (r#"{"id":"key"}"#, "fixed"),
+        (r#"{"memory_bytes_max":-1}"#, "whole number"),
+        ("{", "JSON"),
+    ] {
+        let answer = door.put(ORDERS, &[], body);
+        assert_eq!(answer.status, 400, "{body}: {answer:?}");
+        assert!(answer.text().contains(wanted), "{body}: {}", answer.text());
+    }
+    let dropped = door.send(&format!("DELETE {ORDERS}"), &[], None);
+    assert_eq!(dropped.status, 204);
+    assert_eq!(door.send(&format!("DELETE {ORDERS}"), &[], None).status, 404);
+    assert_eq!((door.get(ORDERS).status, door.get(&entry("1")).status), (404, 404));
+}
+
+#[test]
+fn entries_have_versions_as_tags_and_conditions_hold() {
+    let door = declared();
+    let made = post(&door, "/entries", r#"{"address":{"city":"Ulm"}}"#);
+    assert_eq!(made.status, 201);
+    let location = made.header("location").unwrap().to_owned();
+    let read = door.get(&location);
+    assert_eq!((read.header("etag"), read.header("content-type")), (made.header("etag"), Some("application/json")));
+    assert!(read.header("x-holdfast-expires").is_some());
+    assert_eq!(read.json()["address"]["city"], "Ulm");
+    let tag = made.header("etag").unwrap();
+    assert_eq!(door.send(&format!("GET {location}"), &[("if-none-match", tag)], None).status, 304);
+    assert_eq!(door.send(&format!("GET {location}"), &[("if-match", "\"1\"")], None).status, 412);
+
+    assert_eq!(door.put(&entry("%2242%22"), &[("if-none-match", "*")], r#"{"n":1}"#).status, 204);
+    assert_eq!(door.put(&entry("%2242%22"), &[("if-none-match", "*")], r#"{"n":1}"#).status, 412);
+    assert_eq!(door.get(&entry("%2242%22")).json(), json!({"id": "42", "n": 1}));
+    assert_eq!(door.get(&entry("42")).status, 404);
+    let other = door.put(&entry("42"), &[], r#"{"id":7}"#);
+    assert!(other.status == 400 && other.text().contains("not the id in the path"), "{other:?}");
+    let tag = door.get(&entry("%2242%22")).header("etag").unwrap().to_owned();
+    let merged = door.send(&format!("POST {}", entry("%2242%22")), &[("if-match", &tag)], Some(br#"{"m":2}"#));
+    assert_eq!(merged.status, 204);
+    assert_eq!(door.put(&entry("%2242%22"), &[("if-match", &tag)], "{}").status, 412);
+    assert_eq!(
+        door.get(&format!("{}?durability=synced", entry("%2242%22"))).json(),
+        json!({"id": "42", "m": 2, "n": 1})
+    );
+    assert_eq!(post(&door, "/entries/none", "{}").status, 412, "there is nothing to merge with");
+    let delete = |headers: &[(&str, &str)]| door.send(&format!("DELETE {}", entry("%2242%22")), headers, None).status;
+    assert_eq!((delete(&[("if-match", &tag)]), delete(&[]), delete(&[])), (412, 204, 404));
+    assert_eq!(door.put(&format!("{}?lease_ms=0", entry("1")), &[], "{}").status, 400);
+    assert_eq!(door.put(&entry("1"), &[], "no").status, 400);
+}
+
+#[test]
+fn queries_find_entries_and_takes_remove_them() {
+    let door = declared();
+    for (id, city) in [(1, "Ulm"), (2, "Ulm"), (3, "Bonn")] {
+        door.put(&entry(&id.to_string()), &[], &format!(r#"{{"address":{{"city":"{city}"}},"n":{id}}}"#));
+    }
+    let found = post(&door, "/query", r#"{"where":"address.city = ? ORDER BY n DESC","parameters":["Ulm"]}"#).json();
+    let numbers: Vec<_> = found["entries"].as_array().unwrap().iter().map(|entry| &entry["document"]["n"]).collect();
+    assert_eq!(numbers, [2, 1]);
+    assert_eq!(found["entries"][0]["version"].as_str().unwrap().len(), 16);
+    let one = post(&door, "/query", r#"{"template":{"address":{"city":"Ulm"}},"limit":1}"#).json();
+    assert_eq!(one["entries"].as_array().unwrap().len(), 1);
+    let select = r#"{"select":"SELECT address.city AS city, SUM(n) AS n FROM orders GROUP BY address.city ORDER BY n DESC, city"}"#;
+    let rows = post(&door, "/query", select).json();
+    assert_eq!(rows["rows"].as_array().map(Vec::len), Some(2), "{rows}");
+    for (body, wanted) in [
+        (r#"{"where":"n = (("}"#, ""),
+        (r#"{"where":"n = ?","template":{}}"#, "one at the most"),
+        (r#"{"parameters":[1]}"#, "parameters"),
+        (r#"{"limits":1}"#, "limits is not known"),
+        (r#"{"wait_ms":1}"#, "wait_ms is not known"),
+        ("7", "JSON object"),
+    ] {
+        let answer = post(&door, "/query", body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    let taken = post(&door, "/take", r#"{"id":3}"#).json();
+    assert_eq!(taken["entries"][0]["document"]["n"], 3);
+    assert_eq!(post(&door, "/take", r#"{"id":3,"wait_ms":5}"#).json(), json!({"entries": []}));
+    assert_eq!(post(&door, "/take", r#"{"limit":10}"#).json()["entries"].as_array().unwrap().len(), 2);
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| post(&door, "/take", r#"{"wait_ms":60000}"#).json());
+        while entries.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        let document = holdfast::space::Document::from_pairs([("id", 9)]);
+        entries.write_shown(&document, &holdfast::space::WriteOptions::default()).unwrap();
+        assert_eq!(waiting.join().unwrap()["entries"][0]["document"], json!({"id": 9}));
+    });
+    assert_eq!(entries.usage().entries, 0);
+}
