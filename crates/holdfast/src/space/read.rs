@@ -11,7 +11,7 @@ use journal::Position;
 
 use super::commit::What;
 use super::entries::{Entries, Entry};
-use super::locks::{LockedPlace, Mode, NOBODY};
+use super::locks::{LockedPlace, Mode};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
@@ -110,7 +110,7 @@ impl Entries {
             let mut found = found;
             while let Look::Locked(at) = found {
                 let left = deadline.since(self.inner().clock.now());
-                match self.inner().spaces.locks.wait(holder(purpose), at, mode(purpose), left) {
+                match self.inner().spaces.locks.wait(purpose.holder(), at, mode(purpose), left) {
                     Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
                     waited => waited?,
                 }
@@ -216,7 +216,7 @@ impl Entries {
         let inner = self.inner();
         partition.check()?;
         let now_ms = inner.clock.wall_ms();
-        let who = holder(purpose);
+        let who = purpose.holder();
         let mode = mode(purpose);
         let is_durable = definition.storage == Storage::Durable;
         let (mut place, mut locked) = (None, None);
@@ -239,6 +239,9 @@ impl Entries {
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
                         return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
+                    }
+                    if engine.is_held(place, who) {
+                        return Ok(Look::Nothing);
                     }
                     let _ = consider(place, engine.is_locked(place));
                 }
@@ -285,10 +288,6 @@ pub enum Taking {
 
 fn shown(granted: Granted) -> Shown<Entry> {
     Shown { value: granted.entry.into(), position: granted.position.unwrap_or_default() }
-}
-
-fn holder(purpose: Purpose) -> u64 {
-    if let Purpose::Lock(holder, _) = purpose { holder } else { NOBODY }
 }
 
 /// What must not stand in the way.

@@ -92,9 +92,7 @@ impl SpaceStage {
 
     /// Checks, when all partitions are locked, that what this transaction saw is still so.
     pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
-        if let Some(holder) = self.holder {
-            self.store.inner().spaces.locks.check(holder)?;
-        }
+        self.claim()?;
         for ((of, _), staged) in &self.staged {
             let Some(kind) = self.kinds.get(of) else { continue };
             kind.check()?;
@@ -115,34 +113,47 @@ impl SpaceStage {
         Ok(())
     }
 
-    /// Lets go of all locks: after the batch was applied, or when there is none.
-    pub(crate) fn end(&mut self, opened: Option<&mut Opened<'_>>) {
+    /// Keeps its locks until [`SpaceStage::end`], unless they are lost.
+    pub(crate) fn claim(&self) -> Result<()> {
+        self.holder.map_or(Ok(()), |holder| self.store.inner().spaces.locks.claim(holder))
+    }
+
+    /// Lets go of the locks in partitions that are open, before anybody else gets there.
+    pub(crate) fn let_go_in(&self, opened: &mut Opened<'_>) {
+        let Some(holder) = self.holder else { return };
+        let inner = self.store.inner();
+        for at in inner.spaces.locks.begin_end(holder) {
+            if let Some(engine) = opened.engine(at.partition) {
+                inner.let_go_of(holder, at, engine);
+                opened.is_free(at);
+            }
+        }
+    }
+
+    /// Lets go of all locks that are left: with no partition open, because they are anywhere.
+    pub(crate) fn end(&mut self) {
         if let Some(holder) = self.holder.filter(|_| !self.is_over) {
             self.is_over = true;
-            self.store.inner().end_holder(holder, opened);
+            self.store.inner().end_holder(holder);
         }
     }
 }
 
 impl Drop for SpaceStage {
     fn drop(&mut self) {
-        self.end(None);
+        self.end();
     }
 }
 
 impl Inner {
     /// Ends a transaction's locks, and offers what is free again to those who wait for it.
-    pub(crate) fn end_holder(&self, holder: Holder, mut opened: Option<&mut Opened<'_>>) {
-        for at in self.spaces.locks.held(holder) {
-            if let Some(engine) = opened.as_mut().and_then(|opened| opened.engine(at.partition)) {
-                self.let_go_of(holder, at, engine);
-                continue;
-            }
+    pub(crate) fn end_holder(&self, holder: Holder) {
+        for at in self.spaces.locks.begin_end(holder) {
             let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
             let mut engine = partition.space();
             self.let_go_of(holder, at, &mut engine);
             if let Some(kind) = self.spaces.get(at.place.of) {
-                self.offer(&kind, partition, &mut engine, at.place);
+                self.offer_freed(&kind, partition, &mut engine, at.place);
             }
         }
         self.spaces.locks.end(holder);

@@ -1,0 +1,157 @@
+//! What happens when things end, meet or fail at an awkward moment.
+
+use holdfast::ErrorKind;
+use holdfast::space::{Listen, Order, Path, ReadLock};
+
+use super::*;
+
+fn jobs(store: &Store) -> Entries {
+    store.space("s").declare(Definition { order: Order::Fifo, ..Definition::new("s", "job") }).unwrap()
+}
+
+/// Runs `work` while somebody waits to take what is wanted; what he got.
+fn taken_while(entries: &Entries, wanted: &Wanted, work: impl FnOnce()) -> Option<i64> {
+    let before = entries.waiters();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| entries.take(wanted, &waits(2_000)).unwrap().map(|entry| id(&entry)));
+        while entries.waiters() == before {
+            std::thread::yield_now();
+        }
+        work();
+        taker.join().unwrap()
+    })
+}
+
+/// Who had only read an entry, and wrote another of the same partition, kept it from those who waited for it.
+#[test]
+fn a_commit_wakes_those_who_wait_for_what_it_had_only_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let jobs = jobs(&store);
+    jobs.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut transaction = store.begin();
+    jobs.within(&mut transaction).read(&Wanted::id(1), ReadLock::Exclusive, &now()).unwrap().unwrap();
+    jobs.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    let got = taken_while(&jobs, &Wanted::id(1), || {
+        transaction.commit(Durability::Written).unwrap();
+    });
+    assert_eq!(got, Some(1));
+}
+
+/// The group was free, and nobody said so to those who waited for the rest of it.
+#[test]
+fn a_group_that_is_let_go_of_wakes_those_who_wait_for_the_rest_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let order_by = Order::Groups(Path::parse("customer").unwrap());
+    let steps = store.space("s").declare(Definition { order: order_by, ..Definition::new("s", "step") }).unwrap();
+    for number in 1..=4 {
+        steps.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    let mut transaction = store.begin();
+    assert!(steps.within(&mut transaction).take(&Wanted::all(), &now()).unwrap().is_some());
+    let got = taken_while(&steps, &Wanted::all(), || {
+        transaction.commit(Durability::Written).unwrap();
+    });
+    assert_eq!(got, Some(2));
+    let mut transaction = store.begin();
+    assert!(steps.within(&mut transaction).take(&Wanted::all(), &now()).unwrap().is_some());
+    assert_eq!(steps.count(&Wanted::all()).unwrap(), 2, "who only looks sees what is held");
+    let got = taken_while(&steps, &Wanted::id(4), || drop(transaction));
+    assert_eq!(got, Some(4), "rolled back");
+}
+
+/// A commit let go of a read entry of another partition, and gave it away, while it still told listeners: for ever.
+#[test]
+fn a_commit_gives_away_what_it_had_only_read_elsewhere_while_somebody_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition = Definition { history: true, ..Definition::new("s", "order") };
+    let orders = store.space("s").declare(definition).unwrap();
+    for number in 0..40 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    let _listener = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+    for number in 0..20 {
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).read(&Wanted::id(number), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        orders.within(&mut transaction).write(&order(39 - number, "eve", 0), &upsert()).unwrap();
+        let got = taken_while(&orders, &Wanted::id(number), || {
+            transaction.commit(Durability::Written).unwrap();
+        });
+        assert_eq!(got, Some(number));
+    }
+}
+
+/// Each held its own partition while it let go of what it had read in the other's.
+#[test]
+fn commits_that_read_in_each_others_partitions_do_not_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for number in 0..64 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for worker in 0..4i64 {
+            let (store, orders) = (&store, &orders);
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let mut transaction = store.begin();
+                    for read in 0..8 {
+                        let read = (round * 7 + read * 5 + worker * 3) % 32;
+                        orders.within(&mut transaction).read(&Wanted::id(read), ReadLock::Shared, &now()).unwrap();
+                    }
+                    let own = 32 + worker * 8 + round % 8;
+                    orders.within(&mut transaction).write(&order(own, "eve", round), &upsert()).unwrap();
+                    transaction.commit(Durability::Written).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Two that had read an entry, and would both write it, waited until the time was out.
+#[test]
+fn two_readers_that_would_both_write_are_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let (mut first, mut second) = (store.begin(), store.begin());
+    orders.within(&mut first).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    orders.within(&mut second).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    let long = WriteOptions { lock_timeout: Some(Duration::from_secs(4)), ..upsert() };
+    let write = |mut transaction: holdfast::Transaction| {
+        let written = orders.within(&mut transaction).write(&order(1, "x", 0), &long);
+        written.map(|_| ()).map_err(|error| error.kind())
+    };
+    let outcome = std::thread::scope(|scope| {
+        let other = scope.spawn(|| write(second));
+        let this = write(first);
+        [this, other.join().unwrap()]
+    });
+    assert!(outcome.contains(&Err(ErrorKind::Conflict)) && outcome.contains(&Ok(())), "{outcome:?}");
+}
+
+/// It asked again and again, for ever, because nobody stood in its way but itself.
+#[test]
+fn a_transaction_whose_lease_ends_while_it_waits_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut holder = store.begin();
+    orders.within(&mut holder).read(&Wanted::id(1), ReadLock::Exclusive, &now()).unwrap().unwrap();
+    let mut late = store.begin().with_lease(Duration::from_millis(20));
+    let written = orders.within(&mut late).write(&order(1, "late", 0), &upsert());
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Timeout);
+    drop(holder);
+    assert!(orders.take(&Wanted::id(1), &now()).unwrap().is_some());
+    let mut late = store.begin().with_lease(Duration::from_millis(20));
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.within(&mut late).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    let exists = ReadOptions { if_exists: true, ..waits(60_000) };
+    assert!(orders.take(&Wanted::id(1), &exists).unwrap().is_some());
+    assert_eq!(late.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Timeout, "it lost its lock");
+}
