@@ -1,7 +1,9 @@
 //! What happens when things end, meet or fail at an awkward moment.
 
+use std::task::{Context, Poll, Waker};
+
 use holdfast::ErrorKind;
-use holdfast::space::{Listen, Order, Path, ReadLock};
+use holdfast::space::{Listen, Order, Path, ReadLock, Taking};
 
 use super::*;
 
@@ -154,4 +156,38 @@ fn a_transaction_whose_lease_ends_while_it_waits_is_told() {
     let exists = ReadOptions { if_exists: true, ..waits(60_000) };
     assert!(orders.take(&Wanted::id(1), &exists).unwrap().is_some());
     assert_eq!(late.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Timeout, "it lost its lock");
+}
+
+fn poll_once<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What was given back replaced what had been written meanwhile.
+#[test]
+fn what_is_given_back_replaces_nothing_newer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let mut waiting = Box::pin(orders.waiting(&Wanted::id(1), Taking::Take).unwrap());
+    assert!(poll_once(&mut waiting).is_pending());
+    orders.write(&order(1, "old", 0), &upsert()).unwrap();
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 0, "it was taken");
+    orders.write(&order(1, "new", 0), &upsert()).unwrap();
+    drop(waiting);
+    assert_eq!(orders.read(&Wanted::id(1), &now()).unwrap().unwrap().document, order(1, "new", 0));
+    let waiting = Box::pin(orders.waiting(&Wanted::id(2), Taking::Take).unwrap());
+    orders.write(&order(2, "old", 0), &upsert()).unwrap();
+    drop(waiting);
+    assert_eq!(orders.read(&Wanted::id(2), &now()).unwrap().unwrap().document, order(2, "old", 0));
+}
+
+/// The waiter stayed in the queue, and what came was taken for nobody.
+#[test]
+fn a_waiting_that_is_refused_takes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    assert!(orders.waiting(&Wanted::all().routed(1.5), Taking::Take).is_err());
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert_eq!((orders.waiters(), orders.count(&Wanted::all()).unwrap()), (0, 1));
 }
