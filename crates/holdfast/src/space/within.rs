@@ -36,7 +36,8 @@ struct Staged {
     will: Option<(Document, u64)>,
 }
 
-type Key = (TypeId, Vec<u8>);
+/// Entries with one id, and other routing, may lie in other partitions.
+type Key = (TypeId, PartitionId, Vec<u8>);
 
 /// The part of a transaction that is in spaces.
 pub(crate) struct SpaceStage {
@@ -73,7 +74,7 @@ impl SpaceStage {
 
     /// The changes, as they go into the batch.
     pub(crate) fn changes(&self) -> Vec<Change> {
-        let change = |((of, _), staged): (&Key, &Staged)| {
+        let change = |((of, ..), staged): (&Key, &Staged)| {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), _) => {
@@ -93,7 +94,8 @@ impl SpaceStage {
     /// Checks, when all partitions are locked, that what this transaction saw is still so.
     pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
         self.claim()?;
-        for ((of, _), staged) in &self.staged {
+        let mut of_type: BTreeMap<(TypeId, PartitionId), Vec<(ValueRef<'_>, Option<&Document>)>> = BTreeMap::new();
+        for ((of, ..), staged) in &self.staged {
             let Some(kind) = self.kinds.get(of) else { continue };
             kind.check()?;
             let Some(engine) = opened.engine(staged.partition) else { continue };
@@ -106,9 +108,12 @@ impl SpaceStage {
                 let text = "somebody else wrote an entry that this transaction writes; begin again";
                 return Err(Error::new(ErrorKind::Conflict, text));
             }
-            if let Some((document, _)) = &staged.will {
-                engine.check_unique(*of, document)?;
+            if let Some(id) = id {
+                of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
+        }
+        for ((of, partition), all) in &of_type {
+            opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
         }
         Ok(())
     }
@@ -212,12 +217,12 @@ impl Within<'_> {
 
     fn put(&mut self, id: &Value, staged: Staged) {
         let of = self.entries.kind.of;
-        self.stage().staged.insert((of, key_of(id.stored().get())), staged);
+        self.stage().staged.insert((of, staged.partition, key_of(id.stored().get())), staged);
     }
 
-    fn staged(&mut self, id: &Value) -> Option<Staged> {
+    fn staged(&mut self, id: &Value, partition: PartitionId) -> Option<Staged> {
         let of = self.entries.kind.of;
-        self.stage().staged.get(&(of, key_of(id.stored().get()))).cloned()
+        self.stage().staged.get(&(of, partition, key_of(id.stored().get()))).cloned()
     }
 
     /// Writes an entry when the transaction commits; one that is there is locked until then. The version that is returned is
@@ -236,7 +241,7 @@ impl Within<'_> {
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
-        let (was, now) = match self.staged(&id) {
+        let (was, now) = match self.staged(&id, partition) {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
@@ -288,7 +293,7 @@ impl Within<'_> {
     /// What this transaction itself has written that is wanted.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
         let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
-        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let mut found = None;
         for (_, staged) in mine {
             let Some((document, _)) = &staged.will else { continue };
@@ -304,8 +309,8 @@ impl Within<'_> {
     /// What is wanted, without what this transaction has changed.
     fn others(&mut self, wanted: &Wanted) -> Wanted {
         let of = self.entries.kind.of;
-        let mine = self.stage().staged.keys().filter(|(type_id, _)| *type_id == of);
-        let except: BTreeSet<Vec<u8>> = mine.map(|(_, key)| key.clone()).collect();
+        let mine = self.stage().staged.keys().filter(|(type_id, ..)| *type_id == of);
+        let except: BTreeSet<Vec<u8>> = mine.map(|(_, _, key)| key.clone()).collect();
         Wanted { except: Arc::new(except), ..wanted.clone() }
     }
 
@@ -365,7 +370,7 @@ impl Within<'_> {
         self.begin()?;
         let id_field = self.entries.definition().id.clone();
         let of = self.entries.kind.of;
-        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
             .filter_map(|(_, staged)| staged.will.as_ref())
             .filter(|(document, _)| wanted.matches(&id_field, document.fields()));

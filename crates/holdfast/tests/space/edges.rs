@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use holdfast::ErrorKind;
-use holdfast::space::{Listen, Order, Path, ReadLock, Taking};
+use holdfast::space::{IndexDefinition, Listen, Order, Path, ReadLock, Taking};
 
 use super::*;
 
@@ -190,4 +190,67 @@ fn a_waiting_that_is_refused_takes_nothing() {
     assert!(orders.waiting(&Wanted::all().routed(1.5), Taking::Take).is_err());
     orders.write(&order(1, "ada", 0), &upsert()).unwrap();
     assert_eq!((orders.waiters(), orders.count(&Wanted::all()).unwrap()), (0, 1));
+}
+
+/// Each was compared with what was there before, and not with the other.
+#[test]
+fn a_batch_keeps_what_is_unique() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let path = Path::parse("customer").unwrap();
+    let kind = holdfast::space::IndexKind::Hash;
+    let index = IndexDefinition { name: "one".into(), kind, unique: true, paths: vec![path.clone()] };
+    let definition = Definition { routing: Some(path), indexes: vec![index], ..Definition::new("s", "account") };
+    let space = store.space("s");
+    let accounts = space.declare(definition).unwrap();
+    let mut transaction = store.begin();
+    accounts.within(&mut transaction).write(&order(1, "ada", 0), &upsert()).unwrap();
+    accounts.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    assert_eq!(transaction.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Conflict);
+    let both = space.execute(&"ada".into(), None, |task| {
+        task.write("account", &order(1, "ada", 0), &upsert())?;
+        task.write("account", &order(2, "ada", 0), &upsert())
+    });
+    assert_eq!(both.unwrap_err().kind(), ErrorKind::Conflict);
+    accounts.write(&order(1, "ada", 0), &upsert()).unwrap();
+    // One goes, and another comes in its place.
+    let mut transaction = store.begin();
+    accounts.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    accounts.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    transaction.commit(Durability::Written).unwrap();
+    space
+        .execute(&"ada".into(), None, |task| {
+            task.take("account", 2)?;
+            task.write("account", &order(3, "ada", 0), &upsert())
+        })
+        .unwrap();
+    assert_eq!(ids(&accounts.read_many(&Wanted::all(), 9).unwrap()), BTreeSet::from([3]));
+}
+
+/// Both lay under one name in the transaction, and the commit looked for the one where the other was.
+#[test]
+fn a_transaction_moves_an_entry_to_another_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let orders = store.space("s").declare(Definition { routing, ..Definition::new("s", "order") }).unwrap();
+    let order_by = Order::Groups(Path::parse("customer").unwrap());
+    let steps = store.space("s").declare(Definition { order: order_by, ..Definition::new("s", "step") }).unwrap();
+    for (from, to) in [("ada", "bob"), ("bob", "cyd"), ("cyd", "dan"), ("dan", "eve"), ("eve", "fay")] {
+        orders.write(&order(1, from, 0), &upsert()).unwrap();
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+        orders.within(&mut transaction).write(&order(1, to, 0), &upsert()).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+        let left = orders.take_many(&Wanted::all(), 9, &now()).unwrap();
+        assert_eq!(left.iter().map(|entry| entry.document.clone()).collect::<Vec<_>>(), [order(1, to, 0)]);
+        // No group is held when all is over.
+        steps.write(&order(1, from, 0), &upsert()).unwrap();
+        let mut transaction = store.begin();
+        steps.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+        steps.within(&mut transaction).write(&order(1, to, 0), &upsert()).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+        steps.write(&order(2, from, 0), &upsert()).unwrap();
+        assert_eq!(steps.take_many(&Wanted::all(), 9, &now()).unwrap().len(), 2);
+    }
 }
