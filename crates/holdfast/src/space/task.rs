@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{Change as InPlace, Document, Engine, Reason, Stored, TypeId, Value, ValueRef, key_of};
@@ -99,7 +100,14 @@ impl Space {
             now_ms: self.store.now_ms(),
         };
         partition.check()?;
-        let value = task(&mut running)?;
+        // A panic of the task's has changed nothing here, and must not make the partition unusable.
+        let value = match catch_unwind(AssertUnwindSafe(|| task(&mut running))) {
+            Ok(value) => value?,
+            Err(panic) => {
+                drop(running);
+                resume_unwind(panic);
+            }
+        };
         let position = running.commit()?;
         Ok(Shown { value, position })
     }
@@ -211,7 +219,7 @@ impl<'a> Task<'a> {
         }
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let old = self.now(&kind, &id)?;
-        let document = next_document(options, &document, old.as_ref())?;
+        let document = next_document(&definition, options, &document, old.as_ref())?;
         let expires_ms = next_expiry(&definition, options.lease, old.as_ref(), self.now_ms);
         self.stage(&kind, &id, old, Some((document, expires_ms)));
         Ok(id)

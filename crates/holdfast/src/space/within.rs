@@ -255,7 +255,7 @@ impl Within<'_> {
                 (was.clone(), was)
             }
         };
-        let document = next_document(options, &document, now.as_ref())?;
+        let document = next_document(&definition, options, &document, now.as_ref())?;
         let now_ms = self.entries.store.now_ms();
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);

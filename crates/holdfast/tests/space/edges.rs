@@ -254,3 +254,35 @@ fn a_transaction_moves_an_entry_to_another_partition() {
         assert_eq!(steps.take_many(&Wanted::all(), 9, &now()).unwrap().len(), 2);
     }
 }
+
+/// A panic of the user's made the partition, keys and all, unusable until the store was opened again.
+#[test]
+fn a_task_that_panics_costs_nobody_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let task = std::panic::AssertUnwindSafe(|| {
+        store.space("shop").execute_all(None, |_| -> holdfast::Result<()> { panic!("a task") }, |(), ()| ())
+    });
+    assert!(std::panic::catch_unwind(task).is_err());
+    for number in 0..20 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 20);
+}
+
+/// Whether it was replaced or stood beside the new one was up to the number of partitions.
+#[test]
+fn a_write_replaces_no_entry_with_other_routing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { partitions: 1, ..options() }).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let orders = store.space("s").declare(Definition { routing, ..Definition::new("s", "order") }).unwrap();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert_eq!(orders.write(&order(1, "bob", 0), &upsert()).unwrap_err().kind(), ErrorKind::Conflict);
+    let mut transaction = store.begin();
+    let within = orders.within(&mut transaction).write(&order(1, "bob", 0), &upsert());
+    assert_eq!(within.unwrap_err().kind(), ErrorKind::Conflict);
+    drop(transaction);
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+}
