@@ -47,6 +47,8 @@ pub(crate) struct Client {
     output_bytes: AtomicUsize,
     /// Since when its output has not moved; 0 while it does.
     stalled_ms: AtomicU64,
+    /// Whether it waits for an entry, which is not being idle.
+    waits: AtomicBool,
     finish: AtomicBool,
     kill: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -74,6 +76,7 @@ impl Client {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             stalled_ms: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -122,6 +125,10 @@ impl Client {
         self.stalled_ms.store(stalled_ms, Relaxed);
     }
 
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits.store(waits, Relaxed);
+    }
+
     pub(crate) fn set_command(&self, index: u16) {
         self.last_command.store(index, Relaxed);
     }
@@ -139,8 +146,11 @@ impl Client {
         self.watched.store(watched, Relaxed);
     }
 
-    /// How long it has sent nothing, unless it is waiting for its own replies.
+    /// How long it has sent nothing, unless it waits for an entry.
     pub(crate) fn idle_ms(&self, now_ms: u64) -> u64 {
+        if self.waits.load(Relaxed) {
+            return 0;
+        }
         now_ms.saturating_sub(self.active_ms.load(Relaxed))
     }
 

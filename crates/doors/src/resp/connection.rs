@@ -519,6 +519,7 @@ impl Connection {
             }
             Some(Pending::Entry(wait)) => {
                 let is_silent = wait.is_silent;
+                self.session.client.set_waiting(true);
                 Some(Blocked::Entry(Box::pin(wait.run()), is_silent))
             }
             Some(Pending::Sync { position, timeout }) => {
@@ -553,6 +554,7 @@ impl Connection {
                 let Poll::Ready(waited) = waiting.as_mut().poll(cx) else {
                     return false;
                 };
+                self.session.client.set_waiting(false);
                 self.handing = handle::waited(&mut self.session, waited, *is_silent, &mut self.reply);
             }
             Some(Blocked::Sync(position, timeout)) => {

@@ -123,6 +123,18 @@ fn who_vanishes_when_an_entry_is_granted_gives_it_back() {
 }
 
 #[test]
+fn who_waits_is_not_idle() {
+    let (server, entries) = queue(Durability::Written, Order::Any);
+    let (mut taker, mut idle, mut other) = (server.connect(), server.connect(), server.connect());
+    exchange(&mut other, b"CONFIG SET timeout 1\r\n", "+OK\r\n");
+    taker.write_all(TAKE).unwrap();
+    until("it waits", || entries.waiters() == 1);
+    assert_eq!(rest(&mut idle), "", "closed, as the setting wants");
+    write(&entries, 1);
+    assert_eq!(document(&mut taker), "{\"id\":1}");
+}
+
+#[test]
 fn stopping_answers_those_who_wait() {
     let (server, entries) = queue(Durability::Written, Order::Any);
     let mut taker = server.connect();

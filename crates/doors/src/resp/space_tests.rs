@@ -305,6 +305,28 @@ fn in_multi_entries_and_keys_change_together_or_not_at_all() {
 }
 
 #[test]
+fn in_multi_entries_change_with_a_decision_or_neither_happens() {
+    let mut fixture = declared("");
+    let begin = |fixture: &mut Fixture, options: &str| {
+        let reply = fixture.run(format!("XA.BEGIN {options}").trim());
+        reply.strip_prefix("$54 ").expect("an id has 54 characters").to_owned()
+    };
+    for (options, id, expected, count) in [("", 1, "*2 *2 :1 :N +OK", ":1"), ("TIMEOUT 0", 2, "-ABORTED", ":1")] {
+        let transaction = begin(&mut fixture, options);
+        fixture.check(&[
+            ("MULTI", "+OK"),
+            (&format!(r#"SPACE.WRITE shop orders {{"id":{id}}}"#), "+QUEUED"),
+            (&format!("XA.COMMIT {transaction} BRANCHES 1 pg"), "+QUEUED"),
+        ]);
+        let reply = fixture.shape("EXEC");
+        assert!(reply.starts_with(expected), "{reply}");
+        fixture.check(&[("SPACE.COUNT shop orders ANY", count)]);
+    }
+    // Nothing stays locked.
+    assert_eq!(fixture.shape(r#"SPACE.WRITE shop orders {"id":2}"#), "*2 :2 :N");
+}
+
+#[test]
 fn a_space_is_a_right_as_a_bucket_is() {
     let mut fixture = declared("");
     fixture.run("SPACE.DECLARE other things");
