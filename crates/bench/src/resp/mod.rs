@@ -7,6 +7,7 @@
 //! May use: `process.rs`, `redis_benchmark.rs`. Must not know: RESP.
 
 mod redis_benchmark;
+mod space;
 
 use clap::Args;
 
@@ -49,6 +50,9 @@ pub(crate) struct Line {
     /// Bytes of each value
     #[arg(long, default_value_t = 1024)]
     value_bytes: usize,
+    /// Entries of a space beside Redis' keys, instead of keys
+    #[arg(long)]
+    space: bool,
 }
 
 /// Ours and theirs, at one durability.
@@ -83,10 +87,20 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     for server in pairs.iter().flat_map(|pair| [&pair.ours, &pair.theirs]) {
         Client::connect(server.address)?.load(Load { keys: line.keys, value_bytes: line.value_bytes })?;
     }
+    if line.space {
+        pairs.iter().try_for_each(|pair| space::load(pair, line.keys, line.value_bytes))?;
+    }
     let mut report = Report::new("resp");
     for repetition in line.common.repetitions() {
         for pair in &pairs {
-            measure(line, pair, repetition, &mut report)?;
+            if line.space {
+                for pipeline in &line.pipeline {
+                    let requests = if pair.tests.contains(&Test::Get) { line.requests } else { line.requests_synced };
+                    space::measure(pair, line.run_of(Test::Set, requests, *pipeline), repetition, &mut report)?;
+                }
+            } else {
+                measure(line, pair, repetition, &mut report)?;
+            }
         }
     }
     report.print(line.common.json.as_deref())?;
@@ -97,6 +111,12 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     Ok(())
 }
 
+impl Line {
+    fn run_of(&self, test: Test, requests: u64, pipeline: u16) -> Run {
+        Run { test, requests, pipeline, clients: self.clients, keys: self.keys, value_bytes: self.value_bytes }
+    }
+}
+
 fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Result<()> {
     for pipeline in &line.pipeline {
         for test in pair.tests {
@@ -105,14 +125,7 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
                 (true, 1) => line.requests,
                 (true, _) => line.requests_pipelined,
             };
-            let run = Run {
-                test: *test,
-                requests,
-                pipeline: *pipeline,
-                clients: line.clients,
-                keys: line.keys,
-                value_bytes: line.value_bytes,
-            };
+            let run = line.run_of(*test, requests, *pipeline);
             let work = format!("{} P={pipeline}, {}", test.name(), pair.name);
             let mut sides = [(OURS, &pair.ours), (THEIRS, &pair.theirs)];
             if repetition % 2 == 1 {

@@ -46,6 +46,17 @@ impl Test {
 impl Run {
     /// Runs it against the server at `address`.
     pub(super) fn against(&self, address: SocketAddr) -> Result<Measured> {
+        let name = self.test.name();
+        self.run(address, &["-t".to_owned(), name.to_lowercase()], &|text| parse(text, Some(name)))
+    }
+
+    /// Runs a command of its own instead of the test.
+    pub(super) fn command(&self, words: &[String], address: SocketAddr) -> Result<Measured> {
+        // The row is named by the whole command, commas and all; there is no other.
+        self.run(address, words, &|text| parse(text, None))
+    }
+
+    fn run(&self, address: SocketAddr, what: &[String], parse: &dyn Fn(&str) -> Option<Measured>) -> Result<Measured> {
         let mut command = Command::new("redis-benchmark");
         command.arg("-h").arg(address.ip().to_string()).arg("-p").arg(address.port().to_string());
         let numbers = [
@@ -58,25 +69,29 @@ impl Run {
         for (flag, number) in numbers {
             command.arg(flag).arg(number.to_string());
         }
-        command.args(["-t", &self.test.name().to_lowercase(), "--csv"]);
+        command.arg("--csv").args(what);
         let output = command.stdin(Stdio::null()).output();
         let output = output.map_err(|error| Failure::from(format!("redis-benchmark: {error}")))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        parse(&text, self.test.name()).ok_or_else(|| {
+        parse(&text).ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
             Failure::from(format!("redis-benchmark ended with {} and said: {text}{errors}", output.status))
         })
     }
 }
 
-/// The row of `test` in redis-benchmark's table, whose first line names the columns.
-fn parse(text: &str, test: &str) -> Option<Measured> {
+/// The row of `test` in redis-benchmark's table, whose first line names the columns; without one the last row. Columns are
+/// counted from the end, because a row's name may have commas.
+fn parse(text: &str, test: Option<&str>) -> Option<Measured> {
     let mut rows = text.lines().map(cells).skip_while(|row| row.first().map(String::as_str) != Some("test"));
     let head = rows.next()?;
-    let row = rows.find(|row| row.first().map(String::as_str) == Some(test))?;
+    let row = match test {
+        Some(test) => rows.find(|row| row.first().map(String::as_str) == Some(test))?,
+        None => rows.last()?,
+    };
     let number = |column: &str| -> Option<f64> {
-        let at = head.iter().position(|name| name == column)?;
-        let number: f64 = row.get(at)?.parse().ok()?;
+        let at = head.iter().rev().position(|name| name == column)?;
+        let number: f64 = row.iter().rev().nth(at)?.parse().ok()?;
         number.is_finite().then_some(number)
     };
     Some(Measured { rate: number("rps")?, p50_ms: number("p50_latency_ms")?, p99_ms: number("p99_latency_ms")? })
@@ -100,7 +115,15 @@ mod tests {
             "WARNING: Could not fetch server CONFIG\n{HEAD}\"SET\",\"1.00\",\"0\",\"0\",\"0\",\"0\",\"0\",\"0\"\n\
              \"GET\",\"123456.79\",\"0.205\",\"0.104\",\"0.199\",\"0.287\",\"0.359\",\"1.431\"\n"
         );
-        assert_eq!(parse(&text, "GET"), Some(Measured { rate: 123_456.79, p50_ms: 0.199, p99_ms: 0.359 }));
+        assert_eq!(parse(&text, Some("GET")), Some(Measured { rate: 123_456.79, p50_ms: 0.199, p99_ms: 0.359 }));
+    }
+
+    #[test]
+    fn a_command_with_commas_is_the_only_row() {
+        let text = format!(
+            "{HEAD}\"SPACE.WRITE b e {{\"id\":1,\"v\":2}}\",\"5.50\",\"0.2\",\"0.1\",\"0.3\",\"0.2\",\"0.4\",\"1\"\n"
+        );
+        assert_eq!(parse(&text, None), Some(Measured { rate: 5.5, p50_ms: 0.3, p99_ms: 0.4 }));
     }
 
     #[test]
@@ -108,7 +131,7 @@ mod tests {
         let short = format!("{HEAD}\"GET\",\"1.0\"\n");
         let broken = format!("{HEAD}\"GET\",\"nan\",\"0\",\"0\",\"0\",\"0\",\"0\",\"0\"\n");
         for text in ["", HEAD, "Could not connect to Redis\n", &short, &broken, "\"GET\",\"1\"\n"] {
-            assert_eq!(parse(text, "GET"), None, "{text}");
+            assert_eq!(parse(text, Some("GET")), None, "{text}");
         }
     }
 }
