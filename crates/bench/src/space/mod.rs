@@ -213,17 +213,14 @@ impl Line {
     fn memory(&self, report: &mut Report, kept: Kept) -> Result<()> {
         let dir = self.common.fresh()?;
         let (_store, entries) = open(dir.path(), kept)?;
-        let before = crate::process::resident_bytes()?;
         for id in 0..self.entries {
             let _ = entries.write_shown(&document(id, self.payload), &Default::default())?;
         }
-        let grown = crate::process::resident_bytes()?.saturating_sub(before);
         let work = format!("{} entries of {} B, {}", self.entries, self.payload, kept.name());
-        let each = |bytes: u64| (bytes as f64 / self.entries as f64) - self.payload as f64;
-        let figure = |figure: &'static str| Figure { work: &work, figure, unit: Unit::Bytes };
-        report.add(figure("beyond the payload, resident"), "holdfast", each(grown));
-        report.add(figure("beyond the payload, counted"), "holdfast", each(entries.usage().bytes));
-        report.bar(figure("beyond the payload, counted"), Bar::Below(64.0));
+        let each = (entries.usage().bytes as f64 / self.entries as f64) - self.payload as f64;
+        let of = Figure { work: &work, figure: "counted beyond the payload", unit: Unit::Bytes };
+        report.add(of, "holdfast", each);
+        report.bar(of, Bar::Below(64.0));
         Ok(())
     }
 

@@ -39,6 +39,9 @@ struct Staged {
 /// Entries with one id, and other routing, may lie in other partitions.
 type Key = (TypeId, PartitionId, Vec<u8>);
 
+/// What a batch makes of a type in one partition: ids, and what will be there.
+type Together<'a> = Vec<(ValueRef<'a>, Option<&'a Document>)>;
+
 /// The part of a transaction that is in spaces.
 pub(crate) struct SpaceStage {
     store: Store,
@@ -107,7 +110,7 @@ impl SpaceStage {
     /// Checks, when all partitions are locked, that what this transaction saw is still so.
     pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
         self.claim()?;
-        let mut of_type: BTreeMap<(TypeId, PartitionId), Vec<(ValueRef<'_>, Option<&Document>)>> = BTreeMap::new();
+        let mut of_type: BTreeMap<(TypeId, PartitionId), Together<'_>> = BTreeMap::new();
         for ((of, ..), staged) in &self.staged {
             let Some(kind) = self.kinds.get(of) else { continue };
             kind.check()?;
