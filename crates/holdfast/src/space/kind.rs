@@ -50,13 +50,19 @@ impl Kind {
     }
 
     pub(crate) fn drop_it(&self) {
-        self.is_dropped.store(true, Ordering::Release);
-        self.waiters.end_all(&Error::new(ErrorKind::Invalid, "the type was dropped"));
+        self.is_dropped.store(true, Ordering::SeqCst);
+        self.end_waiting(&Error::new(ErrorKind::Invalid, "the type was dropped"));
+    }
+
+    /// Tells all who wait for entries or events that there will be none.
+    pub(crate) fn end_waiting(&self, error: &Error) {
+        self.waiters.end_all(error);
+        self.listeners.wake_all();
     }
 
     /// Refuses work with a type that is gone.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_dropped.load(Ordering::Acquire) {
+        if self.is_dropped.load(Ordering::SeqCst) {
             let name = self.definition().name.clone();
             return Err(Error::new(ErrorKind::Invalid, format!("the type {name} was dropped: declare it again")));
         }

@@ -286,3 +286,26 @@ fn a_write_replaces_no_entry_with_other_routing() {
     drop(transaction);
     orders.write(&order(1, "ada", 1), &upsert()).unwrap();
 }
+
+/// Nobody told them.
+#[test]
+fn closing_ends_all_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let hears = holdfast::space::Hears { updated: false, ..holdfast::space::Hears::ALL };
+    let mut listener = orders.listen(&Wanted::all(), Listen { hears, ..Listen::default() }).unwrap();
+    let mut waiting = Box::pin(orders.waiting(&Wanted::id(7), Taking::Take).unwrap());
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| orders.take(&Wanted::all(), &waits(20_000)).unwrap_err().kind());
+        let hearer = scope.spawn(|| listener.next(Duration::from_secs(20)).unwrap_err().kind());
+        while orders.waiters() < 2 {
+            std::thread::yield_now();
+        }
+        store.close().unwrap();
+        assert_eq!((taker.join().unwrap(), hearer.join().unwrap()), (ErrorKind::Closed, ErrorKind::Closed));
+    });
+    assert!(matches!(poll_once(&mut waiting), Poll::Ready(Err(_))));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
