@@ -77,6 +77,8 @@ pub(crate) struct Registry {
     by_id: RwLock<BTreeMap<TypeId, Arc<Kind>>>,
     /// The highest number of a type; held while types are declared and dropped.
     pub(crate) declaring: Mutex<u32>,
+    /// Held while snapshots are written, and while they are copied.
+    pub(crate) snapshots: Mutex<()>,
     versions: AtomicU64,
     ids: AtomicU64,
     pub(crate) locks: Locks,
