@@ -123,7 +123,11 @@ impl Store {
         }
         // First the snapshots of spaces, then what came after them, of which nothing goes meanwhile.
         let _held = inner.journal.hold();
-        space::files::copy(files, inner.dir(), dir)?;
+        {
+            // A file that is being replaced is not there for a moment.
+            let _none = lock(&inner.spaces.snapshots);
+            space::files::copy(files, inner.dir(), dir)?;
+        }
         let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
         let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
         Ok(Backup {

@@ -88,7 +88,7 @@ fn attempt(
     let there: BTreeSet<Position> =
         journal.segment_stats().iter().filter(|segment| !segment.is_stub).map(|segment| segment.base).collect();
     engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| there.contains(&segment)));
-    let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.through));
+    let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.replayed));
     let from = applied.min().unwrap_or_default();
     let mut replay = Replay::new(journal, options, (&mut engines, spaces), from);
     let read = journal.read_from(from, &mut |visit| match visit {
@@ -172,12 +172,12 @@ impl<'a> Replay<'a> {
     /// record's checksum was right.
     fn space(&mut self, position: Position, section: &RecordSection<'_>) {
         let Some(space) = self.spaces.get_mut(section.partition.index()) else { return };
-        if position <= space.through {
+        if position <= space.replayed {
             return;
         }
         for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SPACE_PART) {
             let _ = space.engine.apply(position, part, &mut |_| ());
-            space.through = position;
+            space.replayed = position;
         }
     }
 

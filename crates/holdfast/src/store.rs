@@ -496,12 +496,20 @@ impl Inner {
         Ok(base::hash128(&input))
     }
 
+    /// Tells all who wait in spaces that the store is closed.
+    fn end_waiting(&self) {
+        self.spaces.locks.close();
+        let error = Error::new(ErrorKind::Closed, "the store is closed");
+        self.spaces.list(None).iter().for_each(|kind| kind.end_waiting(&error));
+    }
+
     fn close(&self) -> Result<()> {
         // What is not noted is asked again by recovery.
         let _ = self.write_done(Room::AtOnce);
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.end_waiting();
         // A backup under way is finished: once the directory is let go, another process may change what is linked.
         let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);

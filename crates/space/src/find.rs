@@ -228,6 +228,10 @@ fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
     best
 }
 
+#[cfg(test)]
+#[path = "find_tests.rs"]
+mod tests;
+
 impl Engine {
     /// How the entries would be found.
     #[must_use]

@@ -1,7 +1,8 @@
 //! The indexes of one type in one partition: from the keys of values to the numbers of entries.
 //!
 //! Keys are as `key.rs` makes them, so that one of several paths is a concatenation, and a range of values one of bytes.
-//! An entry that lacks a value of an index, or has null there, is not in it.
+//! An entry that lacks a value of an index, or has null there, is not in it; of an ordered one of several paths that counts
+//! for the first only.
 //!
 //! May use: `key`, `path`, `definition`. Must not know: queries.
 
@@ -119,9 +120,10 @@ impl Index {
             return keys;
         }
         let mut key = Vec::new();
-        for path in &self.definition.paths {
+        for (at, path) in self.definition.paths.iter().enumerate() {
             match path.first(fields) {
-                ValueRef::Null => return keys,
+                // By the beginning of its paths an ordered one finds whatever the others have.
+                ValueRef::Null if at == 0 || !self.is_ordered() => return keys,
                 value => encode_key(value, &mut key),
             }
         }

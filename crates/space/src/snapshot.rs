@@ -4,12 +4,12 @@
 //! Format: docs/formats/space.md
 //!
 //! Layout, sizes in bytes, integers little-endian where a size is given, else LEB128:
-//!   magic            8   "HOLDSPC\x01"; the last byte is the version
+//!   magic            8   "HOLDSPC\x02"; the last byte is the version
 //!   partition        2
 //!   zero             6
 //!   applied          8   everything up to this position is in it
 //!   next sequence    8
-//!   body checksum    8   xxh3 of all behind this number
+//!   checksum         8   xxh3 of all before this number, plus xxh3 of all behind it; in version 1 only the latter
 //!   types: count | (type | definition)*
 //!   entries*             type + 1 | version | expires | sequence | document behind its length
 //!   end                  0
@@ -30,8 +30,11 @@ use crate::entries::Entry;
 use crate::error::{Error, Result};
 use crate::share::Share;
 
-const MAGIC: [u8; 8] = *b"HOLDSPC\x01";
+const MAGIC: [u8; 8] = *b"HOLDSPC\x02";
+const MAGIC_1: [u8; 8] = *b"HOLDSPC\x01";
 const HEADER_BYTES: usize = 40;
+/// What stands before the checksum.
+const SUMMED_BYTES: usize = HEADER_BYTES - 8;
 
 /// A partition's share at one position, copied out from under its lock: the documents are shared, not copied.
 pub struct Snapshot {
@@ -72,12 +75,17 @@ impl Snapshot {
             put_string(&mut to, stored.document.as_bytes());
         }
         to.push(0);
-        let sum = base::hash64(to.get(HEADER_BYTES..).unwrap_or_default());
-        if let Some(place) = to.get_mut(HEADER_BYTES - 8..HEADER_BYTES) {
+        let sum = checksum(&to, to.get(HEADER_BYTES..).unwrap_or_default());
+        if let Some(place) = to.get_mut(SUMMED_BYTES..HEADER_BYTES) {
             place.copy_from_slice(&sum.to_le_bytes());
         }
         to
     }
+}
+
+/// A flipped bit before the body would cost as much as one in it: positions decide what is replayed.
+fn checksum(all: &[u8], body: &[u8]) -> u64 {
+    base::hash64(all.get(..SUMMED_BYTES).unwrap_or_default()).wrapping_add(base::hash64(body))
 }
 
 impl Engine {
@@ -106,13 +114,16 @@ impl Engine {
 
     fn read(bytes: &[u8], partition: PartitionId) -> Option<Self> {
         let mut from = Fields(bytes);
-        let is_ours = from.array()? == MAGIC && from.array()? == partition.get().to_le_bytes();
+        let magic = from.array()?;
+        let is_ours = (magic == MAGIC || magic == MAGIC_1) && from.array()? == partition.get().to_le_bytes();
         if !is_ours || from.take(6)? != [0; 6] {
             return None;
         }
         let applied = Position::new(from.u64()?);
         let next_sequence = from.u64()?;
-        if from.u64()? != base::hash64(from.0) {
+        let found = from.u64()?;
+        let expected = if magic == MAGIC_1 { base::hash64(from.0) } else { checksum(bytes, from.0) };
+        if found != expected {
             return None;
         }
         let mut engine = Self { applied, next_sequence, ..Self::default() };

@@ -12,7 +12,7 @@ use super::commit::What;
 use super::files;
 use crate::error::Result;
 use crate::partition::Partition;
-use crate::store::Inner;
+use crate::store::{Inner, lock};
 
 /// How often it is looked whether something is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -102,6 +102,7 @@ impl Inner {
 
     /// Writes a partition's snapshot, after the journal is on stable storage up to there.
     pub(crate) fn write_snapshot(&self, partition: &Partition) -> Result<()> {
+        let _one = lock(&self.spaces.snapshots);
         partition.check()?;
         let snapshot = {
             let engine = partition.space();

@@ -71,6 +71,8 @@ impl Inner {
         engine: &mut Engine,
         what: &What,
     ) -> Result<Position> {
+        // Whoever looked before the partition was locked may have come too late.
+        kind.check()?;
         let definition = kind.definition();
         let mut part = Vec::new();
         what.encode(kind, definition.history, engine, &mut part);

@@ -21,15 +21,17 @@ pub(crate) struct Loaded {
     pub(crate) engine: Engine,
     /// The journal is needed behind this position; `MAX` when the space was never used.
     pub(crate) kept: Position,
-    /// Everything up to this position is in the engine.
+    /// Everything up to this position is in the newest intact snapshot.
     pub(crate) through: Position,
+    /// Everything up to this position is in the engine.
+    pub(crate) replayed: Position,
 }
 
 impl Loaded {
     /// Of a store whose space was never used.
     pub(crate) fn unused() -> Self {
         let never = Position::new(u64::MAX);
-        Self { engine: Engine::default(), kept: never, through: never }
+        Self { engine: Engine::default(), kept: never, through: never, replayed: never }
     }
 }
 
@@ -68,15 +70,24 @@ pub(crate) fn is_used(files: &dyn Files, dir: &Path) -> bool {
 
 /// A partition's share as the newest intact snapshot has it; without any, all of the journal that is there is needed.
 pub(crate) fn load(files: &dyn Files, dir: &Path, partition: PartitionId) -> Result<Loaded> {
-    let newest = read(files, &path(dir, partition, "snap"), partition)?;
-    let older = read(files, &path(dir, partition, "old"), partition)?;
+    let path = |end| path(dir, partition, end);
+    let newest = read(files, &path("snap"), partition)?;
+    let older = read(files, &path("old"), partition)?;
+    if newest.is_none() && older.is_some() {
+        // Out of the way, or it would take the place of the intact one when the next is written.
+        match files.rename(&path("snap"), &path("damaged")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&path("snap"), &error)),
+            _ => {}
+        }
+    }
     let kept = match (&newest, &older) {
         (Some(newest), Some(older)) => newest.applied().min(older.applied()),
         (Some(one), None) | (None, Some(one)) => one.applied(),
         (None, None) => Position::ZERO,
     };
     let engine = newest.or(older).unwrap_or_default();
-    Ok(Loaded { kept, through: engine.applied(), engine })
+    let through = engine.applied();
+    Ok(Loaded { kept, through, replayed: through, engine })
 }
 
 /// Writes a snapshot; the one that was the newest becomes the older one.

@@ -51,13 +51,19 @@ impl Kind {
     }
 
     pub(crate) fn drop_it(&self) {
-        self.is_dropped.store(true, Ordering::Release);
-        self.waiters.end_all(&Error::new(ErrorKind::Invalid, "the type was dropped"));
+        self.is_dropped.store(true, Ordering::SeqCst);
+        self.end_waiting(&Error::new(ErrorKind::Invalid, "the type was dropped"));
+    }
+
+    /// Tells all who wait for entries or events that there will be none.
+    pub(crate) fn end_waiting(&self, error: &Error) {
+        self.waiters.end_all(error);
+        self.listeners.wake_all();
     }
 
     /// Refuses work with a type that is gone.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_dropped.load(Ordering::Acquire) {
+        if self.is_dropped.load(Ordering::SeqCst) {
             let name = self.definition().name.clone();
             return Err(Error::new(ErrorKind::Invalid, format!("the type {name} was dropped: declare it again")));
         }
@@ -72,6 +78,8 @@ pub(crate) struct Registry {
     by_id: RwLock<BTreeMap<TypeId, Arc<Kind>>>,
     /// The highest number of a type; held while types are declared and dropped.
     pub(crate) declaring: Mutex<u32>,
+    /// Held while snapshots are written, and while they are copied.
+    pub(crate) snapshots: Mutex<()>,
     versions: AtomicU64,
     ids: AtomicU64,
     pub(crate) locks: Locks,

@@ -133,6 +133,16 @@ impl Listeners {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has all listeners look again.
+    pub(crate) fn wake_all(&self) {
+        let buffers: Vec<_> = self.lock().buffers.values().filter_map(Weak::upgrade).collect();
+        for buffer in buffers {
+            let waker = buffer.state().waker.take();
+            buffer.signal.raise();
+            waker.into_iter().for_each(std::task::Waker::wake);
+        }
+    }
+
     /// From now on `buffer` is told of everything; whatever is on its way must be waited for.
     pub(crate) fn add(&self, buffer: &Arc<Buffer>) {
         let mut list = self.lock();

@@ -69,6 +69,7 @@ struct Table {
     locks: BTreeMap<LockedPlace, Lock>,
     live: BTreeMap<Holder, Live>,
     last: Holder,
+    is_closed: bool,
 }
 
 /// All locks of a store.
@@ -99,6 +100,9 @@ impl Table {
 
     /// Whether the transaction may go on: it was not ended for having taken too long.
     fn check(&self, who: Holder) -> Result<()> {
+        if self.is_closed {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
         if who == NOBODY || self.live.get(&who).is_some_and(|live| !live.is_ending) {
             return Ok(());
         }
@@ -110,6 +114,12 @@ impl Table {
 impl Locks {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets nobody wait any more, because the store closes.
+    pub(crate) fn close(&self) {
+        self.table().is_closed = true;
+        self.changed.notify_all();
     }
 
     /// Lets a transaction begin.

@@ -37,7 +37,7 @@ pub const BUFFER_EVENTS: usize = 16 << 10;
 /// What a listener wants to hear of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hears {
-    /// Entries that come.
+    /// Entries that come; of a type without history also those that are replaced.
     pub written: bool,
     /// Entries that are replaced.
     pub updated: bool,
@@ -195,12 +195,13 @@ impl Entries {
         inner.partitions.iter().for_each(|partition: &Partition| drop(partition.space()));
         let now = inner.journal.watermarks().appended;
         let bookmark = listen.from.unwrap_or(Bookmark { position: now, told: 0 });
-        inner.hold_feed(bookmark.position);
+        // Of a volatile type nothing is in the journal that could be held.
+        let held = if is_durable { bookmark.position } else { Position::MAX };
+        inner.hold_feed(held);
         let source = match listen.from {
             Some(from) => Source::Journal { next: from.position, until: now },
             None => Source::Live,
         };
-        let held = bookmark.position;
         let (entries, wanted, ready) = (self.clone(), wanted.clone(), VecDeque::new());
         let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held };
         let floor = inner.feed_floor();
@@ -248,12 +249,16 @@ impl Listener {
     /// As [`Listener::next`].
     pub fn poll(&mut self) -> Result<Option<Notice>> {
         loop {
-            while let Some((bookmark, event)) = self.ready.pop_front() {
+            while let Some((bookmark, event)) = self.ready.front().cloned() {
                 let notice = self.notice(bookmark, event);
-                self.pass(bookmark);
-                if let Some(notice) = notice {
+                if notice.is_some() {
+                    // What cannot be told is not behind it.
                     self.entries.settle(crate::kv::Shown { value: (), position: bookmark.position })?;
-                    return Ok(Some(notice));
+                }
+                self.ready.pop_front();
+                self.pass(bookmark);
+                if notice.is_some() {
+                    return Ok(notice);
                 }
             }
             if !self.fill()? {
@@ -284,7 +289,7 @@ impl Listener {
     fn pass(&mut self, bookmark: Bookmark) {
         self.bookmark = bookmark;
         let position = bookmark.position;
-        if position.get() >= self.held.get() + HOLD_GRAIN_BYTES && self.is_durable() {
+        if position.get() >= self.held.get().saturating_add(HOLD_GRAIN_BYTES) && self.is_durable() {
             let inner = self.entries.inner();
             inner.hold_feed(position);
             inner.drop_feed(self.held);
@@ -316,11 +321,12 @@ impl Listener {
     }
 
     fn take_buffered(&mut self) -> Result<bool> {
+        let is_durable = self.is_durable();
         let mut state = self.buffer.state();
         while let Some((told, event)) = state.pop() {
             let bookmark = Bookmark { position: event.position, told };
             // What was there before the journal was read is in the buffer as well.
-            if bookmark > self.bookmark {
+            if !is_durable || bookmark > self.bookmark {
                 self.ready.push_back((bookmark, event));
             }
         }
@@ -329,7 +335,27 @@ impl Listener {
         if is_behind && self.ready.is_empty() {
             return self.fall_back();
         }
+        if self.ready.is_empty() {
+            self.let_go();
+        }
         Ok(!self.ready.is_empty())
+    }
+
+    /// Goes on to the journal's synced end when nothing happened up to there, so that it need not be kept.
+    fn let_go(&mut self) {
+        let inner = self.entries.inner();
+        let synced = || inner.journal.watermarks().synced;
+        if !self.is_durable() || synced().get() < self.held.get().saturating_add(HOLD_GRAIN_BYTES) {
+            return;
+        }
+        // While nobody tells, nothing is on its way.
+        let telling = self.entries.kind.listeners.telling();
+        let (end, state) = (synced(), self.buffer.state());
+        let is_quiet = state.is_empty() && state.behind.is_none();
+        drop((state, telling));
+        if is_quiet {
+            self.pass(self.bookmark.max(Bookmark { position: end, told: 0 }));
+        }
     }
 
     /// Goes back to the journal, because the buffer was too small.
@@ -379,7 +405,10 @@ impl Listener {
 
     /// What an event is to this listener, if it is anything.
     fn notice(&self, bookmark: Bookmark, event: Event) -> Option<Notice> {
-        let id_field = &self.entries.definition().id;
+        let definition = self.entries.definition();
+        let id_field = &definition.id;
+        let is_short = definition.storage == Storage::Durable && !definition.history;
+        let event = if is_short { as_journaled(event, id_field) } else { event };
         let matches = |document: &Option<Document>| {
             document.as_ref().is_some_and(|document| self.wanted.matches(id_field, document.fields()))
         };
@@ -403,6 +432,16 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.entries.kind.listeners.remove(&self.buffer);
         self.entries.inner().drop_feed(self.held);
+    }
+}
+
+/// What the journal tells of an event of a type without history: the same, whether it was read there or not.
+fn as_journaled(event: Event, id_field: &str) -> Event {
+    let only_id =
+        |document: &Document| document.get(id_field).map(|id| Document::from_pairs([(id_field, id.to_value())]));
+    match event.kind {
+        EventKind::Written | EventKind::Updated => Event { kind: EventKind::Written, before: None, ..event },
+        EventKind::Removed(_) => Event { before: event.before.as_ref().and_then(only_id), ..event },
     }
 }
 

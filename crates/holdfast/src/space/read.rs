@@ -131,6 +131,8 @@ impl Entries {
         // Before it enters: who is refused must not stay in the queue, where entries would be taken for nobody.
         let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
         self.kind.waiters.enter(Arc::clone(&waiter));
+        // Who closed the store, or dropped the type, before this has not seen it.
+        self.check().inspect_err(|_| self.kind.waiters.leave(&waiter))?;
         for partition in partitions {
             let mut engine = partition.space();
             // Whoever grants holds the partition, so that nothing is granted twice.

@@ -1,9 +1,10 @@
 //! What happens when things end, meet or fail at an awkward moment.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use holdfast::ErrorKind;
 use holdfast::space::{IndexDefinition, Listen, Order, Path, ReadLock, Taking};
+use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position, World};
 
 use super::*;
 
@@ -285,4 +286,87 @@ fn a_write_replaces_no_entry_with_other_routing() {
     assert_eq!(within.unwrap_err().kind(), ErrorKind::Conflict);
     drop(transaction);
     orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+}
+
+/// Nobody told them.
+#[test]
+fn closing_ends_all_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let hears = holdfast::space::Hears { updated: false, ..holdfast::space::Hears::ALL };
+    let mut listener = orders.listen(&Wanted::all(), Listen { hears, ..Listen::default() }).unwrap();
+    let mut waiting = Box::pin(orders.waiting(&Wanted::id(7), Taking::Take).unwrap());
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| orders.take(&Wanted::all(), &waits(20_000)).unwrap_err().kind());
+        let hearer = scope.spawn(|| listener.next(Duration::from_secs(20)).unwrap_err().kind());
+        while orders.waiters() < 2 {
+            std::thread::yield_now();
+        }
+        store.close().unwrap();
+        assert_eq!((taker.join().unwrap(), hearer.join().unwrap()), (ErrorKind::Closed, ErrorKind::Closed));
+    });
+    assert!(matches!(poll_once(&mut waiting), Poll::Ready(Err(_))));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+/// A restart was taken for a snapshot: the journal behind the older of both files was let go. And a damaged newer file took
+/// the place of the older one when the next was written.
+#[test]
+fn either_snapshot_and_the_journal_are_enough() {
+    let path = std::path::Path::new("/store");
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
+    let disk = base::memory::Disk::new(1);
+    let ledgers = MemoryLedgers::new();
+    let open = |disk: &base::memory::Disk, ledgers: &MemoryLedgers| {
+        let world = World {
+            files: Arc::new(disk.clone()),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(ledgers.clone()),
+            threads: false,
+            entropy: 42,
+        };
+        Store::open_in(&world, path, Options { partitions: 1, compaction: compaction.clone(), ..options() }).unwrap()
+    };
+    let mut digest = 0;
+    let mut last = None;
+    for round in 0..6 {
+        let store = open(&disk, &ledgers);
+        let entries = orders(&store);
+        if round > 0 {
+            assert_eq!(store.digest().unwrap(), digest, "round {round}");
+        }
+        for number in 0..700 {
+            // Some stay, the others are what makes the journal long.
+            let number = if number < 10 { round * 10 + number } else { 1000 + number };
+            entries.write(&order(number, "ada", round), &upsert()).unwrap();
+            if number == 1690 && round % 2 == 1 {
+                (0..40).for_each(|_| store.step().unwrap());
+            }
+        }
+        digest = store.digest().unwrap();
+        disk.kill_process();
+        ledgers.kill_process();
+        std::mem::forget(store);
+        // In the round after the damage there is one snapshot only.
+        for name in ["0000.snap", "0000.old"].into_iter().filter(|_| round != 4) {
+            let other = disk.fork(7);
+            let file = path.join("space").join(name);
+            let bytes = other.inventory().into_iter().find(|(path, _)| *path == file).unwrap().1;
+            for at in [0, bytes / 2, bytes - 1] {
+                let other = disk.fork(7);
+                other.flip(&file, at, 1);
+                let store = open(&other, &MemoryLedgers::new());
+                assert_eq!(store.digest().unwrap(), digest, "round {round}, {name} at {at}");
+                last = Some(store.feed_floor());
+                std::mem::forget(store);
+            }
+        }
+        if round == 3 {
+            disk.flip(&path.join("space/0000.snap"), 50, 1);
+        }
+    }
+    assert!(last.unwrap() > Position::ZERO, "something was let go of");
 }

@@ -1,7 +1,9 @@
 //! Notifications.
 
-use holdfast::ErrorKind;
-use holdfast::space::{Bookmark, Hears, Lease, Listen, NoticeKind};
+use std::sync::Arc;
+
+use holdfast::space::{Bookmark, Hears, Lease, Listen, NoticeKind, Storage};
+use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, World};
 
 use super::*;
 
@@ -127,4 +129,71 @@ fn what_a_listener_cannot_hear_is_refused() {
     let ahead = "99999999999.0".parse().unwrap();
     assert_eq!(kind(Listen { hears, from: Some(ahead), ..Listen::default() }), Err(ErrorKind::Invalid));
     assert!("12".parse::<Bookmark>().is_err() && "x.1".parse::<Bookmark>().is_err());
+}
+
+/// It held the journal from where it began, whatever it had heard or could ever hear.
+#[test]
+fn a_listener_to_whom_nothing_happens_holds_no_journal() {
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
+    let world = World {
+        files: Arc::new(base::memory::Disk::new(1)),
+        clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+        ledgers: Arc::new(MemoryLedgers::new()),
+        threads: false,
+        entropy: 42,
+    };
+    let options = Options { partitions: 1, compaction, ..options() };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
+    let quiet = with_history(&store);
+    let volatile = Definition { storage: Storage::Volatile, ..Definition::new("shop", "session") };
+    let volatile = store.space("shop").declare(volatile).unwrap();
+    let mut quiet = quiet.listen(&Wanted::all(), Listen::default()).unwrap();
+    let _volatile = volatile.listen(&Wanted::all(), Listen::default()).unwrap();
+    let begun = store.watermarks().appended;
+    for number in 0..3_000 {
+        store.kv().put(b"b", b"k", &[0; 600], &holdfast::PutOptions::default()).unwrap();
+        if number % 100 == 0 {
+            assert_eq!(quiet.poll().unwrap(), None);
+            (0..30).for_each(|_| store.step().unwrap());
+        }
+    }
+    assert!(store.feed_floor() > begun, "{} {begun}", store.feed_floor());
+}
+
+/// The buffer told what the journal could not, and the journal what the buffer had not.
+#[test]
+fn a_type_without_history_tells_the_same_live_and_from_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let hears = Hears { updated: false, ..Hears::ALL };
+    let listen = |from| orders.listen(&Wanted::all(), Listen { hears, from, ..Listen::default() }).unwrap();
+    let mut live = listen(None);
+    let from = live.bookmark();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+    orders.take(&Wanted::id(1), &now()).unwrap().unwrap();
+    let all = |listener: &mut holdfast::space::Listener| {
+        std::iter::from_fn(|| listener.next(Duration::ZERO).unwrap()).collect::<Vec<_>>()
+    };
+    let live = all(&mut live);
+    assert_eq!(live, all(&mut listen(Some(from))));
+    assert_eq!(live.len(), 3);
+}
+
+/// Its position is that of the journal, and the listener stood at a number of another kind.
+#[test]
+fn a_volatile_entry_that_a_transaction_takes_is_heard_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let volatile = Definition { storage: Storage::Volatile, ..Definition::new("shop", "session") };
+    let sessions = store.space("shop").declare(volatile).unwrap();
+    let mut listener = sessions.listen(&Wanted::all(), Listen::default()).unwrap();
+    sessions.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert_eq!(hear(&mut listener), [(NoticeKind::Written, 1)]);
+    let mut transaction = store.begin();
+    sessions.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(hear(&mut listener), [(NoticeKind::Taken, 1)]);
 }

@@ -1,0 +1,122 @@
+//! Whatever indexes there are, the same entries are found; and when all are gone, so are their bytes.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::arbitrary::{documents, predicates};
+use crate::command::{Command, Reason, Removed};
+use crate::definition::{Definition, IndexDefinition, IndexKind};
+use crate::path::Path;
+use crate::value::{Value, ValueRef};
+
+const OF: TypeId = TypeId(1);
+
+fn apply(engine: &mut Engine, command: &Command<'_>) {
+    let mut part = Vec::new();
+    command.encode(&mut part);
+    engine.apply(Position::new(1), &part, &mut |_| ()).unwrap();
+}
+
+fn definition(order: Order, indexes: &[(IndexKind, &[&str])]) -> Definition {
+    let index = |(kind, paths): &(IndexKind, &[&str])| IndexDefinition {
+        name: format!("{kind:?} {paths:?}"),
+        kind: *kind,
+        unique: false,
+        paths: paths.iter().map(|path| Path::parse(path).unwrap()).collect(),
+    };
+    Definition { order, indexes: indexes.iter().map(index).collect(), ..Definition::new("s", "t") }
+}
+
+fn write(engine: &mut Engine, id: u64, document: &Document, expires_ms: u64) {
+    let mut fields = document.to_fields();
+    fields.insert("id".into(), Value::from(id));
+    let document = Document::new(&fields);
+    apply(engine, &Command::Write { of: OF, expires_ms, document: document.fields(), before: None });
+}
+
+fn found(engine: &Engine, filter: &Filter) -> Vec<Value> {
+    let mut ids = Vec::new();
+    let _ = engine.find(OF, filter, EVERYBODY, &mut |found| {
+        ids.extend(found.document().get("id").map(ValueRef::to_value));
+        ControlFlow::Continue(())
+    });
+    ids
+}
+
+fn sorted(mut ids: Vec<Value>) -> Vec<Value> {
+    ids.sort_by(|a, b| crate::compare(a.stored().get(), b.stored().get()));
+    ids
+}
+
+const KINDS: [&[(IndexKind, &[&str])]; 8] = [
+    &[(IndexKind::Hash, &["a"])],
+    &[(IndexKind::Ordered, &["a"])],
+    &[(IndexKind::Ordered, &["b"]), (IndexKind::Hash, &["c"])],
+    &[(IndexKind::Ordered, &["a", "b"])],
+    &[(IndexKind::Ordered, &["b", "a", "c"])],
+    &[(IndexKind::Hash, &["a", "b"])],
+    &[(IndexKind::Ordered, &["a[*]"]), (IndexKind::Hash, &["b[*]"])],
+    &[(IndexKind::Ordered, &["b.a"]), (IndexKind::Ordered, &["c", "a"]), (IndexKind::Ordered, &["b[*].a"])],
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_index_changes_an_answer_and_none_keeps_bytes(
+        all in proptest::collection::vec((documents(), 0u64..12, 0u64..3), 0..24),
+        predicate in predicates(),
+        gone in proptest::collection::vec(0u64..12, 0..6),
+        small in proptest::collection::vec((0u64..4, 0i64..4, 0i64..4), 0..8),
+        fifo in proptest::bool::ANY,
+    ) {
+        let order = || if fifo { Order::Fifo } else { Order::Any };
+        let engines = std::iter::once(&[][..]).chain(KINDS).map(|indexes| {
+            let mut engine = Engine::default();
+            apply(&mut engine, &Command::Declare { of: OF, definition: definition(order(), indexes) });
+            let empty = engine.bytes();
+            for (document, id, expires_ms) in &all {
+                write(&mut engine, *id, document, *expires_ms);
+            }
+            for (id, a, b) in &small {
+                let fields = [("a", Value::from(*a)), ("b", Value::from(*b))];
+                write(&mut engine, 20 + id, &Document::from_pairs(fields.into_iter().skip(usize::from(*b == 3))), 0);
+            }
+            for id in &gone {
+                let id = ValueRef::I64(id.cast_signed());
+                apply(&mut engine, &Command::Renew { of: OF, expires_ms: 9, id });
+                apply(&mut engine, &Command::Remove { of: OF, reason: Reason::Taken, entry: Removed::Id(id) });
+            }
+            (engine, empty)
+        });
+        let mut filters = vec![Filter::new(predicate.clone())];
+        for text in ["a = 1", "a > 1", "a >= 1 AND b < 3", "a = 2 AND b >= 1", "a IN (1, 2) AND b = 1", "b = 1 AND a > 0", "a <= 2"] {
+            filters.push(Filter::new(crate::Query::parse(text).unwrap().predicate));
+        }
+        let mut expected: Vec<Vec<Value>> = Vec::new();
+        for (number, (mut engine, empty)) in engines.enumerate() {
+            for (at, filter) in filters.iter().enumerate() {
+                let mut ids = found(&engine, filter);
+                if !fifo {
+                    ids = sorted(ids);
+                }
+                match expected.get(at) {
+                    None => expected.push(ids),
+                    Some(expected) => prop_assert_eq!(&ids, expected, "indexes {}, filter {}", number, at),
+                }
+            }
+            // An index that is added later is as one that was there from the beginning.
+            let all = KINDS[number % KINDS.len()];
+            apply(&mut engine, &Command::Declare { of: OF, definition: definition(order(), all) });
+            for (filter, expected) in filters.iter().zip(&expected) {
+                prop_assert_eq!(sorted(found(&engine, filter)), sorted(expected.clone()));
+            }
+            for id in 0..30 {
+                let entry = Removed::Id(ValueRef::I64(id));
+                apply(&mut engine, &Command::Remove { of: OF, reason: Reason::Cleared, entry });
+            }
+            prop_assert_eq!(engine.bytes(), empty);
+            prop_assert_eq!(engine.next_expiry(), None);
+        }
+    }
+}
