@@ -262,6 +262,7 @@ impl<'a> Exclusive<'a> {
         let stage = self.space.take();
         let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
         if self.changes.is_empty() && in_spaces.is_empty() {
+            stage.map_or(Ok(()), |stage| stage.claim())?;
             return Ok(Committed { position: self.seen });
         }
         let mut opened = Opened::lock(self.inner, &in_spaces)?;
@@ -308,10 +309,14 @@ impl<'a> Exclusive<'a> {
         if let Err(error) = opened.apply(position) {
             failed = Some(error);
         }
-        if let Some(stage) = stage {
-            stage.end(Some(&mut opened));
+        if let Some(stage) = &stage {
+            stage.let_go_in(&mut opened);
         }
         opened.offer();
+        // What it had locked elsewhere: no partition is held now, so nobody waits in a circle.
+        if let Some(stage) = stage {
+            stage.end();
+        }
         match failed {
             None => Ok(Committed { position }),
             Some(error) => Err(error),

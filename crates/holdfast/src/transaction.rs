@@ -57,7 +57,7 @@ impl Transaction {
     /// Makes it one whose part in spaces is to be joined to other exclusive access, by [`Exclusive::join_spaces`]: what it
     /// reads there is as durable as that batch, and reads do not wait.
     #[must_use]
-    pub fn to_be_joined(mut self) -> Self {
+    pub fn joining(mut self) -> Self {
         self.space.will_join();
         self
     }

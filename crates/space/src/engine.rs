@@ -249,6 +249,17 @@ impl Engine {
         share.check_unique(document.fields(), instead)
     }
 
+    /// As [`Engine::check_unique`], for all that a batch makes of entries of a type: each with its id, and what is to be
+    /// there, if anything.
+    ///
+    /// # Errors
+    /// `NotUnique`.
+    pub fn check_unique_batch(&self, of: TypeId, all: &[(ValueRef<'_>, Option<&Document>)]) -> Result<()> {
+        let Some(share) = self.types.get(&of) else { return Ok(()) };
+        let gone = all.iter().filter_map(|(id, _)| share.find_id(*id)).collect();
+        share.check_unique_batch(all.iter().filter_map(|(_, will)| will.map(Document::fields)), &gone)
+    }
+
     /// The entries whose lease has ended by `now_ms`, those first that ended first, without the locked ones.
     pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = Place> {
         self.types.iter().flat_map(move |(of, share)| {

@@ -47,7 +47,7 @@ pub use document::Document;
 pub use engine::{Engine, Event, EventKind, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
-pub use find::{Filter, Found, Plan};
+pub use find::{EVERYBODY, Filter, Found, Plan};
 pub use json::Json;
 pub use key::{encode_key, key_of};
 pub use path::Path;

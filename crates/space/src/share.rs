@@ -131,6 +131,25 @@ impl Share {
         Ok(())
     }
 
+    /// As [`Share::check_unique`], for all that a batch writes: those at `gone` go, or are replaced.
+    pub(crate) fn check_unique_batch<'d>(
+        &self,
+        written: impl Iterator<Item = MapRef<'d>> + Clone,
+        gone: &BTreeSet<Slot>,
+    ) -> Result<()> {
+        for index in self.indexes.iter().filter(|index| index.definition.unique) {
+            let mut seen = BTreeSet::new();
+            for key in written.clone().flat_map(|fields| index.keys(fields)) {
+                let is_taken = index.get(&key).is_some_and(|slots| slots.iter().any(|slot| !gone.contains(&slot)));
+                if is_taken || !seen.insert(key) {
+                    let (name, index) = (self.definition.name.clone(), index.definition.name.clone());
+                    return Err(Error::NotUnique { name, index });
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn insert(&mut self, entry: Entry) -> Slot {
         self.bytes += self.entry_bytes(&entry);
         let (sequence, expires_ms, document) = (entry.sequence, entry.expires_ms, entry.document.clone());
@@ -148,7 +167,7 @@ impl Share {
         slot
     }
 
-    /// Replaces what is at the slot; its id, and with groups its group, stay.
+    /// Replaces what is at the slot; its id stays.
     pub(crate) fn replace(&mut self, slot: Slot, entry: Entry) -> Option<Entry> {
         let old = self.entries.get(slot)?.clone();
         self.bytes = self.bytes - self.entry_bytes(&old) + self.entry_bytes(&entry);
@@ -158,6 +177,16 @@ impl Share {
             after.into_iter().filter(|key| !before.contains(key)).for_each(|key| index.insert(key, slot));
         }
         self.set_lease(slot, old.expires_ms, entry.expires_ms);
+        if let Order::Groups(path) = &self.definition.order
+            && old.is_locked
+        {
+            // Whoever holds it holds the group that it is in now.
+            let (before, after) = (group_key(path, old.document.fields()), group_key(path, entry.document.fields()));
+            if let Some((by, _)) = self.held.get(&before).copied().filter(|_| before != after) {
+                self.one_less(&before);
+                self.held.entry(after).or_insert((by, 0)).1 += 1;
+            }
+        }
         *self.entries.get_mut(slot)? = entry;
         self.touch(slot);
         Some(old)

@@ -58,7 +58,7 @@ enum Work {
     Throughput,
     /// From the write of an entry to the return of a take that waited for it.
     Handoff,
-    /// Bytes of memory of an entry beyond its payload, with one index.
+    /// Bytes of memory of an entry beyond its payload, without an index.
     Memory,
     /// Opening a store with the entries after a clean end and after a kill.
     Restart,
@@ -223,7 +223,7 @@ impl Line {
         let figure = |figure: &'static str| Figure { work: &work, figure, unit: Unit::Bytes };
         report.add(figure("beyond the payload, resident"), "holdfast", each(grown));
         report.add(figure("beyond the payload, counted"), "holdfast", each(entries.usage().bytes));
-        report.bar(figure("beyond the payload, counted"), Bar::Below(64.0 + 40.0));
+        report.bar(figure("beyond the payload, counted"), Bar::Below(64.0));
         Ok(())
     }
 

@@ -513,6 +513,10 @@ impl Connection {
                 let is_silent = follow.is_silent;
                 Some(Blocked::Work(Box::pin(follow.run()), is_silent))
             }
+            Some(Pending::Listen(listening)) => {
+                let is_silent = listening.is_silent;
+                Some(Blocked::Work(Box::pin(listening.run()), is_silent))
+            }
             Some(Pending::Entry(wait)) => {
                 let is_silent = wait.is_silent;
                 self.session.client.set_waiting(true);

@@ -65,6 +65,11 @@ impl Fixture {
                 let is_silent = follow.is_silent;
                 handle::worked(&mut self.session, runtime.block_on(follow.run()), is_silent, &mut self.reply);
             }
+            Some(Pending::Listen(listening)) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let is_silent = listening.is_silent;
+                handle::worked(&mut self.session, runtime.block_on(listening.run()), is_silent, &mut self.reply);
+            }
             Some(Pending::Entry(wait)) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 let is_silent = wait.is_silent;

@@ -307,6 +307,8 @@ commands! {
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value]"; "O(n) with the number of partitions"; "Returns how entries would be found, as a map: partitions, candidates (how many entries are looked at) and by, each [how, partitions, candidates].";
     "space.info" 3 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::describe::info;
       "space type"; "O(n) with the number of partitions"; "Returns a map of what a type is, what it takes of memory, and how many wait for its entries. An index is [name, kind, unique, paths, bytes].";
+    "space.listen" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::listen::listen;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [FROM bookmark|START] [HEARS written,updated,taken,expired,entered,left] [COUNT count] [BLOCK milliseconds] [CONFLATE]"; "O(n) with what is read of the journal"; "Returns [bookmark, events] of what happened to entries behind a bookmark, without one from now on, in order and each once; go on FROM the bookmark. An event is [kind, bookmark, json now or null, json before or null].";
     "space.mread" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mread;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns up to COUNT entries, 100 unless given, each [json, version, expires], in the order of the SQL if it says one.";
     "space.mtake" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mtake;

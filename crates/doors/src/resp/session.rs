@@ -9,6 +9,7 @@ use holdfast::{Durability, Position, Stats, Transaction};
 
 use super::clients::Client;
 use super::commands::feed::Follow;
+use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
@@ -108,6 +109,8 @@ pub(crate) enum Pending {
     Work(Work),
     /// An entry is waited for, or looked for off the event loop.
     Entry(Box<Wait>),
+    /// SPACE.LISTEN: events are to be read off the event loop, when there are some.
+    Listen(Box<Listening>),
     /// FEED: the next changes are to be read off the event loop, when there are some.
     Feed(Follow),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].

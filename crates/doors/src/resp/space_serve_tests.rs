@@ -144,3 +144,33 @@ fn stopping_answers_those_who_wait() {
     assert_eq!(rest(&mut taker), "$-1\r\n");
     assert_eq!(entries.waiters(), 0);
 }
+
+#[test]
+fn who_listens_is_told_when_it_happens_and_blocks_nobody() {
+    let (server, entries) = queue(Durability::Synced, Order::Any);
+    let is_told = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut listener = server.connect();
+    listener.write_all(b"SPACE.LISTEN shop jobs ANY BLOCK 60000\r\n").unwrap();
+    let teller = thread::spawn({
+        let (entries, is_told) = (entries.clone(), std::sync::Arc::clone(&is_told));
+        move || {
+            // It cannot be seen from here whether somebody listens already: what is written before is not told.
+            for id in 0.. {
+                write(&entries, id);
+                thread::sleep(std::time::Duration::from_millis(5));
+                if entries.usage().entries > 4_000 || is_told.load(std::sync::atomic::Ordering::Acquire) {
+                    return;
+                }
+            }
+        }
+    });
+    let mut line = Vec::new();
+    while !line.ends_with(b"written\r\n") {
+        let mut byte = [0];
+        listener.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    is_told.store(true, std::sync::atomic::Ordering::Release);
+    teller.join().unwrap();
+    exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
+}

@@ -408,3 +408,41 @@ fn whatever_these_commands_are_sent_gets_one_reply() {
         fixture.session.replies = 0;
     });
 }
+
+#[test]
+fn a_listener_goes_on_from_its_bookmark() {
+    let mut fixture = declared("HISTORY");
+    let start = fixture.run("SPACE.LISTEN shop orders ANY");
+    let bookmark = |reply: &str| reply.split(' ').nth(2).unwrap().to_owned();
+    fixture.check(&[
+        (
+            r#"SPACE.LISTEN shop orders ANY HEARS nothing"#,
+            "-ERR HEARS takes written, updated, taken, expired, entered and left, with commas between",
+        ),
+        (r#"SPACE.LISTEN shop orders ANY FROM soon"#, "-ERR a bookmark is two numbers with a point between: 4096.2"),
+        (r#"SPACE.LISTEN shop orders ANY COUNT x"#, "-ERR value is not an integer or out of range"),
+        (r#"SPACE.LISTEN shop orders ANY BLOCK"#, "-ERR syntax error"),
+    ]);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":1,"price":1}"#);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":1,"price":20}"#);
+    fixture.run("SPACE.TAKE shop orders ID 1");
+    let from = bookmark(&start);
+    let all = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {from}"));
+    let words: Vec<&str> = all.split(' ').filter(|word| !word.starts_with(['$', '*'])).collect();
+    let [newest, first, _, one, second, _, two, _, third, last, before] = words.as_slice() else { panic!("{all}") };
+    assert_eq!((*first, *second, *third, newest), ("written", "updated", "taken", last), "{all}");
+    assert_eq!(
+        (*one, *two, *before),
+        (r#"{"id":1,"price":1}"#, r#"{"id":1,"price":20}"#, r#"{"id":1,"price":20}"#),
+        "{all}"
+    );
+    let first_only = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {from} COUNT 1"));
+    let rest = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {}", bookmark(&first_only)));
+    assert!(first_only.contains("written") && rest.contains("updated") && !rest.contains("written"), "{rest}");
+    let where_ =
+        ["SPACE.LISTEN", "shop", "orders", "WHERE", "price > ?", "1", "10", "FROM", &from, "HEARS", "entered,left"];
+    let entered = fixture.words(&where_);
+    assert!(entered.contains("entered") && entered.contains("left"), "{entered}");
+    let nothing = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {newest} BLOCK 20"));
+    assert!(nothing.ends_with("*0"), "{nothing}");
+}

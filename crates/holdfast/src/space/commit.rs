@@ -3,6 +3,7 @@
 //! May use: `space`, partitions, `journal`. Must not know: conditions, who asks.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{Command, Document, Engine, Place, Reason, Removed, TypeId, Value};
@@ -136,6 +137,31 @@ impl Inner {
         });
     }
 
+    /// Offers what a transaction has let go of: the entry at `place`, if it is still there, and in a type in groups all of
+    /// the partition that is wanted, because nobody got anything of the group meanwhile. The caller holds the partition.
+    pub(crate) fn offer_freed(&self, kind: &Kind, partition: &Partition, engine: &mut Engine, place: Place) {
+        if !kind.waiters.any() {
+            return;
+        }
+        if !matches!(kind.definition().order, ::space::Order::Groups(_)) {
+            self.offer(kind, partition, engine, place);
+            return;
+        }
+        for waiter in kind.waiters.all() {
+            let mut wanted = None;
+            let _ = engine.find(kind.of, &waiter.wanted.filter, waiter.purpose.holder(), &mut |found| {
+                if found.is_locked() || !waiter.wanted.matches(&kind.definition().id, found.document().fields()) {
+                    return ControlFlow::Continue(());
+                }
+                wanted = Some(found.place);
+                ControlFlow::Break(())
+            });
+            if let Some(place) = wanted {
+                self.offer(kind, partition, engine, place);
+            }
+        }
+    }
+
     /// Locks an entry for a transaction, if nobody stands in the way. The caller holds the partition.
     pub(crate) fn lock_entry(&self, holder: Holder, at: LockedPlace, mode: Mode, engine: &mut Engine) -> Option<()> {
         let is_new = self.spaces.locks.try_lock(holder, at, mode)?;
@@ -172,6 +198,8 @@ pub(crate) struct Opened<'a> {
     guards: BTreeMap<PartitionId, (&'a Partition, MutexGuard<'a, Engine>)>,
     parts: BTreeMap<PartitionId, Vec<u8>>,
     telling: BTreeMap<TypeId, Telling<'a>>,
+    /// What nobody has locked any more.
+    free: Vec<LockedPlace>,
 }
 
 impl<'a> Opened<'a> {
@@ -188,7 +216,7 @@ impl<'a> Opened<'a> {
                 partition.ok_or_else(|| Error::new(ErrorKind::Internal, "a partition that is not there"))?;
             guards.insert(id, (partition, partition.space()));
         }
-        Ok(Self { inner, changes, guards, parts: BTreeMap::new(), telling: BTreeMap::new() })
+        Ok(Self { inner, changes, guards, parts: BTreeMap::new(), telling: BTreeMap::new(), free: Vec::new() })
     }
 
     /// The engine of a partition.
@@ -230,9 +258,21 @@ impl<'a> Opened<'a> {
         Ok(())
     }
 
-    /// Offers what was written to those who wait for it.
+    /// Notes that the entry, if it is still there, is to be offered to those who wait.
+    pub(crate) fn is_free(&mut self, at: LockedPlace) {
+        self.free.push(at);
+    }
+
+    /// Offers what was written, and what is free again, to those who wait for it.
     pub(crate) fn offer(mut self) {
         self.telling.clear();
+        for at in &self.free {
+            if let (Some((partition, engine)), Some(kind)) =
+                (self.guards.get_mut(&at.partition), self.inner.spaces.get(at.place.of))
+            {
+                self.inner.offer_freed(&kind, partition, engine, at.place);
+            }
+        }
         for Change { kind, partition, what } in self.changes {
             let What::Write { document, .. } = what else { continue };
             let Some((partition, engine)) = self.guards.get_mut(partition) else { continue };

@@ -60,6 +60,8 @@ struct Live {
     waits_for: Option<LockedPlace>,
     /// When it is ended, if it does not end by itself.
     until: Option<Time>,
+    /// Its locks are being let go of: it gets no more.
+    is_ending: bool,
 }
 
 #[derive(Default)]
@@ -79,19 +81,29 @@ pub(crate) struct Locks {
 impl Table {
     /// Whether the holders of a lock wait, through others, for `who`.
     fn would_deadlock(&self, who: Holder, wanted: LockedPlace) -> bool {
+        let holders = |place| self.locks.get(&place).into_iter().flat_map(Lock::holders);
         let mut seen = BTreeSet::new();
-        let mut next = vec![wanted];
-        while let Some(place) = next.pop() {
-            for holder in self.locks.get(&place).into_iter().flat_map(Lock::holders) {
-                if holder == who && place != wanted {
-                    return true;
-                }
-                if holder != who && seen.insert(holder) {
-                    next.extend(self.live.get(&holder).and_then(|live| live.waits_for));
-                }
+        // Its own lock on what it wants is in nobody's way but that of others who want the same, and wait already.
+        let mut next: Vec<Holder> = holders(wanted).filter(|holder| *holder != who).collect();
+        while let Some(holder) = next.pop() {
+            if holder == who {
+                return true;
+            }
+            if seen.insert(holder) {
+                let waits_for = self.live.get(&holder).and_then(|live| live.waits_for);
+                next.extend(waits_for.into_iter().flat_map(holders).filter(|other| *other != holder));
             }
         }
         false
+    }
+
+    /// Whether the transaction may go on: it was not ended for having taken too long.
+    fn check(&self, who: Holder) -> Result<()> {
+        if who == NOBODY || self.live.get(&who).is_some_and(|live| !live.is_ending) {
+            return Ok(());
+        }
+        let text = "the transaction's lease ended, and it was rolled back: begin again";
+        Err(Error::new(ErrorKind::Timeout, text))
     }
 }
 
@@ -105,17 +117,23 @@ impl Locks {
         let mut table = self.table();
         table.last += 1;
         let holder = table.last;
-        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until });
+        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false });
         holder
     }
 
     /// Whether the transaction was ended for having taken too long.
     pub(crate) fn check(&self, who: Holder) -> Result<()> {
-        if who == NOBODY || self.table().live.contains_key(&who) {
-            return Ok(());
+        self.table().check(who)
+    }
+
+    /// As [`Locks::check`], for a transaction that commits: it keeps its locks from now on, however long that takes.
+    pub(crate) fn claim(&self, who: Holder) -> Result<()> {
+        let mut table = self.table();
+        table.check(who)?;
+        if let Some(live) = table.live.get_mut(&who) {
+            live.until = None;
         }
-        let text = "the transaction's lease ended, and it was rolled back: begin again";
-        Err(Error::new(ErrorKind::Timeout, text))
+        Ok(())
     }
 
     /// Locks the entry, whose partition the caller has locked, if nobody stands in the way. `Some(true)` when it was not
@@ -123,9 +141,7 @@ impl Locks {
     pub(crate) fn try_lock(&self, who: Holder, at: LockedPlace, mode: Mode) -> Option<bool> {
         let mut guard = self.table();
         let table = &mut *guard;
-        if !table.live.contains_key(&who) {
-            return None;
-        }
+        table.live.get(&who).filter(|live| !live.is_ending)?;
         let lock = table.locks.entry(at).or_default();
         if lock.stands_in_the_way_of(who, mode) {
             return None;
@@ -152,10 +168,13 @@ impl Locks {
     /// Blocks until no lock stands in the way, for so long at most: then the caller looks again.
     ///
     /// # Errors
-    /// `Conflict` when this would wait for itself; `Timeout`.
+    /// `Conflict` when this would wait for itself; `Timeout`, also when the transaction's own lease has ended.
     pub(crate) fn wait(&self, who: Holder, at: LockedPlace, mode: Mode, left: Duration) -> Result<()> {
         let mut table = self.table();
-        let blocks = |table: &Table| table.locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode));
+        let blocks = |table: &Table| {
+            table.check(who).is_ok() && table.locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode))
+        };
+        table.check(who)?;
         if !blocks(&table) {
             return Ok(());
         }
@@ -171,16 +190,21 @@ impl Locks {
         if let Some(live) = table.live.get_mut(&who) {
             live.waits_for = None;
         }
+        table.check(who)?;
         if waited.timed_out() {
             return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
         }
         Ok(())
     }
 
-    /// The entries that a transaction has locked.
-    pub(crate) fn held(&self, who: Holder) -> Vec<LockedPlace> {
-        let table = self.table();
-        table.live.get(&who).map(|live| live.held.iter().copied().collect()).unwrap_or_default()
+    /// Begins to end a transaction, which gets no more locks: the entries that it has locked.
+    pub(crate) fn begin_end(&self, who: Holder) -> Vec<LockedPlace> {
+        let mut table = self.table();
+        let Some(live) = table.live.get_mut(&who) else { return Vec::new() };
+        live.is_ending = true;
+        let held = live.held.iter().copied().collect();
+        self.changed.notify_all();
+        held
     }
 
     /// Lets go of an entry, whose partition the caller has locked: how it was locked, and whether others have it locked
@@ -210,11 +234,16 @@ impl Locks {
         self.table().live.remove(&who);
     }
 
-    /// Transactions whose lease has ended.
+    /// Transactions whose lease has ended; they get no more locks.
     pub(crate) fn overdue(&self, clock: &dyn Clock) -> Vec<Holder> {
         let now = clock.now();
-        let is_over = |live: &Live| live.until.is_some_and(|until| until <= now);
-        self.table().live.iter().filter(|(_, live)| is_over(live)).map(|(holder, _)| *holder).collect()
+        let mut table = self.table();
+        let over = table.live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
+        over.map(|(holder, live)| {
+            live.is_ending = true;
+            *holder
+        })
+        .collect()
     }
 
     /// When the next lease of a transaction ends.

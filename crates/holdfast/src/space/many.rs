@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{Change, Document, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
+use ::space::{Change, Document, EVERYBODY, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
 use journal::{PartitionId, Position};
 
 use super::commit::What;
@@ -61,7 +61,7 @@ impl Entries {
                     let _ = take(stored, &mut found);
                 }
             } else {
-                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |it| {
+                let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
                     if is_visible(&it, now_ms) { take(it.stored(), &mut found) } else { ControlFlow::Continue(()) }
                 });
             }
@@ -117,7 +117,7 @@ impl Entries {
             let engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
+            let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |found| {
                 if is_visible(&found, now_ms) && wanted.matches(&definition.id, found.document().fields()) {
                     count += 1;
                     newest = newest.max(found.version());
@@ -271,7 +271,7 @@ impl Entries {
                 let engine = partition.space();
                 partition.check()?;
                 let now_ms = self.inner().clock.wall_ms();
-                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |it| {
+                let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
                     if is_visible(&it, now_ms) && wanted.matches(&definition.id, it.document().fields()) {
                         newest = newest.max(it.version());
                         found.push(it.document().clone());
@@ -322,7 +322,7 @@ impl Iteration {
                 let engine = partition.space();
                 partition.check()?;
                 let now_ms = inner.clock.wall_ms();
-                let _ = engine.find(self.entries.kind.of, &self.wanted.filter, NOBODY, &mut |it| {
+                let _ = engine.find(self.entries.kind.of, &self.wanted.filter, EVERYBODY, &mut |it| {
                     if is_visible(&it, now_ms) && self.wanted.matches(&id_field, it.document().fields()) {
                         newest = newest.max(it.version());
                         self.found.push_back(it.stored().into());

@@ -262,12 +262,21 @@ impl Listener {
         }
     }
 
+    /// Whether there may be an event now. Does not look at the disk; what is there may turn out to be nothing that matches.
+    #[must_use]
+    pub fn may_have_more(&self) -> bool {
+        let state = self.buffer.state();
+        !state.is_empty() || state.behind.is_some() || !self.ready.is_empty() || !matches!(self.source, Source::Live)
+    }
+
     /// Wakes `waker` when there may be an event; at once when there is.
     pub fn wake_with(&self, waker: &std::task::Waker) {
-        let mut state = self.buffer.state();
-        if state.is_empty() && state.behind.is_none() && self.ready.is_empty() && matches!(self.source, Source::Live) {
-            state.wake_with(waker.clone());
-        } else {
+        if self.may_have_more() {
+            return waker.wake_by_ref();
+        }
+        self.buffer.state().wake_with(waker.clone());
+        // An event that came between is not waited for.
+        if self.may_have_more() {
             waker.wake_by_ref();
         }
     }

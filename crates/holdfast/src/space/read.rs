@@ -11,7 +11,7 @@ use journal::Position;
 
 use super::commit::What;
 use super::entries::{Entries, Entry};
-use super::locks::{LockedPlace, Mode, NOBODY};
+use super::locks::{LockedPlace, Mode};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
@@ -110,7 +110,7 @@ impl Entries {
             let mut found = found;
             while let Look::Locked(at) = found {
                 let left = deadline.since(self.inner().clock.now());
-                match self.inner().spaces.locks.wait(holder(purpose), at, mode(purpose), left) {
+                match self.inner().spaces.locks.wait(purpose.holder(), at, mode(purpose), left) {
                     Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
                     waited => waited?,
                 }
@@ -127,9 +127,11 @@ impl Entries {
     /// Waits in the queue, and looks once more: what came between the look and the queue is not missed.
     fn enqueue(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Arc<Waiter>> {
         let waiter = Waiter::new(wanted.clone(), purpose);
-        self.kind.waiters.enter(Arc::clone(&waiter));
         let definition = self.kind.definition();
-        for partition in route::of_wanted(self.inner(), &definition, wanted)? {
+        // Before it enters: who is refused must not stay in the queue, where entries would be taken for nobody.
+        let partitions = route::of_wanted(self.inner(), &definition, wanted)?;
+        self.kind.waiters.enter(Arc::clone(&waiter));
+        for partition in partitions {
             let mut engine = partition.space();
             // Whoever grants holds the partition, so that nothing is granted twice.
             let is_over = waiter.offer(|| {
@@ -172,11 +174,15 @@ impl Entries {
         Ok(async move { waiting.await.map(shown) })
     }
 
-    /// Writes back what was taken for somebody who is gone.
+    /// Writes back what was taken for somebody who is gone, unless another entry has its place by now.
     fn give_back(&self, entry: &Stored) {
         let definition = self.kind.definition();
         let Ok(partition) = route::of_document(self.inner(), &definition, &entry.document) else { return };
         let mut engine = partition.space();
+        let is_there = entry.document.get(&definition.id).and_then(|id| engine.find_id(self.kind.of, id)).is_some();
+        if is_there || engine.check_unique(self.kind.of, &entry.document).is_err() {
+            return;
+        }
         let what = What::Write { document: entry.document.clone(), expires_ms: entry.expires_ms };
         // A store that refuses writes is reopened, and has the taking or not.
         if self.inner().change_space(&self.kind, partition, &mut engine, &what).is_ok()
@@ -216,7 +222,7 @@ impl Entries {
         let inner = self.inner();
         partition.check()?;
         let now_ms = inner.clock.wall_ms();
-        let who = holder(purpose);
+        let who = purpose.holder();
         let mode = mode(purpose);
         let is_durable = definition.storage == Storage::Durable;
         let (mut place, mut locked) = (None, None);
@@ -239,6 +245,9 @@ impl Entries {
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
                         return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
+                    }
+                    if engine.is_held(place, who) {
+                        return Ok(Look::Nothing);
                     }
                     let _ = consider(place, engine.is_locked(place));
                 }
@@ -285,10 +294,6 @@ pub enum Taking {
 
 fn shown(granted: Granted) -> Shown<Entry> {
     Shown { value: granted.entry.into(), position: granted.position.unwrap_or_default() }
-}
-
-fn holder(purpose: Purpose) -> u64 {
-    if let Purpose::Lock(holder, _) = purpose { holder } else { NOBODY }
 }
 
 /// What must not stand in the way.

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{Change as InPlace, Document, Engine, Reason, Stored, TypeId, Value, ValueRef, key_of};
@@ -129,7 +130,14 @@ impl Space {
             now_ms: self.store.now_ms(),
         };
         partition.check()?;
-        let value = task(&mut running)?;
+        // A panic of the task's has changed nothing here, and must not make the partition unusable.
+        let value = match catch_unwind(AssertUnwindSafe(|| task(&mut running))) {
+            Ok(value) => value?,
+            Err(panic) => {
+                drop(running);
+                resume_unwind(panic);
+            }
+        };
         let position = running.commit()?;
         Ok(Shown { value, position })
     }
@@ -241,8 +249,7 @@ impl<'a> Task<'a> {
         }
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let old = self.now(&kind, &id)?;
-        let document = next_document(options, &document, old.as_ref())?;
-        self.engine.check_unique(kind.of, &document)?;
+        let document = next_document(&definition, options, &document, old.as_ref())?;
         let expires_ms = next_expiry(&definition, options.lease, old.as_ref(), self.now_ms);
         self.stage(&kind, &id, old, Some((document, expires_ms)));
         Ok(id)
@@ -272,9 +279,21 @@ impl<'a> Task<'a> {
         Ok(Some(old.into()))
     }
 
+    fn check_unique(&self) -> Result<()> {
+        let mut of_type: BTreeMap<TypeId, Vec<(ValueRef<'_>, Option<&Document>)>> = BTreeMap::new();
+        for ((of, _), staged) in &self.staged {
+            let will = staged.will.as_ref().map(|(document, _)| document);
+            let document = will.or(staged.was.as_ref().map(|was| &was.document));
+            let id = document.and_then(|document| document.get(&staged.kind.definition().id));
+            of_type.entry(*of).or_default().extend(id.map(|id| (id, will)));
+        }
+        of_type.iter().try_for_each(|(of, all)| Ok(self.engine.check_unique_batch(*of, all)?))
+    }
+
     /// Makes one batch of everything.
     fn commit(mut self) -> Result<Position> {
         let inner = self.space.store.inner();
+        self.check_unique()?;
         let mut part = Vec::new();
         let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
         for staged in self.staged.values() {

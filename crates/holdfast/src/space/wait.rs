@@ -21,7 +21,7 @@ use ::space::Stored;
 use base::Signal;
 use journal::PartitionId;
 
-use super::locks::{Holder, Mode};
+use super::locks::{Holder, Mode, NOBODY};
 use super::wanted::Wanted;
 use crate::error::{Error, Result};
 
@@ -32,6 +32,13 @@ pub(crate) enum Purpose {
     Take,
     /// To lock for a transaction, which then reads or takes it.
     Lock(Holder, Mode),
+}
+
+impl Purpose {
+    /// The transaction that waits, if it is one.
+    pub(crate) fn holder(self) -> Holder {
+        if let Self::Lock(holder, _) = self { holder } else { NOBODY }
+    }
 }
 
 pub(crate) struct Waiter {
@@ -155,6 +162,11 @@ impl Waiters {
 
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
+    }
+
+    /// Those who wait now, in order.
+    pub(crate) fn all(&self) -> Vec<Arc<Waiter>> {
+        self.lock().iter().cloned().collect()
     }
 
     pub(crate) fn enter(&self, waiter: Arc<Waiter>) {

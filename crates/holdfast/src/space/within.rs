@@ -36,7 +36,8 @@ struct Staged {
     will: Option<(Document, u64)>,
 }
 
-type Key = (TypeId, Vec<u8>);
+/// Entries with one id, and other routing, may lie in other partitions.
+type Key = (TypeId, PartitionId, Vec<u8>);
 
 /// The part of a transaction that is in spaces.
 pub(crate) struct SpaceStage {
@@ -86,7 +87,7 @@ impl SpaceStage {
 
     /// The changes, as they go into the batch.
     pub(crate) fn changes(&self) -> Vec<Change> {
-        let change = |((of, _), staged): (&Key, &Staged)| {
+        let change = |((of, ..), staged): (&Key, &Staged)| {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), _) => {
@@ -105,10 +106,9 @@ impl SpaceStage {
 
     /// Checks, when all partitions are locked, that what this transaction saw is still so.
     pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
-        if let Some(holder) = self.holder {
-            self.store.inner().spaces.locks.check(holder)?;
-        }
-        for ((of, _), staged) in &self.staged {
+        self.claim()?;
+        let mut of_type: BTreeMap<(TypeId, PartitionId), Vec<(ValueRef<'_>, Option<&Document>)>> = BTreeMap::new();
+        for ((of, ..), staged) in &self.staged {
             let Some(kind) = self.kinds.get(of) else { continue };
             kind.check()?;
             let Some(engine) = opened.engine(staged.partition) else { continue };
@@ -121,41 +121,57 @@ impl SpaceStage {
                 let text = "somebody else wrote an entry that this transaction writes; begin again";
                 return Err(Error::new(ErrorKind::Conflict, text));
             }
-            if let Some((document, _)) = &staged.will {
-                engine.check_unique(*of, document)?;
+            if let Some(id) = id {
+                of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
+        }
+        for ((of, partition), all) in &of_type {
+            opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
         }
         Ok(())
     }
 
-    /// Lets go of all locks: after the batch was applied, or when there is none.
-    pub(crate) fn end(&mut self, opened: Option<&mut Opened<'_>>) {
+    /// Keeps its locks until [`SpaceStage::end`], unless they are lost.
+    pub(crate) fn claim(&self) -> Result<()> {
+        self.holder.map_or(Ok(()), |holder| self.store.inner().spaces.locks.claim(holder))
+    }
+
+    /// Lets go of the locks in partitions that are open, before anybody else gets there.
+    pub(crate) fn let_go_in(&self, opened: &mut Opened<'_>) {
+        let Some(holder) = self.holder else { return };
+        let inner = self.store.inner();
+        for at in inner.spaces.locks.begin_end(holder) {
+            if let Some(engine) = opened.engine(at.partition) {
+                inner.let_go_of(holder, at, engine);
+                opened.is_free(at);
+            }
+        }
+    }
+
+    /// Lets go of all locks that are left: with no partition open, because they are anywhere.
+    pub(crate) fn end(&mut self) {
         if let Some(holder) = self.holder.filter(|_| !self.is_over) {
             self.is_over = true;
-            self.store.inner().end_holder(holder, opened);
+            self.store.inner().end_holder(holder);
         }
     }
 }
 
 impl Drop for SpaceStage {
     fn drop(&mut self) {
-        self.end(None);
+        self.end();
     }
 }
 
 impl Inner {
     /// Ends a transaction's locks, and offers what is free again to those who wait for it.
-    pub(crate) fn end_holder(&self, holder: Holder, mut opened: Option<&mut Opened<'_>>) {
-        for at in self.spaces.locks.held(holder) {
-            if let Some(engine) = opened.as_mut().and_then(|opened| opened.engine(at.partition)) {
-                self.let_go_of(holder, at, engine);
-                continue;
-            }
+    pub(crate) fn end_holder(&self, holder: Holder) {
+        for at in self.spaces.locks.begin_end(holder) {
             let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
             let mut engine = partition.space();
             self.let_go_of(holder, at, &mut engine);
             if let Some(kind) = self.spaces.get(at.place.of) {
-                self.offer(&kind, partition, &mut engine, at.place);
+                self.offer_freed(&kind, partition, &mut engine, at.place);
             }
         }
         self.spaces.locks.end(holder);
@@ -214,12 +230,12 @@ impl Within<'_> {
 
     fn put(&mut self, id: &Value, staged: Staged) {
         let of = self.entries.kind.of;
-        self.stage().staged.insert((of, key_of(id.scalar())), staged);
+        self.stage().staged.insert((of, staged.partition, key_of(id.scalar())), staged);
     }
 
-    fn staged(&mut self, id: &Value) -> Option<Staged> {
+    fn staged(&mut self, id: &Value, partition: PartitionId) -> Option<Staged> {
         let of = self.entries.kind.of;
-        self.stage().staged.get(&(of, key_of(id.scalar()))).cloned()
+        self.stage().staged.get(&(of, partition, key_of(id.scalar()))).cloned()
     }
 
     /// Writes an entry when the transaction commits; one that is there is locked until then. The version that is returned is
@@ -238,7 +254,7 @@ impl Within<'_> {
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
-        let (was, now) = match self.staged(&id) {
+        let (was, now) = match self.staged(&id, partition) {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
@@ -252,7 +268,7 @@ impl Within<'_> {
                 (was.clone(), was)
             }
         };
-        let document = next_document(options, &document, now.as_ref())?;
+        let document = next_document(&definition, options, &document, now.as_ref())?;
         let now_ms = self.entries.store.now_ms();
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
@@ -290,7 +306,7 @@ impl Within<'_> {
     /// What this transaction itself has written that is wanted.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
         let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
-        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let mut found = None;
         for (_, staged) in mine {
             let Some((document, _)) = &staged.will else { continue };
@@ -306,8 +322,8 @@ impl Within<'_> {
     /// What is wanted, without what this transaction has changed.
     fn others(&mut self, wanted: &Wanted) -> Wanted {
         let of = self.entries.kind.of;
-        let mine = self.stage().staged.keys().filter(|(type_id, _)| *type_id == of);
-        let except: BTreeSet<Vec<u8>> = mine.map(|(_, key)| key.clone()).collect();
+        let mine = self.stage().staged.keys().filter(|(type_id, ..)| *type_id == of);
+        let except: BTreeSet<Vec<u8>> = mine.map(|(_, _, key)| key.clone()).collect();
         Wanted { except: Arc::new(except), ..wanted.clone() }
     }
 
@@ -367,7 +383,7 @@ impl Within<'_> {
         self.begin()?;
         let id_field = self.entries.definition().id.clone();
         let of = self.entries.kind.of;
-        let mine = self.stage().staged.iter().filter(|((type_id, _), _)| *type_id == of);
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
             .filter_map(|(_, staged)| staged.will.as_ref())
             .filter(|(document, _)| wanted.matches(&id_field, document.fields()));

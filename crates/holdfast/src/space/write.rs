@@ -139,7 +139,7 @@ impl Entries {
         }
         let old =
             place.and_then(|place| engine.get(place)).filter(|old| old.expires_ms == 0 || old.expires_ms > now_ms);
-        let document = next_document(options, document, old.as_ref())?;
+        let document = next_document(definition, options, document, old.as_ref())?;
         engine.check_unique(self.kind.of, &document)?;
         self.make_room(definition, partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
@@ -279,8 +279,12 @@ impl Entries {
             return Ok(Err(at));
         }
         let document = changed_document(definition, &old, changes)?;
-        let document =
-            next_document(&WriteOptions { mode: WriteMode::Update, ..options.clone() }, &document, Some(&old))?;
+        let document = next_document(
+            definition,
+            &WriteOptions { mode: WriteMode::Update, ..options.clone() },
+            &document,
+            Some(&old),
+        )?;
         engine.check_unique(self.kind.of, &document)?;
         self.make_room(definition, partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
@@ -349,11 +353,21 @@ pub(crate) fn changed_document(definition: &Definition, old: &Stored, changes: &
 }
 
 /// What will be there, if what is there allows it.
-pub(crate) fn next_document(options: &WriteOptions, document: &Document, old: Option<&Stored>) -> Result<Document> {
+pub(crate) fn next_document(
+    definition: &Definition,
+    options: &WriteOptions,
+    document: &Document,
+    old: Option<&Stored>,
+) -> Result<Document> {
     if let Some(version) = options.version
         && old.is_none_or(|old| old.version != version)
     {
         return conflict("the entry has another version: read it again");
+    }
+    if let (Some(path), Some(old)) = (definition.routed_by(), old)
+        && path.first(old.document.fields()) != path.first(document.fields())
+    {
+        return conflict("an entry with this id and other routing is there: take it first");
     }
     match (options.mode, old) {
         (WriteMode::Insert, Some(_)) => conflict("an entry with this id is there already"),

@@ -125,7 +125,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
     let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
     call.session.numbers = shows_numbers.then(|| door.store.stats());
     let in_spaces = commands.iter().any(|queued| queued.command.keys.bucket == BucketOf::Space);
-    call.session.joined = in_spaces.then(|| door.store.begin().to_be_joined());
+    call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;
     let mut exclusive = match &named {

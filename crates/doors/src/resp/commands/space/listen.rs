@@ -1,0 +1,237 @@
+//! SPACE.LISTEN: what happened to entries behind a bookmark, or will, off the event loop.
+//!
+//! Each call opens a listener where the client stands and closes it with the reply, so that nothing of it is kept here: the
+//! bookmark in the reply is where the next call goes on, also from another connection, or after a restart. Reading takes one
+//! of the turns of the long commands; waiting takes none, and no thread.
+//!
+//! May use: `wanted`, `work`, the facade, tokio's time and semaphore. Must not know: sockets, dispatch.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use holdfast::space::{Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Storage, Wanted};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::wanted::chosen;
+use super::{entries, need_of};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::clients::{Ask, Client};
+use crate::resp::number;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::session::{Need, Pending, ReplyMode};
+use crate::resp::work::{Worked, elsewhere};
+
+/// How many events are returned unless COUNT says otherwise.
+const COUNT_DEFAULT: usize = 100;
+
+/// A SPACE.LISTEN that was accepted.
+pub(crate) struct Listening {
+    entries: Entries,
+    wanted: Wanted,
+    listen: Listen,
+    count: usize,
+    block: Duration,
+    client: Arc<Client>,
+    turns: Arc<Semaphore>,
+    waiters: Arc<Semaphore>,
+    page: Page,
+    /// Whether its reply is to be sent.
+    pub(crate) is_silent: bool,
+}
+
+/// How events are shown.
+#[derive(Clone, Copy)]
+struct Page {
+    durability: holdfast::Durability,
+    protocol: Protocol,
+    output_bytes_max: usize,
+    events_bytes_max: usize,
+}
+
+fn hears(words: &[u8]) -> Result<Hears, Fail> {
+    let mut hears = Hears { written: false, updated: false, taken: false, expired: false, entered: false, left: false };
+    for word in words.split(|byte| *byte == b',') {
+        let wanted = match word.to_ascii_lowercase().as_slice() {
+            b"written" => &mut hears.written,
+            b"updated" => &mut hears.updated,
+            b"taken" => &mut hears.taken,
+            b"expired" => &mut hears.expired,
+            b"entered" => &mut hears.entered,
+            b"left" => &mut hears.left,
+            _ => {
+                return Err(
+                    "ERR HEARS takes written, updated, taken, expired, entered and left, with commas between".into()
+                );
+            }
+        };
+        *wanted = true;
+    }
+    Ok(hears)
+}
+
+fn bookmark(argument: &[u8]) -> Result<Bookmark, Fail> {
+    if argument.eq_ignore_ascii_case(b"start") {
+        return Ok(Bookmark::START);
+    }
+    let text = std::str::from_utf8(argument).unwrap_or_default();
+    Ok(text.parse::<Bookmark>()?)
+}
+
+pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let args = call.args();
+    let limits = &call.door.options.limits;
+    let mut chosen = chosen(args, 3)?;
+    let definition = entries.definition();
+    let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };
+    let mut listen = Listen { hears: all, ..Listen::default() };
+    let (mut count, mut block) = (None, None);
+    let mut index = chosen.next;
+    while let Some(option) = args.get(index) {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if is("conflate") && !listen.conflate {
+            listen.conflate = true;
+            index += 1;
+            continue;
+        }
+        let argument = args.get(index + 1).ok_or(SYNTAX)?;
+        if is("from") && listen.from.is_none() {
+            listen.from = Some(bookmark(argument)?);
+        } else if is("hears") && listen.hears == all {
+            listen.hears = hears(argument)?;
+        } else if is("count") && count.is_none() {
+            count = Some(number::parse_u64(argument).and_then(|it| usize::try_from(it).ok()).ok_or(NOT_INTEGER)?);
+        } else if is("block") && block.is_none() {
+            block = Some(number::parse_u64(argument).ok_or(NOT_INTEGER)?);
+        } else if is("routing") {
+            chosen.wanted = chosen.wanted.clone().routed(super::argument::value(argument)?);
+        } else {
+            return Err(SYNTAX.into());
+        }
+        index += 2;
+    }
+    let page = Page {
+        durability: call.durability,
+        protocol: call.reply.protocol,
+        output_bytes_max: limits.output_bytes_max,
+        events_bytes_max: limits.feed_bytes_max,
+    };
+    call.session.pending = Some(Pending::Listen(Box::new(Listening {
+        entries,
+        wanted: chosen.wanted,
+        listen,
+        count: count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.feed_items_max),
+        block: Duration::from_millis(block.unwrap_or_default()).min(limits.feed_block_max),
+        client: call.session.client.clone(),
+        turns: call.door.turns.clone(),
+        waiters: call.door.feed_waiters.clone(),
+        page,
+        is_silent: call.session.reply_mode != ReplyMode::On,
+    })));
+    Ok(())
+}
+
+impl Listening {
+    /// Reads what there is, and waits for something for as long as it was asked to.
+    pub(crate) async fn run(self) -> Worked {
+        let until = Instant::now() + self.block;
+        let (entries, wanted, listen, count, page) =
+            (self.entries.clone(), self.wanted.clone(), self.listen.clone(), self.count, self.page);
+        let open = move || {
+            let listener = entries.listen(&wanted, listen)?;
+            page.read(listener, count)
+        };
+        let mut read = elsewhere(self.turns.clone(), open).await?;
+        let mut place = None;
+        while read.notices.is_empty() && Instant::now() < until {
+            if place.is_none() {
+                let Ok(free) = self.waiters.clone().try_acquire_owned() else {
+                    return Err("ERR too many clients listen; ask again without BLOCK".into());
+                };
+                place = Some(free);
+            }
+            if !self.wait(&read.listener, until).await {
+                break;
+            }
+            let (listener, count) = (read.listener, self.count);
+            read = elsewhere(self.turns.clone(), move || page.read(listener, count)).await?;
+        }
+        page.answer(&self.entries, &read)
+    }
+
+    /// Waits until there may be an event: whether there may.
+    async fn wait(&self, listener: &Listener, until: Instant) -> bool {
+        let mut late = pin!(tokio::time::sleep_until(until));
+        let mut was_asked = false;
+        poll_fn(|cx| {
+            // The first time this only leaves word; being polled again means that somebody woke the connection.
+            if was_asked && listener.may_have_more() {
+                return Poll::Ready(true);
+            }
+            was_asked = true;
+            if self.client.asked() != Ask::Nothing {
+                return Poll::Ready(false);
+            }
+            listener.wake_with(cx.waker());
+            late.as_mut().poll(cx).map(|()| false)
+        })
+        .await
+    }
+}
+
+/// What was read, and the listener behind it.
+struct Read {
+    listener: Listener,
+    notices: Vec<Notice>,
+}
+
+impl Page {
+    /// The next events. Blocks.
+    fn read(&self, mut listener: Listener, count: usize) -> Result<Read, Fail> {
+        let (mut notices, mut bytes) = (Vec::new(), 0);
+        while notices.len() < count && bytes < self.events_bytes_max {
+            let Some(notice) = listener.poll()? else { break };
+            let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
+            bytes += size(&notice.before) + size(&notice.after);
+            notices.push(notice);
+        }
+        Ok(Read { listener, notices })
+    }
+
+    fn answer(&self, entries: &Entries, read: &Read) -> Worked {
+        let mut reply = Reply::new(self.output_bytes_max);
+        reply.protocol = self.protocol;
+        let bookmark = read.notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
+        reply.array(2);
+        reply.text(&bookmark.to_string());
+        reply.array(read.notices.len());
+        for notice in &read.notices {
+            reply.array(4);
+            reply.text(match notice.kind {
+                NoticeKind::Written => "written",
+                NoticeKind::Updated => "updated",
+                NoticeKind::Taken => "taken",
+                NoticeKind::Expired => "expired",
+                NoticeKind::Entered => "entered",
+                NoticeKind::Left => "left",
+            });
+            reply.text(&notice.bookmark.to_string());
+            for document in [&notice.after, &notice.before] {
+                match document {
+                    Some(document) => reply.text(&document.to_json()),
+                    None => reply.null(),
+                }
+            }
+        }
+        if reply.take_overflow() {
+            return Err(Fail::TooBig(self.output_bytes_max));
+        }
+        let newest = read.notices.last().map(|notice| notice.bookmark.position());
+        let need = newest.map_or(Need::NOTHING, |position| need_of(entries, self.durability, position));
+        Ok((reply.take(Vec::new()), need))
+    }
+}

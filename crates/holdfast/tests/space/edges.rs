@@ -1,0 +1,288 @@
+//! What happens when things end, meet or fail at an awkward moment.
+
+use std::task::{Context, Poll, Waker};
+
+use holdfast::ErrorKind;
+use holdfast::space::{IndexDefinition, Listen, Order, Path, ReadLock, Taking};
+
+use super::*;
+
+fn jobs(store: &Store) -> Entries {
+    store.space("s").declare(Definition { order: Order::Fifo, ..Definition::new("s", "job") }).unwrap()
+}
+
+/// Runs `work` while somebody waits to take what is wanted; what he got.
+fn taken_while(entries: &Entries, wanted: &Wanted, work: impl FnOnce()) -> Option<i64> {
+    let before = entries.waiters();
+    std::thread::scope(|scope| {
+        let taker = scope.spawn(|| entries.take(wanted, &waits(2_000)).unwrap().map(|entry| id(&entry)));
+        while entries.waiters() == before {
+            std::thread::yield_now();
+        }
+        work();
+        taker.join().unwrap()
+    })
+}
+
+/// Who had only read an entry, and wrote another of the same partition, kept it from those who waited for it.
+#[test]
+fn a_commit_wakes_those_who_wait_for_what_it_had_only_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let jobs = jobs(&store);
+    jobs.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut transaction = store.begin();
+    jobs.within(&mut transaction).read(&Wanted::id(1), ReadLock::Exclusive, &now()).unwrap().unwrap();
+    jobs.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    let got = taken_while(&jobs, &Wanted::id(1), || {
+        transaction.commit(Durability::Written).unwrap();
+    });
+    assert_eq!(got, Some(1));
+}
+
+/// The group was free, and nobody said so to those who waited for the rest of it.
+#[test]
+fn a_group_that_is_let_go_of_wakes_those_who_wait_for_the_rest_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let order_by = Order::Groups(Path::parse("customer").unwrap());
+    let steps = store.space("s").declare(Definition { order: order_by, ..Definition::new("s", "step") }).unwrap();
+    for number in 1..=4 {
+        steps.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    let mut transaction = store.begin();
+    assert!(steps.within(&mut transaction).take(&Wanted::all(), &now()).unwrap().is_some());
+    let got = taken_while(&steps, &Wanted::all(), || {
+        transaction.commit(Durability::Written).unwrap();
+    });
+    assert_eq!(got, Some(2));
+    let mut transaction = store.begin();
+    assert!(steps.within(&mut transaction).take(&Wanted::all(), &now()).unwrap().is_some());
+    assert_eq!(steps.count(&Wanted::all()).unwrap(), 2, "who only looks sees what is held");
+    let got = taken_while(&steps, &Wanted::id(4), || drop(transaction));
+    assert_eq!(got, Some(4), "rolled back");
+}
+
+/// A commit let go of a read entry of another partition, and gave it away, while it still told listeners: for ever.
+#[test]
+fn a_commit_gives_away_what_it_had_only_read_elsewhere_while_somebody_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition = Definition { history: true, ..Definition::new("s", "order") };
+    let orders = store.space("s").declare(definition).unwrap();
+    for number in 0..40 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    let _listener = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+    for number in 0..20 {
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).read(&Wanted::id(number), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        orders.within(&mut transaction).write(&order(39 - number, "eve", 0), &upsert()).unwrap();
+        let got = taken_while(&orders, &Wanted::id(number), || {
+            transaction.commit(Durability::Written).unwrap();
+        });
+        assert_eq!(got, Some(number));
+    }
+}
+
+/// Each held its own partition while it let go of what it had read in the other's.
+#[test]
+fn commits_that_read_in_each_others_partitions_do_not_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for number in 0..64 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for worker in 0..4i64 {
+            let (store, orders) = (&store, &orders);
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let mut transaction = store.begin();
+                    for read in 0..8 {
+                        let read = (round * 7 + read * 5 + worker * 3) % 32;
+                        orders.within(&mut transaction).read(&Wanted::id(read), ReadLock::Shared, &now()).unwrap();
+                    }
+                    let own = 32 + worker * 8 + round % 8;
+                    orders.within(&mut transaction).write(&order(own, "eve", round), &upsert()).unwrap();
+                    transaction.commit(Durability::Written).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Two that had read an entry, and would both write it, waited until the time was out.
+#[test]
+fn two_readers_that_would_both_write_are_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let (mut first, mut second) = (store.begin(), store.begin());
+    orders.within(&mut first).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    orders.within(&mut second).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    let long = WriteOptions { lock_timeout: Some(Duration::from_secs(4)), ..upsert() };
+    let write = |mut transaction: holdfast::Transaction| {
+        let written = orders.within(&mut transaction).write(&order(1, "x", 0), &long);
+        written.map(|_| ()).map_err(|error| error.kind())
+    };
+    let outcome = std::thread::scope(|scope| {
+        let other = scope.spawn(|| write(second));
+        let this = write(first);
+        [this, other.join().unwrap()]
+    });
+    assert!(outcome.contains(&Err(ErrorKind::Conflict)) && outcome.contains(&Ok(())), "{outcome:?}");
+}
+
+/// It asked again and again, for ever, because nobody stood in its way but itself.
+#[test]
+fn a_transaction_whose_lease_ends_while_it_waits_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut holder = store.begin();
+    orders.within(&mut holder).read(&Wanted::id(1), ReadLock::Exclusive, &now()).unwrap().unwrap();
+    let mut late = store.begin().with_lease(Duration::from_millis(20));
+    let written = orders.within(&mut late).write(&order(1, "late", 0), &upsert());
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Timeout);
+    drop(holder);
+    assert!(orders.take(&Wanted::id(1), &now()).unwrap().is_some());
+    let mut late = store.begin().with_lease(Duration::from_millis(20));
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.within(&mut late).read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().unwrap();
+    let exists = ReadOptions { if_exists: true, ..waits(60_000) };
+    assert!(orders.take(&Wanted::id(1), &exists).unwrap().is_some());
+    assert_eq!(late.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Timeout, "it lost its lock");
+}
+
+fn poll_once<F: Future>(future: &mut std::pin::Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What was given back replaced what had been written meanwhile.
+#[test]
+fn what_is_given_back_replaces_nothing_newer() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let mut waiting = Box::pin(orders.waiting(&Wanted::id(1), Taking::Take).unwrap());
+    assert!(poll_once(&mut waiting).is_pending());
+    orders.write(&order(1, "old", 0), &upsert()).unwrap();
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 0, "it was taken");
+    orders.write(&order(1, "new", 0), &upsert()).unwrap();
+    drop(waiting);
+    assert_eq!(orders.read(&Wanted::id(1), &now()).unwrap().unwrap().document, order(1, "new", 0));
+    let waiting = Box::pin(orders.waiting(&Wanted::id(2), Taking::Take).unwrap());
+    orders.write(&order(2, "old", 0), &upsert()).unwrap();
+    drop(waiting);
+    assert_eq!(orders.read(&Wanted::id(2), &now()).unwrap().unwrap().document, order(2, "old", 0));
+}
+
+/// The waiter stayed in the queue, and what came was taken for nobody.
+#[test]
+fn a_waiting_that_is_refused_takes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    assert!(orders.waiting(&Wanted::all().routed(1.5), Taking::Take).is_err());
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert_eq!((orders.waiters(), orders.count(&Wanted::all()).unwrap()), (0, 1));
+}
+
+/// Each was compared with what was there before, and not with the other.
+#[test]
+fn a_batch_keeps_what_is_unique() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let path = Path::parse("customer").unwrap();
+    let kind = holdfast::space::IndexKind::Hash;
+    let index = IndexDefinition { name: "one".into(), kind, unique: true, paths: vec![path.clone()] };
+    let definition = Definition { routing: Some(path), indexes: vec![index], ..Definition::new("s", "account") };
+    let space = store.space("s");
+    let accounts = space.declare(definition).unwrap();
+    let mut transaction = store.begin();
+    accounts.within(&mut transaction).write(&order(1, "ada", 0), &upsert()).unwrap();
+    accounts.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    assert_eq!(transaction.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Conflict);
+    let both = space.execute(&"ada".into(), None, |task| {
+        task.write("account", &order(1, "ada", 0), &upsert())?;
+        task.write("account", &order(2, "ada", 0), &upsert())
+    });
+    assert_eq!(both.unwrap_err().kind(), ErrorKind::Conflict);
+    accounts.write(&order(1, "ada", 0), &upsert()).unwrap();
+    // One goes, and another comes in its place.
+    let mut transaction = store.begin();
+    accounts.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    accounts.within(&mut transaction).write(&order(2, "ada", 0), &upsert()).unwrap();
+    transaction.commit(Durability::Written).unwrap();
+    space
+        .execute(&"ada".into(), None, |task| {
+            task.take("account", 2)?;
+            task.write("account", &order(3, "ada", 0), &upsert())
+        })
+        .unwrap();
+    assert_eq!(ids(&accounts.read_many(&Wanted::all(), 9).unwrap()), BTreeSet::from([3]));
+}
+
+/// Both lay under one name in the transaction, and the commit looked for the one where the other was.
+#[test]
+fn a_transaction_moves_an_entry_to_another_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let orders = store.space("s").declare(Definition { routing, ..Definition::new("s", "order") }).unwrap();
+    let order_by = Order::Groups(Path::parse("customer").unwrap());
+    let steps = store.space("s").declare(Definition { order: order_by, ..Definition::new("s", "step") }).unwrap();
+    for (from, to) in [("ada", "bob"), ("bob", "cyd"), ("cyd", "dan"), ("dan", "eve"), ("eve", "fay")] {
+        orders.write(&order(1, from, 0), &upsert()).unwrap();
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+        orders.within(&mut transaction).write(&order(1, to, 0), &upsert()).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+        let left = orders.take_many(&Wanted::all(), 9, &now()).unwrap();
+        assert_eq!(left.iter().map(|entry| entry.document.clone()).collect::<Vec<_>>(), [order(1, to, 0)]);
+        // No group is held when all is over.
+        steps.write(&order(1, from, 0), &upsert()).unwrap();
+        let mut transaction = store.begin();
+        steps.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+        steps.within(&mut transaction).write(&order(1, to, 0), &upsert()).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+        steps.write(&order(2, from, 0), &upsert()).unwrap();
+        assert_eq!(steps.take_many(&Wanted::all(), 9, &now()).unwrap().len(), 2);
+    }
+}
+
+/// A panic of the user's made the partition, keys and all, unusable until the store was opened again.
+#[test]
+fn a_task_that_panics_costs_nobody_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let task = std::panic::AssertUnwindSafe(|| {
+        store.space("shop").execute_all(None, |_| -> holdfast::Result<()> { panic!("a task") }, |(), ()| ())
+    });
+    assert!(std::panic::catch_unwind(task).is_err());
+    for number in 0..20 {
+        orders.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 20);
+}
+
+/// Whether it was replaced or stood beside the new one was up to the number of partitions.
+#[test]
+fn a_write_replaces_no_entry_with_other_routing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { partitions: 1, ..options() }).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let orders = store.space("s").declare(Definition { routing, ..Definition::new("s", "order") }).unwrap();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert_eq!(orders.write(&order(1, "bob", 0), &upsert()).unwrap_err().kind(), ErrorKind::Conflict);
+    let mut transaction = store.begin();
+    let within = orders.within(&mut transaction).write(&order(1, "bob", 0), &upsert());
+    assert_eq!(within.unwrap_err().kind(), ErrorKind::Conflict);
+    drop(transaction);
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+}
