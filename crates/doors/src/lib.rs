@@ -9,6 +9,7 @@ mod error;
 mod handed;
 pub mod http;
 pub mod numbers;
+mod peer;
 pub mod resp;
 pub mod tls;
 

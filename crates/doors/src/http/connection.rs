@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +22,7 @@ use super::handle;
 use super::lingering::Lingering;
 use super::shared::Shared;
 use super::stalling::Stalling;
+use crate::peer::Peer;
 
 /// Counts a connection for as long as it lives, however it ends.
 struct Counted<'a>(&'a Shared);
@@ -34,12 +37,13 @@ impl Drop for Counted<'_> {
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, stop: watch::Receiver<bool>) {
     shared.connections.fetch_add(1, Relaxed);
     let _counted = Counted(&shared);
+    let peer = Peer::of(&stream);
     match &shared.options.tls {
-        None => speak(&shared, stream, stop).await,
+        None => speak(&shared, stream, peer, stop).await,
         Some(config) => {
             let accept = TlsAcceptor::from(Arc::clone(config)).accept(stream);
             match timeout(shared.options.limits.handshake_timeout, accept).await {
-                Ok(Ok(stream)) => speak(&shared, stream, stop).await,
+                Ok(Ok(stream)) => speak(&shared, stream, peer, stop).await,
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => tracing::debug!("TLS handshake took too long"),
             }
@@ -47,14 +51,17 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, stop: watch::R
     }
 }
 
-async fn speak<S>(shared: &Arc<Shared>, stream: S, mut stop: watch::Receiver<bool>)
+async fn speak<S>(shared: &Arc<Shared>, stream: S, peer: Option<Peer>, mut stop: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let limits = &shared.options.limits;
     let unread = Arc::new(AtomicBool::new(false));
     let stream = Lingering::new(Stalling::new(stream, limits.stall_timeout), Arc::clone(&unread));
-    let answer = service_fn(|request| {
+    let answer = service_fn(|mut request: Request<Incoming>| {
+        if let Some(peer) = &peer {
+            request.extensions_mut().insert(peer.clone());
+        }
         let answer = handle::answer(Arc::clone(shared), Arc::clone(&unread), request);
         async { Ok::<_, Infallible>(answer.await) }
     });

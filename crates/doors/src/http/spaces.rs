@@ -3,6 +3,7 @@
 //! May use: everything of the door but sockets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
@@ -21,7 +22,10 @@ use super::upload::Upload;
 use super::{admin, space_json, uri};
 use crate::argument;
 use crate::auth::{Right, User};
+use crate::peer::Peer;
 
+/// How often a request that waits looks whether its client is still there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries that a query returns unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
 
@@ -36,6 +40,19 @@ fn write_state(entry: &Entry, headers: &mut HeaderMap) {
     if let Some(at) = entry.expires_ms {
         headers.insert(HeaderName::from_static(EXPIRES), HeaderValue::from(at));
     }
+}
+
+/// Waits until the client is gone.
+async fn gone(peer: Option<&Peer>) {
+    let Some(peer) = peer else { return std::future::pending().await };
+    while !peer.is_gone() {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// What nobody reads.
+fn left() -> Failure {
+    Failure::unavailable("the client has closed its connection")
 }
 
 impl Asked<'_> {
@@ -56,7 +73,7 @@ impl Asked<'_> {
                 let ms = uri::number(ms).filter(|ms| *ms > 0);
                 let ms =
                     ms.ok_or_else(|| Failure::bad("lease_ms is a number of milliseconds, at least 1, or forever"))?;
-                Lease::For(std::time::Duration::from_millis(ms))
+                Lease::For(Duration::from_millis(ms))
             }
         };
         let conditions = Conditions::parse(&self.parts.headers)?;
@@ -181,6 +198,7 @@ impl Asked<'_> {
         let (of, wanted) = (entries.clone(), query.clone());
         let mut taken = self.shared.ask(move |store| Taken::default().more(store, &of, &wanted)).await??;
         if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
+            let peer = self.parts.extensions.get::<Peer>();
             let waiting = entries.waiting(&query.wanted, Taking::Take)?;
             let mut stop = self.shared.stop.clone();
             // No thread waits. A door that stops answers now.
@@ -188,9 +206,13 @@ impl Asked<'_> {
                 granted = waiting => Some(granted?),
                 () = tokio::time::sleep(query.wait) => None,
                 _ = stop.wait_for(|stop| *stop) => None,
+                () = gone(peer) => return Err(left()),
             };
             if let Some(shown) = granted {
                 taken.add(&self.shared.store, &entries, shown);
+                if peer.is_some_and(Peer::is_gone) {
+                    return Err(left());
+                }
                 let (of, wanted) = (entries.clone(), query.clone());
                 taken = self.shared.ask(move |store| taken.more(store, &of, &wanted)).await??;
             }

@@ -1,8 +1,12 @@
 //! Entries of spaces through the door.
 
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
-use super::tests_client::{Answer, Door, open_wide};
+use super::tests_client::{Answer, Door, connect, open_wide, read_all};
 
 const ORDERS: &str = "/spaces/shop/types/orders";
 
@@ -19,6 +23,23 @@ fn post(door: &Door, rest: &str, body: &str) -> Answer {
 
 fn entry(id: &str) -> String {
     format!("{ORDERS}/entries/{id}")
+}
+
+/// A client that waits for this entry, and does not close its side of the connection.
+fn waiting_for(door: &Door, id: i64, wait_ms: u64) -> TcpStream {
+    let mut client = connect(door.running.local_addr());
+    let body = format!(r#"{{"id":{id},"wait_ms":{wait_ms}}}"#);
+    let head = format!("POST {ORDERS}/take HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {}", body.len());
+    client.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+    client
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -114,17 +135,38 @@ fn queries_find_entries_and_takes_remove_them() {
     }
     let taken = post(&door, "/take", r#"{"id":3}"#).json();
     assert_eq!(taken["entries"][0]["document"]["n"], 3);
-    assert_eq!(post(&door, "/take", r#"{"id":3,"wait_ms":5}"#).json(), json!({"entries": []}));
+    assert_eq!(post(&door, "/take", r#"{"id":3}"#).json(), json!({"entries": []}));
+    // This client has closed its side: nothing is waited for.
+    assert_eq!(post(&door, "/take", r#"{"id":3,"wait_ms":60000}"#).status, 503);
+    let late = read_all(&mut waiting_for(&door, 3, 5));
+    assert!(late.starts_with("HTTP/1.1 200") && late.ends_with(r#"{"entries":[]}"#), "{late}");
     assert_eq!(post(&door, "/take", r#"{"limit":10}"#).json()["entries"].as_array().unwrap().len(), 2);
     let entries = door.store.space("shop").entries("orders").unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| post(&door, "/take", r#"{"wait_ms":60000}"#).json());
-        while entries.waiters() == 0 {
-            std::thread::yield_now();
-        }
+        let mut client = waiting_for(&door, 9, 60_000);
+        let waiting = scope.spawn(move || read_all(&mut client));
+        until("it waits", || entries.waiters() == 1);
         let document = holdfast::space::Document::from_pairs([("id", 9)]);
         entries.write_shown(&document, &holdfast::space::WriteOptions::default()).unwrap();
-        assert_eq!(waiting.join().unwrap()["entries"][0]["document"], json!({"id": 9}));
+        let answer = waiting.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"document\":{\"id\":9}"), "{answer}");
     });
     assert_eq!(entries.usage().entries, 0);
+}
+
+#[test]
+fn who_vanishes_while_waiting_takes_nothing() {
+    let door = declared();
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    for id in 0..2 {
+        let client = waiting_for(&door, id, 60_000);
+        until("it waits", || entries.waiters() == 1);
+        drop(client);
+        // The first time before the door has noticed, as likely as not.
+        until("the door notices", || id == 0 || entries.waiters() == 0);
+        let document = holdfast::space::Document::from_pairs([("id", id)]);
+        entries.write_shown(&document, &holdfast::space::WriteOptions::default()).unwrap();
+        until("nobody waits", || entries.waiters() == 0);
+    }
+    until("both are there", || entries.usage().entries == 2);
 }

@@ -129,6 +129,10 @@ impl Client {
         self.waits.store(waits, Relaxed);
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waits.load(Relaxed)
+    }
+
     pub(crate) fn set_command(&self, index: u16) {
         self.last_command.store(index, Relaxed);
     }

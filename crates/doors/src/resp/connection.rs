@@ -104,6 +104,7 @@ enum Blocked {
     Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
     Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
+    /// An entry is looked for, or waited for.
     Entry(Pin<Box<dyn Future<Output = Waited>>>, IsSilent),
 }
 
@@ -183,7 +184,7 @@ impl Connection {
                 Ask::Finish => self.session.closing = true,
                 Ask::Kill => return Poll::Ready(Ok(())),
             }
-            if matches!(self.blocked, Some(Blocked::Entry(..))) && self.poll_gone(cx)? {
+            if self.session.client.is_waiting() && self.poll_gone(cx)? {
                 return Poll::Ready(Ok(()));
             }
             let mut is_moving = self.poll_blocked(cx);
@@ -519,7 +520,7 @@ impl Connection {
             }
             Some(Pending::Entry(wait)) => {
                 let is_silent = wait.is_silent;
-                self.session.client.set_waiting(true);
+                self.session.client.set_waiting(wait.block.is_some());
                 Some(Blocked::Entry(Box::pin(wait.run()), is_silent))
             }
             Some(Pending::Sync { position, timeout }) => {

@@ -4,7 +4,6 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -12,6 +11,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::peer::Peer;
 
 /// A socket, with or without TLS.
 pub(crate) enum Stream {
@@ -54,12 +55,7 @@ impl Stream {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0,
         };
-        let Ok(same) = stream.as_fd().try_clone_to_owned() else { return false };
-        // The socket does not block. What has arrived and was not read says nothing.
-        match std::net::TcpStream::from(same).peek(&mut [0]) {
-            Ok(bytes) => bytes == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
+        Peer::of(stream).is_some_and(|peer| peer.is_gone())
     }
 
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
