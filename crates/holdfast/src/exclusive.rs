@@ -258,7 +258,7 @@ impl<'a> Exclusive<'a> {
 
     /// As [`Exclusive::commit`], without decisions; `noted` is told the position as soon as the batch has it.
     pub(crate) fn commit_noting(mut self, noted: &mut dyn FnMut(Position)) -> Result<Committed> {
-        let stage = self.space.take();
+        let mut stage = self.space.take();
         let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
         if self.changes.is_empty() && in_spaces.is_empty() {
             return Ok(Committed { position: self.seen });
@@ -307,10 +307,13 @@ impl<'a> Exclusive<'a> {
         if let Err(error) = opened.apply(position) {
             failed = Some(error);
         }
-        if let Some(stage) = stage {
-            stage.end(Some(&mut opened));
+        if let Some(stage) = &mut stage {
+            stage.end_opened(&mut opened);
         }
         opened.offer();
+        if let Some(stage) = stage {
+            stage.end();
+        }
         match failed {
             None => Ok(Committed { position }),
             Some(error) => Err(error),

@@ -27,7 +27,7 @@ impl Inner {
         // Whoever asks for an entry of a partition in trouble is told.
         let more = self.expire_entries().unwrap_or(false);
         for holder in self.spaces.locks.overdue(&*self.clock) {
-            self.end_holder(holder, None);
+            self.end_holder(holder);
         }
         // A full disk is tried again; the journal keeps what has no snapshot.
         let _ = self.snapshots_due();

@@ -172,6 +172,7 @@ pub(crate) struct Opened<'a> {
     guards: BTreeMap<PartitionId, (&'a Partition, MutexGuard<'a, Engine>)>,
     parts: BTreeMap<PartitionId, Vec<u8>>,
     telling: BTreeMap<TypeId, Telling<'a>>,
+    freed: Vec<LockedPlace>,
 }
 
 impl<'a> Opened<'a> {
@@ -188,7 +189,8 @@ impl<'a> Opened<'a> {
                 partition.ok_or_else(|| Error::new(ErrorKind::Internal, "a partition that is not there"))?;
             guards.insert(id, (partition, partition.space()));
         }
-        Ok(Self { inner, changes, guards, parts: BTreeMap::new(), telling: BTreeMap::new() })
+        let (parts, telling, freed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Ok(Self { inner, changes, guards, parts, telling, freed })
     }
 
     /// The engine of a partition.
@@ -230,9 +232,19 @@ impl<'a> Opened<'a> {
         Ok(())
     }
 
-    /// Offers what was written to those who wait for it.
+    /// Notes what the transaction has let go of, to be offered when the batch is through.
+    pub(crate) fn freed(&mut self, at: LockedPlace) {
+        self.freed.push(at);
+    }
+
+    /// Offers what was written, or is free again, to those who wait for it.
     pub(crate) fn offer(mut self) {
         self.telling.clear();
+        for at in std::mem::take(&mut self.freed) {
+            if let Some((partition, engine)) = self.guards.get_mut(&at.partition) {
+                self.inner.offer_freed(at, partition, engine);
+            }
+        }
         for Change { kind, partition, what } in self.changes {
             let What::Write { document, .. } = what else { continue };
             let Some((partition, engine)) = self.guards.get_mut(partition) else { continue };

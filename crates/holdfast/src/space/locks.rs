@@ -60,6 +60,8 @@ struct Live {
     waits_for: Option<LockedPlace>,
     /// When it is ended, if it does not end by itself.
     until: Option<Time>,
+    /// It lets go of everything, and gets nothing any more.
+    is_ending: bool,
 }
 
 #[derive(Default)]
@@ -77,6 +79,10 @@ pub(crate) struct Locks {
 }
 
 impl Table {
+    fn is_live(&self, who: Holder) -> bool {
+        self.live.get(&who).is_some_and(|live| !live.is_ending)
+    }
+
     /// Whether the holders of a lock wait, through others, for `who`.
     fn would_deadlock(&self, who: Holder, wanted: LockedPlace) -> bool {
         let mut seen = BTreeSet::new();
@@ -105,13 +111,13 @@ impl Locks {
         let mut table = self.table();
         table.last += 1;
         let holder = table.last;
-        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until });
+        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false });
         holder
     }
 
     /// Whether the transaction was ended for having taken too long.
     pub(crate) fn check(&self, who: Holder) -> Result<()> {
-        if who == NOBODY || self.table().live.contains_key(&who) {
+        if who == NOBODY || self.table().is_live(who) {
             return Ok(());
         }
         let text = "the transaction's lease ended, and it was rolled back: begin again";
@@ -123,7 +129,7 @@ impl Locks {
     pub(crate) fn try_lock(&self, who: Holder, at: LockedPlace, mode: Mode) -> Option<bool> {
         let mut guard = self.table();
         let table = &mut *guard;
-        if !table.live.contains_key(&who) {
+        if !table.is_live(who) {
             return None;
         }
         let lock = table.locks.entry(at).or_default();
@@ -181,6 +187,14 @@ impl Locks {
     pub(crate) fn held(&self, who: Holder) -> Vec<LockedPlace> {
         let table = self.table();
         table.live.get(&who).map(|live| live.held.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Begins to end a transaction, which from now on gets no more locks: the entries that it has locked.
+    pub(crate) fn begin_end(&self, who: Holder) -> Vec<LockedPlace> {
+        if let Some(live) = self.table().live.get_mut(&who) {
+            live.is_ending = true;
+        }
+        self.held(who)
     }
 
     /// Lets go of an entry, whose partition the caller has locked: how it was locked, and whether others have it locked

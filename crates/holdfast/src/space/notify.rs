@@ -142,6 +142,8 @@ pub struct Notice {
     pub before: Option<Document>,
     /// What is there now.
     pub after: Option<Document>,
+    /// Why it went, if it did.
+    pub removed: Option<Reason>,
     /// Where to go on behind it.
     pub bookmark: Bookmark,
 }
@@ -242,7 +244,8 @@ impl Listener {
         }
     }
 
-    /// The next event that is there already.
+    /// The next event that is there already. When there is none, all events of the batches that it told of were told: what
+    /// one batch did comes without a gap.
     ///
     /// # Errors
     /// As [`Listener::next`].
@@ -307,6 +310,8 @@ impl Listener {
     }
 
     fn take_buffered(&mut self) -> Result<bool> {
+        // While nobody tells, the buffer ends where a batch ends.
+        let telling = self.entries.kind.listeners.telling();
         let mut state = self.buffer.state();
         while let Some((told, event)) = state.pop() {
             let bookmark = Bookmark { position: event.position, told };
@@ -317,6 +322,7 @@ impl Listener {
         }
         let is_behind = state.behind.is_some();
         drop(state);
+        drop(telling);
         if is_behind && self.ready.is_empty() {
             return self.fall_back();
         }
@@ -386,7 +392,8 @@ impl Listener {
             EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,
             _ => return None,
         };
-        Some(Notice { kind, before: event.before, after: event.after, bookmark })
+        let removed = if let EventKind::Removed(reason) = event.kind { Some(reason) } else { None };
+        Some(Notice { kind, before: event.before, after: event.after, removed, bookmark })
     }
 }
 

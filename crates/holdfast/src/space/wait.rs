@@ -34,6 +34,7 @@ pub(crate) enum Purpose {
     Lock(Holder, Mode),
 }
 
+#[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) wanted: Wanted,
     pub(crate) purpose: Purpose,
@@ -41,7 +42,7 @@ pub(crate) struct Waiter {
     signal: Signal,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     outcome: Option<Result<Granted>>,
     /// Nobody will look at an outcome any more.
@@ -93,7 +94,12 @@ impl Waiter {
         state.outcome.take()
     }
 
-    /// Blocks until granted, at most so long.
+    /// Wakes who blocks, as if the time were over.
+    pub(crate) fn interrupt(&self) {
+        self.signal.raise();
+    }
+
+    /// Blocks until granted or interrupted, at most so long.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Granted>> {
         self.signal.wait(timeout);
         self.close()

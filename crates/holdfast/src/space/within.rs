@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Document, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Document, Order, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, What};
@@ -23,6 +23,7 @@ use super::wait::Purpose;
 use super::wanted::Wanted;
 use super::write::{LOCK_TIMEOUT, WriteOptions, Written, next_document, next_expiry};
 use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
 use crate::store::{Inner, Store};
 use crate::transaction::Transaction;
 
@@ -115,37 +116,62 @@ impl SpaceStage {
         Ok(())
     }
 
-    /// Lets go of all locks: after the batch was applied, or when there is none.
-    pub(crate) fn end(&mut self, opened: Option<&mut Opened<'_>>) {
+    /// Lets go of locks in partitions that the batch, which was applied, has open.
+    pub(crate) fn end_opened(&mut self, opened: &mut Opened<'_>) {
+        if let Some(holder) = self.holder.filter(|_| !self.is_over) {
+            self.store.inner().end_opened(holder, opened);
+        }
+    }
+
+    /// Lets go of all locks that are left: after the batch, or when there is none. The caller has no partition locked.
+    pub(crate) fn end(&mut self) {
         if let Some(holder) = self.holder.filter(|_| !self.is_over) {
             self.is_over = true;
-            self.store.inner().end_holder(holder, opened);
+            self.store.inner().end_holder(holder);
         }
     }
 }
 
 impl Drop for SpaceStage {
     fn drop(&mut self) {
-        self.end(None);
+        self.end();
     }
 }
 
 impl Inner {
-    /// Ends a transaction's locks, and offers what is free again to those who wait for it.
-    pub(crate) fn end_holder(&self, holder: Holder, mut opened: Option<&mut Opened<'_>>) {
+    /// Lets go of what a transaction has locked in partitions that are open; it is offered when the batch is through. What it
+    /// has locked elsewhere has to wait until they are closed, because partitions are locked in order.
+    pub(crate) fn end_opened(&self, holder: Holder, opened: &mut Opened<'_>) {
         for at in self.spaces.locks.held(holder) {
-            if let Some(engine) = opened.as_mut().and_then(|opened| opened.engine(at.partition)) {
+            if let Some(engine) = opened.engine(at.partition) {
                 self.let_go_of(holder, at, engine);
-                continue;
-            }
-            let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
-            let mut engine = partition.space();
-            self.let_go_of(holder, at, &mut engine);
-            if let Some(kind) = self.spaces.get(at.place.of) {
-                self.offer(&kind, partition, &mut engine, at.place);
+                opened.freed(at);
             }
         }
+    }
+
+    /// Ends a transaction's locks, and offers what is free again to those who wait for it.
+    pub(crate) fn end_holder(&self, holder: Holder) {
+        let held = self.spaces.locks.begin_end(holder);
+        for at in &held {
+            let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
+            self.let_go_of(holder, *at, &mut partition.space());
+        }
         self.spaces.locks.end(holder);
+        // Only now: of what one transaction had locked, the first in order is to be the first that others get.
+        for at in held {
+            let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
+            self.offer_freed(at, partition, &mut partition.space());
+        }
+    }
+
+    /// Offers what a transaction has let go of.
+    pub(crate) fn offer_freed(&self, at: LockedPlace, partition: &Partition, engine: &mut ::space::Engine) {
+        let Some(kind) = self.spaces.get(at.place.of) else { return };
+        match kind.definition().order {
+            Order::Any => self.offer(&kind, partition, engine, at.place),
+            Order::Fifo | Order::Groups(_) => self.serve(&kind, partition, engine),
+        }
     }
 
     /// The caller has locked the partition, so that nobody else uses the place meanwhile.
