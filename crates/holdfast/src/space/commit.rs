@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Command, Document, Engine, Place, Reason, Removed, TypeId, Value};
+use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value};
 use journal::{Appended, Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
@@ -107,6 +107,10 @@ impl Inner {
             return;
         }
         let definition = kind.definition();
+        if definition.order != Order::Any {
+            // Another may come before it: one that was let go of a moment ago, and is offered next.
+            return self.serve(kind, partition, engine);
+        }
         let now_ms = self.clock.wall_ms();
         let is_durable = definition.storage == ::space::Storage::Durable;
         kind.waiters.retain(|waiter| {

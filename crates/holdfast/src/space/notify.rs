@@ -387,6 +387,8 @@ impl Listener {
             _ if hears.left && before && !after => NoticeKind::Left,
             EventKind::Written if hears.written && after => NoticeKind::Written,
             EventKind::Updated if hears.updated && (after || before) => NoticeKind::Updated,
+            // The journal of a type without history tells so of all that are written, and a listener is a view of the journal.
+            EventKind::Updated if hears.written && after && !self.entries.definition().history => NoticeKind::Written,
             EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
             EventKind::Removed(Reason::Expired) => return None,
             EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,

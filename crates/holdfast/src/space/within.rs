@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Document, Order, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Document, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, What};
@@ -168,10 +168,7 @@ impl Inner {
     /// Offers what a transaction has let go of.
     pub(crate) fn offer_freed(&self, at: LockedPlace, partition: &Partition, engine: &mut ::space::Engine) {
         let Some(kind) = self.spaces.get(at.place.of) else { return };
-        match kind.definition().order {
-            Order::Any => self.offer(&kind, partition, engine, at.place),
-            Order::Fifo | Order::Groups(_) => self.serve(&kind, partition, engine),
-        }
+        self.offer(&kind, partition, engine, at.place);
     }
 
     /// The caller has locked the partition, so that nobody else uses the place meanwhile.

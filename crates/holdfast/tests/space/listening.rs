@@ -117,6 +117,23 @@ fn a_slow_listener_harms_nobody_and_misses_nothing() {
     assert_eq!(heard.iter().map(|(_, id)| *id).collect::<BTreeSet<_>>().len(), heard.len(), "one of each entry");
 }
 
+/// A listener to a type without history heard of replaced entries when it read the journal, and not when it heard them live.
+#[test]
+fn without_history_all_that_is_written_is_told_as_if_it_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let hears = Hears { updated: false, ..Hears::ALL };
+    let mut live = orders.listen(&Wanted::all(), Listen { hears, ..Listen::default() }).unwrap();
+    let from = Some(live.bookmark());
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+    orders.write(&order(1, "ada", 2), &upsert()).unwrap();
+    let mut late = orders.listen(&Wanted::all(), Listen { hears, from, ..Listen::default() }).unwrap();
+    let heard = [(NoticeKind::Written, 1), (NoticeKind::Written, 1)];
+    assert_eq!(hear(&mut live), heard);
+    assert_eq!(hear(&mut late), heard);
+}
+
 #[test]
 fn what_a_listener_cannot_hear_is_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -69,6 +69,36 @@ fn the_end_of_one_entry_of_a_group_serves_who_waits_for_the_next() {
     waits_for_next(&commits, 1, 3);
 }
 
+/// An entry that was written while the one before it in its group was let go of went to who waited, out of order.
+#[test]
+fn an_entry_that_comes_while_its_group_becomes_free_overtakes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "step") };
+    let steps = store.space("shop").declare(definition).unwrap();
+    for round in 0..200 {
+        steps.write(&order(2 * round, "ada", 0), &upsert()).unwrap();
+        let mut holder = store.begin();
+        steps.within(&mut holder).take(&Wanted::all(), &now()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut transaction = store.begin();
+                let taken = steps.within(&mut transaction).take(&Wanted::all(), &waits(20_000)).unwrap();
+                taken.map(|entry| id(&entry))
+            });
+            while steps.waiters() == 0 {
+                std::thread::yield_now();
+            }
+            let written = scope.spawn(|| steps.write(&order(2 * round + 1, "ada", 0), &upsert()).unwrap());
+            drop(holder);
+            assert_eq!(waiting.join().unwrap(), Some(2 * round));
+            written.join().unwrap();
+        });
+        assert_eq!(steps.clear(&Wanted::all(), None).unwrap(), 2);
+    }
+}
+
 /// A commit let go of what it had only read while it had other partitions locked, in whatever order: two of them could wait for
 /// each other for ever.
 #[test]
