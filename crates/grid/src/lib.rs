@@ -5,7 +5,11 @@
 //! May use: `holdfast`. Must not know: engines, protocols of doors.
 
 mod backoff;
+#[cfg(feature = "sql")]
+mod mirror;
 mod worker;
 
 pub use backoff::Backoff;
+#[cfg(feature = "sql")]
+pub use mirror::{Column, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, MirrorStats, Table};
 pub use worker::{Failure, WorkerOptions, WorkerStats, Workers};
