@@ -5,11 +5,16 @@
 //! May use: `holdfast`. Must not know: engines, protocols of doors.
 
 mod backoff;
+mod drain;
 #[cfg(feature = "sql")]
 mod mirror;
+mod near;
+mod view;
 mod worker;
 
 pub use backoff::Backoff;
 #[cfg(feature = "sql")]
 pub use mirror::{Column, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, MirrorStats, Table};
+pub use near::{NearCache, NearStats};
+pub use view::LocalView;
 pub use worker::{Failure, WorkerOptions, WorkerStats, Workers};

@@ -1,6 +1,8 @@
 //! What stands around the data of a space: nothing is lost, done twice, out of order or stale, whatever fails.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "grid/views.rs"]
+mod views;
 #[path = "grid/workers.rs"]
 mod workers;
 
