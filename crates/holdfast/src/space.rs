@@ -3,6 +3,7 @@
 //! May use: the `space` engine, the commit path. Must not know: protocols.
 
 mod background;
+mod cancel;
 mod commit;
 mod entries;
 pub(crate) mod files;
@@ -26,8 +27,9 @@ use journal::{Batch, Log};
 
 pub use ::space::{
     AtLimit, Change, Decimal, Definition, Document, IndexDefinition, IndexKind, Json, ListRef, MapRef, Order, Path,
-    Plan, Query, Reason, Storage, Usage, Value, ValueRef, compare,
+    Plan, Query, Reason, Storage, Usage, Value, ValueRef, compare, key_of,
 };
+pub use cancel::Cancel;
 pub use entries::{Entries, Entry};
 pub use many::Iteration;
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};

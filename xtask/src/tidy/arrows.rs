@@ -12,7 +12,8 @@ use super::manifest::{Kind, manifests};
 use super::tree::Tree;
 
 /// Everything that only programs and tools may stand on.
-const BELOW: &[&str] = &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "doors", "cluster", "c"];
+const BELOW: &[&str] =
+    &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "grid", "doors", "cluster", "c"];
 
 /// What exists only for tests.
 const FOR_TESTS: &[&str] = &["xa-monkey"];
@@ -27,6 +28,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("xa", &["base"]),
     ("holdfast", &["kv", "space", "series", "xa", "journal", "base"]),
     ("tm", &["holdfast", "xa"]),
+    ("grid", &["holdfast"]),
     ("doors", &["holdfast"]),
     ("cluster", &["holdfast"]),
     ("server", &["holdfast", "tm", "doors", "cluster", "base"]),
@@ -34,7 +36,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("compare", BELOW),
     ("fuzz", BELOW),
     ("sim", &["base", "journal", "kv", "space", "series", "xa", "holdfast"]),
-    ("examples", &["holdfast", "tm"]),
+    ("examples", &["holdfast", "tm", "grid"]),
     ("c", &["holdfast", "tm"]),
     ("xa-monkey", &[]),
     ("python", &["holdfast"]),

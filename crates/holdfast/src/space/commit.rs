@@ -3,10 +3,9 @@
 //! May use: `space`, partitions, `journal`. Must not know: conditions, who asks.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Command, Document, Engine, Place, Reason, Removed, TypeId, Value};
+use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value};
 use journal::{Appended, Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
@@ -110,6 +109,10 @@ impl Inner {
             return;
         }
         let definition = kind.definition();
+        if definition.order != Order::Any {
+            // Another may come before it: one that was let go of a moment ago, and is offered next.
+            return self.serve(kind, partition, engine);
+        }
         let now_ms = self.clock.wall_ms();
         let is_durable = definition.storage == ::space::Storage::Durable;
         kind.waiters.retain(|waiter| {
@@ -137,31 +140,6 @@ impl Inner {
             };
             !waiter.offer(&mut grant)
         });
-    }
-
-    /// Offers what a transaction has let go of: the entry at `place`, if it is still there, and in a type in groups all of
-    /// the partition that is wanted, because nobody got anything of the group meanwhile. The caller holds the partition.
-    pub(crate) fn offer_freed(&self, kind: &Kind, partition: &Partition, engine: &mut Engine, place: Place) {
-        if !kind.waiters.any() {
-            return;
-        }
-        if !matches!(kind.definition().order, ::space::Order::Groups(_)) {
-            self.offer(kind, partition, engine, place);
-            return;
-        }
-        for waiter in kind.waiters.all() {
-            let mut wanted = None;
-            let _ = engine.find(kind.of, &waiter.wanted.filter, waiter.purpose.holder(), &mut |found| {
-                if found.is_locked() || !waiter.wanted.matches(&kind.definition().id, found.document().fields()) {
-                    return ControlFlow::Continue(());
-                }
-                wanted = Some(found.place);
-                ControlFlow::Break(())
-            });
-            if let Some(place) = wanted {
-                self.offer(kind, partition, engine, place);
-            }
-        }
     }
 
     /// Locks an entry for a transaction, if nobody stands in the way. The caller holds the partition.
@@ -272,7 +250,7 @@ impl<'a> Opened<'a> {
             if let (Some((partition, engine)), Some(kind)) =
                 (self.guards.get_mut(&at.partition), self.inner.spaces.get(at.place.of))
             {
-                self.inner.offer_freed(&kind, partition, engine, at.place);
+                self.inner.offer(&kind, partition, engine, at.place);
             }
         }
         for Change { kind, partition, what } in self.changes {

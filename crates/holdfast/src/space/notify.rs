@@ -142,6 +142,8 @@ pub struct Notice {
     pub before: Option<Document>,
     /// What is there now.
     pub after: Option<Document>,
+    /// Why it went, if it did.
+    pub removed: Option<Reason>,
     /// Where to go on behind it.
     pub bookmark: Bookmark,
 }
@@ -243,7 +245,8 @@ impl Listener {
         }
     }
 
-    /// The next event that is there already.
+    /// The next event that is there already. When there is none, all events of the batches that it told of were told: what
+    /// one batch did comes without a gap.
     ///
     /// # Errors
     /// As [`Listener::next`].
@@ -322,6 +325,8 @@ impl Listener {
 
     fn take_buffered(&mut self) -> Result<bool> {
         let is_durable = self.is_durable();
+        // While nobody tells, the buffer ends where a batch ends.
+        let telling = self.entries.kind.listeners.telling();
         let mut state = self.buffer.state();
         while let Some((told, event)) = state.pop() {
             let bookmark = Bookmark { position: event.position, told };
@@ -332,6 +337,7 @@ impl Listener {
         }
         let is_behind = state.behind.is_some();
         drop(state);
+        drop(telling);
         if is_behind && self.ready.is_empty() {
             return self.fall_back();
         }
@@ -419,12 +425,15 @@ impl Listener {
             _ if hears.left && before && !after => NoticeKind::Left,
             EventKind::Written if hears.written && after => NoticeKind::Written,
             EventKind::Updated if hears.updated && (after || before) => NoticeKind::Updated,
+            // The journal of a type without history tells so of all that are written, and a listener is a view of the journal.
+            EventKind::Updated if hears.written && after && !self.entries.definition().history => NoticeKind::Written,
             EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
             EventKind::Removed(Reason::Expired) => return None,
             EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,
             _ => return None,
         };
-        Some(Notice { kind, before: event.before, after: event.after, bookmark })
+        let removed = if let EventKind::Removed(reason) = event.kind { Some(reason) } else { None };
+        Some(Notice { kind, before: event.before, after: event.after, removed, bookmark })
     }
 }
 

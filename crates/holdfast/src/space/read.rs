@@ -9,8 +9,10 @@ use std::time::Duration;
 use ::space::{Definition, Engine, Found, Place, Reason, Storage, Stored, ValueRef};
 use journal::Position;
 
+use super::cancel::Cancel;
 use super::commit::What;
 use super::entries::{Entries, Entry};
+use super::kind::Kind;
 use super::locks::{LockedPlace, Mode};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
@@ -20,6 +22,7 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
+use crate::store::Inner;
 
 /// How to read or take.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +35,8 @@ pub struct ReadOptions {
     pub version: Option<Position>,
     /// When a take's answer comes; `None` is as the store does.
     pub durability: Option<Durability>,
+    /// Ends the waiting from elsewhere, as if the time were over.
+    pub cancel: Option<Cancel>,
 }
 
 /// What was found in one partition.
@@ -119,8 +124,14 @@ impl Entries {
             return Ok(if let Look::Got(granted) = found { Some(granted) } else { None });
         }
         let waiter = self.enqueue(wanted, options, purpose)?;
+        if let Some(cancel) = &options.cancel {
+            cancel.enter(&waiter);
+        }
         let granted = waiter.wait(Some(deadline.since(self.inner().clock.now())));
         self.kind.waiters.leave(&waiter);
+        if let Some(cancel) = &options.cancel {
+            cancel.leave(&waiter);
+        }
         granted.transpose()
     }
 
@@ -213,15 +224,47 @@ impl Entries {
         Ok(locked.map_or(Look::Nothing, Look::Locked))
     }
 
-    /// Looks in a partition that is locked.
     fn look_locked(
         &self,
         definition: &Definition,
         partition: &Partition,
         engine: &mut Engine,
+        what: (&Wanted, &ReadOptions, Purpose),
+    ) -> Result<Look> {
+        self.inner().look_locked((&self.kind, definition), partition, engine, what)
+    }
+}
+
+impl Inner {
+    /// Gives those who wait for entries of the type what there is for them in a partition, in their order. For types with an
+    /// order of their own: there the end of one entry makes another free, which nobody wrote or let go of.
+    pub(crate) fn serve(&self, kind: &Kind, partition: &Partition, engine: &mut Engine) {
+        if !kind.waiters.any() {
+            return;
+        }
+        let definition = kind.definition();
+        let options = ReadOptions::default();
+        kind.waiters.retain(|waiter| {
+            !waiter.offer(|| {
+                let what = (&waiter.wanted, &options, waiter.purpose);
+                match self.look_locked((kind, &definition), partition, engine, what) {
+                    Ok(Look::Got(granted)) => Some(Ok(granted)),
+                    // A partition that cannot be used says so to whoever looks next; others may still serve this one.
+                    Ok(Look::Locked(_) | Look::Nothing) | Err(_) => None,
+                }
+            })
+        });
+    }
+
+    /// Looks in a partition that is locked.
+    fn look_locked(
+        &self,
+        (kind, definition): (&Kind, &Definition),
+        partition: &Partition,
+        engine: &mut Engine,
         (wanted, options, purpose): (&Wanted, &ReadOptions, Purpose),
     ) -> Result<Look> {
-        let inner = self.inner();
+        let inner = self;
         partition.check()?;
         let now_ms = inner.clock.wall_ms();
         let who = purpose.holder();
@@ -239,7 +282,7 @@ impl Entries {
         };
         match &wanted.id {
             Some(id) => {
-                let found = engine.find_id(self.kind.of, id.scalar());
+                let found = engine.find_id(kind.of, id.scalar());
                 let found = found.and_then(|place| Some((place, engine.get(place)?)));
                 if let Some((place, stored)) = found
                     && (stored.expires_ms == 0 || stored.expires_ms > now_ms)
@@ -255,7 +298,7 @@ impl Entries {
                 }
             }
             None => {
-                let _ = engine.find(self.kind.of, &wanted.filter, who, &mut |found| {
+                let _ = engine.find(kind.of, &wanted.filter, who, &mut |found| {
                     let fields = found.document().fields();
                     if !is_visible(&found, now_ms) || is_excepted(&wanted.except, fields.get(&definition.id)) {
                         return ControlFlow::Continue(());
@@ -272,7 +315,7 @@ impl Entries {
             Purpose::Take => {
                 let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 let what = What::Remove { id, reason: Reason::Taken };
-                rests_on = inner.change_space(&self.kind, partition, engine, &what)?;
+                rests_on = inner.change_space(kind, partition, engine, &what)?;
             }
             Purpose::Lock(holder, mode) => {
                 let at = LockedPlace { partition: partition.id, place };

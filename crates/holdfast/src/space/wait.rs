@@ -41,6 +41,7 @@ impl Purpose {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) wanted: Wanted,
     pub(crate) purpose: Purpose,
@@ -48,7 +49,7 @@ pub(crate) struct Waiter {
     signal: Signal,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     outcome: Option<Result<Granted>>,
     /// Nobody will look at an outcome any more.
@@ -100,7 +101,12 @@ impl Waiter {
         state.outcome.take()
     }
 
-    /// Blocks until granted, at most so long.
+    /// Wakes who blocks, as if the time were over.
+    pub(crate) fn interrupt(&self) {
+        self.signal.raise();
+    }
+
+    /// Blocks until granted or interrupted, at most so long.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Granted>> {
         self.signal.wait(timeout);
         self.close()
@@ -162,11 +168,6 @@ impl Waiters {
 
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
-    }
-
-    /// Those who wait now, in order.
-    pub(crate) fn all(&self) -> Vec<Arc<Waiter>> {
-        self.lock().iter().cloned().collect()
     }
 
     pub(crate) fn enter(&self, waiter: Arc<Waiter>) {

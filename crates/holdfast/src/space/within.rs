@@ -169,15 +169,19 @@ impl Drop for SpaceStage {
 impl Inner {
     /// Ends a transaction's locks, and offers what is free again to those who wait for it.
     pub(crate) fn end_holder(&self, holder: Holder) {
-        for at in self.spaces.locks.begin_end(holder) {
+        let held = self.spaces.locks.begin_end(holder);
+        for at in &held {
             let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
-            let mut engine = partition.space();
-            self.let_go_of(holder, at, &mut engine);
-            if let Some(kind) = self.spaces.get(at.place.of) {
-                self.offer_freed(&kind, partition, &mut engine, at.place);
-            }
+            self.let_go_of(holder, *at, &mut partition.space());
         }
         self.spaces.locks.end(holder);
+        // Only now: of what one transaction had locked, the first in order is to be the first that others get.
+        for at in held {
+            let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
+            if let Some(kind) = self.spaces.get(at.place.of) {
+                self.offer(&kind, partition, &mut partition.space(), at.place);
+            }
+        }
     }
 
     /// The caller has locked the partition, so that nobody else uses the place meanwhile.

@@ -340,3 +340,24 @@ fn a_first_declaration_that_fails_half_way_costs_no_entry_later() {
     }
     assert!(failed > 20, "only {failed} declarations failed");
 }
+
+#[test]
+fn waiting_is_ended_from_elsewhere_and_keeps_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let cancel = holdfast::space::Cancel::new();
+    let options = ReadOptions { cancel: Some(cancel.clone()), ..waits(600_000) };
+    std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..3).map(|_| scope.spawn(|| orders.take(&Wanted::all(), &options).unwrap())).collect();
+        while orders.waiters() < 3 {
+            std::thread::yield_now();
+        }
+        cancel.cancel();
+        assert!(takers.into_iter().all(|taker| taker.join().unwrap().is_none()));
+    });
+    assert_eq!((cancel.is_canceled(), orders.waiters()), (true, 0));
+    assert!(orders.take(&Wanted::all(), &options).unwrap().is_none(), "who comes later does not wait");
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    assert!(orders.take(&Wanted::all(), &options).unwrap().is_some(), "what is there is taken");
+}

@@ -33,6 +33,101 @@ fn one_transaction_holds_a_group_at_a_time() {
     assert_eq!(steps.take_many(&Wanted::all(), 10, &now()).unwrap().iter().map(id).collect::<Vec<_>>(), [2, 4]);
 }
 
+/// Who waited for an entry of a group was not told when the one before it in the group was taken by a transaction: nobody had
+/// written or let go of the entry that was free then.
+#[test]
+fn the_end_of_one_entry_of_a_group_serves_who_waits_for_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "step") };
+    let steps = store.space("shop").declare(definition).unwrap();
+    for number in 1..=4 {
+        steps.write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    let waits_for_next = |end: &dyn Fn(holdfast::Transaction), first: i64, next: i64| {
+        let mut holder = store.begin();
+        assert_eq!(steps.within(&mut holder).take(&Wanted::all(), &now()).unwrap().map(|it| id(&it)), Some(first));
+        steps.within(&mut holder).take(&Wanted::all(), &now()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut transaction = store.begin();
+                let taken = steps.within(&mut transaction).take(&Wanted::all(), &waits(20_000)).unwrap();
+                taken.map(|entry| id(&entry))
+            });
+            while steps.waiters() == 0 {
+                std::thread::yield_now();
+            }
+            end(holder);
+            assert_eq!(waiting.join().unwrap(), Some(next));
+        });
+    };
+    waits_for_next(&drop, 1, 1);
+    let commits = |transaction: holdfast::Transaction| {
+        transaction.commit(Durability::Written).unwrap();
+    };
+    waits_for_next(&commits, 1, 3);
+}
+
+/// An entry that was written while the one before it in its group was let go of went to who waited, out of order.
+#[test]
+fn an_entry_that_comes_while_its_group_becomes_free_overtakes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "step") };
+    let steps = store.space("shop").declare(definition).unwrap();
+    for round in 0..200 {
+        steps.write(&order(2 * round, "ada", 0), &upsert()).unwrap();
+        let mut holder = store.begin();
+        steps.within(&mut holder).take(&Wanted::all(), &now()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut transaction = store.begin();
+                let taken = steps.within(&mut transaction).take(&Wanted::all(), &waits(20_000)).unwrap();
+                taken.map(|entry| id(&entry))
+            });
+            while steps.waiters() == 0 {
+                std::thread::yield_now();
+            }
+            let written = scope.spawn(|| steps.write(&order(2 * round + 1, "ada", 0), &upsert()).unwrap());
+            drop(holder);
+            assert_eq!(waiting.join().unwrap(), Some(2 * round));
+            written.join().unwrap();
+        });
+        assert_eq!(steps.clear(&Wanted::all(), None).unwrap(), 2);
+    }
+}
+
+/// A commit let go of what it had only read while it had other partitions locked, in whatever order: two of them could wait for
+/// each other for ever.
+#[test]
+fn transactions_that_read_in_one_partition_and_write_in_another_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    (0..64).for_each(|number| drop(orders.write(&order(number, "ada", 0), &upsert()).unwrap()));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, orders) = (&store, &orders);
+            scope.spawn(move || {
+                for round in 0..300_i64 {
+                    let mut transaction = store.begin();
+                    for step in 0..4 {
+                        let number = thread * 16 + (round * 7 + step * 5) % 16;
+                        let lock = ReadLock::Exclusive;
+                        orders.within(&mut transaction).read(&Wanted::id(number), lock, &now()).unwrap();
+                        if step % 2 == round % 2 {
+                            orders.within(&mut transaction).write(&order(number, "bob", round), &upsert()).unwrap();
+                        }
+                    }
+                    transaction.commit(Durability::Written).unwrap();
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn one_transaction_spans_keys_and_entries_and_shows_itself_alone_what_it_does() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,20 @@
+//! What stands around the data of a space: worker loops that take entries and handle them, a mirror of a type in PostgreSQL,
+//! queries kept up to date in memory, and caches of entries. All of it is embedded: it stands in the process that has the store
+//! open. `docs/concepts/space-around.md` shows how to use it.
+//!
+//! May use: `holdfast`. Must not know: engines, protocols of doors.
+
+mod backoff;
+mod drain;
+#[cfg(feature = "sql")]
+mod mirror;
+mod near;
+mod view;
+mod worker;
+
+pub use backoff::Backoff;
+#[cfg(feature = "sql")]
+pub use mirror::{Column, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, MirrorStats, Table};
+pub use near::{NearCache, NearStats};
+pub use view::LocalView;
+pub use worker::{Failure, WorkerOptions, WorkerStats, Workers};

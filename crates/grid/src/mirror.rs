@@ -1,0 +1,199 @@
+//! A mirror: a table in PostgreSQL that follows a type, after the fact and in order.
+//!
+//! The mirror listens to the type from the bookmark that stands in the target. It applies events in batches, never a part of
+//! what one Holdfast batch did, and writes the bookmark behind them into `holdfast_mirror` in the same transaction of the
+//! target. So each event takes effect exactly once, whoever crashes when. What the answer to a COMMIT would have been, if it
+//! got lost, is read from the bookmark.
+//!
+//! A mirror that was never there begins with a copy of all entries, in one transaction of the target.
+//!
+//! May use: `holdfast`, tokio-postgres. Must not know: workers, views.
+
+mod follow;
+mod load;
+mod table;
+mod target;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use holdfast::space::{Definition, Entries, Storage};
+use holdfast::{Error, ErrorKind, Position, Result};
+use tokio::sync::Notify;
+
+use crate::backoff::Backoff;
+pub use load::{Loaded, Loader};
+pub use table::{Column, DocumentTable, IdKind, Mapping, Table};
+
+/// How to mirror.
+#[derive(Debug, Clone)]
+pub struct MirrorOptions {
+    /// The mirror's name in `holdfast_mirror`: one for each type that one target mirrors. Two mirrors of one name notice each
+    /// other, and the later waits.
+    pub name: String,
+    /// How to reach PostgreSQL, such as `host=127.0.0.1 user=postgres dbname=shop`. Without TLS.
+    pub target: String,
+    /// About how many events go into one transaction of the target: a Holdfast batch is never split.
+    pub batch_events_max: usize,
+    /// How long to wait before a target that failed is tried again.
+    pub backoff: Backoff,
+}
+
+impl MirrorOptions {
+    /// A mirror of this name in this target.
+    pub fn new(name: impl Into<String>, target: impl Into<String>) -> Self {
+        Self { name: name.into(), target: target.into(), batch_events_max: 1000, backoff: Backoff::default() }
+    }
+}
+
+/// What a mirror has done since it was started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MirrorStats {
+    /// Transactions of the target that were committed.
+    pub transactions: u64,
+    /// Events that they held.
+    pub events: u64,
+    /// The position up to which the target has everything.
+    pub position: Position,
+    /// Times that the target failed, and was or will be tried again.
+    pub failures: u64,
+    /// Why it failed last, if it has not worked since.
+    pub trouble: Option<String>,
+    /// Why the mirror has given up, if it has: the journal does not reach back to the bookmark.
+    pub ended: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    stats: MirrorStats,
+    stops: bool,
+    /// How often somebody asked whether everything is there.
+    asked: u64,
+    /// The last of those that was answered.
+    answered: u64,
+}
+
+struct Shared {
+    entries: Entries,
+    mapping: Arc<dyn Mapping>,
+    options: MirrorOptions,
+    state: Mutex<State>,
+    changed: Condvar,
+    wake: Notify,
+    stopping: Notify,
+    /// Positions of batches that a [`Loader`] wrote, and that have no need to go back; held while one is written.
+    loaded: Mutex<BTreeSet<Position>>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, BTreeSet<Position>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A table that follows a type. Dropping it stops it; the next one goes on where it stood.
+pub struct Mirror {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mirror {
+    /// Starts to follow. PostgreSQL need not be there yet: it is tried again until it is.
+    ///
+    /// An entry that is evicted to make room stays in the table; one that is taken, cleared or expires goes.
+    ///
+    /// # Errors
+    /// `Invalid` when the type is volatile or has no history, or the target is not understood; `Unavailable` when there is no
+    /// thread.
+    pub fn start(entries: &Entries, mapping: Arc<dyn Mapping>, options: MirrorOptions) -> Result<Self> {
+        check(&entries.definition())?;
+        target::parse(&options.target)?;
+        let shared = Arc::new(Shared {
+            entries: entries.clone(),
+            mapping,
+            options,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wake: Notify::new(),
+            stopping: Notify::new(),
+            loaded: Mutex::default(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let runtime = target::runtime()?;
+        let thread = std::thread::Builder::new().name("mirror".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(of_thread.run()));
+        let thread = thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread: {error}")))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> MirrorStats {
+        self.shared.state().stats.clone()
+    }
+
+    /// Blocks until the target has everything that was acknowledged before the call; false when that took too long.
+    #[must_use]
+    pub fn flush(&self, wait: Duration) -> bool {
+        self.shared.flush(wait)
+    }
+
+    /// Stops when what is in work is in the target, or cannot be now. Blocks until then.
+    pub fn stop(mut self) -> MirrorStats {
+        self.end();
+        self.stats()
+    }
+
+    fn end(&mut self) {
+        self.shared.state().stops = true;
+        self.shared.wake.notify_one();
+        self.shared.stopping.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread is a fault that the test harness and the log have shown.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn flush(&self, wait: Duration) -> bool {
+        let deadline = Instant::now() + wait;
+        let mut state = self.state();
+        state.asked += 1;
+        let mine = state.asked;
+        self.wake.notify_one();
+        while state.answered < mine {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.stops || state.stats.ended.is_some() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+fn check(definition: &Definition) -> Result<()> {
+    let name = &definition.name;
+    if definition.storage == Storage::Volatile {
+        let text = format!("the type {name} is volatile, and so has no bookmarks: mirror a durable one");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if !definition.history {
+        let text = format!("the type {name} has no history: declare it with history to mirror it");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}

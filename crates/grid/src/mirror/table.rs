@@ -1,0 +1,154 @@
+//! How documents become rows of a table, and back.
+//!
+//! May use: `holdfast`. Must not know: connections.
+
+use holdfast::space::{Definition, Document, Value, ValueRef};
+use holdfast::{Error, ErrorKind, Result};
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type in PostgreSQL, such as `bigint`.
+    pub sql_type: String,
+}
+
+/// A table, whose first column is its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Its name, with its schema behind a point if that is not the connection's.
+    pub name: String,
+    /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone.
+    pub key: Column,
+    /// The other columns.
+    pub columns: Vec<Column>,
+}
+
+impl Table {
+    /// The table's name as SQL has it.
+    pub(super) fn sql_name(&self) -> String {
+        self.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Column> {
+        std::iter::once(&self.key).chain(&self.columns)
+    }
+}
+
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// How documents of a type become rows of a table, and back. Values travel as text, in the form that PostgreSQL reads and writes
+/// for the column's type; `None` is NULL.
+pub trait Mapping: Send + Sync {
+    /// The table. Mirrors make it if it is not there.
+    fn table(&self) -> &Table;
+
+    /// The key of the row for an entry with this id.
+    ///
+    /// # Errors
+    /// `Invalid` when the table cannot have it: the mirror stands still until it can.
+    fn key(&self, id: ValueRef<'_>) -> Result<String>;
+
+    /// The values of the other columns, in their order.
+    ///
+    /// # Errors
+    /// `Invalid` when the table cannot have them: the mirror stands still until it can.
+    fn row(&self, document: &Document) -> Result<Vec<Option<String>>>;
+
+    /// The document of a row: the key, and the values of the other columns.
+    ///
+    /// # Errors
+    /// `Invalid` when it is no document of the type.
+    fn document(&self, key: &str, row: &[Option<&str>]) -> Result<Document>;
+}
+
+/// What the ids of a type are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdKind {
+    /// Integers, in a column `bigint`.
+    Integer,
+    /// Strings, in a column `text`.
+    String,
+}
+
+/// The mapping for who wants none of his own: a table named as the type is, with the columns `id`, and `document` as `jsonb`.
+///
+/// What JSON does not have is in the document as the space's JSON tells it; `jsonb` keeps numbers as they are written, and
+/// refuses strings with the character 0.
+#[derive(Debug, Clone)]
+pub struct DocumentTable {
+    table: Table,
+    id_field: String,
+    id: IdKind,
+}
+
+impl DocumentTable {
+    /// The mapping for this type.
+    #[must_use]
+    pub fn of(definition: &Definition, id: IdKind) -> Self {
+        let column = |name: &str, sql_type: &str| Column { name: name.to_owned(), sql_type: sql_type.to_owned() };
+        let sql_type = if id == IdKind::Integer { "bigint" } else { "text" };
+        let key = column("id", sql_type);
+        let table = Table { name: definition.name.clone(), key, columns: vec![column("document", "jsonb")] };
+        Self { table, id_field: definition.id.clone(), id }
+    }
+}
+
+impl Mapping for DocumentTable {
+    fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn key(&self, id: ValueRef<'_>) -> Result<String> {
+        match (self.id, id) {
+            (IdKind::Integer, ValueRef::I64(number)) => Ok(number.to_string()),
+            (IdKind::String, ValueRef::String(text)) => Ok(text.to_owned()),
+            (_, other) => {
+                let text = format!("an id is {}, and the table's key is not: map it yourself", other.kind());
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+        }
+    }
+
+    fn row(&self, document: &Document) -> Result<Vec<Option<String>>> {
+        Ok(vec![Some(document.to_json())])
+    }
+
+    fn document(&self, key: &str, row: &[Option<&str>]) -> Result<Document> {
+        let invalid = || Error::new(ErrorKind::Invalid, format!("the row {key} has no document"));
+        let json = row.first().copied().flatten().ok_or_else(invalid)?;
+        let document = Document::from_json(json.as_bytes())?;
+        let id = match self.id {
+            IdKind::Integer => Value::I64(key.parse().map_err(|_| invalid())?),
+            IdKind::String => Value::from(key),
+        };
+        if document.get(&self.id_field) == Some(id.stored().get()) {
+            return Ok(document);
+        }
+        let text = format!("the document of the row {key} has another id");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_become_rows_and_come_back() {
+        let definition = Definition::new("shop", "order");
+        let mapping = DocumentTable::of(&definition, IdKind::Integer);
+        let document = Document::from_pairs([("id", Value::I64(7)), ("name", "O'Hara \"x\"".into())]);
+        let row = mapping.row(&document).unwrap();
+        let row: Vec<Option<&str>> = row.iter().map(Option::as_deref).collect();
+        assert_eq!(mapping.document("7", &row).unwrap(), document);
+        assert!(mapping.document("8", &row).is_err() && mapping.document("x", &row).is_err());
+        assert!(mapping.document("7", &[None]).is_err());
+        assert_eq!(mapping.key(ValueRef::I64(7)).unwrap(), "7");
+        assert!(mapping.key(ValueRef::String("7")).is_err());
+        assert_eq!(Table { name: "a.b\"c".to_owned(), ..mapping.table }.sql_name(), "\"a\".\"b\"\"c\"");
+    }
+}

@@ -1,0 +1,223 @@
+//! Worker loops: threads that take entries, hand each to the user's handler with the transaction in which it was taken, and
+//! commit. What the handler writes, in spaces and to keys, and the take are one batch: after a crash both are there or neither.
+//!
+//! An entry whose handler fails, or panics, is rolled back and tried again later, and after enough attempts becomes a dead
+//! letter. How often an entry failed is counted in memory, by its id and version: counting in a field of the entry would cost
+//! a batch for each failure, be heard by listeners, and change the version of what nobody has handled. A restart gives every
+//! entry all its attempts again.
+//!
+//! May use: `holdfast`. Must not know: mirrors, views.
+
+mod failures;
+mod run;
+
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use holdfast::space::{Cancel, Entries, Entry, Order, Wanted};
+use holdfast::{Durability, Error, ErrorKind, Result, Store, Transaction};
+
+use crate::backoff::Backoff;
+use failures::Failures;
+use run::Parked;
+
+/// How to work.
+pub struct WorkerOptions {
+    /// Threads that take and handle, from 1 to 1024; exactly 1 for a type in first-in first-out order.
+    pub threads: usize,
+    /// Most entries that one transaction takes, from 1. When one of them fails all are rolled back, and those before it are
+    /// handled again: a larger batch saves syncs, and costs more when a handler fails.
+    pub batch_max: usize,
+    /// How long a transaction may take, before others get what it had taken. A handler that takes longer has worked in vain.
+    pub lease: Duration,
+    /// How long an entry that failed waits.
+    pub backoff: Backoff,
+    /// After so many failures an entry becomes a dead letter, if there is a type for them.
+    pub attempts_max: u32,
+    /// Where dead letters are written: documents of `space`, `type`, `entry`, `attempts` and `error`, with an id that is made.
+    /// Without, an entry is tried for ever.
+    pub dead_letters: Option<Entries>,
+    /// When a handled entry counts as handled.
+    pub durability: Durability,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            batch_max: 1,
+            lease: Duration::from_secs(30),
+            backoff: Backoff::default(),
+            attempts_max: 5,
+            dead_letters: None,
+            durability: Durability::Synced,
+        }
+    }
+}
+
+/// Why a handler did not handle an entry. Made from any error by `?`.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    text: String,
+    is_conflict: bool,
+}
+
+impl Failure {
+    /// A failure with this text, which becomes that of the dead letter.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_conflict: false }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let known = (&error as &dyn std::error::Error).downcast_ref::<Error>();
+        let is_conflict = known.is_some_and(|error| error.kind() == ErrorKind::Conflict);
+        Self { text: error.to_string(), is_conflict }
+    }
+}
+
+/// What workers have done since they were started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Entries that were handled and committed.
+    pub handled: u64,
+    /// Times that a handler failed, panics among them, or its transaction could not be committed.
+    pub failed: u64,
+    /// Times that a handler panicked.
+    pub panicked: u64,
+    /// Times that somebody else had changed what a handler had read: tried again, and no attempt is lost by it.
+    pub conflicts: u64,
+    /// Entries that became dead letters.
+    pub dead: u64,
+    /// Entries that failed and wait to be tried again now, locked by their transactions.
+    pub waiting: u64,
+    /// What happened to the store last, if something did: workers try again until it is closed.
+    pub trouble: Option<String>,
+}
+
+type Handler = dyn Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync;
+
+struct Shared {
+    store: Store,
+    entries: Entries,
+    wanted: Wanted,
+    options: WorkerOptions,
+    handler: Box<Handler>,
+    cancel: Cancel,
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    failures: Failures,
+    parked: BinaryHeap<Parked>,
+    stats: WorkerStats,
+    /// Entries to take one by one, because a batch of them could not be committed and none is known to be at fault.
+    singly: usize,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads that take entries and handle them. Dropping it stops them, as [`Workers::stop`] does.
+pub struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts them on entries that match. The handler may be called more than once for an entry, and by several threads; only
+    /// what it does with the transaction happens exactly once.
+    ///
+    /// Of a type in groups, entries of a group are handled in order, one after another, also when one fails: its group waits
+    /// for it, other groups do not. Of a first-in first-out type everything waits for it.
+    ///
+    /// # Errors
+    /// `Invalid` when an option is out of its range, or the type is volatile; `Unavailable` when there are no threads.
+    pub fn start(
+        store: &Store,
+        entries: &Entries,
+        wanted: &Wanted,
+        options: WorkerOptions,
+        handler: impl Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        check(entries, &options)?;
+        let count = options.threads;
+        let shared = Arc::new(Shared {
+            store: store.clone(),
+            entries: entries.clone(),
+            wanted: wanted.clone(),
+            options,
+            handler: Box::new(handler),
+            cancel: Cancel::new(),
+            state: Mutex::default(),
+            stopped: Condvar::new(),
+        });
+        let mut this = Self { shared, threads: Vec::new() };
+        for number in 0..count {
+            let shared = Arc::clone(&this.shared);
+            let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || shared.work());
+            let thread = thread.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread: {error}")))?;
+            this.threads.push(thread);
+        }
+        Ok(this)
+    }
+
+    /// What they have done.
+    #[must_use]
+    pub fn stats(&self) -> WorkerStats {
+        let state = self.shared.state();
+        WorkerStats { waiting: state.parked.len() as u64, ..state.stats.clone() }
+    }
+
+    /// Stops: handlers that run now end, and are committed; nothing new is taken; what waits to be tried again is let go of.
+    /// Blocks until then.
+    pub fn stop(mut self) -> WorkerStats {
+        self.end();
+        self.stats()
+    }
+
+    fn end(&mut self) {
+        self.shared.cancel.cancel();
+        // Under the lock, so that nobody decides to sleep between.
+        drop(self.shared.state());
+        self.shared.stopped.notify_all();
+        for thread in self.threads.drain(..) {
+            // Handlers' panics are caught; another one has nothing left to stop.
+            let _ = thread.join();
+        }
+        let parked = std::mem::take(&mut self.shared.state().parked);
+        drop(parked);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn check(entries: &Entries, options: &WorkerOptions) -> Result<()> {
+    let invalid = |text: &str| Err(Error::new(ErrorKind::Invalid, text));
+    let definition = entries.definition();
+    if definition.storage == holdfast::space::Storage::Volatile {
+        return invalid("entries of a volatile type are in no transaction: workers need a durable type");
+    }
+    if definition.order == Order::Fifo && options.threads != 1 {
+        return invalid("entries in first-in first-out order are handled by one thread: several would mix them up");
+    }
+    if !(1..=1024).contains(&options.threads) || options.batch_max == 0 || options.attempts_max == 0 {
+        return invalid("threads are from 1 to 1024, batch_max and attempts_max from 1");
+    }
+    if options.lease < Duration::from_millis(1) {
+        return invalid("the lease is at least 1 ms");
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Worker loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use holdfast::space::{Definition, Entries, Order, Path, Wanted};
+use holdfast::{ErrorKind, PutOptions, Store};
+use holdfast_grid::{Backoff, Failure, WorkerOptions, Workers};
+
+use super::*;
+
+const QUICK: Backoff = Backoff { first: Duration::from_micros(200), max: Duration::from_millis(3) };
+
+fn declare(store: &Store, name: &str, order: Order) -> Entries {
+    store.space("shop").declare(Definition { order, ..Definition::new("shop", name) }).unwrap()
+}
+
+fn ids(entries: &Entries) -> Vec<i64> {
+    let mut ids: Vec<i64> = entries.read_many(&Wanted::all(), 100_000).unwrap().iter().map(id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn quick(threads: usize, batch_max: usize) -> WorkerOptions {
+    let durability = Durability::Written;
+    WorkerOptions { threads, batch_max, backoff: QUICK, durability, ..WorkerOptions::default() }
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_over_failures_panics_and_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (orders, done) = (declare(&store, "order", Order::Any), declare(&store, "done", Order::Any));
+    let letters = declare(&store, "letter", Order::Any);
+    let tries = Arc::new(AtomicU64::new(0));
+    const COUNT: i64 = 600;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..COUNT {
+                orders.write(&order(number, "ada", number), &upsert()).unwrap();
+            }
+        });
+        for round in 0.. {
+            let (writes, tried) = (done.clone(), Arc::clone(&tries));
+            let options =
+                WorkerOptions { dead_letters: Some(letters.clone()), attempts_max: 1000, ..quick(3, 1 + round % 5) };
+            let workers = Workers::start(&store, &orders, &Wanted::all(), options, move |transaction, entry| {
+                let number = id(entry);
+                writes.within(transaction).write(&entry.document, &upsert())?;
+                let count = transaction.get(b"counts", &number.to_le_bytes())?.is_some();
+                assert!(!count, "done twice: {number}");
+                transaction.put(b"counts", &number.to_le_bytes(), b"1", &PutOptions::default())?;
+                match dice(tried.fetch_add(1, Ordering::Relaxed)) % 8 {
+                    0 => Err(Failure::new("no luck")),
+                    1 => panic!("no luck at all"),
+                    _ => Ok(()),
+                }
+            })
+            .unwrap();
+            let goal = (tries.load(Ordering::Relaxed) + 150).min(10_000);
+            until("tries", || {
+                tries.load(Ordering::Relaxed) >= goal || done.count(&Wanted::all()).unwrap() == COUNT as u64
+            });
+            let stats = workers.stop();
+            assert_eq!((stats.waiting, stats.dead, stats.trouble), (0, 0, None));
+            assert_eq!(orders.waiters(), 0);
+            if done.count(&Wanted::all()).unwrap() == COUNT as u64 {
+                break;
+            }
+        }
+        writer.join().unwrap();
+    });
+    assert_eq!(ids(&done), (0..COUNT).collect::<Vec<_>>());
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 0);
+    // All that was let go of can be locked again.
+    assert_eq!(orders.usage().entries, 0);
+}
+
+/// What was done of each group, in the order of doing; every third try of an entry fails.
+fn in_order(order_of: Order, threads: usize, batch_max: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let steps = declare(&store, "step", order_of.clone());
+    const COUNT: i64 = 300;
+    let done: Arc<Mutex<BTreeMap<Vec<u8>, Vec<i64>>>> = Arc::default();
+    let told = Arc::clone(&done);
+    let tries = AtomicU64::new(0);
+    let workers =
+        Workers::start(&store, &steps, &Wanted::all(), quick(threads, batch_max), move |transaction, entry| {
+            match dice(tries.fetch_add(1, Ordering::Relaxed)) % 6 {
+                0 => return Err(Failure::new("no luck")),
+                1 => panic!("no luck at all"),
+                _ => {}
+            }
+            // In a key, so that what is rolled back is not told.
+            let group = entry.document.get("customer").map(holdfast::space::key_of).unwrap_or_default();
+            let mut line = transaction.get(b"lines", &group)?.map(|object| object.value.to_vec()).unwrap_or_default();
+            line.extend(id(entry).to_be_bytes());
+            transaction.put(b"lines", &group, &line, &PutOptions::default())?;
+            let line = line.chunks(8).map(|it| i64::from_be_bytes(it.try_into().unwrap())).collect();
+            told.lock().unwrap().insert(group, line);
+            Ok(())
+        })
+        .unwrap();
+    for number in 0..COUNT {
+        let customer = ["ada", "bob", "eve", "kim", "lee"][(dice(number as u64) % 5) as usize];
+        steps.write(&order(number, customer, 0), &upsert()).unwrap();
+    }
+    until("all steps", || steps.usage().entries == 0);
+    let stats = workers.stop();
+    assert_eq!(stats.handled, COUNT as u64);
+    let done = done.lock().unwrap();
+    assert_eq!(done.values().map(Vec::len).sum::<usize>(), COUNT as usize);
+    assert!(done.values().all(|line| line.is_sorted()), "{done:?}");
+    assert_eq!(done.values().flatten().collect::<BTreeSet<_>>().len(), COUNT as usize);
+}
+
+#[test]
+fn groups_keep_their_order_under_failures() {
+    let groups = Order::Groups(Path::parse("customer").unwrap());
+    in_order(groups.clone(), 4, 1);
+    in_order(groups, 3, 7);
+}
+
+#[test]
+fn first_in_first_out_keeps_its_order_under_failures() {
+    in_order(Order::Fifo, 1, 1);
+    in_order(Order::Fifo, 1, 5);
+}
+
+#[test]
+fn an_entry_that_always_fails_becomes_a_dead_letter_and_keeps_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let steps = declare(&store, "step", Order::Groups(Path::parse("customer").unwrap()));
+    let letters = declare(&store, "letter", Order::Any);
+    let tries = Arc::new(AtomicU64::new(0));
+    let tried = Arc::clone(&tries);
+    for (number, customer) in [(1, "ada"), (2, "ada"), (3, "bob"), (4, "ada")] {
+        steps.write(&order(number, customer, 0), &upsert()).unwrap();
+    }
+    let options = WorkerOptions { dead_letters: Some(letters.clone()), attempts_max: 3, ..quick(2, 4) };
+    let workers = Workers::start(&store, &steps, &Wanted::all(), options, move |transaction, entry| {
+        if id(entry) == 2 {
+            tried.fetch_add(1, Ordering::Relaxed);
+            transaction.put(b"b", b"half", b"done", &PutOptions::default())?;
+            return Err(Failure::new("2 is odd"));
+        }
+        Ok(())
+    })
+    .unwrap();
+    until("all steps", || steps.usage().entries == 0);
+    let stats = workers.stop();
+    assert_eq!((stats.handled, stats.failed, stats.dead, tries.load(Ordering::Relaxed)), (3, 3, 1, 3));
+    let letter = letters.read(&Wanted::all(), &now()).unwrap().unwrap().document;
+    assert_eq!(integer(&letter, "attempts"), 3);
+    assert_eq!(letter.get("error"), Some(ValueRef::String("2 is odd")));
+    assert_eq!(letter.at(&["entry", "id"]), Some(ValueRef::I64(2)));
+    assert!(store.kv().get(b"b", b"half").unwrap().is_none(), "what failed changed nothing");
+}
+
+#[test]
+fn a_stop_in_the_middle_ends_what_is_in_work_and_takes_nothing_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = declare(&store, "order", Order::Any);
+    (0..10).for_each(|number| drop(orders.write(&order(number, "ada", 0), &upsert()).unwrap()));
+    let (begun, goes_on) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (begins, waits) = (Arc::clone(&begun), Arc::clone(&goes_on));
+    let workers = Workers::start(&store, &orders, &Wanted::all(), quick(2, 1), move |_, _| {
+        begins.fetch_add(1, Ordering::SeqCst);
+        until("the test lets handlers go on", || waits.load(Ordering::SeqCst) == 1);
+        Ok(())
+    })
+    .unwrap();
+    until("two are in work", || begun.load(Ordering::SeqCst) == 2);
+    let stats = std::thread::scope(|scope| {
+        let stops = scope.spawn(|| workers.stop());
+        // It waits for them, however long that is.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        goes_on.store(1, Ordering::SeqCst);
+        stops.join().unwrap()
+    });
+    assert!((2..=4).contains(&stats.handled), "{stats:?}");
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 10 - stats.handled);
+    // Nothing is left locked, and nobody waits.
+    assert_eq!(orders.take_many(&Wanted::all(), 100, &now()).unwrap().len() as u64, 10 - stats.handled);
+    let idle = Workers::start(&store, &orders, &Wanted::all(), quick(3, 1), |_, _| Ok(())).unwrap();
+    until("all wait", || orders.waiters() == 3);
+    idle.stop();
+    assert_eq!(orders.waiters(), 0);
+}
+
+#[test]
+fn a_handler_that_outlives_its_lease_has_worked_in_vain() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (orders, done) = (declare(&store, "order", Order::Any), declare(&store, "done", Order::Any));
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let calls = AtomicU64::new(0);
+    let options = WorkerOptions { lease: Duration::from_millis(300), ..quick(1, 1) };
+    let (writes, watches) = (done.clone(), orders.clone());
+    let workers = Workers::start(&store, &orders, &Wanted::all(), options, move |transaction, entry| {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Somebody else can have it when the lease is over.
+            until("the lease ends", || {
+                let other = watches.take(&Wanted::all(), &now()).unwrap();
+                other.is_some_and(|entry| watches.write(&entry.document, &upsert()).is_ok())
+            });
+        }
+        writes.within(transaction).write(&entry.document, &upsert()).map(|_| ()).or(Ok(()))
+    })
+    .unwrap();
+    until("it is done", || orders.usage().entries == 0);
+    let stats = workers.stop();
+    assert_eq!((stats.handled, stats.failed, ids(&done)), (1, 1, vec![1]));
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (any, fifo) = (declare(&store, "any", Order::Any), declare(&store, "fifo", Order::Fifo));
+    let starts = |entries: &Entries, options: WorkerOptions| {
+        Workers::start(&store, entries, &Wanted::all(), options, |_, _| Ok(())).map(|_| ()).map_err(|it| it.kind())
+    };
+    assert_eq!(starts(&fifo, quick(2, 1)), Err(ErrorKind::Invalid));
+    assert_eq!(starts(&any, quick(0, 1)), Err(ErrorKind::Invalid));
+    assert_eq!(starts(&any, quick(1, 0)), Err(ErrorKind::Invalid));
+    assert_eq!(starts(&any, quick(1, 1)), Ok(()));
+}

@@ -1,0 +1,283 @@
+//! The table becomes what the space has, each event applied exactly once, whatever is stopped or killed when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use grid::{Backoff, DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
+use holdfast::space::{AtLimit, Definition, Document, Entries, ReadOptions, Value, ValueRef, Wanted, WriteOptions};
+use holdfast::{Durability, Limits, Options, Store};
+use holdfast_tests::{Random, until};
+use tokio_postgres::{Client, NoTls};
+
+use super::databases::Postgres;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A table that notes every row that is put or removed.
+const SCHEMA: &str = r#"
+    CREATE TABLE "order" (id bigint PRIMARY KEY, document jsonb NOT NULL);
+    CREATE TABLE applied (number bigserial PRIMARY KEY, id bigint, total bigint);
+    CREATE FUNCTION note() RETURNS trigger AS $$ BEGIN
+        IF TG_OP = 'DELETE' THEN INSERT INTO applied (id, total) VALUES (OLD.id, -1);
+        ELSE INSERT INTO applied (id, total) VALUES (NEW.id, (NEW.document->>'total')::bigint); END IF;
+        RETURN NULL;
+    END $$ LANGUAGE plpgsql;
+    CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON "order" FOR EACH ROW EXECUTE FUNCTION note();
+"#;
+
+fn order(id: i64, total: i64) -> Document {
+    Document::from_pairs([("id", Value::from(id)), ("customer", "ada".into()), ("total", total.into())])
+}
+
+fn open(folder: &std::path::Path) -> (Store, Entries) {
+    let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+    let store = Store::open(folder, options).unwrap();
+    let orders = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap();
+    (store, orders)
+}
+
+fn mirror(orders: &Entries, postgres: &Postgres) -> Mirror {
+    let backoff = Backoff { first: Duration::from_millis(1), max: Duration::from_millis(50) };
+    let options =
+        MirrorOptions { batch_events_max: 20, backoff, ..MirrorOptions::new("orders", postgres.connection()) };
+    Mirror::start(orders, Arc::new(DocumentTable::of(&orders.definition(), IdKind::Integer)), options).unwrap()
+}
+
+struct Database {
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+}
+
+impl Database {
+    fn connect(postgres: &Postgres) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&postgres.connection(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client
+        });
+        Self { runtime, client }
+    }
+
+    fn run(&self, sql: &str) {
+        self.runtime.block_on(self.client.batch_execute(sql)).unwrap();
+    }
+
+    fn pairs(&self, sql: &str) -> Vec<(i64, i64)> {
+        let rows = self.runtime.block_on(self.client.query(sql, &[])).unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    fn table(&self) -> Vec<(i64, i64)> {
+        self.pairs(r#"SELECT id, (document->>'total')::bigint FROM "order" ORDER BY id"#)
+    }
+
+    /// What was applied to each row, in order.
+    fn applied(&self) -> BTreeMap<i64, Vec<i64>> {
+        let mut applied: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        for (id, total) in self.pairs("SELECT id, total FROM applied ORDER BY number") {
+            applied.entry(id).or_default().push(total);
+        }
+        applied
+    }
+}
+
+fn entries(orders: &Entries) -> Vec<(i64, i64)> {
+    let number = |document: &Document, field: &str| match document.get(field) {
+        Some(ValueRef::I64(number)) => number,
+        other => panic!("{other:?}"),
+    };
+    let all = orders.read_many(&Wanted::all(), usize::MAX).unwrap();
+    let mut all: Vec<(i64, i64)> =
+        all.iter().map(|it| (number(&it.document, "id"), number(&it.document, "total"))).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_mirror_applies_each_event_once_whatever_is_stopped_or_killed() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let seed = Random::seed();
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let (mut store, mut orders) = open(folder.path());
+    let mut running = Some(mirror(&orders, &postgres));
+    assert!(running.as_ref().unwrap().flush(LONG), "it has begun");
+    let mut model: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    let mut total = 0;
+    for _ in 0..24 {
+        for _ in 0..40 {
+            total += 1;
+            let id = i64::try_from(random.below(30)).unwrap();
+            match random.below(5) {
+                0 => {
+                    if orders.take(&Wanted::id(id), &ReadOptions::default()).unwrap().is_some() {
+                        model.entry(id).or_default().push(-1);
+                    }
+                }
+                1 => {
+                    // Always together.
+                    let mut transaction = store.begin();
+                    for id in [1000, 1001, 1002] {
+                        orders.within(&mut transaction).write(&order(id, total), &WriteOptions::default()).unwrap();
+                        model.entry(id).or_default().push(total);
+                    }
+                    transaction.commit(Durability::Written).unwrap();
+                }
+                _ => {
+                    orders.write(&order(id, total), &WriteOptions::default()).unwrap();
+                    model.entry(id).or_default().push(total);
+                }
+            }
+        }
+        match random.below(6) {
+            0 => running = None,
+            1 => {
+                postgres.kill();
+                postgres.run(0);
+            }
+            2 => {
+                postgres.kill();
+                running = None;
+                postgres.run(0);
+            }
+            3 => {
+                running = None;
+                store.close().unwrap();
+                drop((store, orders));
+                (store, orders) = open(folder.path());
+            }
+            _ => {}
+        }
+        if running.is_none() {
+            running = Some(mirror(&orders, &postgres));
+        }
+        let database = Database::connect(&postgres);
+        let together =
+            database.pairs(r#"SELECT count(*), count(DISTINCT document->>'total') FROM "order" WHERE id >= 1000"#);
+        assert!(matches!(together[0], (0, 0) | (3, 1)), "a batch is applied as a whole: {together:?}");
+    }
+    let running = running.unwrap();
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    let database = Database::connect(&postgres);
+    assert_eq!(database.table(), entries(&orders));
+    assert_eq!(database.applied(), model, "each event once, those of an entry in order");
+    println!("{:?}", running.stop());
+}
+
+#[test]
+fn a_target_that_is_down_holds_nobody_up_and_gets_everything_later() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, orders) = open(folder.path());
+    (0..50).for_each(|id| drop(orders.write(&order(id, 0), &WriteOptions::default()).unwrap()));
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    assert_eq!(Database::connect(&postgres).table().len(), 50, "what was there before is copied");
+    postgres.kill();
+    for total in 1..200 {
+        orders.write(&order(total % 7, total), &WriteOptions::default()).unwrap();
+    }
+    assert!(until(LONG, || running.stats().trouble).is_some());
+    assert!(!running.flush(Duration::from_millis(20)));
+    postgres.run(0);
+    assert!(running.flush(LONG));
+    assert_eq!(Database::connect(&postgres).table(), entries(&orders));
+    assert_eq!(running.stop().trouble, None);
+}
+
+#[test]
+fn two_mirrors_of_one_name_apply_each_event_once() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, orders) = open(folder.path());
+    let (first, second) = (mirror(&orders, &postgres), mirror(&orders, &postgres));
+    assert!(first.flush(LONG) && second.flush(LONG), "both have begun");
+    for total in 0..300 {
+        orders.write(&order(total % 3, total), &WriteOptions::default()).unwrap();
+    }
+    assert!(first.flush(LONG) && second.flush(LONG));
+    assert_eq!(database.table(), entries(&orders));
+    let applied = database.applied();
+    assert_eq!(applied.values().map(Vec::len).sum::<usize>(), 300);
+    assert!(applied.values().all(|totals| totals.is_sorted()));
+}
+
+#[test]
+fn a_table_is_loaded_and_read_through_and_does_not_come_back() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    database.run(SCHEMA);
+    database.run(
+        r#"INSERT INTO "order" SELECT n, jsonb_build_object('id', n, 'total', n * 2) FROM generate_series(1, 1200) n;
+           TRUNCATE applied"#,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    let loader = Loader::beside(&store, &running).unwrap();
+    orders.write(&order(7, 1), &WriteOptions::default()).unwrap();
+    assert_eq!(loader.load().unwrap(), Loaded { rows: 1200, written: 1199 });
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 1200);
+    assert!(running.flush(LONG));
+    assert_eq!(database.applied(), BTreeMap::from([(7, vec![1])]), "what was loaded stays where it came from");
+    // Read-through.
+    database.run(r#"INSERT INTO "order" VALUES (5000, '{"id": 5000, "total": 3}'); TRUNCATE applied"#);
+    let read = |id: i64| loader.read(&id.into(), LONG).unwrap().map(|entry| entry.document);
+    assert_eq!(read(5000), Some(Document::from_pairs([("id", 5000_i64), ("total", 3)])));
+    assert!(orders.read(&Wanted::id(5000), &ReadOptions::default()).unwrap().is_some());
+    assert_eq!(read(6000), None);
+    // What was taken is not there again, although the table had it a moment ago.
+    for id in 1..100 {
+        orders.take(&Wanted::id(id), &ReadOptions::default()).unwrap().unwrap();
+        assert_eq!(read(id), None, "{id}");
+    }
+    let applied = database.applied();
+    assert_eq!(applied.len(), 99, "only what was taken: {applied:?}");
+    // What is changed after it was loaded is mirrored.
+    orders.write(&order(5000, 4), &WriteOptions::default()).unwrap();
+    assert!(running.flush(LONG));
+    assert_eq!(database.table(), entries(&orders));
+}
+
+#[test]
+fn what_is_evicted_stays_in_the_table_and_is_read_through() {
+    let postgres = Postgres::start(0);
+    let database = Database::connect(&postgres);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path());
+    let definition = Definition {
+        history: true,
+        memory_bytes_max: 64 << 10,
+        at_limit: AtLimit::Evict,
+        ..Definition::new("shop", "page")
+    };
+    let pages = store.space("shop").declare(definition).unwrap();
+    let mapping = Arc::new(DocumentTable::of(&pages.definition(), IdKind::Integer));
+    let running = Mirror::start(&pages, mapping, MirrorOptions::new("pages", postgres.connection())).unwrap();
+    assert!(running.flush(LONG), "it has begun");
+    let text = "x".repeat(500);
+    for id in 0..400_i64 {
+        let page = Document::from_pairs([("id", Value::from(id)), ("text", text.as_str().into())]);
+        pages.write(&page, &WriteOptions::default()).unwrap();
+    }
+    assert!(pages.count(&Wanted::all()).unwrap() < 400, "some are evicted");
+    assert!(running.flush(LONG));
+    assert_eq!(database.pairs("SELECT count(*), max(id) FROM page"), [(400, 399)]);
+    let loader = Loader::beside(&store, &running).unwrap();
+    let was_there = AtomicBool::new(true);
+    for id in 0..400_i64 {
+        let there = pages.read(&Wanted::id(id), &ReadOptions::default()).unwrap().is_some();
+        was_there.fetch_and(there, Ordering::Relaxed);
+        assert!(loader.read(&id.into(), LONG).unwrap().is_some(), "{id}");
+    }
+    assert!(!was_there.load(Ordering::Relaxed));
+}
