@@ -297,7 +297,6 @@ fn closing_ends_all_waiting() {
     let hears = holdfast::space::Hears { updated: false, ..holdfast::space::Hears::ALL };
     let mut listener = orders.listen(&Wanted::all(), Listen { hears, ..Listen::default() }).unwrap();
     let mut waiting = Box::pin(orders.waiting(&Wanted::id(7), Taking::Take).unwrap());
-    let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
         let taker = scope.spawn(|| orders.take(&Wanted::all(), &waits(20_000)).unwrap_err().kind());
         let hearer = scope.spawn(|| listener.next(Duration::from_secs(20)).unwrap_err().kind());
@@ -308,7 +307,6 @@ fn closing_ends_all_waiting() {
         assert_eq!((taker.join().unwrap(), hearer.join().unwrap()), (ErrorKind::Closed, ErrorKind::Closed));
     });
     assert!(matches!(poll_once(&mut waiting), Poll::Ready(Err(_))));
-    assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 /// A restart was taken for a snapshot: the journal behind the older of both files was let go. And a damaged newer file took
@@ -328,7 +326,7 @@ fn either_snapshot_and_the_journal_are_enough() {
             threads: false,
             entropy: 42,
         };
-        Store::open_in(&world, path, Options { partitions: 1, compaction: compaction.clone(), ..options() }).unwrap()
+        Store::open_in(&world, path, Options { partitions: 1, compaction, ..options() }).unwrap()
     };
     let mut digest = 0;
     let mut last = None;
