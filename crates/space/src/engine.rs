@@ -91,6 +91,9 @@ pub struct Usage {
     pub indexes: Vec<(String, u64)>,
 }
 
+/// What a batch makes of an entry: its id, and what is to be there, if anything.
+pub type Outcome<'d> = (ValueRef<'d>, Option<&'d Document>);
+
 impl Engine {
     /// Position of the newest batch that changed something here.
     #[must_use]
@@ -249,12 +252,11 @@ impl Engine {
         share.check_unique(document.fields(), instead)
     }
 
-    /// As [`Engine::check_unique`], for all that a batch makes of entries of a type: each with its id, and what is to be
-    /// there, if anything.
+    /// As [`Engine::check_unique`], for all that a batch makes of entries of a type.
     ///
     /// # Errors
     /// `NotUnique`.
-    pub fn check_unique_batch(&self, of: TypeId, all: &[(ValueRef<'_>, Option<&Document>)]) -> Result<()> {
+    pub fn check_unique_batch(&self, of: TypeId, all: &[Outcome<'_>]) -> Result<()> {
         let Some(share) = self.types.get(&of) else { return Ok(()) };
         let gone = all.iter().filter_map(|(id, _)| share.find_id(*id)).collect();
         share.check_unique_batch(all.iter().filter_map(|(_, will)| will.map(Document::fields)), &gone)

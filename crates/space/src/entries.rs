@@ -34,7 +34,10 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     slots: Vec<Option<Entry>>,
+    /// The last that became free is used first, which is near `first` in a type that is drained.
     free: Vec<Slot>,
+    /// Before it nothing lies: who takes one after the other does not pass over all that were taken.
+    first: usize,
     by_id: HashTable<Slot>,
 }
 
@@ -64,7 +67,8 @@ impl Entries {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        (0..).zip(&self.slots).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+        let slots = self.slots.get(self.first..).unwrap_or_default();
+        (0..).skip(self.first).zip(slots).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
     /// The entry with this id in `field`.
@@ -84,6 +88,7 @@ impl Entries {
                 Slot::try_from(self.slots.len() - 1).expect("memory ends before numbers do")
             }
         };
+        self.first = self.first.min(slot as usize);
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(entry);
         }
@@ -100,6 +105,9 @@ impl Entries {
             found.remove();
         }
         self.free.push(slot);
+        while let Some(None) = self.slots.get(self.first) {
+            self.first += 1;
+        }
         Some(entry)
     }
 }
@@ -108,4 +116,29 @@ impl Entries {
 #[must_use]
 pub fn entry_bytes(document: &Document) -> u64 {
     ENTRY_BYTES + document.as_bytes().len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_is_not_passed_over_again() {
+        let mut entries = Entries::default();
+        let entry = |id: u64| {
+            let document = Document::from_pairs([("id", id)]);
+            Entry { document, version: Position::ZERO, expires_ms: 0, sequence: id, is_locked: false }
+        };
+        let slots: Vec<Slot> = (0..100).map(|id| entries.insert("id", entry(id))).collect();
+        for (at, slot) in slots.iter().enumerate().take(99) {
+            assert_eq!((entries.first, entries.len()), (at, 100 - at));
+            entries.remove("id", *slot).unwrap();
+        }
+        for id in 100..200 {
+            let slot = entries.insert("id", entry(id));
+            assert_eq!(entries.iter().map(|(slot, _)| slot).collect::<Vec<_>>(), [slot, 99]);
+            entries.remove("id", slot).unwrap();
+            assert_eq!(entries.first, 99);
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub use compare::compare;
 pub use constraint::{Allowed, Constraint};
 pub use definition::{AtLimit, Definition, IndexDefinition, IndexKind, Order, Storage};
 pub use document::Document;
-pub use engine::{Engine, Event, EventKind, Place, Stored, Usage};
+pub use engine::{Engine, Event, EventKind, Outcome, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
 pub use find::{EVERYBODY, Filter, Found, Plan};

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::space::{Reason, ValueRef};
+use ::space::{Engine, Reason, ValueRef};
 use journal::{Level, Log, Position};
 
 use super::commit::What;
@@ -58,14 +58,20 @@ impl Inner {
             if partition.check().is_err() || engine.next_expiry().is_none_or(|next| next > now_ms) {
                 continue;
             }
-            let places: Vec<_> = engine.expired(now_ms).take(EXPIRY_BATCH_MAX).collect();
-            more |= places.len() == EXPIRY_BATCH_MAX;
-            for place in places {
-                let Some((stored, kind)) = engine.get(place).zip(self.spaces.get(place.of)) else { continue };
-                let id = stored.document.get(&kind.definition().id).map(ValueRef::to_value).unwrap_or_default();
-                let what = What::Remove { id, reason: Reason::Expired };
-                self.change_space(&kind, partition, &mut engine, &what)?;
-            }
+            more |= self.expire_in(partition, &mut engine, now_ms)?;
+        }
+        Ok(more)
+    }
+
+    /// Removes some entries of a partition whose lease has ended. True when there are more.
+    pub(crate) fn expire_in(&self, partition: &Partition, engine: &mut Engine, now_ms: u64) -> Result<bool> {
+        let places: Vec<_> = engine.expired(now_ms).take(EXPIRY_BATCH_MAX).collect();
+        let more = places.len() == EXPIRY_BATCH_MAX;
+        for place in places {
+            let Some((stored, kind)) = engine.get(place).zip(self.spaces.get(place.of)) else { continue };
+            let id = stored.document.get(&kind.definition().id).map(ValueRef::to_value).unwrap_or_default();
+            let what = What::Remove { id, reason: Reason::Expired };
+            self.change_space(&kind, partition, engine, &what)?;
         }
         Ok(more)
     }

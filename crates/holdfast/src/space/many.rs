@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{Change, Document, EVERYBODY, GroupLimits, Groups, Plan, Query, Reason, Stored, Value, ValueRef};
+use ::space::{Change, Document, EVERYBODY, GroupLimits, Groups, Place, Plan, Query, Reason, Stored, Value, ValueRef};
 use journal::{PartitionId, Position};
 
 use super::commit::What;
@@ -19,6 +19,9 @@ use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
+
+/// Entries that are cleared under one lock.
+const CLEAR_BATCH_MAX: usize = 256;
 
 impl Entries {
     /// Reads up to `max` entries, in the order of the query if it has one.
@@ -80,13 +83,20 @@ impl Entries {
     /// Takes up to `max` entries, each at most once. Blocks as [`Entries::take`] does for the first, not for more.
     ///
     /// # Errors
-    /// As [`Entries::take`]; entries that were taken before the error are lost to the caller only if it is `Unavailable`.
+    /// As [`Entries::take`], when nothing was taken before; `Unavailable` when what was taken cannot be made durable.
     pub fn take_many(&self, wanted: &Wanted, max: usize, options: &ReadOptions) -> Result<Vec<Entry>> {
         let mut taken = Vec::new();
         let mut newest = Position::ZERO;
         let mut options = options.clone();
+        let max = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         while taken.len() < max {
-            let Some(granted) = self.find_or_wait(wanted, &options, Purpose::Take)? else { break };
+            let granted = match self.find_or_wait(wanted, &options, Purpose::Take) {
+                Ok(Some(granted)) => granted,
+                // What was taken by now is not lost: who asks again is told.
+                Err(_) if !taken.is_empty() => break,
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            };
             newest = newest.max(granted.position.unwrap_or_default());
             taken.push(granted.entry.into());
             options.wait = None;
@@ -128,7 +138,7 @@ impl Entries {
         Ok(Shown { value: count, position: newest })
     }
 
-    /// Removes all entries that match and no transaction has locked; returns how many.
+    /// Removes all entries that match and no transaction has locked, some at a time; returns how many.
     ///
     /// # Errors
     /// As [`Entries::take`].
@@ -147,20 +157,35 @@ impl Entries {
         let definition = self.kind.definition();
         let (mut count, mut newest) = (0, Position::ZERO);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            let mut engine = partition.space();
-            partition.check()?;
             let mut ids = Vec::new();
-            let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
-                let fields = found.document().fields();
-                if !found.is_locked() && wanted.matches(&definition.id, fields) {
-                    ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
+            {
+                let engine = partition.space();
+                partition.check()?;
+                let now_ms = self.inner().clock.wall_ms();
+                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
+                    let fields = found.document().fields();
+                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition.id, fields) {
+                        ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
+                    }
+                    ControlFlow::Continue(())
+                });
+            }
+            // Others come between, and wait for a few entries at the most.
+            for ids in ids.chunks(CLEAR_BATCH_MAX) {
+                let mut engine = partition.space();
+                partition.check()?;
+                for id in ids {
+                    let place = engine.find_id(self.kind.of, id.scalar());
+                    let is_free = |place: &Place| !engine.is_locked(*place) && !engine.is_held(*place, NOBODY);
+                    let stored = place.filter(is_free).and_then(|place| engine.get(place));
+                    let is_wanted = stored.is_some_and(|it| wanted.matches(&definition.id, it.document.fields()));
+                    if !is_wanted || wanted.limit.is_some_and(|limit| count >= limit) {
+                        continue;
+                    }
+                    let what = What::Remove { id: id.clone(), reason: Reason::Cleared };
+                    newest = newest.max(self.inner().change_space(&self.kind, partition, &mut engine, &what)?);
+                    count += 1;
                 }
-                ControlFlow::Continue(())
-            });
-            for id in ids {
-                let what = What::Remove { id, reason: Reason::Cleared };
-                newest = newest.max(self.inner().change_space(&self.kind, partition, &mut engine, &what)?);
-                count += 1;
             }
         }
         Ok(Shown { value: count, position: newest })

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Change as InPlace, Document, Engine, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::Space;
@@ -280,7 +280,7 @@ impl<'a> Task<'a> {
     }
 
     fn check_unique(&self) -> Result<()> {
-        let mut of_type: BTreeMap<TypeId, Vec<(ValueRef<'_>, Option<&Document>)>> = BTreeMap::new();
+        let mut of_type: BTreeMap<TypeId, Vec<Outcome<'_>>> = BTreeMap::new();
         for ((of, _), staged) in &self.staged {
             let will = staged.will.as_ref().map(|(document, _)| document);
             let document = will.or(staged.was.as_ref().map(|was| &was.document));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Document, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, What};
@@ -38,9 +38,6 @@ struct Staged {
 
 /// Entries with one id, and other routing, may lie in other partitions.
 type Key = (TypeId, PartitionId, Vec<u8>);
-
-/// What a batch makes of a type in one partition: ids, and what will be there.
-type Together<'a> = Vec<(ValueRef<'a>, Option<&'a Document>)>;
 
 /// The part of a transaction that is in spaces.
 pub(crate) struct SpaceStage {
@@ -110,7 +107,7 @@ impl SpaceStage {
     /// Checks, when all partitions are locked, that what this transaction saw is still so.
     pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
         self.claim()?;
-        let mut of_type: BTreeMap<(TypeId, PartitionId), Together<'_>> = BTreeMap::new();
+        let mut of_type: BTreeMap<(TypeId, PartitionId), Vec<Outcome<'_>>> = BTreeMap::new();
         for ((of, ..), staged) in &self.staged {
             let Some(kind) = self.kinds.get(of) else { continue };
             kind.check()?;
@@ -272,7 +269,9 @@ impl Within<'_> {
             None => {
                 let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
                 let was = self.lock_id(&id, partition, holder, wait)?;
-                (was.clone(), was)
+                let now_ms = self.entries.store.now_ms();
+                let now = was.clone().filter(|was| was.expires_ms == 0 || was.expires_ms > now_ms);
+                (was, now)
             }
         };
         let document = next_document(&definition, options, &document, now.as_ref())?;

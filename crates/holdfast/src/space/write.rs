@@ -137,10 +137,19 @@ impl Entries {
                 return Ok(Err(at));
             }
         }
-        let old =
-            place.and_then(|place| engine.get(place)).filter(|old| old.expires_ms == 0 || old.expires_ms > now_ms);
+        let mut old = place.and_then(|place| engine.get(place));
+        if old.as_ref().is_some_and(|old| old.expires_ms != 0 && old.expires_ms <= now_ms) {
+            // It is gone for all who look, and must not leave its place in a queue to another.
+            let what = What::Remove { id: id.clone(), reason: Reason::Expired };
+            inner.change_space(&self.kind, partition, &mut engine, &what)?;
+            old = None;
+        }
         let document = next_document(definition, options, document, old.as_ref())?;
-        engine.check_unique(self.kind.of, &document)?;
+        if engine.check_unique(self.kind.of, &document).is_err() {
+            // What has the value may be over its time.
+            inner.expire_in(partition, &mut engine, now_ms)?;
+            engine.check_unique(self.kind.of, &document)?;
+        }
         self.make_room(definition, partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
         let what = What::Write { document, expires_ms };
@@ -190,11 +199,16 @@ impl Entries {
         let used = |engine: &Engine| engine.usage(self.kind.of).map_or(0, |usage| usage.bytes);
         let new =
             ::space::entry_bytes(document).saturating_sub(old.map_or(0, |old| ::space::entry_bytes(&old.document)));
+        if used(engine) + new <= max {
+            return Ok(());
+        }
+        self.inner().expire_in(partition, engine, self.inner().clock.wall_ms())?;
+        // What never fits drives nobody out; and what is replaced goes last.
+        let evicts = definition.at_limit == AtLimit::Evict && ::space::entry_bytes(document) <= max;
+        let place = document.get(&definition.id).and_then(|id| engine.find_id(self.kind.of, id));
+        place.into_iter().for_each(|place| engine.touch(place));
         while used(engine) + new > max {
-            let victim = match definition.at_limit {
-                AtLimit::Evict => engine.evictable(self.kind.of).next(),
-                AtLimit::Refuse => None,
-            };
+            let victim = if evicts { engine.evictable(self.kind.of).find(|it| Some(*it) != place) } else { None };
             let Some(stored) = victim.and_then(|place| engine.get(place)) else {
                 let (name, limit) = (&definition.name, definition.memory_bytes_max);
                 let text = format!(

@@ -163,6 +163,7 @@ impl Wait {
             version: self.version,
             // Here nothing is waited for that the connection waits for.
             durability: Some(Durability::Written),
+            cancel: None,
         };
         let (entries, wanted) = (&self.entries, &self.wanted);
         let shown = match (self.taking, wait) {
