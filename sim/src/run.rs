@@ -4,6 +4,7 @@
 
 use base::hash64;
 use base::memory::Fault;
+use holdfast::space::Bookmark;
 use holdfast::{Durability, Position, Store};
 
 use crate::checks::views::View;
@@ -96,6 +97,7 @@ pub fn run(setup: Setup) -> Result<Outcome, Violation> {
         model: Model::default(),
         views: Vec::new(),
         said: Said::default(),
+        heard: None,
         outcome: Outcome::default(),
         verbose: setup.verbose,
     };
@@ -134,6 +136,8 @@ pub(crate) struct Run {
     pub(crate) model: Model,
     pub(crate) views: Vec<View>,
     pub(crate) said: Said,
+    /// Where the listener stood that a crash took.
+    pub(crate) heard: Option<Bookmark>,
     pub(crate) outcome: Outcome,
     verbose: bool,
 }
@@ -269,7 +273,8 @@ impl Run {
         let decided = self.said.committed.len();
         checks::xa::check(&self.store, &mut self.said, &self.model, promised, &before)?;
         self.outcome.undecided += (decided - self.said.committed.len()) as u64;
-        Ok(())
+        let heard = space::hear(self);
+        self.unless_struck(heard)
     }
 
     fn newest(&self) -> Position {

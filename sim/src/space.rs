@@ -5,10 +5,12 @@
 //!
 //! May use: the run. Must not know: what breaks when.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, IndexKind, Lease, Path, ReadOptions, Value, ValueRef, Wanted, WriteOptions,
+    Bookmark, Change, Definition, Document, Entries, IndexKind, Lease, Listen, NoticeKind, Path, ReadOptions, Value,
+    ValueRef, Wanted, WriteOptions,
 };
 use holdfast::{Durability, Indexes, Position, PutOptions, Store};
 
@@ -24,7 +26,7 @@ const IDS: u64 = 14;
 pub(crate) fn declare(store: &Store) -> holdfast::Result<Entries> {
     let definition =
         Definition::new("sim", "entry").index("group", IndexKind::Hash)?.index("total", IndexKind::Ordered)?;
-    store.space("sim").declare(definition)
+    store.space("sim").declare(Definition { history: true, ..definition })
 }
 
 fn key(id: &Value) -> Name {
@@ -82,6 +84,64 @@ pub(crate) fn check(store: &Store, model: &Model) -> Check<()> {
             return Err(violation("space", format!("group {group} has {count} entries, not {}", of_group(group))));
         }
     }
+    Ok(())
+}
+
+/// What became of entries, by batch: their keys, and what is there now.
+type Heard = BTreeMap<Position, BTreeSet<(Vec<u8>, Option<Vec<u8>>)>>;
+
+/// What the model has of entries in batches behind the bookmark.
+fn said(model: &Model, behind: impl Fn(Position) -> bool) -> Heard {
+    let mut said = Heard::new();
+    for batch in model.batches.iter().filter(|batch| behind(batch.position)) {
+        for ((_, key), effect) in batch.effects.iter().filter(|((bucket, _), _)| bucket == BUCKET) {
+            let now = if let Effect::Put { value, .. } = effect { Some(value.clone()) } else { None };
+            said.entry(batch.position).or_default().insert((key.clone(), now));
+        }
+    }
+    said
+}
+
+/// Listens, after a crash, from where the last listener stood: each batch of the model is told once, and no other.
+pub(crate) fn hear(run: &mut Run) -> Check<()> {
+    let Ok(entries) = run.store.space("sim").entries("entry") else { return Ok(()) };
+    let refused = |error: holdfast::Error| refused("listener", &error);
+    let listen = |from| entries.listen(&Wanted::all(), Listen { from: Some(from), ..Listen::default() });
+    // What it asks for may be gone: with a segment, or with the power.
+    let resumed = run.heard.and_then(|from| Some((from, listen(from).ok()?)));
+    let (from, mut listener) = match resumed {
+        Some(resumed) => resumed,
+        None => (Bookmark::START, listen(Bookmark::START).map_err(refused)?),
+    };
+    let floor = if from == Bookmark::START { run.store.feed_floor() } else { Position::ZERO };
+    let is_whole = from.to_string().ends_with(".0");
+    let behind = |at: Position| at >= floor && (at > from.position() || (is_whole && at == from.position()));
+    let (mut heard, mut last) = (Heard::new(), from);
+    while let Some(notice) = listener.poll().map_err(refused)? {
+        if notice.bookmark <= last {
+            return Err(violation("listener", format!("{} after {last}", notice.bookmark)));
+        }
+        last = notice.bookmark;
+        let document = notice.after.as_ref().or(notice.before.as_ref());
+        let key = document.map(|document| entry_key(document).1).unwrap_or_default();
+        let now = notice.after.as_ref().map(|document| document.as_bytes().to_vec());
+        // Of leases that end the model has no batches.
+        if notice.kind != NoticeKind::Expired
+            && last.position() >= floor
+            && !heard.entry(last.position()).or_default().insert((key, now))
+        {
+            return Err(violation("listener", format!("{last} was told twice")));
+        }
+    }
+    let expected = said(&run.model, behind);
+    if heard != expected {
+        let differs = |at: &&Position| heard.get(at) != expected.get(at);
+        let first = heard.keys().chain(expected.keys()).filter(differs).min();
+        return Err(violation("listener", format!("from {from}: batch {first:?} was told otherwise")));
+    }
+    run.heard = Some(listener.bookmark());
+    drop(listener);
+    run.trace("listener", heard.len() as u64);
     Ok(())
 }
 

@@ -35,9 +35,9 @@ use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "4";
+const NEWEST: &str = "5";
 /// How many files are in each.
-const FILES: [(&str, usize); 4] = [("1", 4), ("2", 4), ("3", 5), (NEWEST, 9)];
+const FILES: [(&str, usize); 5] = [("1", 4), ("2", 4), ("3", 5), ("4", 9), (NEWEST, 9)];
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;

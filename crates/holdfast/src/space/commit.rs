@@ -10,7 +10,7 @@ use journal::{Appended, Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
 use super::listen::Telling;
-use super::locks::{Holder, LockedPlace, Mode, NOBODY};
+use super::locks::{Holder, LockedPlace, Mode};
 use super::wait::{Granted, Purpose, Waiter};
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -127,7 +127,7 @@ impl Inner {
                 let rests_on = |position: Position| is_durable.then_some(position);
                 self.may_use(waiter, partition.id, place, engine)?;
                 match waiter.purpose {
-                    Purpose::Read => Some(Ok(granted(rests_on(entry.version)))),
+                    Purpose::Read(_) => Some(Ok(granted(rests_on(entry.version)))),
                     Purpose::Lock(..) => Some(Ok(granted(rests_on(entry.version)))),
                     Purpose::Take => {
                         let id =
@@ -156,10 +156,11 @@ impl Inner {
     fn may_use(&self, waiter: &Waiter, partition: PartitionId, place: Place, engine: &mut Engine) -> Option<()> {
         let at = LockedPlace { partition, place };
         match waiter.purpose {
-            Purpose::Read | Purpose::Take => {
-                let mode = if waiter.purpose == Purpose::Read { Mode::Shared } else { Mode::Exclusive };
-                let free = !engine.is_locked(place) || !self.spaces.locks.is_in_the_way(NOBODY, at, mode);
-                (free && !engine.is_held(place, NOBODY)).then_some(())
+            Purpose::Read(_) | Purpose::Take => {
+                let who = waiter.purpose.holder();
+                let mode = if waiter.purpose == Purpose::Take { Mode::Exclusive } else { Mode::Shared };
+                let free = !engine.is_locked(place) || !self.spaces.locks.is_in_the_way(who, at, mode);
+                (free && !engine.is_held(place, who)).then_some(())
             }
             Purpose::Lock(holder, mode) => {
                 if engine.is_held(place, holder) {

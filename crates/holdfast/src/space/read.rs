@@ -13,7 +13,7 @@ use super::cancel::Cancel;
 use super::commit::What;
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
-use super::locks::{LockedPlace, Mode};
+use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
@@ -57,7 +57,7 @@ impl Entries {
     /// # Errors
     /// `Invalid`; `Unavailable` when what it would show cannot be made durable; `Closed`.
     pub fn read(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
-        self.get(wanted, options, Purpose::Read)
+        self.get(wanted, options, Purpose::Read(NOBODY))
     }
 
     /// Reads one entry and removes it, atomically: of all who take, one gets it. Blocks as long as [`ReadOptions::wait`]
@@ -95,7 +95,8 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn read_shown(&self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Shown<Entry>>> {
-        let granted = self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Read)?;
+        let granted =
+            self.find_or_wait(wanted, &ReadOptions { wait: None, ..options.clone() }, Purpose::Read(NOBODY))?;
         Ok(granted.map(shown))
     }
 
@@ -174,7 +175,7 @@ impl Entries {
         takes: Taking,
     ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + use<>> {
         self.check()?;
-        let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read };
+        let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read(NOBODY) };
         let waiter = self.enqueue(wanted, &ReadOptions::default(), purpose)?;
         let (this, left) = (self.clone(), Arc::clone(&waiter));
         let stop = move |granted: Option<Result<Granted>>| {
@@ -311,7 +312,7 @@ impl Inner {
         let Some(entry) = engine.get(place) else { return Ok(Look::Nothing) };
         let mut rests_on = entry.version;
         match purpose {
-            Purpose::Read => engine.touch(place),
+            Purpose::Read(_) => engine.touch(place),
             Purpose::Take => {
                 let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 let what = What::Remove { id, reason: Reason::Taken };
@@ -344,7 +345,7 @@ fn shown(granted: Granted) -> Shown<Entry> {
 /// What must not stand in the way.
 fn mode(purpose: Purpose) -> Mode {
     match purpose {
-        Purpose::Read => Mode::Shared,
+        Purpose::Read(_) => Mode::Shared,
         Purpose::Take => Mode::Exclusive,
         Purpose::Lock(_, mode) => mode,
     }

@@ -28,7 +28,8 @@ use crate::error::{Error, Result};
 /// What somebody waits to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Read,
+    /// By a transaction, whose own locks are not in its way, or by `NOBODY`.
+    Read(Holder),
     Take,
     /// To lock for a transaction, which then reads or takes it.
     Lock(Holder, Mode),
@@ -37,7 +38,10 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// The transaction that waits, if it is one.
     pub(crate) fn holder(self) -> Holder {
-        if let Self::Lock(holder, _) = self { holder } else { NOBODY }
+        match self {
+            Self::Read(holder) | Self::Lock(holder, _) => holder,
+            Self::Take => NOBODY,
+        }
     }
 }
 

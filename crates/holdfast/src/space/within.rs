@@ -371,7 +371,7 @@ impl Within<'_> {
             }));
         }
         let purpose = match lock {
-            ReadLock::None => Purpose::Read,
+            ReadLock::None => Purpose::Read(holder),
             ReadLock::Shared => Purpose::Lock(holder, Mode::Shared),
             ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
         };

@@ -434,3 +434,18 @@ fn a_limit_holds_for_what_is_taken_and_cleared() {
     assert_eq!(orders.clear(&three, None).unwrap(), 3);
     assert_eq!(orders.count(&Wanted::all()).unwrap(), 4);
 }
+
+/// Its own lock was in its way.
+#[test]
+fn a_transaction_reads_what_it_has_locked_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let mut transaction = store.begin();
+    for lock in [ReadLock::Exclusive, ReadLock::None, ReadLock::Shared, ReadLock::None] {
+        assert!(orders.within(&mut transaction).read(&Wanted::id(1), lock, &now()).unwrap().is_some(), "{lock:?}");
+        assert!(orders.within(&mut transaction).read(&example("ada"), lock, &now()).unwrap().is_some(), "{lock:?}");
+    }
+    assert!(orders.read(&Wanted::id(1), &now()).unwrap().is_none());
+}
