@@ -6,7 +6,7 @@ use crate::run::{Setup, prove, run};
 fn a_handful_of_seeds_hold() {
     let (mut commits, mut crashes, mut compacted) = (0, 0, 0);
     let (mut decided, mut aborted, mut undecided) = (0, 0, 0);
-    for seed in 0..20 {
+    for seed in 0..40 {
         let outcome = prove(Setup { seed, steps: 150, lying_disk: false, verbose: false })
             .unwrap_or_else(|violation| panic!("seed {seed}: {violation:?}"));
         commits += outcome.commits;

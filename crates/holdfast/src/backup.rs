@@ -126,9 +126,10 @@ impl Store {
         {
             // A file that is being replaced is not there for a moment.
             let _none = lock(&inner.spaces.snapshots);
-            space::files::copy(files, inner.dir(), dir)?;
+            space::files::copy_for_backup(files, inner.dir(), dir)?;
         }
         let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
+        space::files::settle_backup(files, dir)?;
         let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
         Ok(Backup {
             position: manifest.position,
@@ -220,7 +221,7 @@ pub fn restore_in(
         }
     }
     files.sync_dir(&journal).map_err(fail)?;
-    space::files::copy(files, backup, dir)?;
+    space::files::restore(files, backup, dir, manifest.position)?;
     identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions })?;
     remove_if_there(files, &restoring).map_err(fail)?;
     files.sync_dir(dir).map_err(fail)?;

@@ -131,8 +131,8 @@ impl Space {
         inner.check_open()?;
         let _one = lock(&inner.spaces.declaring);
         let Some(kind) = inner.spaces.find(&self.name, name) else { return Ok(false) };
-        inner.spaces.remove(&kind);
         self.journal_everywhere(&Command::Drop { of: kind.of })?;
+        inner.spaces.remove(&kind);
         Ok(true)
     }
 
@@ -184,5 +184,7 @@ impl Inner {
             *last = (*last).max(of.0);
             self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition))));
         }
+        let newest = self.partitions.iter().filter_map(|partition| partition.space().newest_id()).max();
+        self.spaces.note_id(newest.unwrap_or(0));
     }
 }

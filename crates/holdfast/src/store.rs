@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, DirLock, Files, Limits, Signal, Worker};
-use journal::{Journal, Log, PartitionId, Position, Watermarks};
+use journal::{Damage, Journal, Log, PartitionId, Position, Watermarks};
 use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background;
@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) coordinator: Coordinator,
     /// The types of spaces.
     pub(crate) spaces: Registry,
+    /// Snapshots of spaces that opening did not find, nor those before them.
+    lost_snapshots: Vec<Damage>,
     pub(crate) space_wake: Arc<Signal>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
@@ -119,6 +121,7 @@ impl Store {
         let journal = Arc::new(journal);
         let ids = (0..identity.partitions).map(PartitionId::new);
         let mut spaces = replay::spaces(&*world.files, dir, ids.clone())?;
+        let lost_snapshots = crate::space::files::lost(dir, &spaces);
         let engines = replay::engines(&journal, &*world.ledgers, &mut spaces, &options)?;
         let inner = Arc::new(Inner {
             partitions: ids
@@ -138,6 +141,7 @@ impl Store {
             compactor: Compactor::default(),
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
+            lost_snapshots,
             space_wake: Arc::new(Signal::new()),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
@@ -472,7 +476,7 @@ impl Inner {
             ledger_memory_bytes,
             write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
-            damage: self.journal.recovery().damage,
+            damage: [self.journal.recovery().damage, self.lost_snapshots.clone()].concat(),
             scrub: self.scrubbed.stats(),
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),

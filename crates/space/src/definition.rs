@@ -142,6 +142,9 @@ impl Definition {
         for (what, name) in [("space", &self.space), ("type", &self.name), ("id field", &self.id)] {
             check_name(what, name)?;
         }
+        if self.lease_ms == Some(0) {
+            return invalid("a lease of 0 ms ends before anybody sees the entry: leave it out, or give it a time");
+        }
         if self.indexes.len() > INDEXES_MAX {
             let (actual, limit) = (self.indexes.len() as u64, INDEXES_MAX as u64);
             return Err(Error::Limit { what: "number of indexes", actual, limit });
@@ -199,7 +202,7 @@ impl Definition {
     pub fn check_change(&self, later: &Self) -> Result<()> {
         let fixed = |this: &Self| (this.id.clone(), this.routing.clone(), this.storage, this.order.clone());
         if fixed(self) != fixed(later) {
-            return invalid("id, routing, storage and order of a type are fixed while it has entries: drop it first");
+            return invalid("id, routing, storage and order of a type are fixed: drop the type first");
         }
         Ok(())
     }

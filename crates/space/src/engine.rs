@@ -175,6 +175,18 @@ impl Engine {
         Ok(())
     }
 
+    /// The greatest integer that is the id of an entry. Goes through all of them.
+    #[must_use]
+    pub fn newest_id(&self) -> Option<i64> {
+        let ids = self.types.values().flat_map(|share| {
+            share.entries.iter().filter_map(|(_, entry)| match entry.document.get(&share.definition.id) {
+                Some(ValueRef::I64(id)) => Some(id),
+                _ => None,
+            })
+        });
+        ids.max()
+    }
+
     /// The entry with this id.
     #[must_use]
     pub fn find_id(&self, of: TypeId, id: ValueRef<'_>) -> Option<Place> {

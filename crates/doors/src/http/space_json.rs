@@ -201,6 +201,7 @@ pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Quer
     let limit = fields.number("limit")?.map_or(bounds.limit_default, |it| usize::try_from(it).unwrap_or(usize::MAX));
     let wait = if is_taking { fields.number("wait_ms")?.map(Duration::from_millis) } else { None };
     fields.end()?;
+    let limit = wanted.limit().map_or(limit, |it| limit.min(usize::try_from(it).unwrap_or(usize::MAX)));
     let limit = if select.is_some() { bounds.limit } else { limit.min(bounds.limit) };
     let wait = wait.unwrap_or_default().min(bounds.wait);
     Ok(Query { wanted, select: select.map(|sql| (sql, parameters)), limit, wait })

@@ -57,7 +57,7 @@ fn types_are_declared_changed_shown_and_dropped() {
         ("SPACE.DECLARE shop orders ID number INDEX price ORDERED 2 price day INDEX city HASH 1 address.city", "+OK"),
         (
             "SPACE.DECLARE shop orders ID key",
-            "-ERR id, routing, storage and order of a type are fixed while it has entries: drop it first",
+            "-ERR id, routing, storage and order of a type are fixed: drop the type first",
         ),
         ("SPACE.DECLARE shop orders FIFO GROUPS a", "-ERR syntax error"),
         ("SPACE.DECLARE shop orders EVICT", "-ERR syntax error"),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ::space::Engine;
 use base::{Files, write_new_file};
-use journal::{PartitionId, Position};
+use journal::{Damage, DamageKind, PartitionId, Position};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -90,6 +90,23 @@ pub(crate) fn load(files: &dyn Files, dir: &Path, partition: PartitionId) -> Res
     Ok(Loaded { kept, through, replayed: through, engine })
 }
 
+/// What is to be told of partitions of a used space that have no snapshot left.
+pub(crate) fn lost(dir: &Path, loaded: &[Loaded]) -> Vec<Damage> {
+    let is_used = loaded.iter().any(|loaded| loaded.engine.types().next().is_some());
+    let has_none =
+        |loaded: &&(u16, &Loaded)| is_used && loaded.1.kept == Position::ZERO && loaded.1.through == Position::ZERO;
+    let numbered: Vec<(u16, &Loaded)> = (0..).zip(loaded).collect();
+    let damage = |(number, _): &(u16, &Loaded)| Damage {
+        kind: DamageKind::Missing,
+        path: path(dir, PartitionId::new(*number), "snap"),
+        offset: 0,
+        bytes: 0,
+        position: Position::ZERO,
+        reason: "both snapshots of a partition's space are missing or damaged: what the journal has let go of is lost",
+    };
+    numbered.iter().filter(has_none).map(damage).collect()
+}
+
 /// Writes a snapshot; the one that was the newest becomes the older one.
 pub(crate) fn write(files: &dyn Files, dir: &Path, partition: PartitionId, bytes: &[u8]) -> Result<()> {
     let folder = dir.join(FOLDER);
@@ -105,17 +122,57 @@ pub(crate) fn write(files: &dyn Files, dir: &Path, partition: PartitionId, bytes
     write().map_err(|error| failed(&newest, &error))
 }
 
-/// Copies the snapshots into a backup's folder, or out of it.
-pub(crate) fn copy(files: &dyn Files, from: &Path, to: &Path) -> Result<()> {
-    let names = match files.list(&from.join(FOLDER)) {
+/// Where a backup keeps snapshots until its manifest is written: the ones that the manifest before needs are beside them.
+const NEXT_FOLDER: &str = "space.next";
+
+/// Copies snapshots from one folder to another.
+fn copy(files: &dyn Files, from: &Path, to: &Path) -> Result<()> {
+    let names = match files.list(from) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         names => names.map_err(|error| failed(from, &error))?,
     };
-    let folder = to.join(FOLDER);
-    files.create_dir(&folder).map_err(|error| failed(&folder, &error))?;
+    files.create_dir(to).map_err(|error| failed(to, &error))?;
     for name in names.iter().filter(|name| is_snapshot(name)) {
-        let copied = base::copy_whole(files, &from.join(FOLDER).join(name), &folder.join(name));
-        copied.map_err(|error| failed(&folder, &error))?;
+        base::copy_whole(files, &from.join(name), &to.join(name)).map_err(|error| failed(to, &error))?;
     }
-    files.sync_dir(&folder).and_then(|()| files.sync_dir(to)).map_err(|error| failed(&folder, &error))
+    let parent = to.parent().unwrap_or(to);
+    files.sync_dir(to).and_then(|()| files.sync_dir(parent)).map_err(|error| failed(to, &error))
+}
+
+/// Removes the snapshots of a folder; what cannot be removed is replaced by the next backup.
+fn clear(files: &dyn Files, folder: &Path) {
+    for name in files.list(folder).unwrap_or_default().iter().filter(|name| is_snapshot(name)) {
+        let _ = files.remove(&folder.join(name));
+    }
+}
+
+/// Copies the snapshots of a store into a backup, for the manifest that is written next.
+pub(crate) fn copy_for_backup(files: &dyn Files, store: &Path, backup: &Path) -> Result<()> {
+    clear(files, &backup.join(NEXT_FOLDER));
+    copy(files, &store.join(FOLDER), &backup.join(NEXT_FOLDER))
+}
+
+/// Makes them the backup's own, when its manifest is written. A failure leaves both, of which restoring takes the right one.
+pub(crate) fn settle_backup(files: &dyn Files, backup: &Path) -> Result<()> {
+    copy(files, &backup.join(NEXT_FOLDER), &backup.join(FOLDER))?;
+    clear(files, &backup.join(NEXT_FOLDER));
+    Ok(())
+}
+
+/// Copies the snapshots of a backup whose manifest goes up to `position` into the store that it becomes: the newest that do not
+/// go beyond it.
+pub(crate) fn restore(files: &dyn Files, backup: &Path, store: &Path, position: Position) -> Result<()> {
+    let fits = |folder: &Path| {
+        let names = files.list(folder).unwrap_or_default();
+        let snapshots: Vec<&String> = names.iter().filter(|name| is_snapshot(name)).collect();
+        !snapshots.is_empty()
+            && snapshots.iter().all(|name| {
+                let partition = name.get(..4).and_then(|digits| digits.parse().ok()).map(PartitionId::new);
+                let engine = partition.and_then(|partition| read(files, &folder.join(name), partition).ok().flatten());
+                engine.is_none_or(|engine| engine.applied() < position)
+            })
+    };
+    let next = backup.join(NEXT_FOLDER);
+    let from = if fits(&next) { next } else { backup.join(FOLDER) };
+    copy(files, &from, &store.join(FOLDER))
 }

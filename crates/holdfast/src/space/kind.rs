@@ -139,6 +139,11 @@ impl Registry {
         next(&self.versions, now_ms)
     }
 
+    /// No id up to this one is given again, whatever the clock says.
+    pub(crate) fn note_id(&self, id: i64) {
+        self.ids.fetch_max(u64::try_from(id).unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// An id for an entry that came without: they go up with time.
     pub(crate) fn next_id(&self, now_ms: u64) -> i64 {
         next(&self.ids, now_ms).cast_signed()

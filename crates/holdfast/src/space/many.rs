@@ -154,6 +154,7 @@ impl Entries {
     /// As [`Entries::take`].
     pub fn clear_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
+        wanted.check_unordered("clear")?;
         let definition = self.kind.definition();
         let (mut count, mut newest) = (0, Position::ZERO);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {

@@ -386,7 +386,17 @@ impl Listener {
         let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
         let (mut next, mut found, mut failed, begin) = (from, VecDeque::new(), None, self.bookmark);
         let read = inner.journal.read_from(from, &mut |visit| {
-            let Visit::Record(record) = visit else { return Ok(()) };
+            let record = match visit {
+                Visit::Record(record) => record,
+                Visit::Damaged(_) if !found.is_empty() => return Err(journal::Error::Closed),
+                // Told once: who calls again goes on behind it.
+                Visit::Damaged(damage) => {
+                    let text = format!("events may be lost: {damage}");
+                    failed = Some(Error::new(ErrorKind::Corrupt, text));
+                    next = Position::new(damage.position.get() + damage.bytes);
+                    return Err(journal::Error::Closed);
+                }
+            };
             let is_enough = found.len() >= READ_EVENTS_MAX || next.get() - from.get() >= READ_BYTES_MAX;
             if record.position >= until || is_enough {
                 return Err(journal::Error::Closed);
@@ -399,7 +409,10 @@ impl Listener {
             Ok(())
         });
         match (failed, read) {
-            (Some(error), _) => return Err(error),
+            (Some(error), _) => {
+                self.source = Source::Journal { next: next.min(until), until };
+                return Err(error);
+            }
             (None, Err(journal::Error::Closed)) => {}
             (None, Err(error)) => return Err(error.into()),
             (None, Ok(())) => next = until,

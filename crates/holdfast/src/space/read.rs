@@ -107,6 +107,7 @@ impl Entries {
         purpose: Purpose,
     ) -> Result<Option<Granted>> {
         self.check()?;
+        wanted.check_unordered("reading or taking one entry")?;
         let found = self.look(wanted, options, purpose)?;
         let (Some(wait), Look::Nothing | Look::Locked(_)) = (options.wait, &found) else {
             return Ok(if let Look::Got(granted) = found { Some(granted) } else { None });
@@ -175,6 +176,7 @@ impl Entries {
         takes: Taking,
     ) -> Result<impl Future<Output = Result<Shown<Entry>>> + Send + use<>> {
         self.check()?;
+        wanted.check_unordered("reading or taking one entry")?;
         let purpose = if takes == Taking::Take { Purpose::Take } else { Purpose::Read(NOBODY) };
         let waiter = self.enqueue(wanted, &ReadOptions::default(), purpose)?;
         let (this, left) = (self.clone(), Arc::clone(&waiter));

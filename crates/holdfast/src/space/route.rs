@@ -2,8 +2,9 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{Definition, Document, Order, Value, ValueRef};
+use ::space::{Definition, Document, Engine, Order, Value, ValueRef};
 
+use super::kind::Kind;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -12,6 +13,35 @@ use crate::store::Inner;
 /// Whether all entries of the type lie in one partition.
 pub(crate) fn is_single(definition: &Definition) -> bool {
     definition.order == Order::Fifo
+}
+
+/// Bytes that entries of the type may take in one partition: each has its share, so that the limit needs no other partition's
+/// lock. `None` is without limit.
+pub(crate) fn memory_share(inner: &Inner, definition: &Definition) -> Option<u64> {
+    let partitions = if is_single(definition) { 1 } else { inner.partitions.len() as u64 };
+    (definition.memory_bytes_max > 0).then_some(definition.memory_bytes_max / partitions)
+}
+
+/// Refuses a batch of several changes that would take more than that: nothing is evicted for it.
+pub(crate) fn check_growth(
+    inner: &Inner,
+    kind: &Kind,
+    engine: &Engine,
+    sizes: impl Iterator<Item = (u64, u64)>,
+) -> Result<()> {
+    let definition = kind.definition();
+    let Some(max) = memory_share(inner, &definition) else { return Ok(()) };
+    let (before, after) = sizes.fold((0, 0), |sum: (u64, u64), size| (sum.0 + size.0, sum.1 + size.1));
+    let used = engine.usage(kind.of).map_or(0, |usage| usage.bytes);
+    if after <= before || used.saturating_sub(before) + after <= max {
+        return Ok(());
+    }
+    let (name, limit) = (&definition.name, definition.memory_bytes_max);
+    let text = format!(
+        "the type {name} would exceed its limit of {limit} bytes ({max} in this partition): nothing is evicted for \
+         changes that are made together; take or clear entries, or raise it"
+    );
+    Err(Error::new(ErrorKind::Limit, text))
 }
 
 pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {

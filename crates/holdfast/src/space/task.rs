@@ -290,10 +290,26 @@ impl<'a> Task<'a> {
         of_type.iter().try_for_each(|(of, all)| Ok(self.engine.check_unique_batch(*of, all)?))
     }
 
+    /// Whether every type stays within its limit.
+    fn check_limits(&self) -> Result<()> {
+        let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
+        let kinds: BTreeMap<TypeId, &Arc<Kind>> =
+            self.staged.values().map(|staged| (staged.kind.of, &staged.kind)).collect();
+        kinds.values().try_for_each(|kind| {
+            let of_this = self.staged.values().filter(|staged| staged.kind.of == kind.of);
+            let sizes = of_this.map(|staged| {
+                let was = staged.was.as_ref().map(|was| &was.document);
+                (size(was), size(staged.will.as_ref().map(|(document, _)| document)))
+            });
+            route::check_growth(self.space.store.inner(), kind, &self.engine, sizes)
+        })
+    }
+
     /// Makes one batch of everything.
     fn commit(mut self) -> Result<Position> {
         let inner = self.space.store.inner();
         self.check_unique()?;
+        self.check_limits()?;
         let mut part = Vec::new();
         let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
         for staged in self.staged.values() {

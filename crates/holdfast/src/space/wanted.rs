@@ -65,6 +65,24 @@ impl Wanted {
         Self { limit, query: Some(Arc::new(query)), ..Self::of(filter) }
     }
 
+    /// How many entries at most the query wants, if it says so.
+    #[must_use]
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Refuses a query whose ORDER BY or OFFSET the operation would pass over.
+    pub(crate) fn check_unordered(&self, operation: &str) -> Result<()> {
+        let is_plain = |query: &Query| query.order.is_empty() && query.window().1 == 0;
+        if self.query.as_deref().is_none_or(is_plain) {
+            return Ok(());
+        }
+        let text = format!(
+            "{operation} takes entries in their type's order: ORDER BY and OFFSET are for reading many and select"
+        );
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
     /// Only those with this routing value: one partition is looked at, not all.
     #[must_use]
     pub fn routed(self, routing: impl Into<Value>) -> Self {

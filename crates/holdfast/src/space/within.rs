@@ -125,6 +125,17 @@ impl SpaceStage {
                 of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
         }
+        for (of, partition) in of_type.keys() {
+            let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
+            let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
+            let sizes = self.staged.iter().filter(of_this).map(|(_, staged)| {
+                let was = staged.was.as_ref().map(|was| &was.document);
+                (size(was), size(staged.will.as_ref().map(|(document, _)| document)))
+            });
+            if let (Some(kind), Some(engine)) = (self.kinds.get(of), opened.engine(*partition)) {
+                route::check_growth(self.store.inner(), kind, engine, sizes)?;
+            }
+        }
         for ((of, partition), all) in &of_type {
             opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
         }

@@ -190,12 +190,7 @@ impl Entries {
         document: &Document,
         old: Option<&Stored>,
     ) -> Result<()> {
-        if definition.memory_bytes_max == 0 {
-            return Ok(());
-        }
-        // A partition has its share, so that the limit needs no other partition's lock.
-        let partitions = if route::is_single(definition) { 1 } else { self.inner().partitions.len() as u64 };
-        let max = definition.memory_bytes_max / partitions;
+        let Some(max) = route::memory_share(self.inner(), definition) else { return Ok(()) };
         let used = |engine: &Engine| engine.usage(self.kind.of).map_or(0, |usage| usage.bytes);
         let new =
             ::space::entry_bytes(document).saturating_sub(old.map_or(0, |old| ::space::entry_bytes(&old.document)));
@@ -212,7 +207,8 @@ impl Entries {
             let Some(stored) = victim.and_then(|place| engine.get(place)) else {
                 let (name, limit) = (&definition.name, definition.memory_bytes_max);
                 let text = format!(
-                    "the type {name} has reached its limit of {limit} bytes: take or clear entries, or raise it"
+                    "the type {name} has reached its limit of {limit} bytes ({max} in this partition): take or clear \
+                     entries, or raise it"
                 );
                 return Err(Error::new(ErrorKind::Limit, text));
             };

@@ -256,3 +256,27 @@ fn a_task_runs_beside_the_data_and_is_one_batch() {
     assert_eq!(space.call("open", &"ada".into(), &"ada".into(), None).unwrap(), Value::from(35));
     assert_eq!(space.call("close", &1.into(), &Value::Null, None).unwrap_err().kind(), ErrorKind::Invalid);
 }
+
+#[test]
+fn what_is_changed_together_keeps_to_the_limit_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("shop");
+    let limited = Definition { memory_bytes_max: 2000, order: Order::Fifo, ..Definition::new("shop", "order") };
+    let orders = space.declare(limited).unwrap();
+    let mut transaction = store.begin();
+    for number in 0..40 {
+        orders.within(&mut transaction).write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    assert_eq!(transaction.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 0);
+    let mut transaction = store.begin();
+    for number in 0..5 {
+        orders.within(&mut transaction).write(&order(number, "ada", 0), &upsert()).unwrap();
+    }
+    transaction.commit(Durability::Written).unwrap();
+    let ordered = Wanted::query("total = 0 ORDER BY id DESC", &[]).unwrap();
+    assert_eq!(orders.take(&ordered, &now()).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(orders.clear(&ordered, None).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(orders.clear(&Wanted::query("total = 0 LIMIT 2", &[]).unwrap(), None).unwrap(), 2);
+}

@@ -5,7 +5,7 @@
 //!
 //! May use: `wait`, `wanted`, `within`. Must not know: sockets, dispatch.
 
-use holdfast::space::{Entries, ReadOptions, Taking};
+use holdfast::space::{Entries, ReadOptions, Taking, Wanted};
 use holdfast::{Error, ErrorKind};
 
 use super::wait::{Many, Wait};
@@ -106,16 +106,18 @@ fn wait(
 }
 
 /// How many entries a command returns at the most.
-fn most(call: &Call<'_, '_>, options: &Options) -> Many {
+fn most(call: &Call<'_, '_>, options: &Options, wanted: &Wanted) -> Many {
     let limits = &call.door.options.limits;
-    Many { count: options.count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max), bytes: limits.space_bytes_max }
+    let of_sql = wanted.limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let count = options.count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max).min(of_sql);
+    Many { count, bytes: limits.space_bytes_max }
 }
 
 pub(crate) fn mread(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     let options = options(call, &mut chosen, Takes::Count)?;
-    let many = most(call, &options);
+    let many = most(call, &options, &chosen.wanted);
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
     if may_be_long && is_long(&entries, &chosen.wanted)? {
         let asked = call.durability;
@@ -140,7 +142,7 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     let options = options(call, &mut chosen, Takes::WaitingAndCount)?;
-    let many = most(call, &options);
+    let many = most(call, &options, &chosen.wanted);
     if options.if_exists {
         return Err(Error::new(ErrorKind::Invalid, "IFEXISTS is for one entry: SPACE.TAKE").into());
     }
