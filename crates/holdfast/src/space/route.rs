@@ -2,8 +2,9 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{Definition, Document, Engine, Order, Value, ValueRef};
+use ::space::{AtLimit, Definition, Document, Engine, Order, Reason, Value, ValueRef};
 
+use super::commit::What;
 use super::kind::Kind;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,26 +23,45 @@ pub(crate) fn memory_share(inner: &Inner, definition: &Definition) -> Option<u64
     (definition.memory_bytes_max > 0).then_some(definition.memory_bytes_max / partitions)
 }
 
-/// Refuses a batch of several changes that would take more than that: nothing is evicted for it.
-pub(crate) fn check_growth(
+/// What changes that are made together do to a type in one partition.
+pub(crate) struct Growth<'a> {
+    /// Bytes of the entries before and after.
+    pub(crate) sizes: (u64, u64),
+    /// Whether the entry with this id is among them, and so is not to be evicted.
+    pub(crate) has: &'a dyn Fn(ValueRef<'_>) -> bool,
+}
+
+/// Sees to it that changes that are made together keep to the type's limit: evicts others, by batches of their own, if the type
+/// says so.
+pub(crate) fn make_room(
     inner: &Inner,
     kind: &Kind,
-    engine: &Engine,
-    sizes: impl Iterator<Item = (u64, u64)>,
+    (partition, engine): (&Partition, &mut Engine),
+    growth: &Growth<'_>,
 ) -> Result<()> {
     let definition = kind.definition();
     let Some(max) = memory_share(inner, &definition) else { return Ok(()) };
-    let (before, after) = sizes.fold((0, 0), |sum: (u64, u64), size| (sum.0 + size.0, sum.1 + size.1));
-    let used = engine.usage(kind.of).map_or(0, |usage| usage.bytes);
-    if after <= before || used.saturating_sub(before) + after <= max {
-        return Ok(());
+    let (before, after) = growth.sizes;
+    let used = |engine: &Engine| engine.usage(kind.of).map_or(0, |usage| usage.bytes);
+    while after > before && used(engine).saturating_sub(before) + after > max {
+        let id_of = |place| engine.get(place).and_then(|it| it.document.get(&definition.id).map(ValueRef::to_value));
+        let evicts = definition.at_limit == AtLimit::Evict && after <= max;
+        let victim = if evicts {
+            engine.evictable(kind.of).filter_map(id_of).find(|id| !(growth.has)(id.scalar()))
+        } else {
+            None
+        };
+        let Some(id) = victim else {
+            let (name, limit) = (&definition.name, definition.memory_bytes_max);
+            let text = format!(
+                "the type {name} would exceed its limit of {limit} bytes ({max} in this partition): take or clear entries, \
+                 or raise it"
+            );
+            return Err(Error::new(ErrorKind::Limit, text));
+        };
+        inner.change_space(kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
     }
-    let (name, limit) = (&definition.name, definition.memory_bytes_max);
-    let text = format!(
-        "the type {name} would exceed its limit of {limit} bytes ({max} in this partition): nothing is evicted for \
-         changes that are made together; take or clear entries, or raise it"
-    );
-    Err(Error::new(ErrorKind::Limit, text))
+    Ok(())
 }
 
 pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {

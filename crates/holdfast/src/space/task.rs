@@ -290,26 +290,30 @@ impl<'a> Task<'a> {
         of_type.iter().try_for_each(|(of, all)| Ok(self.engine.check_unique_batch(*of, all)?))
     }
 
-    /// Whether every type stays within its limit.
-    fn check_limits(&self) -> Result<()> {
+    /// Sees to it that every type stays within its limit.
+    fn make_room(&mut self) -> Result<()> {
         let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
-        let kinds: BTreeMap<TypeId, &Arc<Kind>> =
-            self.staged.values().map(|staged| (staged.kind.of, &staged.kind)).collect();
-        kinds.values().try_for_each(|kind| {
-            let of_this = self.staged.values().filter(|staged| staged.kind.of == kind.of);
-            let sizes = of_this.map(|staged| {
+        let kinds: BTreeMap<TypeId, Arc<Kind>> =
+            self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
+        for (of, kind) in kinds {
+            let of_this = self.staged.values().filter(|staged| staged.kind.of == of);
+            let sizes = of_this.fold((0, 0), |sum, staged| {
                 let was = staged.was.as_ref().map(|was| &was.document);
-                (size(was), size(staged.will.as_ref().map(|(document, _)| document)))
+                (sum.0 + size(was), sum.1 + size(staged.will.as_ref().map(|(document, _)| document)))
             });
-            route::check_growth(self.space.store.inner(), kind, &self.engine, sizes)
-        })
+            let staged = &self.staged;
+            let has = |id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
+            let there = (self.partition, &mut *self.engine);
+            route::make_room(self.space.store.inner(), &kind, there, &route::Growth { sizes, has: &has })?;
+        }
+        Ok(())
     }
 
     /// Makes one batch of everything.
     fn commit(mut self) -> Result<Position> {
         let inner = self.space.store.inner();
         self.check_unique()?;
-        self.check_limits()?;
+        self.make_room()?;
         let mut part = Vec::new();
         let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
         for staged in self.staged.values() {

@@ -128,12 +128,15 @@ impl SpaceStage {
         for (of, partition) in of_type.keys() {
             let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
             let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
-            let sizes = self.staged.iter().filter(of_this).map(|(_, staged)| {
+            let sizes = self.staged.iter().filter(of_this).fold((0, 0), |sum, (_, staged)| {
                 let was = staged.was.as_ref().map(|was| &was.document);
-                (size(was), size(staged.will.as_ref().map(|(document, _)| document)))
+                (sum.0 + size(was), sum.1 + size(staged.will.as_ref().map(|(document, _)| document)))
             });
-            if let (Some(kind), Some(engine)) = (self.kinds.get(of), opened.engine(*partition)) {
-                route::check_growth(self.store.inner(), kind, engine, sizes)?;
+            let has = |id: ValueRef<'_>| self.staged.contains_key(&(*of, *partition, key_of(id)));
+            let inner = self.store.inner();
+            let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
+            if let (Some(kind), Some(there)) = (self.kinds.get(of), there) {
+                route::make_room(inner, kind, there, &route::Growth { sizes, has: &has })?;
             }
         }
         for ((of, partition), all) in &of_type {
