@@ -140,7 +140,8 @@ pub(crate) fn hear(run: &mut Run) -> Check<()> {
     let batch = |at: Position| run.model.batches.iter().find(|batch| batch.position == at);
     let is_unseen =
         |at: Position| batch(at).is_some_and(|batch| batch.effects.iter().all(|(_, effect)| has_expired(effect)));
-    let differs = |at: &&Position| heard.get(at) != expected.get(at) && !(!heard.contains_key(at) && is_unseen(**at));
+    let is_explained = |at: &Position| !heard.contains_key(at) && is_unseen(*at);
+    let differs = |at: &&Position| heard.get(at) != expected.get(at) && !is_explained(at);
     if let Some(first) = heard.keys().chain(expected.keys()).filter(differs).min() {
         return Err(violation("listener", format!("from {from}: batch {first} was told otherwise")));
     }
