@@ -20,8 +20,11 @@ pub(crate) fn check(store: &Store, model: &mut Model, promised: Position) -> Che
             model.truncate(count);
             // What an opened store shows is on the disk: recovery has synced it.
             let last = model.batches.last().map_or(Position::ZERO, |batch| batch.position);
-            model.written = model.written.max(last);
-            model.synced = model.synced.max(last);
+            // What was promised beyond the journal's end was promised for a kill, and the power took it: positions there are
+            // given again to batches of which nothing was promised.
+            let end = Position::new(store.watermarks().appended.get().saturating_sub(1));
+            model.written = model.written.min(end).max(last);
+            model.synced = model.synced.min(end).max(last);
             return indexes::check(store, model);
         }
     }
