@@ -208,6 +208,11 @@ fn command(program: &Path, user: Option<User>, folder: &Path) -> Command {
     command.current_dir(folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     // No locale, and no setting of whoever runs the tests.
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("LC_ALL", "C");
+    // A MariaDB that starts removes what looks like temporary tables from the folder for them: those of others, if it is shared.
+    let temporary = folder.join("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o777)).unwrap();
+    command.env("TMPDIR", temporary);
     if let Some(User { uid, gid }) = user {
         command.uid(uid).gid(gid);
     }

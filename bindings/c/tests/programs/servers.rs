@@ -91,10 +91,15 @@ pub(crate) fn start_mariadb() -> Server {
     let data = folder.path().join("data");
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let user = format!("--user={}", user.trim());
+    // A MariaDB that starts removes what looks like temporary tables from the folder for them: those of others, if it is shared.
+    let temporary = folder.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
     let mut install = Command::new("mariadb-install-db");
+    install.env("TMPDIR", &temporary);
     install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", NO_AIO, &user]);
     run(install.arg(format!("--datadir={}", data.display())));
     let mut server = Command::new("/usr/sbin/mariadbd");
+    server.env("TMPDIR", &temporary);
     server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=2", NO_AIO, &user]);
     for (option, path) in
         [("datadir", &data), ("socket", &folder.path().join("socket")), ("pid-file", &folder.path().join("pid"))]

@@ -235,6 +235,11 @@ fn command(program: &Path, user: Option<User>, folder: &Path) -> Result<Command>
     command.current_dir(folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     // No locale, and no setting of whoever measures.
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("LC_ALL", "C");
+    // A MariaDB that starts removes what looks like temporary tables from the folder for them: those of others, if it is shared.
+    let temporary = folder.join("tmp");
+    std::fs::create_dir_all(&temporary)?;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o777))?;
+    command.env("TMPDIR", temporary);
     if let Some(User { uid, gid }) = user {
         command.uid(uid).gid(gid);
     }
