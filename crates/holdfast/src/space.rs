@@ -8,6 +8,7 @@ mod commit;
 mod entries;
 pub(crate) mod files;
 pub(crate) mod kind;
+mod limit;
 mod listen;
 mod locks;
 mod many;

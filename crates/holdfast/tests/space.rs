@@ -13,10 +13,22 @@ mod queries;
 mod transactions;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::space::{Definition, Document, Entries, IndexKind, ReadOptions, Value, Wanted, WriteOptions};
-use holdfast::{Durability, Limits, Options, Store};
+use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
+
+/// A world without threads on a disk in memory.
+pub(crate) fn world(disk: &base::memory::Disk, ledgers: &MemoryLedgers) -> World {
+    World {
+        files: Arc::new(disk.clone()),
+        clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+        ledgers: Arc::new(ledgers.clone()),
+        threads: false,
+        entropy: 42,
+    }
+}
 
 pub(crate) fn options() -> Options {
     Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() }

@@ -51,4 +51,6 @@ pub use verify::Verified;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]
+mod release_tests;
+#[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ mod space;
 
 use clap::Args;
 
-use self::redis_benchmark::{Run, Test};
+use self::redis_benchmark::{Measured, Run, Test};
 use crate::client::{Client, Load};
 use crate::figures::{Bar, Unit};
 use crate::place::{Common, say};
@@ -133,21 +133,25 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
             }
             for (side, server) in sides {
                 let measured = run.against(server.address)?;
-                let figures = [
-                    ("requests", Unit::PerSecond, measured.rate),
-                    ("p50", Unit::Nanos, measured.p50_ms * 1e6),
-                    ("p99", Unit::Nanos, measured.p99_ms * 1e6),
-                ];
-                for (figure, unit, sample) in figures {
-                    let of = Figure { work: &work, figure, unit };
-                    report.sides(of, &[OURS, THEIRS]);
-                    report.add(of, side, sample);
-                }
-                say(&format!("  {work}: {side} {:.0} /s", measured.rate));
+                tell(report, &work, side, measured);
             }
-            let of = Figure { work: &work, figure: "requests", unit: Unit::PerSecond };
-            report.bar(of, Bar::RatioAtLeast(1.0));
         }
     }
     Ok(())
+}
+
+/// Notes what one side came to, which has to be at least what the other does.
+fn tell(report: &mut Report, work: &str, side: &str, measured: Measured) {
+    let figures = [
+        ("requests", Unit::PerSecond, measured.rate),
+        ("p50", Unit::Nanos, measured.p50_ms * 1e6),
+        ("p99", Unit::Nanos, measured.p99_ms * 1e6),
+    ];
+    for (figure, unit, sample) in figures {
+        let of = Figure { work, figure, unit };
+        report.sides(of, &[OURS, THEIRS]);
+        report.add(of, side, sample);
+    }
+    report.bar(Figure { work, figure: "requests", unit: Unit::PerSecond }, Bar::RatioAtLeast(1.0));
+    say(&format!("  {work}: {side} {:.0} /s", measured.rate));
 }

@@ -6,11 +6,9 @@
 //! May use: `redis_benchmark.rs`, clients. Must not know: RESP.
 
 use super::redis_benchmark::{Run, Test};
-use super::{OURS, Pair, THEIRS};
+use super::{OURS, Pair, THEIRS, tell};
 use crate::client::Client;
-use crate::figures::{Bar, Unit};
-use crate::place::say;
-use crate::report::{Figure, Report};
+use crate::report::Report;
 use crate::workload::Result;
 
 /// What redis-benchmark replaces by a number below its `-r`.
@@ -48,19 +46,8 @@ pub(super) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
                 Some(command) => run.command(command, pair.ours.address)?,
                 None => Run { test, ..run }.against(pair.theirs.address)?,
             };
-            let figures = [
-                ("requests", Unit::PerSecond, measured.rate),
-                ("p50", Unit::Nanos, measured.p50_ms * 1e6),
-                ("p99", Unit::Nanos, measured.p99_ms * 1e6),
-            ];
-            for (figure, unit, sample) in figures {
-                let of = Figure { work: &work, figure, unit };
-                report.sides(of, &[OURS, THEIRS]);
-                report.add(of, side, sample);
-            }
-            say(&format!("  {work}: {side} {:.0} /s", measured.rate));
+            tell(report, &work, side, measured);
         }
-        report.bar(Figure { work: &work, figure: "requests", unit: Unit::PerSecond }, Bar::RatioAtLeast(1.0));
     }
     Ok(())
 }

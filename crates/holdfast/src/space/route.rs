@@ -2,10 +2,8 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{AtLimit, Definition, Document, Engine, Order, Reason, Value, ValueRef};
+use ::space::{Definition, Document, Order, Value, ValueRef};
 
-use super::commit::What;
-use super::kind::Kind;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -14,54 +12,6 @@ use crate::store::Inner;
 /// Whether all entries of the type lie in one partition.
 pub(crate) fn is_single(definition: &Definition) -> bool {
     definition.order == Order::Fifo
-}
-
-/// Bytes that entries of the type may take in one partition: each has its share, so that the limit needs no other partition's
-/// lock. `None` is without limit.
-pub(crate) fn memory_share(inner: &Inner, definition: &Definition) -> Option<u64> {
-    let partitions = if is_single(definition) { 1 } else { inner.partitions.len() as u64 };
-    (definition.memory_bytes_max > 0).then_some(definition.memory_bytes_max / partitions)
-}
-
-/// What changes that are made together do to a type in one partition.
-pub(crate) struct Growth<'a> {
-    /// Bytes of the entries before and after.
-    pub(crate) sizes: (u64, u64),
-    /// Whether the entry with this id is among them, and so is not to be evicted.
-    pub(crate) has: &'a dyn Fn(ValueRef<'_>) -> bool,
-}
-
-/// Sees to it that changes that are made together keep to the type's limit: evicts others, by batches of their own, if the type
-/// says so.
-pub(crate) fn make_room(
-    inner: &Inner,
-    kind: &Kind,
-    (partition, engine): (&Partition, &mut Engine),
-    growth: &Growth<'_>,
-) -> Result<()> {
-    let definition = kind.definition();
-    let Some(max) = memory_share(inner, &definition) else { return Ok(()) };
-    let (before, after) = growth.sizes;
-    let used = |engine: &Engine| engine.usage(kind.of).map_or(0, |usage| usage.bytes);
-    while after > before && used(engine).saturating_sub(before) + after > max {
-        let id_of = |place| engine.get(place).and_then(|it| it.document.get(&definition.id).map(ValueRef::to_value));
-        let evicts = definition.at_limit == AtLimit::Evict && after <= max;
-        let victim = if evicts {
-            engine.evictable(kind.of).filter_map(id_of).find(|id| !(growth.has)(id.scalar()))
-        } else {
-            None
-        };
-        let Some(id) = victim else {
-            let (name, limit) = (&definition.name, definition.memory_bytes_max);
-            let text = format!(
-                "the type {name} would exceed its limit of {limit} bytes ({max} in this partition): take or clear entries, \
-                 or raise it"
-            );
-            return Err(Error::new(ErrorKind::Limit, text));
-        };
-        inner.change_space(kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
-    }
-    Ok(())
 }
 
 pub(crate) fn check_id(field: &str, id: ValueRef<'_>) -> Result<()> {

@@ -19,6 +19,7 @@ use super::Space;
 use super::commit::{SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
+use super::limit::{self, Growth};
 use super::listen::Telling;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::read::is_visible;
@@ -292,19 +293,17 @@ impl<'a> Task<'a> {
 
     /// Sees to it that every type stays within its limit.
     fn make_room(&mut self) -> Result<()> {
-        let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
         let kinds: BTreeMap<TypeId, Arc<Kind>> =
             self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
         for (of, kind) in kinds {
             let of_this = self.staged.values().filter(|staged| staged.kind.of == of);
-            let sizes = of_this.fold((0, 0), |sum, staged| {
-                let was = staged.was.as_ref().map(|was| &was.document);
-                (sum.0 + size(was), sum.1 + size(staged.will.as_ref().map(|(document, _)| document)))
-            });
+            let growth = Growth::of(of_this.map(|staged| {
+                (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
+            }));
             let staged = &self.staged;
-            let has = |id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
+            let keeps = |id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
             let there = (self.partition, &mut *self.engine);
-            route::make_room(self.space.store.inner(), &kind, there, &route::Growth { sizes, has: &has })?;
+            limit::make_room(self.space.store.inner(), &kind, there, &growth, &keeps)?;
         }
         Ok(())
     }

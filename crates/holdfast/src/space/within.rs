@@ -16,6 +16,7 @@ use journal::{PartitionId, Position};
 use super::commit::{Change, Opened, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
+use super::limit::{self, Growth};
 use super::locks::{Holder, LockedPlace, Mode};
 use super::read::ReadOptions;
 use super::route;
@@ -126,17 +127,15 @@ impl SpaceStage {
             }
         }
         for (of, partition) in of_type.keys() {
-            let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
             let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
-            let sizes = self.staged.iter().filter(of_this).fold((0, 0), |sum, (_, staged)| {
-                let was = staged.was.as_ref().map(|was| &was.document);
-                (sum.0 + size(was), sum.1 + size(staged.will.as_ref().map(|(document, _)| document)))
-            });
-            let has = |id: ValueRef<'_>| self.staged.contains_key(&(*of, *partition, key_of(id)));
+            let growth = Growth::of(self.staged.iter().filter(of_this).map(|(_, staged)| {
+                (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
+            }));
+            let keeps = |id: ValueRef<'_>| self.staged.contains_key(&(*of, *partition, key_of(id)));
             let inner = self.store.inner();
             let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
             if let (Some(kind), Some(there)) = (self.kinds.get(of), there) {
-                route::make_room(inner, kind, there, &route::Growth { sizes, has: &has })?;
+                limit::make_room(inner, kind, there, &growth, &keeps)?;
             }
         }
         for ((of, partition), all) in &of_type {

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use ::space::{AtLimit, Change, Definition, Document, Engine, Reason, Stored, Value, ValueRef};
+use ::space::{Change, Definition, Document, Engine, Reason, Stored, Value, ValueRef};
 use journal::Position;
 
 use super::commit::What;
 use super::entries::{Entries, Entry};
+use super::limit::{self, Growth};
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wanted::Wanted;
@@ -150,7 +151,7 @@ impl Entries {
             inner.expire_in(partition, &mut engine, now_ms)?;
             engine.check_unique(self.kind.of, &document)?;
         }
-        self.make_room(definition, partition, &mut engine, &document, old.as_ref())?;
+        self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
         let what = What::Write { document, expires_ms };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
@@ -184,38 +185,15 @@ impl Entries {
     /// Makes sure that the type stays within its limit.
     fn make_room(
         &self,
-        definition: &Definition,
         partition: &Partition,
         engine: &mut Engine,
         document: &Document,
         old: Option<&Stored>,
     ) -> Result<()> {
-        let Some(max) = route::memory_share(self.inner(), definition) else { return Ok(()) };
-        let used = |engine: &Engine| engine.usage(self.kind.of).map_or(0, |usage| usage.bytes);
-        let new =
-            ::space::entry_bytes(document).saturating_sub(old.map_or(0, |old| ::space::entry_bytes(&old.document)));
-        if used(engine) + new <= max {
-            return Ok(());
-        }
-        self.inner().expire_in(partition, engine, self.inner().clock.wall_ms())?;
-        // What never fits drives nobody out; and what is replaced goes last.
-        let evicts = definition.at_limit == AtLimit::Evict && ::space::entry_bytes(document) <= max;
-        let place = document.get(&definition.id).and_then(|id| engine.find_id(self.kind.of, id));
-        place.into_iter().for_each(|place| engine.touch(place));
-        while used(engine) + new > max {
-            let victim = if evicts { engine.evictable(self.kind.of).find(|it| Some(*it) != place) } else { None };
-            let Some(stored) = victim.and_then(|place| engine.get(place)) else {
-                let (name, limit) = (&definition.name, definition.memory_bytes_max);
-                let text = format!(
-                    "the type {name} has reached its limit of {limit} bytes ({max} in this partition): take or clear \
-                     entries, or raise it"
-                );
-                return Err(Error::new(ErrorKind::Limit, text));
-            };
-            let id = stored.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
-            self.inner().change_space(&self.kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
-        }
-        Ok(())
+        let id_field = &self.definition().id;
+        let growth = Growth::of(std::iter::once((old.map(|old| &old.document), Some(document))));
+        let keeps = |id: ValueRef<'_>| document.get(id_field) == Some(id);
+        limit::make_room(self.inner(), &self.kind, (partition, engine), &growth, &keeps)
     }
 
     /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them.
@@ -296,7 +274,7 @@ impl Entries {
             Some(&old),
         )?;
         engine.check_unique(self.kind.of, &document)?;
-        self.make_room(definition, partition, &mut engine, &document, Some(&old))?;
+        self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
         let what = What::Write { document: document.clone(), expires_ms };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;

@@ -319,14 +319,7 @@ fn either_snapshot_and_the_journal_are_enough() {
     let disk = base::memory::Disk::new(1);
     let ledgers = MemoryLedgers::new();
     let open = |disk: &base::memory::Disk, ledgers: &MemoryLedgers| {
-        let world = World {
-            files: Arc::new(disk.clone()),
-            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-            ledgers: Arc::new(ledgers.clone()),
-            threads: false,
-            entropy: 42,
-        };
-        Store::open_in(&world, path, Options { partitions: 1, compaction, ..options() }).unwrap()
+        Store::open_in(&world(disk, ledgers), path, Options { partitions: 1, compaction, ..options() }).unwrap()
     };
     let mut digest = 0;
     let mut last = None;

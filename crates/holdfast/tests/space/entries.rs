@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use holdfast::ErrorKind;
 use holdfast::space::{AtLimit, Lease, Order, Storage, WriteMode};
 
-use std::sync::Arc;
-
-use holdfast::{MemoryLedgers, World};
+use holdfast::MemoryLedgers;
 
 use super::*;
 
@@ -41,16 +39,7 @@ fn entries_are_found_by_id_and_example_and_after_reopening() {
 fn a_killed_process_loses_no_entry_whether_or_not_there_is_a_snapshot() {
     let disk = base::memory::Disk::new(1);
     let ledgers = MemoryLedgers::new();
-    let open = || {
-        let world = World {
-            files: Arc::new(disk.clone()),
-            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-            ledgers: Arc::new(ledgers.clone()),
-            threads: false,
-            entropy: 42,
-        };
-        Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap()
-    };
+    let open = || Store::open_in(&world(&disk, &ledgers), std::path::Path::new("/store"), options()).unwrap();
     let store = open();
     let entries = orders(&store);
     let mut digest = 0;
@@ -306,16 +295,7 @@ fn a_first_declaration_that_fails_half_way_costs_no_entry_later() {
     for after in 0..80 {
         let disk = Disk::new(after);
         let ledgers = MemoryLedgers::new();
-        let open = || {
-            let world = World {
-                files: Arc::new(disk.clone()),
-                clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-                ledgers: Arc::new(ledgers.clone()),
-                threads: false,
-                entropy: 42,
-            };
-            Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap()
-        };
+        let open = || Store::open_in(&world(&disk, &ledgers), std::path::Path::new("/store"), options()).unwrap();
         let declare = |store: &Store| store.space("shop").declare(Definition::new("shop", "order"));
         let mut store = open();
         disk.plan(after, Fault::Full);
@@ -394,14 +374,7 @@ fn a_backup_that_fails_half_way_restores_what_it_was() {
     for after in (0..600).step_by(5) {
         let disk = Disk::new(after);
         let open = |dir: &str, ledgers: &MemoryLedgers| {
-            let world = World {
-                files: Arc::new(disk.clone()),
-                clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-                ledgers: Arc::new(ledgers.clone()),
-                threads: false,
-                entropy: 42,
-            };
-            Store::open_in(&world, std::path::Path::new(dir), options()).unwrap()
+            Store::open_in(&world(&disk, ledgers), std::path::Path::new(dir), options()).unwrap()
         };
         let (ledgers, others) = (MemoryLedgers::new(), MemoryLedgers::new());
         let store = open("/store", &ledgers);

@@ -1,9 +1,7 @@
 //! Notifications.
 
-use std::sync::Arc;
-
 use holdfast::space::{Bookmark, Hears, Lease, Listen, NoticeKind, Storage};
-use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, World};
+use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers};
 
 use super::*;
 
@@ -155,13 +153,7 @@ fn what_a_listener_cannot_hear_is_refused() {
 fn a_listener_to_whom_nothing_happens_holds_no_journal() {
     let compaction =
         CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
-    let world = World {
-        files: Arc::new(base::memory::Disk::new(1)),
-        clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-        ledgers: Arc::new(MemoryLedgers::new()),
-        threads: false,
-        entropy: 42,
-    };
+    let world = world(&base::memory::Disk::new(1), &MemoryLedgers::new());
     let options = Options { partitions: 1, compaction, ..options() };
     let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
     let quiet = with_history(&store);

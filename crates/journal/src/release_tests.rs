@@ -1,0 +1,125 @@
+//! Letting go of segments, and what that needs of their footers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::memory::{Disk, Fault};
+
+use crate::segment::Segment;
+use crate::tests::{DIR, contents, open, write};
+use crate::*;
+
+#[test]
+fn a_segment_in_the_middle_is_let_go_and_nothing_counts_as_missing_or_damaged() {
+    let disk = Disk::new(5);
+    let (journal, _) = open(&disk).unwrap();
+    let mut expected = write(&journal, 0..60, Level::Synced);
+    journal.step(base::Time::default()).unwrap();
+    let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+    assert!(bases.len() >= 3, "{bases:?}");
+    let (gone, end) = (bases[1], bases[2]);
+    let inside = *expected.range(gone..end).next().unwrap().0;
+    let before = journal.stats().segment_bytes;
+    {
+        let _hold = journal.hold();
+        assert!(!journal.let_go(gone).unwrap(), "somebody holds the files");
+    }
+    assert!(journal.let_go(gone).unwrap() && journal.let_go(gone).unwrap());
+    let open_segment = journal.segment_stats().last().unwrap().base;
+    assert!(!journal.let_go(open_segment).unwrap(), "it is still written to");
+    assert!(journal.stats().segment_bytes < before);
+    expected.retain(|position, _| *position < gone || *position >= end);
+    let missing = journal.read_at(inside.get() + 100, &mut [0; 8]);
+    assert!(matches!(missing, Err(Error::Missing { .. })), "{missing:?}");
+    assert_eq!(contents(&journal).0, expected);
+    std::mem::forget(journal);
+    for round in 1..3 {
+        disk.kill_process();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        assert_eq!(contents(&journal).0, expected);
+        expected.extend(write(&journal, 1000 * round..1000 * round + 3, Level::Synced));
+        std::mem::forget(journal);
+    }
+}
+
+/// A sync of a footer failed, the process ended, the power was cut: the trailer had reached the disk and the footer's
+/// body had not, in a segment of the middle. No record is hurt, and yet compaction refused that segment for ever.
+#[test]
+fn a_footer_torn_before_its_trailer_is_reported_and_made_again() {
+    let disk = Disk::new(8);
+    let (journal, _) = open(&disk).unwrap();
+    let expected = write(&journal, 0..60, Level::Synced);
+    journal.step(base::Time::default()).unwrap();
+    let torn = journal.segment_stats().iter().filter(|segment| segment.sealed).nth(1).unwrap().base;
+    let segment = Segment::open(&disk, Path::new(DIR), torn).unwrap();
+    let footer = segment.read_trailer().unwrap().unwrap().data_end;
+    std::mem::forget(journal);
+    disk.flip(&segment.path, footer + 2, 1);
+    disk.kill_process();
+    let (journal, recovery) = open(&disk).unwrap();
+    assert_eq!(recovery.damage.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamageKind::Footer]);
+    assert_eq!(contents(&journal).0, expected);
+    std::mem::forget(journal);
+    disk.kill_process();
+    let (journal, recovery) = open(&disk).unwrap();
+    assert_eq!(recovery.damage, []);
+    assert!(journal.let_go(torn).unwrap());
+}
+
+#[test]
+fn a_power_cut_at_any_operation_of_letting_go_leaves_the_segment_or_its_stub() {
+    let mut outcomes = [0; 2];
+    for n in 0.. {
+        let disk = Disk::new(100 + n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..60, Level::Synced);
+        journal.step(base::Time::default()).unwrap();
+        let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+        disk.plan(n, Fault::PowerCut);
+        let before = disk.operations();
+        let done = journal.let_go(bases[1]);
+        if done.is_ok() {
+            assert!(disk.operations() - before <= n, "the fault struck and was not seen");
+            break;
+        }
+        std::mem::forget(journal);
+        disk.power_on();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        let (found, _) = contents(&journal);
+        let rest = || expected.iter().filter(|(position, _)| **position < bases[1] || **position >= bases[2]);
+        let is_stub = found.len() < expected.len();
+        assert!(if is_stub { found.iter().eq(rest()) } else { found == expected });
+        outcomes[usize::from(is_stub)] += 1;
+    }
+    assert!(outcomes[0] > 0 && outcomes.iter().sum::<u64>() > 3, "{outcomes:?}");
+}
+
+#[test]
+fn a_fault_at_any_operation_of_a_trim_leaves_nothing_that_is_missed_later() {
+    for n in 0.. {
+        let disk = Disk::new(300 + n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..60, Level::Synced);
+        journal.step(base::Time::default()).unwrap();
+        let bases: Vec<Position> = journal.segment_stats().iter().filter(|s| s.sealed).map(|s| s.base).collect();
+        disk.plan(n, Fault::Error);
+        if journal.trim(bases[2]).is_ok() {
+            assert!(n > 2, "the faults struck");
+            break;
+        }
+        // The next trim goes on where this one failed, or lets everything be; then the power is cut.
+        journal.trim(bases[2]).unwrap();
+        std::mem::forget(journal);
+        disk.power_cut();
+        disk.power_on();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, [], "fault at {n}");
+        let left: BTreeMap<_, _> = expected.range(bases[2]..).map(|(position, number)| (*position, *number)).collect();
+        // What was trimmed may come back, if the fault was in making it durable.
+        let mut found = contents(&journal).0;
+        found.retain(|position, _| *position >= bases[2]);
+        assert_eq!(found, left, "fault at {n}");
+    }
+}
