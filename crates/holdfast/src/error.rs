@@ -108,6 +108,20 @@ impl From<space::Error> for Error {
     }
 }
 
+impl From<series::Error> for Error {
+    fn from(error: series::Error) -> Self {
+        use series::Error as E;
+        let kind = match &error {
+            E::Invalid { .. } | E::Missing { .. } => ErrorKind::Invalid,
+            E::Limit { .. } => ErrorKind::Limit,
+            E::Malformed { .. } => ErrorKind::Corrupt,
+            E::Source { .. } => ErrorKind::Unavailable,
+            _ => ErrorKind::Internal,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
 impl From<kv::Error> for Error {
     fn from(error: kv::Error) -> Self {
         match error {

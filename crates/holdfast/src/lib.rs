@@ -43,6 +43,7 @@ mod replay;
 mod room;
 mod schedule;
 mod scrub;
+pub mod series;
 mod snapshot;
 pub mod space;
 mod staged;

@@ -25,7 +25,7 @@ use super::shared::Shared;
 use super::table::{Access, Found, Operation, Route, find};
 use super::upload::Upload;
 use super::uri::{self, Query};
-use super::{admin, indexes, metadata, openapi, pages};
+use super::{admin, indexes, influx, ingest, metadata, openapi, opentsdb, pages, prometheus};
 use crate::auth::{Right, User};
 
 pub(crate) const JSON: &str = "application/json";
@@ -148,6 +148,10 @@ impl Asked<'_> {
             Operation::DeleteEntry => self.delete_entry().await,
             Operation::QueryEntries => self.query_entries(upload).await,
             Operation::TakeEntries => self.take_entries(upload).await,
+            Operation::Ingest(operation) => ingest::run(self, operation, user, upload).await,
+            Operation::OpenTsdb(operation) => opentsdb::run(self, operation, user, upload).await,
+            Operation::Influx(operation) => influx::run(self, operation, user, upload).await,
+            Operation::Prometheus(operation) => prometheus::run(self, operation, user, upload).await,
             Operation::IndexRange => self.index((self.captured(2), self.captured(3))).await,
         }
     }

@@ -27,6 +27,11 @@ mod space;
 mod space_json;
 mod spaces;
 
+mod influx;
+mod ingest;
+mod opentsdb;
+mod prometheus;
+
 mod conditions;
 mod indexes;
 mod metadata;

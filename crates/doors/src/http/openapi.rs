@@ -4,12 +4,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::table::{Access, ROUTES, Route, TYPES_PREFIX, Verb};
+use super::table::{Access, Route, TYPES_PREFIX, Verb, routes};
 
 /// The whole document.
 pub(crate) fn render(version: &str) -> Value {
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in routes() {
         add(&mut paths, route.path.to_owned(), route);
         if route.has_alias() {
             add(&mut paths, format!("{TYPES_PREFIX}{}", route.path), route);

@@ -1,6 +1,8 @@
 //! Every route of the door, in one table: it drives dispatch, rights, `Allow`, and the OpenAPI document.
 //!
-//! May use: nothing. Must not know: what operations do.
+//! May use: the tables of the time series' protocols. Must not know: what operations do.
+
+use super::{influx, ingest, opentsdb, prometheus};
 
 /// What a request wants done with a path. HEAD is GET without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub(crate) enum Operation {
     DeleteEntry,
     QueryEntries,
     TakeEntries,
+    Ingest(ingest::Operation),
+    OpenTsdb(opentsdb::Operation),
+    Influx(influx::Operation),
+    Prometheus(prometheus::Operation),
 }
 
 /// Who may use a route.
@@ -83,8 +89,12 @@ const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
 const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
 
-/// Every route.
-pub(crate) static ROUTES: &[Route] = &[
+/// Every route: those of this table, and those of the protocols of time series.
+pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
+    [ROUTES, ingest::ROUTES, opentsdb::ROUTES, influx::ROUTES, prometheus::ROUTES].into_iter().flatten()
+}
+
+static ROUTES: &[Route] = &[
     Route {
         verb: Verb::Get,
         path: "/ping",
@@ -388,7 +398,7 @@ pub(crate) fn find<'s>(method: &str, segments: &'s [Vec<u8>]) -> Found<'s> {
     let is_alias = alias == [b"types".to_vec(), b"default".to_vec()];
     let segments = if is_alias { rest } else { segments };
     let mut allowed = Vec::new();
-    for route in ROUTES.iter().filter(|route| !is_alias || route.has_alias()) {
+    for route in routes().filter(|route| !is_alias || route.has_alias()) {
         let Some(captured) = route.captures(segments) else { continue };
         if Some(route.verb) == verb {
             return Found::Route(route, captured);
@@ -441,8 +451,7 @@ mod tests {
 
     #[test]
     fn no_route_is_there_twice() {
-        let all: std::collections::BTreeSet<_> =
-            ROUTES.iter().map(|route| (route.verb.methods(), route.path)).collect();
-        assert_eq!(all.len(), ROUTES.len());
+        let all: std::collections::BTreeSet<_> = routes().map(|route| (route.verb.methods(), route.path)).collect();
+        assert_eq!(all.len(), routes().count());
     }
 }

@@ -1,0 +1,55 @@
+//! What can go wrong with time series.
+//!
+//! May use: nothing. Must not know: the facade's kinds, statuses of protocols.
+
+/// Why something is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes that should be something of ours are not.
+    #[error("malformed {what}")]
+    Malformed {
+        /// What they should be.
+        what: &'static str,
+    },
+    /// The request makes no sense: the text says what to change.
+    #[error("{text}")]
+    Invalid {
+        /// What was wrong, and what would be right.
+        text: String,
+    },
+    /// Something is larger than it may be.
+    #[error("{what} {actual} is above the limit of {limit}")]
+    Limit {
+        /// What.
+        what: &'static str,
+        /// How much it was.
+        actual: u64,
+        /// How much it may be.
+        limit: u64,
+    },
+    /// Something that was asked for by name is not there.
+    #[error("no such {what}: {name}")]
+    Missing {
+        /// What: a metric, a database.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// What the points come from failed: the disk, or the store is closed.
+    #[error("{text}")]
+    Source {
+        /// What it said.
+        text: String,
+    },
+}
+
+impl Error {
+    /// A request that makes no sense.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self::Invalid { text: text.into() }
+    }
+}
+
+/// The result of something with time series.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,102 @@
+//! A source that is obviously right, for tests: maps in memory.
+//!
+//! May use: `source`. Must not know: how series are stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::points::Points;
+use crate::select::Select;
+use crate::source::{Range, Series, SeriesId, Source};
+use crate::value::Value;
+
+/// All points, by series and time.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Model {
+    series: BTreeMap<Key, (u32, BTreeMap<i64, Value>)>,
+    next: u32,
+}
+
+impl Model {
+    /// Writes a point; `tags` in any order.
+    pub(crate) fn write(&mut self, key: &Key, time: i64, value: Value) {
+        let next = &mut self.next;
+        let (_, points) = self.series.entry(key.clone()).or_insert_with(|| {
+            *next += 1;
+            (*next, BTreeMap::new())
+        });
+        points.insert(time, value);
+    }
+
+    /// Writes doubles to a metric of the database `default`, with tags as `a=1,b=2`, times in seconds.
+    pub(crate) fn put(&mut self, metric: &str, tags: &str, points: &[(i64, f64)]) {
+        let key = key("default", metric, tags, crate::FIELD_DEFAULT);
+        for (seconds, value) in points {
+            self.write(&key, seconds * 1_000_000_000, Value::Float(*value));
+        }
+    }
+
+    fn find(&self, id: SeriesId) -> Option<&BTreeMap<i64, Value>> {
+        self.series.values().find(|(number, _)| *number == id.number).map(|(_, points)| points)
+    }
+}
+
+/// A key, with tags as `a=1,b=2`.
+pub(crate) fn key(database: &str, metric: &str, tags: &str, field: &str) -> Key {
+    let mut tags: Vec<(String, String)> = tags
+        .split(',')
+        .filter_map(|tag| tag.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    tags.sort();
+    Key { database: database.to_owned(), metric: metric.to_owned(), tags, field: field.to_owned() }
+}
+
+impl Source for Model {
+    fn series(&self, select: &Select) -> Result<Vec<Series>> {
+        let meant = self.series.iter().filter(|(key, _)| select.matches(key));
+        Ok(meant
+            .map(|(key, (number, _))| Series {
+                id: SeriesId { partition: 0, number: *number },
+                key: Arc::new(key.clone()),
+            })
+            .collect())
+    }
+
+    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
+        for (time, value) in self.find(series).into_iter().flat_map(|points| points.range(range.from..=range.to)) {
+            to.push(*time, value.as_ref());
+        }
+        Ok(())
+    }
+
+    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
+        let last = self.find(series).and_then(|points| points.last_key_value());
+        Ok(last.map(|(time, value)| (*time, value.clone())))
+    }
+
+    fn databases(&self) -> Result<Vec<String>> {
+        let all: BTreeSet<&String> = self.series.keys().map(|key| &key.database).collect();
+        Ok(all.into_iter().cloned().collect())
+    }
+
+    fn metrics(&self, database: &str) -> Result<Vec<String>> {
+        let mine = self.series.keys().filter(|key| key.database == database);
+        let all: BTreeSet<&String> = mine.map(|key| &key.metric).collect();
+        Ok(all.into_iter().cloned().collect())
+    }
+
+    fn tag_names(&self, database: &str) -> Result<Vec<String>> {
+        let mine = self.series.keys().filter(|key| key.database == database);
+        let all: BTreeSet<&String> = mine.flat_map(|key| key.tags.iter().map(|(name, _)| name)).collect();
+        Ok(all.into_iter().cloned().collect())
+    }
+
+    fn tag_values(&self, database: &str) -> Result<Vec<String>> {
+        let mine = self.series.keys().filter(|key| key.database == database);
+        let all: BTreeSet<&String> = mine.flat_map(|key| key.tags.iter().map(|(_, value)| value)).collect();
+        Ok(all.into_iter().cloned().collect())
+    }
+}

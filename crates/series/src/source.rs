@@ -1,0 +1,89 @@
+//! Where the languages get series and points from.
+//!
+//! May use: `key`, `points`, `select`. Must not know: query languages, files.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::points::Points;
+use crate::select::Select;
+use crate::value::Value;
+
+/// Names a series as long as it is there; a series that was dropped and comes again has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SeriesId {
+    /// The partition it lies in.
+    pub partition: u16,
+    /// Its number there.
+    pub number: u32,
+}
+
+/// A series that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// What to ask for its points by.
+    pub id: SeriesId,
+    /// Its name.
+    pub key: Arc<Key>,
+}
+
+/// Times from `from` up to and including `to`, in nanoseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first.
+    pub from: i64,
+    /// The last.
+    pub to: i64,
+}
+
+impl Range {
+    /// Every time.
+    pub const ALL: Self = Self { from: i64::MIN, to: i64::MAX };
+}
+
+/// Series and points to be asked for. Each call sees whole batches; two calls may see different moments.
+pub trait Source {
+    /// The series that are meant, sorted by their keys.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn series(&self, select: &Select) -> Result<Vec<Series>>;
+
+    /// Appends the points of a series in a range to `to`, sorted by time, each time once: what was written last. None of a
+    /// series that was dropped.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()>;
+
+    /// The point with the greatest time.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>>;
+
+    /// The databases, sorted: those that have series, and those that were created.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn databases(&self) -> Result<Vec<String>>;
+
+    /// The metrics of a database, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn metrics(&self, database: &str) -> Result<Vec<String>>;
+
+    /// The names of tags in a database, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn tag_names(&self, database: &str) -> Result<Vec<String>>;
+
+    /// The values of all tags in a database, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn tag_values(&self, database: &str) -> Result<Vec<String>>;
+}
