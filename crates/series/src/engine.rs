@@ -75,6 +75,8 @@ pub struct Frozen {
     pub through: Position,
     /// Each series' points, sorted by time, each time once; by number.
     pub series: Vec<(u32, Points)>,
+    /// Bytes of memory that the heads took.
+    pub bytes: usize,
     newest: Position,
 }
 
@@ -438,8 +440,8 @@ impl Engine {
                 series.push((number, head.points));
             }
         }
-        self.head_bytes = 0;
-        let frozen = Arc::new(Frozen { through, series, newest });
+        let bytes = std::mem::take(&mut self.head_bytes);
+        let frozen = Arc::new(Frozen { through, series, bytes, newest });
         if !frozen.series.is_empty() {
             self.frozen.push(Arc::clone(&frozen));
         }

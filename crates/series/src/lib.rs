@@ -31,10 +31,7 @@ pub use key::{FIELD_DEFAULT, Key};
 pub use manifest::{Manifest, Register, Registered, Sealed, SealedFile};
 pub use points::Points;
 pub use rows::{Pending, Place, Row, Rows, Slot, Typing};
-pub use sealed::{
-    BlockAt, SEALED_FOOTER_BYTES, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block,
-    read_sealed_footer, read_sealed_index,
-};
+pub use sealed::{BlockAt, Made, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block, read_sealed_end};
 pub use select::{Match, Select, TagMatch};
 pub use source::{Range, Series, SeriesId, Source};
 pub use stage::{Bounds, Stage};

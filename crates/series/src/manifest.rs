@@ -2,7 +2,7 @@
 //! registers.
 //!
 //!   manifest   magic 8 "HFSMANIF" | version 1 | next file | partitions, each: through 8, digest 8, next number
-//!              | registers, each: file | files, each: file, from 8, to 8, points, bytes, through 8 for each partition
+//!              | registers, each: file | files, each: file, from 8, to 8, points, ends at, bytes, through 8 for each partition
 //!              | erased, each: partition, number, from 8, to 8, at 8 | databases, each: text | crc32c of all before 4
 //!   register   magic 8 "HFSNAMES" | version 1 | entry* | crc32c of all before 4
 //!   entry      1 | partition | number | kind 1 | key         a series
@@ -74,6 +74,8 @@ pub struct SealedFile {
     pub range: Range,
     /// Points in it.
     pub points: u64,
+    /// Where its two ends begin.
+    pub ends_at: u64,
     /// Bytes of it.
     pub bytes: u64,
     /// By partition: what was written up to this position is meant.
@@ -100,6 +102,7 @@ impl Manifest {
             put_varint(&mut to, file.file);
             put_range(file.range, &mut to);
             put_varint(&mut to, file.points);
+            put_varint(&mut to, file.ends_at);
             put_varint(&mut to, file.bytes);
             debug_assert_eq!(file.through.len(), self.partitions.len(), "a position for each partition");
             file.through.iter().for_each(|through| to.extend_from_slice(&through.get().to_le_bytes()));
@@ -135,9 +138,10 @@ impl Manifest {
         })?;
         let registers = list(from, Fields::varint)?;
         let files = list(from, |from| {
-            let (file, range, points, bytes) = (from.varint()?, read_range(from)?, from.varint()?, from.varint()?);
+            let (file, range, points) = (from.varint()?, read_range(from)?, from.varint()?);
+            let (ends_at, bytes) = (from.varint()?, from.varint()?);
             let through = partitions.iter().map(|_| from.u64().map(Position::new)).collect::<Option<_>>()?;
-            Some(SealedFile { file, range, points, bytes, through })
+            Some(SealedFile { file, range, points, ends_at, bytes, through })
         })?;
         let erased = list(from, |from| {
             let (partition, number) = (u16::try_from(from.varint()?).ok()?, u32::try_from(from.varint()?).ok()?);
@@ -264,8 +268,14 @@ mod tests {
     fn manifests_and_registers_come_back_and_changed_ones_are_refused() {
         let sealed = |n: u64| Sealed { through: Position::new(n), digest: n * 7, next: 9 };
         let range = Range { from: -5, to: 77 };
-        let file =
-            SealedFile { file: 3, range, points: 8, bytes: 99, through: vec![Position::new(4), Position::new(5)] };
+        let file = SealedFile {
+            file: 3,
+            range,
+            points: 8,
+            ends_at: 55,
+            bytes: 99,
+            through: vec![Position::new(4), Position::new(5)],
+        };
         let manifest = Manifest {
             next_file: 12,
             partitions: vec![sealed(4), sealed(5)],

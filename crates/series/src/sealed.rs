@@ -1,6 +1,7 @@
 //! Sealed files: blocks of points, and an index of them behind. This is the specification of their form.
 //!
-//!   file     magic 8 "HFSERIES" | version 1 | zero 7 | block* | index | footer
+//!   file     magic 8 "HFSERIES" | version 1 | zero 7 | block* | end | end
+//!   end      index | footer; there are two of them, so that a damaged byte costs no more than its block
 //!   block    see `block.rs`; blocks lie by partition, series and time
 //!   index    count | entry*
 //!   entry    partition | number | zigzag of the first time, less that of the entry before | last time less the first
@@ -23,10 +24,7 @@ const END_MAGIC: [u8; 8] = *b"HFSEALED";
 const VERSION: u8 = 1;
 /// Bytes before the first block.
 pub const SEALED_HEADER_BYTES: usize = 16;
-/// Bytes behind the index.
-pub const SEALED_FOOTER_BYTES: usize = 32;
-/// Bytes of an index at most: some hundred million blocks.
-const INDEX_BYTES_MAX: u64 = 4 << 30;
+const FOOTER_BYTES: usize = 32;
 
 /// Where a block lies, and what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,22 +121,35 @@ impl Sealer {
         (at, bytes)
     }
 
-    /// The file's end: what is still to be written, where, and the index.
+    /// The file's end: what is still to be written, and where; and what was made.
     #[must_use]
-    pub fn finish(mut self) -> (u64, Vec<u8>, Vec<BlockAt>) {
-        let offset = self.taken + self.buffer.len() as u64;
-        let index = encode_index(&self.index);
-        self.buffer.extend_from_slice(&index);
-        let mut footer = Vec::with_capacity(SEALED_FOOTER_BYTES);
-        footer.extend_from_slice(&offset.to_le_bytes());
-        footer.extend_from_slice(&(index.len() as u64).to_le_bytes());
-        footer.extend_from_slice(&crc32c(&index).to_le_bytes());
-        let sum = crc32c(&footer);
-        footer.extend_from_slice(&sum.to_le_bytes());
-        footer.extend_from_slice(&END_MAGIC);
-        self.buffer.extend_from_slice(&footer);
-        (self.taken, self.buffer, self.index)
+    pub fn finish(mut self) -> (u64, Vec<u8>, Made) {
+        let ends_at = self.taken + self.buffer.len() as u64;
+        let mut end = encode_index(&self.index);
+        let (len, sum) = (end.len() as u64, crc32c(&end));
+        let from = end.len();
+        end.extend_from_slice(&ends_at.to_le_bytes());
+        end.extend_from_slice(&len.to_le_bytes());
+        end.extend_from_slice(&sum.to_le_bytes());
+        let sum = crc32c(end.get(from..).unwrap_or_default());
+        end.extend_from_slice(&sum.to_le_bytes());
+        end.extend_from_slice(&END_MAGIC);
+        self.buffer.extend_from_slice(&end);
+        self.buffer.extend_from_slice(&end);
+        let bytes = self.taken + self.buffer.len() as u64;
+        (self.taken, self.buffer, Made { ends_at, bytes, index: self.index })
     }
+}
+
+/// A sealed file that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Where its two ends begin.
+    pub ends_at: u64,
+    /// Its bytes in all.
+    pub bytes: u64,
+    /// Its blocks.
+    pub index: Vec<BlockAt>,
 }
 
 fn encode_index(index: &[BlockAt]) -> Vec<u8> {
@@ -170,27 +181,23 @@ pub fn check_sealed_header(bytes: &[u8]) -> Result<()> {
     if is_ours { Ok(()) } else { Err(MALFORMED) }
 }
 
-/// Where the index lies, and its checksum, as the footer of a file of so many bytes says.
+/// The index that one end of a file has.
 ///
 /// # Errors
-/// [`Error::Malformed`].
-pub fn read_sealed_footer(bytes: &[u8], file_bytes: u64) -> Result<(u64, u64, u32)> {
-    let footer = || {
-        let mut from = Fields(bytes);
-        let summed = bytes.get(..20)?;
+/// [`Error::Malformed`] when it is not as it was written: try the other end.
+pub fn read_sealed_end(end: &[u8], ends_at: u64) -> Result<Vec<BlockAt>> {
+    let (index, footer) = end.split_at_checked(end.len().saturating_sub(FOOTER_BYTES)).ok_or(MALFORMED)?;
+    let is_intact = || {
+        let mut from = Fields(footer);
         let (offset, len, crc, sum) = (from.u64()?, from.u64()?, from.u32()?, from.u32()?);
-        let is_ours = from.array() == Some(END_MAGIC) && from.0.is_empty() && sum == crc32c(summed);
-        let end = offset.checked_add(len)?.checked_add(SEALED_FOOTER_BYTES as u64)?;
-        (is_ours && end == file_bytes && len <= INDEX_BYTES_MAX).then_some((offset, len, crc))
+        let is_ours = from.array() == Some(END_MAGIC) && from.0.is_empty() && sum == crc32c(footer.get(..20)?);
+        (is_ours && offset == ends_at && len == index.len() as u64 && crc == crc32c(index)).then_some(())
     };
-    footer().ok_or(MALFORMED)
+    is_intact().ok_or(MALFORMED)?;
+    read_index(index)
 }
 
-/// The index, whose bytes are intact.
-///
-/// # Errors
-/// [`Error::Malformed`].
-pub fn read_sealed_index(bytes: &[u8]) -> Result<Vec<BlockAt>> {
+fn read_index(bytes: &[u8]) -> Result<Vec<BlockAt>> {
     let index = || {
         let mut from = Fields(bytes);
         let count = usize::try_from(from.varint()?).ok()?;
@@ -255,12 +262,16 @@ mod tests {
         assert_eq!(at, file.len() as u64);
         file.extend(bytes);
         check_sealed_header(&file[..SEALED_HEADER_BYTES]).unwrap();
-        let footer = &file[file.len() - SEALED_FOOTER_BYTES..];
-        let (offset, len, crc) = read_sealed_footer(footer, file.len() as u64).unwrap();
-        let index = &file[offset as usize..][..len as usize];
-        assert_eq!(crc32c(index), crc);
-        let index = read_sealed_index(index).unwrap();
-        assert_eq!(index, made);
+        assert_eq!(made.bytes, file.len() as u64);
+        let ends = &file[made.ends_at as usize..];
+        let (one, other) = ends.split_at(ends.len() / 2);
+        let index = read_sealed_end(one, made.ends_at).unwrap();
+        assert_eq!((&index, read_sealed_end(other, made.ends_at).as_ref()), (&made.index, Ok(&made.index)));
+        for at in 0..one.len() {
+            let mut changed = one.to_vec();
+            changed[at] ^= 1;
+            assert!(read_sealed_end(&changed, made.ends_at).is_err());
+        }
         for (series, wanted) in wanted {
             let mut points = Points::new();
             for at in index.iter().filter(|at| at.series == series) {
