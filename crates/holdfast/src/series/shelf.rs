@@ -120,7 +120,7 @@ impl Shelf {
             series: AtomicU64::new(0),
         };
         let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
-        let Some(manifest) = shelf.read_either(MANIFEST, |bytes| Manifest::decode(bytes))? else {
+        let Some(manifest) = shelf.read_either(MANIFEST, Manifest::decode)? else {
             if !shelf.is_there(MANIFEST)? {
                 // Never used: nothing to replay.
                 loaded.iter_mut().for_each(|loaded| loaded.replayed = Position::MAX);
