@@ -3,6 +3,8 @@
 //! May use: the `series` engine, the commit path. Must not know: protocols, query languages.
 
 mod background;
+pub(crate) mod backup;
+pub(crate) mod folder;
 mod merge;
 mod read;
 mod remove;
@@ -12,7 +14,9 @@ mod write;
 
 use journal::Position;
 
-pub use ::series::{Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef};
+pub use ::series::{
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+};
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 pub use ::series::Cardinality;

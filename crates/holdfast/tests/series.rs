@@ -65,7 +65,11 @@ fn contents(store: &Store) -> Contents {
 /// One random change of the store, and of what it should hold.
 fn change(store: &Store, rows: &mut Rows, random: &mut Random, model: &mut Contents) -> holdfast::Position {
     let some_key = |random: &mut Random| {
-        key(["m", "n"][random.below(2) as usize], ["a", "b", "c"][random.below(3) as usize], ["value", "f"][random.below(2) as usize])
+        key(
+            ["m", "n"][random.below(2) as usize],
+            ["a", "b", "c"][random.below(3) as usize],
+            ["value", "f"][random.below(2) as usize],
+        )
     };
     let some_time = |random: &mut Random| random.below(100) as i64 * 1_000_000_000 + random.below(2) as i64;
     match random.below(40) {
@@ -235,7 +239,8 @@ fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_a
     add(&mut rows, &m, 3, ValueRef::Integer(2));
     add(&mut rows, &key("k", "a", "value"), 3, ValueRef::Integer(2));
     let written = flush(&store, &mut rows);
-    let reason = "field type conflict: input field \"value\" on measurement \"m\" is type integer, already exists as type float";
+    let reason =
+        "field type conflict: input field \"value\" on measurement \"m\" is type integer, already exists as type float";
     assert_eq!((written.points, written.refused[0].reason.as_str(), written.refused.len()), (1, reason, 1));
     store.series().seal().unwrap();
     drop(store);
@@ -297,8 +302,7 @@ fn a_changed_byte_costs_its_block_and_is_told() {
     let whole = contents(&store);
     store.close().unwrap();
     drop(store);
-    let files: Vec<_> =
-        disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/series")).collect();
+    let files: Vec<_> = disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/series")).collect();
     assert!(files.len() >= 5, "{files:?}");
     for (path, bytes) in files {
         for offset in 0..bytes {
@@ -315,5 +319,47 @@ fn a_changed_byte_costs_its_block_and_is_told() {
             drop(store);
             disk.flip(&path, offset, 1 << (offset % 8));
         }
+    }
+}
+
+#[test]
+fn a_backup_has_what_was_there_when_it_was_made_and_later_ones_too() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let (disk, ledgers) = (Disk::new(seed), MemoryLedgers::default());
+        let store = open(&disk, &ledgers);
+        let mut rows = Rows::new(DATABASE);
+        let mut model = Contents::new();
+        let backup = Path::new("/backup");
+        for round in 0..4 {
+            for _ in 0..30 {
+                change(&store, &mut rows, &mut random, &mut model);
+                if random.chance(1, 10) {
+                    store.series().seal().unwrap();
+                }
+            }
+            store.backup(backup).unwrap();
+            let then = model.clone();
+            change(&store, &mut rows, &mut random, &mut model);
+            store.series().seal().unwrap();
+            let dir = Path::new("/").join(format!("restored{round}"));
+            holdfast::restore_in(&disk, (backup, &dir), holdfast::Restore::default(), &mut |_| ()).unwrap();
+            let other = Store::open_in(&world(&disk, &MemoryLedgers::default()), &dir, options()).unwrap();
+            assert_eq!(contents(&other), then, "seed {seed}, round {round}");
+        }
+        // A byte that rots in the backup is found by whoever restores it, and by whoever inspects.
+        let sealed = disk.inventory().into_iter().find(|(path, _)| {
+            path.starts_with("/backup/series") && path.extension().is_some_and(|end| end == "points")
+        });
+        let (path, _) = sealed.unwrap();
+        disk.flip(&path, 20, 1);
+        let to = Path::new("/refused");
+        let refused = holdfast::restore_in(&disk, (backup, to), holdfast::Restore::default(), &mut |_| ());
+        let text = refused.unwrap_err();
+        assert!(text.kind() == ErrorKind::Corrupt && text.to_string().contains(".points"), "{text}");
+        let mut inspection = holdfast::Inspection::in_files(&disk, backup).unwrap();
+        assert!(inspection.damage().is_empty());
+        inspection.verify(&mut |_| ()).unwrap();
+        assert_eq!(inspection.damage().iter().map(|damage| damage.path.clone()).collect::<Vec<_>>(), [path]);
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use ::series::{BlockAt, Erased, Points, SeriesId, without_erased};
 
+use super::folder::Shelved;
 use super::seal::Writer;
-use super::shelf::{Contents, Shelved};
+use super::shelf::Contents;
 use crate::error::Result;
 use crate::store::{Inner, lock};
 
@@ -109,7 +110,7 @@ impl Inner {
             if at.points >= FULL_POINTS && !is_touched {
                 writer.add(series, &gathered)?;
                 gathered.clear();
-                writer.sealer.add_raw(at, &self.shelf.block_bytes(file, at)?);
+                writer.sealer.add_raw(at, &file.block_bytes(at)?);
                 writer.flush()?;
                 continue;
             }

@@ -89,7 +89,7 @@ impl Reader {
         let mut pieces = Pieces::default();
         let contents = self.inner().shelf.contents();
         let meant =
-            |file: &&Arc<super::shelf::Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
+            |file: &&Arc<super::folder::Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
         for file in contents.files.iter().filter(meant) {
             for at in file.blocks(series, range) {
                 if let Some(points) = self.inner().shelf.block(file, at)? {
