@@ -8,6 +8,7 @@ pub(crate) mod folder;
 mod merge;
 mod read;
 mod remove;
+mod retention;
 pub(crate) mod seal;
 pub(crate) mod shelf;
 mod write;
@@ -21,6 +22,7 @@ pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 pub use ::series::Cardinality;
 pub use read::Reader;
+pub use retention::{Retention, SeriesOptions, SeriesStats};
 
 pub(crate) use write::{SERIES_PART, Writing};
 
