@@ -9,6 +9,7 @@ mod error;
 mod key;
 #[cfg(test)]
 mod model;
+pub mod opentsdb;
 mod points;
 mod rows;
 mod select;
