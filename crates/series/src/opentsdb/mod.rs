@@ -19,6 +19,8 @@ mod merge;
 mod plan;
 mod print;
 mod query;
+#[cfg(test)]
+mod tests;
 mod time;
 mod uri;
 

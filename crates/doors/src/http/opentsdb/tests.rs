@@ -1,0 +1,1 @@
+//! OpenTSDB's questions over HTTP.
