@@ -13,7 +13,7 @@ use crate::source::{Range, SeriesId, Source};
 use crate::value::{Kind, ValueRef};
 
 /// Below so many points the next piece is longer, above it shorter.
-const PIECE_POINTS: usize = 1 << 16;
+const PIECE_POINTS: usize = 1 << 14;
 /// Intervals without points that are filled in one series.
 const FILLED_MAX: u64 = 10_000_000;
 
