@@ -12,8 +12,12 @@ use crate::points::Points;
 use crate::source::{Range, SeriesId, Source};
 use crate::value::{Kind, ValueRef};
 
-/// Below so many points the next piece is longer, above it shorter.
-const PIECE_POINTS: usize = 1 << 14;
+/// How many points a piece should have.
+const PIECE_POINTS: i64 = 1 << 17;
+/// How long the first piece is, when nothing is known of the series, and how long any may be: what comes after a time without points
+/// may be dense.
+const PIECE_FIRST: i64 = 2 * HOUR;
+const PIECE_MAX: i64 = 7 * 24 * HOUR;
 /// Intervals without points that are filled in one series.
 const FILLED_MAX: u64 = 10_000_000;
 
@@ -28,18 +32,22 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     pub(crate) fn new(id: SeriesId, range: Range) -> Self {
-        Self { id, next: (range.from <= range.to).then_some(range.from), to: range.to, length: HOUR }
+        Self { id, next: (range.from <= range.to).then_some(range.from), to: range.to, length: PIECE_FIRST }
     }
 
     /// Puts the next points in the place of those of `points`; whether there was a piece left, even an empty one.
     pub(crate) fn next(&mut self, source: &dyn Source, points: &mut Points) -> Result<bool> {
         points.clear();
         let Some(from) = self.next else { return Ok(false) };
-        let to = from.saturating_add(self.length - 1).min(self.to);
+        let end = from.saturating_add(self.length - 1);
+        // A short rest is not worth a piece of its own: what a piece costs is mostly to find it.
+        let is_last = self.to.saturating_sub(end) < self.length / 4;
+        let to = if is_last { self.to } else { end };
         source.points(self.id, Range { from, to }, points)?;
-        self.length = match points.len() {
-            0..PIECE_POINTS => self.length.saturating_mul(4),
-            _ => (self.length / 4).max(SECOND),
+        let found = i64::try_from(points.len()).unwrap_or(i64::MAX).max(1);
+        self.length = match PIECE_POINTS / found {
+            0 => (self.length / 4).max(SECOND),
+            times => self.length.saturating_mul(times).min(PIECE_MAX),
         };
         self.next = if to < self.to { to.checked_add(1) } else { None };
         Ok(true)

@@ -129,6 +129,8 @@ fn digits(text: &str) -> Result<Moment> {
         ))
     };
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    // As JSON writes a whole number that is a double.
+    let fraction = fraction.strip_suffix('0').map_or(fraction, |rest| rest.trim_end_matches('0'));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let is_seconds_and_more = whole.len() <= 10 && fraction.len() <= 9;
     if whole.is_empty() || !is_number(whole) || !is_number(fraction) || !(fraction.is_empty() || is_seconds_and_more) {

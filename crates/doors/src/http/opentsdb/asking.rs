@@ -123,8 +123,11 @@ impl<'a> Asking<'a> {
                 }
             }
             reader.settle()?;
+            let mut last = None;
             for (select, range) in answer.deletions() {
-                let (position, _) = store.series().delete(select, *range)?;
+                last = Some(store.series().delete(select, *range)?.0);
+            }
+            if let Some(position) = last {
                 store.wait(position, durability)?;
             }
             Ok::<_, Refused>(whole)
