@@ -15,6 +15,7 @@ mod manifest;
 #[cfg(test)]
 mod model;
 mod names;
+pub mod opentsdb;
 mod points;
 mod postings;
 mod rows;
