@@ -10,6 +10,7 @@ mod key;
 #[cfg(test)]
 mod model;
 mod points;
+pub mod promql;
 mod rows;
 mod select;
 mod source;

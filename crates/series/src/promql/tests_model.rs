@@ -1,0 +1,1 @@
+//! Properties of PromQL against a slow model.
