@@ -29,12 +29,35 @@ pub struct Selector {
 /// What is one series for Prometheus: almost always one of ours. Several, when metrics and fields have names that make the
 /// same one; then their points count as those of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) labels: Labels,
-    pub(crate) ids: Vec<SeriesId>,
+pub struct Named {
+    /// Its name.
+    pub labels: Labels,
+    /// What to ask for its points by.
+    pub ids: Vec<SeriesId>,
 }
 
 impl Selector {
+    /// Parses what stands in `match[]`.
+    ///
+    /// # Errors
+    /// `Invalid` when it is something else.
+    pub fn parse(text: &str) -> Result<Self> {
+        match super::parse::parse(text, 1)? {
+            promql_parser::parser::Expr::VectorSelector(selector)
+                if selector.offset.is_none() && selector.at.is_none() =>
+            {
+                Ok(Self::of(&selector))
+            }
+            _ => Err(Error::invalid(format!("{text} is no selector: write it as metric{{label=\"value\"}}"))),
+        }
+    }
+
+    /// Every series of a database that has a label.
+    #[must_use]
+    pub fn having(label: &str) -> Self {
+        Self { alternatives: vec![vec![Matcher::new(MatchOp::NotEqual, label, "")]] }
+    }
+
     pub(crate) fn of(selector: &VectorSelector) -> Self {
         let mut alternatives = selector.matchers.or_matchers.clone();
         if alternatives.is_empty() {
@@ -77,7 +100,10 @@ impl Selector {
     }
 
     /// The series that are meant, sorted by their labels.
-    pub(crate) fn find(&self, source: &dyn Source, database: &str) -> Result<Vec<Named>> {
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn find(&self, source: &dyn Source, database: &str) -> Result<Vec<Named>> {
         let found = self.found(source, database)?;
         let mut named: Vec<Named> =
             found.iter().map(|series| Named { labels: Labels::of(&series.key), ids: vec![series.id] }).collect();
@@ -92,12 +118,22 @@ impl Selector {
         Ok(named)
     }
 
-    /// The labels of the series that are meant, sorted.
+    /// The labels of the series that are meant and whose last point is not before a moment, sorted.
     ///
     /// # Errors
     /// [`Error::Source`].
-    pub fn labels(&self, source: &dyn Source, database: &str) -> Result<Vec<Labels>> {
-        Ok(self.find(source, database)?.into_iter().map(|named| named.labels).collect())
+    pub fn labels(&self, source: &dyn Source, database: &str, since: i64) -> Result<Vec<Labels>> {
+        let mut labels = Vec::new();
+        for Named { labels: found, ids } in self.find(source, database)? {
+            let mut is_recent = since == i64::MIN;
+            for id in &ids {
+                is_recent = is_recent || source.last(*id)?.is_some_and(|(time, _)| time >= since);
+            }
+            if is_recent {
+                labels.push(found);
+            }
+        }
+        Ok(labels)
     }
 
     /// Selections that mean the same series as they are now, for what knows no names of Prometheus.
@@ -192,21 +228,4 @@ fn literal_prefix(regex: &str) -> &str {
     // The character before may be one that need not be there at all.
     let is_optional = regex.as_bytes().get(end).is_some_and(|byte| b"*?{".contains(byte));
     regex.get(..end.saturating_sub(usize::from(is_optional))).unwrap_or("")
-}
-
-impl Selector {
-    /// Parses what stands in `match[]`.
-    ///
-    /// # Errors
-    /// `Invalid` when it is something else.
-    pub fn parse(text: &str) -> Result<Self> {
-        match super::parse::parse(text, 1)? {
-            promql_parser::parser::Expr::VectorSelector(selector)
-                if selector.offset.is_none() && selector.at.is_none() =>
-            {
-                Ok(Self::of(&selector))
-            }
-            _ => Err(Error::invalid(format!("{text} is no selector: write it as metric{{label=\"value\"}}"))),
-        }
-    }
 }

@@ -9,6 +9,7 @@
 mod aggregate;
 mod binary;
 mod call;
+mod cardinality;
 mod dates;
 mod eval;
 mod find;
@@ -31,8 +32,9 @@ use std::cell::Cell;
 
 use promql_parser::parser::Expr;
 
+pub use cardinality::{Cardinality, Counts, cardinality};
 pub use eval::Limits;
-pub use find::Selector;
+pub use find::{Named, Selector};
 pub use floats::write_float;
 pub use labels::{Labels, NAME};
 

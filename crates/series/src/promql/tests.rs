@@ -504,8 +504,11 @@ fn the_deepest_expression_that_is_read_fits_on_a_small_stack() {
 #[test]
 fn selectors_of_match_parameters_are_selectors_alone() {
     let model = servers();
-    let found = Selector::parse("{host=\"c\"}").unwrap().labels(&model, "default").unwrap();
-    assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>().len(), 2);
+    let found = Selector::parse("{host=\"c\"}").unwrap().labels(&model, "default", i64::MIN).unwrap();
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, [r#"load{host="c", job="web"}"#, r#"requests{host="c", job="web"}"#]);
+    let later = Selector::having("host").labels(&model, "default", 601_000_000_000).unwrap();
+    assert_eq!(later.len(), 3);
     for text in ["load[5m]", "sum(load)", "load offset 5m", "1", "{}", ""] {
         assert!(Selector::parse(text).is_err(), "{text}");
     }
