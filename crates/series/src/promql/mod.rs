@@ -9,7 +9,6 @@
 mod aggregate;
 mod binary;
 mod call;
-mod cardinality;
 mod dates;
 mod eval;
 mod find;
@@ -32,7 +31,6 @@ use std::cell::Cell;
 
 use promql_parser::parser::Expr;
 
-pub use cardinality::{Cardinality, Counts, cardinality};
 pub use eval::Limits;
 pub use find::{Named, Selector};
 pub use floats::write_float;

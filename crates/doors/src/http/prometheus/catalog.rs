@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use axum::response::Response;
 use holdfast::Store;
-use holdfast::series::promql::{self, Labels, NAME, Selector};
+use holdfast::series::promql::{Labels, NAME, Selector};
 
 use super::json;
 use super::params::Params;
@@ -93,9 +93,9 @@ pub(super) async fn cardinality(asked: &Asked<'_>, params: &Params, database: St
     let top = params.limit()?.unwrap_or(TOP).min(TOP_MAX);
     let count = move |store: &Store| {
         let reader = store.series().reader();
-        let found = promql::cardinality(&reader, &database, top)?;
+        let found = reader.cardinality(&database)?;
         reader.settle()?;
-        Ok::<_, Refusal>(json::cardinality(&found))
+        Ok::<_, Refusal>(json::cardinality(&found, top))
     };
     Ok(with_type(JSON, asked.shared.ask(count).await??))
 }

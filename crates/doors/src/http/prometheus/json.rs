@@ -2,9 +2,12 @@
 //!
 //! May use: the facade's `promql`. Must not know: HTTP.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use holdfast::series::promql::{Answer, Cardinality, Counts, Labels, Line, write_float};
+use holdfast::series::Cardinality;
+use holdfast::series::promql::{Answer, Labels, Line, NAME, write_float};
 use serde_json::json;
 
 /// The version whose behaviour this is: clients look what they may ask for by it.
@@ -145,18 +148,31 @@ pub(super) fn matrix_line(line: &Line, to: &mut String) {
     to.push_str("]}");
 }
 
-pub(super) fn cardinality(found: &Cardinality) -> String {
-    let counts = |counts: &Counts| -> Vec<_> {
-        counts.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+/// What there are most of, at most `top` of each. A metric counts with all its fields.
+pub(super) fn cardinality(found: &Cardinality, top: usize) -> String {
+    let most = |counts: &BTreeMap<String, u64>| -> Vec<_> {
+        let mut counts: Vec<_> = counts.iter().collect();
+        counts.sort_by_key(|(_, count)| Reverse(**count));
+        counts.into_iter().take(top).map(|(name, value)| json!({ "name": name, "value": value })).collect()
     };
+    let mut values: BTreeMap<String, u64> = BTreeMap::new();
+    if !found.metrics.is_empty() {
+        values.insert(NAME.to_owned(), found.metrics.len() as u64);
+    }
+    for name in found.pairs.keys().filter_map(|pair| Some(pair.split_once('=')?.0)) {
+        *values.entry(name.to_owned()).or_default() += 1;
+    }
     let nothing: [u64; 0] = [];
     success(
         &json!({
-            "headStats": { "numSeries": found.series, "numLabelPairs": found.pairs },
-            "seriesCountByMetricName": counts(&found.by_metric),
-            "labelValueCountByLabelName": counts(&found.values_by_label),
+            "headStats": {
+                "numSeries": found.metrics.values().sum::<u64>(),
+                "numLabelPairs": found.metrics.len() + found.pairs.len(),
+            },
+            "seriesCountByMetricName": most(&found.metrics),
+            "labelValueCountByLabelName": most(&values),
             "memoryInBytesByLabelName": nothing,
-            "seriesCountByLabelValuePair": counts(&found.by_pair),
+            "seriesCountByLabelValuePair": most(&found.pairs),
         })
         .to_string(),
     )
