@@ -18,6 +18,7 @@ mod names;
 pub mod opentsdb;
 mod points;
 mod postings;
+pub mod promql;
 mod rows;
 mod sealed;
 mod select;
