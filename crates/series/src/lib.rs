@@ -6,6 +6,7 @@
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks, files.
 
 mod error;
+pub mod influxql;
 mod key;
 #[cfg(test)]
 mod model;
