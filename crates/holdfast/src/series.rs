@@ -13,7 +13,9 @@ mod write;
 use journal::Position;
 
 pub use ::series::influxql;
-pub use ::series::{Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef};
+pub use ::series::{
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+};
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 pub use ::series::Cardinality;

@@ -65,7 +65,11 @@ fn contents(store: &Store) -> Contents {
 /// One random change of the store, and of what it should hold.
 fn change(store: &Store, rows: &mut Rows, random: &mut Random, model: &mut Contents) -> holdfast::Position {
     let some_key = |random: &mut Random| {
-        key(["m", "n"][random.below(2) as usize], ["a", "b", "c"][random.below(3) as usize], ["value", "f"][random.below(2) as usize])
+        key(
+            ["m", "n"][random.below(2) as usize],
+            ["a", "b", "c"][random.below(3) as usize],
+            ["value", "f"][random.below(2) as usize],
+        )
     };
     let some_time = |random: &mut Random| random.below(100) as i64 * 1_000_000_000 + random.below(2) as i64;
     match random.below(40) {
@@ -235,7 +239,8 @@ fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_a
     add(&mut rows, &m, 3, ValueRef::Integer(2));
     add(&mut rows, &key("k", "a", "value"), 3, ValueRef::Integer(2));
     let written = flush(&store, &mut rows);
-    let reason = "field type conflict: input field \"value\" on measurement \"m\" is type integer, already exists as type float";
+    let reason =
+        "field type conflict: input field \"value\" on measurement \"m\" is type integer, already exists as type float";
     assert_eq!((written.points, written.refused[0].reason.as_str(), written.refused.len()), (1, reason, 1));
     store.series().seal().unwrap();
     drop(store);
@@ -297,8 +302,7 @@ fn a_changed_byte_costs_its_block_and_is_told() {
     let whole = contents(&store);
     store.close().unwrap();
     drop(store);
-    let files: Vec<_> =
-        disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/series")).collect();
+    let files: Vec<_> = disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/series")).collect();
     assert!(files.len() >= 5, "{files:?}");
     for (path, bytes) in files {
         for offset in 0..bytes {

@@ -118,8 +118,8 @@ impl<'a> Lexer<'a> {
     pub(crate) fn next(&mut self) -> Result<Token> {
         self.skip_blank();
         let Some(first) = self.first() else { return Ok(Token::End) };
-        let is_number = first.is_ascii_digit()
-            || (first == b'.' && self.rest().bytes().nth(1).is_some_and(|byte| byte.is_ascii_digit()));
+        let is_number =
+            first.is_ascii_digit() || (first == b'.' && self.rest().as_bytes().get(1).is_some_and(u8::is_ascii_digit));
         match first {
             b'"' => self.quoted('"').map(Token::Quoted),
             b'\'' => self.quoted('\'').map(Token::Text),

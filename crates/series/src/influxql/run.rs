@@ -17,8 +17,10 @@ use super::window::Window;
 use crate::error::{Error, Result};
 use crate::source::Range;
 
-/// Members of an input that are one series of the answer: by metric and by the values of the tags that are grouped by.
-type Groups<'i> = BTreeMap<(&'i str, Vec<&'i str>), Vec<usize>>;
+/// What a series of the answer is known by: a metric, and the values of the tags that are grouped by.
+type Name<'i> = (&'i str, Vec<&'i str>);
+/// Members of an input, by the series of the answer that they are part of.
+type Groups<'i> = BTreeMap<Name<'i>, Vec<usize>>;
 
 /// Answers a selection, of times within `bound`.
 pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dyn Sink) -> Result<()> {
@@ -121,7 +123,7 @@ fn groups<'i>(input: &'i Input<'_>, dimensions: &[String]) -> Groups<'i> {
 }
 
 /// The groups that SLIMIT and SOFFSET leave, of each metric, in the order of the answer.
-fn chosen<'i>(groups: Groups<'i>, page: Page, order: Order) -> Vec<((&'i str, Vec<&'i str>), Vec<usize>)> {
+fn chosen<'i>(groups: Groups<'i>, page: Page, order: Order) -> Vec<(Name<'i>, Vec<usize>)> {
     let mut chosen = Vec::with_capacity(groups.len());
     let (mut metric, mut nth) = ("", 0_usize);
     for (key, members) in groups {
