@@ -17,6 +17,7 @@ use journal::Position;
 
 pub use ::series::opentsdb;
 pub use ::series::promql;
+pub use ::series::influxql;
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };

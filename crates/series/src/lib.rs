@@ -10,6 +10,7 @@ mod catalog;
 mod command;
 mod engine;
 mod error;
+pub mod influxql;
 mod key;
 mod manifest;
 #[cfg(test)]
