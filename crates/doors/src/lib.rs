@@ -8,6 +8,7 @@ pub mod auth;
 mod error;
 mod handed;
 pub mod http;
+pub mod line;
 pub mod numbers;
 mod peer;
 pub mod resp;

@@ -18,7 +18,7 @@ mod value;
 pub use error::{Error, Result};
 pub use key::{FIELD_DEFAULT, Key};
 pub use points::Points;
-pub use rows::{Pending, Place, Row, Rows, Slot};
+pub use rows::{Owner, Pending, Place, Row, Rows, Slot};
 pub use select::{Match, Select, TagMatch};
 pub use source::{Range, Series, SeriesId, Source};
 pub use value::{Kind, Value, ValueRef};

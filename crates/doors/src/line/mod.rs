@@ -1,0 +1,6 @@
+//! The line door.
+
+mod influx;
+mod number;
+mod put;
+mod wire;
