@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use journal::Position;
 
-pub use ::series::{Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Value, ValueRef};
+pub use ::series::{
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Value, ValueRef,
+};
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 use crate::error::{Error, ErrorKind, Result};

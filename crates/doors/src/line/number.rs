@@ -89,7 +89,8 @@ pub(crate) fn number(text: &[u8]) -> Option<Number> {
         return Some(number);
     }
     let text = std::str::from_utf8(text).ok()?;
-    let is_integer = text.bytes().enumerate().all(|(at, byte)| byte.is_ascii_digit() || at == 0 && b"+-".contains(&byte));
+    let is_integer =
+        text.bytes().enumerate().all(|(at, byte)| byte.is_ascii_digit() || at == 0 && b"+-".contains(&byte));
     if is_integer && let Ok(integer) = text.parse() {
         return Some(Number::Integer(integer));
     }

@@ -49,16 +49,20 @@ impl Reader {
         let (at, rest) = word(rest);
         let (value, tags) = word(rest);
         if value.is_empty() {
-            return Err("not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu \
+            return Err(
+                "not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu \
                         1356998400 1.5 host=a"
-                .into());
+                    .into(),
+            );
         }
         let at = time(at, Unit::Digits).map_err(|wrong| {
-            format!("invalid time '{}': {wrong}; write seconds since 1970, or with 13, 16 or 19 digits ms, us or ns", excerpt(at))
+            format!(
+                "invalid time '{}': {wrong}; write seconds since 1970, or with 13, 16 or 19 digits ms, us or ns",
+                excerpt(at)
+            )
         })?;
-        let value = number(value).ok_or_else(|| {
-            format!("invalid value '{}': write a number such as 7, 1.5, -2e9 or NaN", excerpt(value))
-        })?;
+        let value = number(value)
+            .ok_or_else(|| format!("invalid value '{}': write a number such as 7, 1.5, -2e9 or NaN", excerpt(value)))?;
         self.name.clear();
         self.name.push(b' ');
         self.name.extend_from_slice(metric);

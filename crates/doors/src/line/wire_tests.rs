@@ -83,7 +83,10 @@ fn lines_are_recognised_by_their_shape() {
         ("put temp\u{e9}rature 1 1 pi\u{e8}ce=\u{e9}=1", "temp\u{e9}rature{pi\u{e8}ce=\u{e9}=1}value 1000000000 1i"),
         ("put a=1 5", "put{}a 5000000000 1.0"),
         ("put,host=a v=1 5", "put{host=a}v 5000000000 1.0"),
-        ("cpu,host=a user=1,system=2i 1356998400123456789", "cpu{host=a}user 1356998400123456789 1.0; cpu{host=a}system 1356998400123456789 2i"),
+        (
+            "cpu,host=a user=1,system=2i 1356998400123456789",
+            "cpu{host=a}user 1356998400123456789 1.0; cpu{host=a}system 1356998400123456789 2i",
+        ),
         ("cpu v=1", "cpu{}v 77 1.0"),
         ("version", "word version"),
         ("stats all", "word stats all"),
@@ -156,9 +159,18 @@ fn escapes_of_influx_are_those_of_its_own_parser() {
 #[test]
 fn a_bad_line_is_told_with_what_would_be_right() {
     for (line, wanted) in [
-        ("put cpu 1356998400", "Put put cpu 1356998400: not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu 1356998400 1.5 host=a"),
-        ("put", "Put put: not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu 1356998400 1.5 host=a"),
-        ("put cpu now 1 host=a", "Put put cpu now 1 host=a: invalid time 'now': the time is not a number of digits; write seconds since 1970, or with 13, 16 or 19 digits ms, us or ns"),
+        (
+            "put cpu 1356998400",
+            "Put put cpu 1356998400: not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu 1356998400 1.5 host=a",
+        ),
+        (
+            "put",
+            "Put put: not enough arguments: put needs a metric, a time and a value, and then tags, such as put cpu 1356998400 1.5 host=a",
+        ),
+        (
+            "put cpu now 1 host=a",
+            "Put put cpu now 1 host=a: invalid time 'now': the time is not a number of digits; write seconds since 1970, or with 13, 16 or 19 digits ms, us or ns",
+        ),
         ("put cpu 1 x host=a", "Put put cpu 1 x host=a: invalid value 'x': write a number such as 7, 1.5, -2e9 or NaN"),
         ("put cpu 1 1 host", "Put put cpu 1 1 host: invalid tag 'host': a tag is a name, = and a value"),
         ("put cpu 1 1 host=", "Put put cpu 1 1 host=: the tag host has no value: leave it out"),
@@ -187,7 +199,16 @@ fn a_bad_line_is_told_with_what_would_be_right() {
 
 #[test]
 fn bytes_that_are_no_text_are_refused_wherever_they_stand() {
-    for line in [&b"put c\xff 1 1 a=b"[..], b"put c 1 1 a=\xff", b"put c 1 1 a=\x01", b"c\xff v=1", b"c,a=\xff v=1", b"c \xff=1", b"c v=\"\xff\"", b"c v=\xff"] {
+    for line in [
+        &b"put c\xff 1 1 a=b"[..],
+        b"put c 1 1 a=\xff",
+        b"put c 1 1 a=\x01",
+        b"c\xff v=1",
+        b"c,a=\xff v=1",
+        b"c \xff=1",
+        b"c v=\"\xff\"",
+        b"c v=\xff",
+    ] {
         let (points, said) = read(line, usize::MAX, Unit::Digits);
         assert_eq!((points.len(), said.len()), (0, 1), "{said:?}");
     }
@@ -195,9 +216,17 @@ fn bytes_that_are_no_text_are_refused_wherever_they_stand() {
 
 #[test]
 fn good_lines_around_a_bad_one_are_kept() {
-    let text = "put a 1 1\nput b x 1\ncpu v=\"x\ny\",w=2 3\ncpu v=\"z\" q\nput c 1 2\ncpu v=\"open\nput d 1 3\nput e 1 4";
+    let text =
+        "put a 1 1\nput b x 1\ncpu v=\"x\ny\",w=2 3\ncpu v=\"z\" q\nput c 1 2\ncpu v=\"open\nput d 1 3\nput e 1 4";
     let (points, said) = read(text.as_bytes(), usize::MAX, Unit::Nanos(1));
-    let wanted = ["a{}value 1000000000 1i", "cpu{}v 3 \"x\\ny\"", "cpu{}w 3 2.0", "c{}value 1000000000 2i", "d{}value 1000000000 3i", "e{}value 1000000000 4i"];
+    let wanted = [
+        "a{}value 1000000000 1i",
+        "cpu{}v 3 \"x\\ny\"",
+        "cpu{}w 3 2.0",
+        "c{}value 1000000000 2i",
+        "d{}value 1000000000 3i",
+        "e{}value 1000000000 4i",
+    ];
     assert_eq!(points, wanted);
     assert_eq!(said.len(), 3, "{said:?}");
 }
@@ -212,10 +241,33 @@ fn texts_that_open_again_and_again_take_time_in_proportion_to_their_length() {
 
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let word = proptest::sample::select(vec![
-        "put ", "cpu", ",host=a", " ", "  ", "v=", "1.5", "7i", "\"te xt\"", "\"", "\\", ",", "=", "\n", "\r\n", "#", "1356998400", "t", "NaN", "\u{e9}", "version",
+        "put ",
+        "cpu",
+        ",host=a",
+        " ",
+        "  ",
+        "v=",
+        "1.5",
+        "7i",
+        "\"te xt\"",
+        "\"",
+        "\\",
+        ",",
+        "=",
+        "\n",
+        "\r\n",
+        "#",
+        "1356998400",
+        "t",
+        "NaN",
+        "\u{e9}",
+        "version",
     ]);
     let known = proptest::sample::select(vec![
-        "put cpu 1356998400 1.5 host=a\n", "cpu,host=a v=1,w=2i 5\n", "cpu s=\"a\nb\\\"\" 5\n", "help\r\n",
+        "put cpu 1356998400 1.5 host=a\n",
+        "cpu,host=a v=1,w=2i 5\n",
+        "cpu s=\"a\nb\\\"\" 5\n",
+        "help\r\n",
     ]);
     let junk = proptest::collection::vec(any::<u8>(), 0..6);
     let piece = prop_oneof![
