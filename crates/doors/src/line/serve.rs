@@ -37,6 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Running {
     door: Arc<Door>,
     address: SocketAddr,
+    udp_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -45,6 +46,11 @@ impl Running {
     /// Where it listens; with the real port if port 0 was asked for.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where datagrams come in, if anywhere.
+    pub fn udp_addr(&self) -> Option<SocketAddr> {
+        self.udp_address
     }
 
     /// How many connections are open, and what became of points.
@@ -99,7 +105,7 @@ pub(crate) fn serve_on(
     let door = Arc::new(Door::new(store, durability, options));
     let stop = watch::Sender::new(false);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..reactors).map(|_| mpsc::unbounded_channel()).unzip();
-    let mut running = Running { door, address, stop, threads: Vec::new() };
+    let mut running = Running { door, address, udp_address: None, stop, threads: Vec::new() };
     let mut listener = Some((listener, senders));
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {
