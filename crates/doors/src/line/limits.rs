@@ -29,7 +29,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            connections_max: 10_000,
+            connections_max: 1_000,
             line_bytes_max: 64 << 10,
             turn_bytes: 64 << 10,
             batch_points_max: 32 << 10,
