@@ -34,9 +34,20 @@ pub struct Slot(u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner(pub u32);
 
+/// How types of values are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Typing {
+    /// All numbers go together: an integer in a series of doubles becomes one if nothing is lost by that.
+    #[default]
+    Numbers,
+    /// A series has the type of its first value, and others are refused, as InfluxDB does.
+    Strict,
+}
+
 /// Points to be written, by series.
 #[derive(Debug, Default)]
 pub struct Rows {
+    typing: Typing,
     /// Databases that were named, and which of them is meant now.
     databases: Vec<String>,
     database: u32,
@@ -115,6 +126,17 @@ impl Rows {
         Self { databases: vec![database.to_owned()], ..Self::default() }
     }
 
+    /// How types of values are taken.
+    pub fn set_typing(&mut self, typing: Typing) {
+        self.typing = typing;
+    }
+
+    /// How types of values are taken.
+    #[must_use]
+    pub fn typing(&self) -> Typing {
+        self.typing
+    }
+
     /// Names the database of what comes next.
     pub fn set_database(&mut self, database: &str) {
         let known = self.databases.iter().position(|known| known == database);
@@ -184,7 +206,7 @@ impl Rows {
     fn row_of(&mut self, metric: String, tags: Vec<(String, String)>) -> Result<u32> {
         let database = self.databases.get(self.database as usize).cloned().unwrap_or_default();
         let key = Key { database, metric, tags, field: String::new() };
-        let hash = hash(&key);
+        let hash = key.row_hash();
         let rows = &self.rows;
         if let Some(at) = self.keyed.find(hash, |at| rows.get(*at as usize).is_some_and(|row| row.key == key)) {
             return Ok(*at);
@@ -288,7 +310,7 @@ impl Rows {
     pub fn clear(&mut self) {
         if self.slots.len().max(self.names.len()).max(self.databases.len()) > NAMES_MAX {
             let database = self.databases.get(self.database as usize).cloned().unwrap_or_default();
-            *self = Self { owner: self.owner, ..Self::new(&database) };
+            *self = Self { owner: self.owner, typing: self.typing, ..Self::new(&database) };
             return;
         }
         for at in self.touched.drain(..) {
@@ -314,14 +336,6 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn number(count: usize) -> Result<u32> {
     u32::try_from(count).map_err(|_| Error::invalid("too many names in one request"))
-}
-
-fn hash(key: &Key) -> u64 {
-    let names = key.tags.iter().flat_map(|(name, value)| [name, value]);
-    [&key.database, &key.metric].into_iter().chain(names).fold(0, |sum, name| {
-        // A rotation, because names that change places are another key.
-        u64::rotate_left(sum, 5).wrapping_mul(SPREAD) ^ base::hash64(name.as_bytes())
-    })
 }
 
 fn check(metric: &str, tags: &[(String, String)]) -> Result<()> {

@@ -202,7 +202,8 @@ impl Reactor {
         match written {
             Ok(written) => {
                 door.points.wrote(&written);
-                sources.iter().for_each(|source| source.position.set(written.position));
+                let newer = |source: &Rc<Source>| source.position.get().max(written.position);
+                sources.iter().for_each(|source| source.position.set(newer(source)));
                 written.refused.iter().for_each(|refused| refuse(door, sources, refused));
             }
             Err(error) => {
@@ -271,12 +272,8 @@ pub(crate) struct Gathered<'t> {
 
 /// Tells whoever has written them of points that the store refused.
 fn refuse(door: &Door, sources: &[Rc<Source>], refused: &Refused) {
-    let Refused { metric, field, points, reason, .. } = refused;
-    let source = match sources {
-        [only] => Some(only),
-        _ => None,
-    };
-    match source {
+    let Refused { metric, field, points, owner, reason } = refused;
+    match owner.and_then(|owner| sources.iter().find(|source| source.owner == owner)) {
         Some(source) => {
             source.errors.set(source.errors.get() + points);
             source.complain(door, &format!("error: {points} points of {metric} {field} were refused: {reason}"));

@@ -47,6 +47,7 @@ impl Writes for Fake {
                     metric: pending.row.metric.clone(),
                     field: pending.field.to_owned(),
                     points: pending.points.len() as u64,
+                    owner: pending.owner,
                     reason: "no more series".to_owned(),
                 });
                 continue;
