@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::failure::Failure;
+use super::ingest::intake::Kits;
 use super::options::Options;
 use super::upload::Budget;
 use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) answers: Answers,
     /// What became of points that came in here.
     pub(crate) points: PointCounts,
+    /// What reads points.
+    pub(crate) kits: Kits,
     /// Bytes of bodies in memory.
     pub(crate) budget: Budget,
     /// Passwords that are verified at a time.
@@ -78,6 +81,7 @@ impl Shared {
             connections: AtomicU64::new(0),
             answers: Answers::default(),
             points: PointCounts::default(),
+            kits: Kits::default(),
             verifying: Semaphore::new(VERIFYING_MAX),
             keys: (RandomState::new(), RandomState::new()),
             keys_made: AtomicU64::new(0),

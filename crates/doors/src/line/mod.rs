@@ -22,6 +22,9 @@ mod number;
 mod put;
 mod wire;
 
+pub(crate) use number::{Number, SECOND, Unit, number, time};
+pub(crate) use wire::{After, Reader, Step, Times, excerpt};
+
 pub use door::Options;
 pub use limits::Limits;
 pub use serve::{Running, serve};
