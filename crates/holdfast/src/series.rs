@@ -15,11 +15,9 @@ mod write;
 
 use journal::Position;
 
-pub use ::series::opentsdb;
-pub use ::series::promql;
-pub use ::series::influxql;
+pub use ::series::{influxql, opentsdb, promql};
 pub use ::series::{
-    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
@@ -59,6 +57,8 @@ pub struct Refused {
     pub field: String,
     /// How many points.
     pub points: u64,
+    /// Who has written them, if it is one and was named: see [`Rows::set_owner`].
+    pub owner: Option<Owner>,
     /// Why: `field type conflict: ...`, or a limit.
     pub reason: String,
 }

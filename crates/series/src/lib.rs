@@ -33,7 +33,7 @@ pub use error::{Error, Result};
 pub use key::{FIELD_DEFAULT, Key};
 pub use manifest::{Manifest, Register, Registered, Sealed, SealedFile};
 pub use points::Points;
-pub use rows::{Pending, Place, Row, Rows, Slot, Typing};
+pub use rows::{Owner, Pending, Place, Row, Rows, Slot, Typing};
 pub use sealed::{BlockAt, Made, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block, read_sealed_end};
 pub use select::{Match, Select, TagMatch};
 pub use source::{Range, Series, SeriesId, Source};

@@ -76,7 +76,8 @@ impl<'a> Writing<'a> {
                     }
                     Err(reason) => {
                         let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
-                        writing.refused.push(Refused { metric, field, points: count, reason });
+                        let owner = pending.owner;
+                        writing.refused.push(Refused { metric, field, points: count, owner, reason });
                     }
                 }
             }
