@@ -8,6 +8,7 @@
 
 mod checksum;
 mod clock;
+mod fields;
 mod files;
 mod histogram;
 mod limits;
@@ -18,6 +19,7 @@ mod thread;
 
 pub use checksum::{Crc32c, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
+pub use fields::{Fields, put_string, put_varint, unzigzag, zigzag};
 pub use files::{
     DirLock, File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file,
 };

@@ -44,6 +44,14 @@ pub struct Limits {
     pub page_entries_max: usize,
     /// Expired objects removed by one background step.
     pub expiry_batch_max: usize,
+    /// Bytes of points in memory at which they are sealed; at twice as much writers wait.
+    pub series_memory_bytes: u64,
+    /// Most series. Each takes some hundred bytes of memory.
+    pub series_max: usize,
+    /// Most tags of a series.
+    pub series_tags_max: usize,
+    /// Longest metric, field, tag's name or tag's value, in bytes.
+    pub series_name_bytes_max: usize,
     /// Most transactions that the coordinator remembers: decisions not every branch knows of, tombstones, shared ones
     /// under way. Each takes some hundred bytes of memory.
     pub xa_transactions_max: usize,
@@ -74,6 +82,10 @@ impl Default for Limits {
             entry_cache_bytes: 32 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
+            series_memory_bytes: 48 << 20,
+            series_max: 10_000_000,
+            series_tags_max: 64,
+            series_name_bytes_max: 4 << 10,
             xa_transactions_max: 1 << 20,
             xa_branches_max: 1_000,
             xa_owners_max: 10_000,
@@ -104,6 +116,10 @@ impl Limits {
             entry_cache_bytes: 4 << 10,
             page_entries_max: 100,
             expiry_batch_max: 3,
+            series_memory_bytes: 2 << 10,
+            series_max: 40,
+            series_tags_max: 3,
+            series_name_bytes_max: 16,
             xa_transactions_max: 12,
             xa_branches_max: 4,
             xa_owners_max: 6,

@@ -55,7 +55,16 @@ pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
         Worker::start("holdfast-space", move || run(&inner, &wake, None, |inner| Some(inner.step_spaces())))
             .map_err(failed)?
     };
-    Ok(vec![journal, ledger, compaction, spaces])
+    let series = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.series_wake);
+        Worker::start("holdfast-series", move || {
+            base::stand_back();
+            run(&inner, &wake, None, |inner| Some(inner.step_series()));
+        })
+        .map_err(failed)?
+    };
+    Ok(vec![journal, ledger, compaction, spaces, series])
 }
 
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
@@ -183,6 +192,7 @@ impl Store {
         inner.remove_expired()?;
         inner.step_xa()?;
         inner.step_spaces();
+        inner.step_series();
         inner.compact_step()?;
         Ok(())
     }

@@ -244,6 +244,8 @@ impl Inner {
         let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
         // What the space's snapshots do not have.
         let kept_from = kept_from.min(self.spaces_keep().get());
+        // What the series have not sealed.
+        let kept_from = kept_from.min(self.series_keep().get());
         let is_free =
             |base: Position| !work.stubborn.contains(&base) && work.waiting.iter().all(|waiting| waiting.base != base);
         let real = || segments.iter().filter(|segment| !segment.is_stub);

@@ -14,6 +14,7 @@ use crate::coordinator::{BUCKET, Deciding, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
 use crate::partition::Partition;
+use crate::series::{Rows, SERIES_PART, Writing};
 use crate::space::{Opened, SPACE_PART, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Inner;
@@ -54,6 +55,8 @@ pub struct Exclusive<'a> {
     pub(crate) decisions: Vec<Deciding>,
     /// What is changed in spaces with the batch.
     pub(crate) space: Option<&'a mut SpaceStage>,
+    /// Points that are written with the batch.
+    points: Option<&'a mut Rows>,
 }
 
 impl<'a> Exclusive<'a> {
@@ -104,7 +107,7 @@ impl<'a> Exclusive<'a> {
         let guards = partitions.map(|partition| (partition, partition.lock())).collect();
         let now_ms = inner.clock.wall_ms();
         let (changes, seen, decisions) = (Changes::default(), Position::ZERO, Vec::new());
-        let this = Self { inner, guards, changes, seen, now_ms, all, decisions, space: None };
+        let this = Self { inner, guards, changes, seen, now_ms, all, decisions, space: None, points: None };
         this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
         Ok(this)
     }
@@ -261,7 +264,8 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn commit_noting(mut self, noted: &mut dyn FnMut(Position)) -> Result<Committed> {
         let stage = self.space.take();
         let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
-        if self.changes.is_empty() && in_spaces.is_empty() {
+        let rows = self.points.take();
+        if self.changes.is_empty() && in_spaces.is_empty() && rows.is_none() {
             stage.map_or(Ok(()), |stage| stage.claim())?;
             return Ok(Committed { position: self.seen });
         }
@@ -269,8 +273,10 @@ impl<'a> Exclusive<'a> {
         if let Some(stage) = &stage {
             stage.validate(&mut opened)?;
         }
+        let mut writing = rows.as_deref().map_or(Ok(Writing::default()), |rows| Writing::open(self.inner, rows))?;
+        writing.check_whole()?;
         opened.encode();
-        let batch = self.encode(&opened);
+        let batch = self.encode(&opened, &writing);
         let appended = self.inner.journal.append(&batch)?;
         let position = appended.position;
         noted(position);
@@ -306,8 +312,12 @@ impl<'a> Exclusive<'a> {
             }
             self.inner.note_memory(engine);
         });
-        if let Err(error) = opened.apply(position) {
+        if let Err(error) = opened.apply(position).and(writing.apply(self.inner, position)) {
             failed = Some(error);
+        }
+        match rows {
+            Some(rows) => drop(writing.end(position, rows)),
+            None => drop(writing),
         }
         if let Some(stage) = &stage {
             stage.let_go_in(&mut opened);
@@ -331,18 +341,33 @@ impl<'a> Exclusive<'a> {
         self.space = Some(stage);
     }
 
+    /// Has points written with this batch; they are forgotten in `rows` when that has happened. All of them or the whole batch
+    /// is refused.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses.
+    pub fn add_points(&mut self, rows: &'a mut Rows) -> Result<()> {
+        self.inner.begin_series_in_batch()?;
+        self.points = (!rows.is_empty()).then_some(rows);
+        Ok(())
+    }
+
     /// The changes as commands, a section for each partition.
-    fn encode(&self, in_spaces: &Opened<'_>) -> Batch {
+    fn encode(&self, in_spaces: &Opened<'_>, writing: &Writing<'_>) -> Batch {
         let mut batch = Batch::new();
         // In order: listeners count a batch's events by it.
         let guarded = self.guards.iter().map(|(partition, _)| partition.id);
-        let mut ids: Vec<PartitionId> = guarded.chain(in_spaces.parts().map(|(id, _)| id)).collect();
+        let mut ids: Vec<PartitionId> =
+            guarded.chain(in_spaces.parts().map(|(id, _)| id)).chain(writing.parts().map(|(id, _)| id)).collect();
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
             batch.section(id, |to| {
                 for (_, part) in in_spaces.parts().filter(|(of, _)| *of == id) {
                     kv::put_other_part(to, SPACE_PART, part);
+                }
+                for (_, part) in writing.parts().filter(|(of, _)| *of == id) {
+                    kv::put_other_part(to, SERIES_PART, part);
                 }
                 if self.guards.iter().all(|(partition, _)| partition.id != id) {
                     return;

@@ -28,6 +28,8 @@ pub(crate) struct Partition {
     pub(crate) space_kept: AtomicU64,
     /// That of the newer one; `u64::MAX` while there is none, because the space was never used.
     pub(crate) space_through: AtomicU64,
+    /// The series' share, with a lock that is taken last.
+    series: Mutex<series::Engine>,
     pub(crate) reader: Reader,
     changing: AtomicU64,
     /// Newest position at which something became absent, set before it does.
@@ -41,7 +43,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    pub(crate) fn new(id: PartitionId, engine: Engine, space: Loaded) -> Self {
+    pub(crate) fn new(id: PartitionId, engine: Engine, space: Loaded, series: series::Engine) -> Self {
         Self {
             id,
             reader: engine.reader(),
@@ -49,6 +51,7 @@ impl Partition {
             removed: AtomicU64::new(0),
             engine: Mutex::new(engine),
             space: Mutex::new(space.engine),
+            series: Mutex::new(series),
             space_kept: AtomicU64::new(space.kept.get()),
             space_through: AtomicU64::new(space.through.get()),
             changing: AtomicU64::new(0),
@@ -81,6 +84,14 @@ impl Partition {
     /// The space's share.
     pub(crate) fn space(&self) -> MutexGuard<'_, space::Engine> {
         self.space.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+            self.set_broken();
+            poisoned.into_inner()
+        })
+    }
+
+    /// The series' share.
+    pub(crate) fn series(&self) -> MutexGuard<'_, series::Engine> {
+        self.series.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
             self.set_broken();
             poisoned.into_inner()
         })

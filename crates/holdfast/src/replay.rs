@@ -13,6 +13,7 @@ use kv::{Engine, EntryCache, Ledgers, Places};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Progress};
+use crate::series::{SERIES_PART, shelf};
 use crate::space::SPACE_PART;
 use crate::space::files::{self, Loaded};
 
@@ -47,12 +48,13 @@ pub(crate) fn spaces(
 pub(crate) fn engines(
     journal: &Arc<Journal>,
     ledgers: &dyn Ledgers,
-    spaces: &mut [Loaded],
+    others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Result<Vec<Engine>> {
     let mut last = None;
+    let (spaces, series) = others;
     for _ in 0..ATTEMPTS_MAX {
-        match attempt(journal, ledgers, spaces, options) {
+        match attempt(journal, ledgers, (spaces, series), options) {
             Ok(engines) => return Ok(engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
                 ledgers.condemn(partition)?;
@@ -70,14 +72,14 @@ type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 fn attempt(
     journal: &Arc<Journal>,
     ledgers: &dyn Ledgers,
-    spaces: &mut [Loaded],
+    others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Attempt<Vec<Engine>> {
     let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max, tree: options.tree };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let cache = Arc::new(EntryCache::new(options.limits.entry_cache_bytes));
     let mut engines = Vec::new();
-    for id in (0..).map(PartitionId::new).take(spaces.len()) {
+    for id in (0..).map(PartitionId::new).take(others.0.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
         let engine = ledgers
             .open(id)
@@ -88,9 +90,11 @@ fn attempt(
     let there: BTreeSet<Position> =
         journal.segment_stats().iter().filter(|segment| !segment.is_stub).map(|segment| segment.base).collect();
     engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| there.contains(&segment)));
+    let (spaces, series) = others;
     let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.replayed));
+    let applied = applied.chain(series.iter().map(|series| series.replayed));
     let from = applied.min().unwrap_or_default();
-    let mut replay = Replay::new(journal, options, (&mut engines, spaces), from);
+    let mut replay = Replay::new(journal, options, (&mut engines, spaces, series), from);
     let read = journal.read_from(from, &mut |visit| match visit {
         Visit::Record(record) => replay.record(&record),
         // Reported by the journal; what was in it is lost, and all else goes on.
@@ -127,6 +131,7 @@ pub(crate) fn rebuild(journal: &Journal, partition: PartitionId, engine: &mut En
 struct Replay<'a> {
     engines: &'a mut [Engine],
     spaces: &'a mut [Loaded],
+    series: &'a mut [shelf::Loaded],
     options: &'a Options,
     start: u64,
     end: u64,
@@ -139,17 +144,18 @@ impl<'a> Replay<'a> {
     fn new(
         journal: &Journal,
         options: &'a Options,
-        (engines, spaces): (&'a mut [Engine], &'a mut [Loaded]),
+        (engines, spaces, series): (&'a mut [Engine], &'a mut [Loaded], &'a mut [shelf::Loaded]),
         from: Position,
     ) -> Self {
         let (start, end) = (from.get(), journal.watermarks().appended.get());
-        Self { engines, spaces, options, start, end, told: start, batches: 0, failed: None }
+        Self { engines, spaces, series, options, start, end, told: start, batches: 0, failed: None }
     }
 
     fn record(&mut self, record: &Record<'_>) -> journal::Result<()> {
         self.batches += 1;
         for section in &record.sections {
             self.space(record.position, section);
+            self.series(record.position, section);
             let Some(engine) = self.engines.get_mut(section.partition.index()) else { continue };
             if record.position <= engine.applied() {
                 continue;
@@ -178,6 +184,18 @@ impl<'a> Replay<'a> {
         for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SPACE_PART) {
             let _ = space.engine.apply(position, part, &mut |_| ());
             space.replayed = position;
+        }
+    }
+
+    /// Applies the series' part of a section, as [`Replay::space`] does.
+    fn series(&mut self, position: Position, section: &RecordSection<'_>) {
+        let Some(series) = self.series.get_mut(section.partition.index()) else { return };
+        if position <= series.replayed {
+            return;
+        }
+        for (_, part) in kv::other_parts(section.commands).filter(|(engine, _)| *engine == SERIES_PART) {
+            let _ = series.engine.apply(position, part);
+            series.replayed = position;
         }
     }
 

@@ -2,14 +2,30 @@
 //!
 //! May use: the `series` engine, the commit path. Must not know: protocols, query languages.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod background;
+pub(crate) mod backup;
+pub(crate) mod folder;
+mod merge;
+mod read;
+mod remove;
+pub(crate) mod seal;
+pub(crate) mod shelf;
+mod write;
 
 use journal::Position;
 
-pub use ::series::{Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Value, ValueRef};
+pub use ::series::{
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+};
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
-use crate::error::{Error, ErrorKind, Result};
+pub use ::series::Cardinality;
+pub use read::Reader;
+
+pub(crate) use write::{SERIES_PART, Writing};
+
+use self::remove::Removal;
+use crate::error::Result;
 use crate::store::Store;
 
 /// The time series of a store.
@@ -57,15 +73,13 @@ impl Series {
     /// `Unavailable` when the disk is full or an earlier write failed: nothing was written, and `rows` is as it was. Points that
     /// cannot be are no error: see [`Written::refused`].
     pub fn write(&self, rows: &mut Rows) -> Result<Written> {
-        let _ = rows;
-        let _ = &self.store;
-        Err(Error::new(ErrorKind::Internal, "not there yet"))
+        self.store.inner().write_series(rows)
     }
 
     /// What queries read. Ask for a new one for each request, and call [`Reader::settle`] before answering.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        Reader { store: self.store.clone(), seen: AtomicU64::new(0) }
+        Reader::new(self.store.clone())
     }
 
     /// Removes the points of a range in all series that are meant. Does not wait for durability. How many series it was.
@@ -73,8 +87,7 @@ impl Series {
     /// # Errors
     /// `Unavailable` when the disk refuses.
     pub fn delete(&self, select: &Select, range: Range) -> Result<(Position, u64)> {
-        let _ = (select, range);
-        Err(Error::new(ErrorKind::Internal, "not there yet"))
+        self.store.inner().remove_series(select, Removal::Points(range))
     }
 
     /// Removes all series that are meant, with their points. Does not wait for durability. How many it was.
@@ -82,8 +95,19 @@ impl Series {
     /// # Errors
     /// `Unavailable` when the disk refuses.
     pub fn drop_series(&self, select: &Select) -> Result<(Position, u64)> {
-        let _ = select;
-        Err(Error::new(ErrorKind::Internal, "not there yet"))
+        self.store.inner().remove_series(select, Removal::Series)
+    }
+
+    /// Seals all points that are in memory, and merges files as far as that is worth it. Blocks for as long as that takes; done in
+    /// the background when it is due.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses.
+    pub fn seal(&self) -> Result<()> {
+        let inner = self.store.inner();
+        inner.seal_series(seal::When::Now)?;
+        while inner.merge_series()? {}
+        Ok(())
     }
 
     /// Makes a database known that has no series yet.
@@ -91,8 +115,7 @@ impl Series {
     /// # Errors
     /// `Invalid` when the name is empty; `Unavailable` when the disk refuses.
     pub fn create_database(&self, name: &str) -> Result<Position> {
-        let _ = name;
-        Err(Error::new(ErrorKind::Internal, "not there yet"))
+        self.store.inner().create_database(name)
     }
 
     /// Removes a database with all its series. How many series it was.
@@ -100,53 +123,6 @@ impl Series {
     /// # Errors
     /// `Unavailable` when the disk refuses.
     pub fn drop_database(&self, name: &str) -> Result<(Position, u64)> {
-        let _ = name;
-        Err(Error::new(ErrorKind::Internal, "not there yet"))
-    }
-}
-
-/// What queries read. It remembers the newest change that it showed.
-pub struct Reader {
-    store: Store,
-    seen: AtomicU64,
-}
-
-impl Reader {
-    /// Blocks until everything that was read is as durable as the store's reads have to be.
-    ///
-    /// # Errors
-    /// `Unavailable` when a write or sync failed.
-    pub fn settle(&self) -> Result<()> {
-        self.store.settle(crate::kv::Shown { value: (), position: Position::new(self.seen.load(Ordering::Relaxed)) })
-    }
-}
-
-impl Source for Reader {
-    fn series(&self, _: &Select) -> ::series::Result<Vec<::series::Series>> {
-        Ok(Vec::new())
-    }
-
-    fn points(&self, _: SeriesId, _: Range, _: &mut Points) -> ::series::Result<()> {
-        Ok(())
-    }
-
-    fn last(&self, _: SeriesId) -> ::series::Result<Option<(i64, Value)>> {
-        Ok(None)
-    }
-
-    fn databases(&self) -> ::series::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn metrics(&self, _: &str) -> ::series::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn tag_names(&self, _: &str) -> ::series::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn tag_values(&self, _: &str) -> ::series::Result<Vec<String>> {
-        Ok(Vec::new())
+        self.store.inner().drop_database(name)
     }
 }

@@ -25,6 +25,7 @@ use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
 use crate::scrub::{self, ScrubCounters};
+use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
 use crate::space::Registry;
 use crate::stats::{SegmentLive, Stats};
@@ -73,6 +74,9 @@ pub(crate) struct Inner {
     /// Snapshots of spaces that opening did not find, nor those before them.
     lost_snapshots: Vec<Damage>,
     pub(crate) space_wake: Arc<Signal>,
+    /// What is sealed of the series.
+    pub(crate) shelf: Shelf,
+    pub(crate) series_wake: Arc<Signal>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -122,11 +126,12 @@ impl Store {
         let ids = (0..identity.partitions).map(PartitionId::new);
         let mut spaces = replay::spaces(&*world.files, dir, ids.clone())?;
         let lost_snapshots = crate::space::files::lost(dir, &spaces);
-        let engines = replay::engines(&journal, &*world.ledgers, &mut spaces, &options)?;
+        let (shelf, mut series) = Shelf::open(&world.files, dir, identity.partitions)?;
+        let engines = replay::engines(&journal, &*world.ledgers, (&mut spaces, &mut series), &options)?;
         let inner = Arc::new(Inner {
             partitions: ids
-                .zip(engines.into_iter().zip(spaces))
-                .map(|(id, (engine, space))| Partition::new(id, engine, space))
+                .zip(engines.into_iter().zip(spaces).zip(series))
+                .map(|(id, ((engine, space), series))| Partition::new(id, engine, space, series.engine))
                 .collect(),
             clock: Arc::clone(&world.clock),
             journal_wake,
@@ -143,6 +148,8 @@ impl Store {
             spaces: Registry::default(),
             lost_snapshots,
             space_wake: Arc::new(Signal::new()),
+            shelf,
+            series_wake: Arc::new(Signal::new()),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
@@ -156,6 +163,7 @@ impl Store {
         });
         inner.load_xa();
         inner.load_spaces();
+        inner.count_series();
         let mut workers = Vec::new();
         if world.threads {
             workers = background::start(&inner)?;
@@ -277,6 +285,7 @@ impl Owner {
         self.inner.scrub_wake.raise();
         self.inner.compaction_wake.raise();
         self.inner.space_wake.raise();
+        self.inner.series_wake.raise();
         lock(&self.workers).clear();
     }
 }
@@ -476,7 +485,7 @@ impl Inner {
             ledger_memory_bytes,
             write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
-            damage: [self.journal.recovery().damage, self.lost_snapshots.clone()].concat(),
+            damage: [self.journal.recovery().damage, self.lost_snapshots.clone(), self.shelf.damage()].concat(),
             scrub: self.scrubbed.stats(),
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
@@ -495,6 +504,10 @@ impl Inner {
             // A store that was never used as a space has the digest that it had before there were spaces.
             if space != 0 {
                 input.extend_from_slice(&space.to_le_bytes());
+            }
+            let series = partition.series().digest();
+            if series != 0 {
+                input.extend_from_slice(&series.to_le_bytes());
             }
         }
         Ok(base::hash128(&input))
@@ -517,7 +530,9 @@ impl Inner {
         // A backup under way is finished: once the directory is let go, another process may change what is linked.
         let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
-        let written = unwritten.map(|partition| self.write_out(partition)).fold(self.close_spaces(), Result::and);
+        let written = unwritten
+            .map(|partition| self.write_out(partition))
+            .fold(self.close_spaces().and(self.close_series()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived.
         self.journal.close()?;
         drop(lock(&self.held).take());

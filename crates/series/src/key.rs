@@ -29,6 +29,19 @@ impl Key {
         at.ok().and_then(|at| self.tags.get(at)).map_or("", |(_, value)| value.as_str())
     }
 
+    /// A hash of database, metric and tags, which is the same for ever: it says which partition the series lies in. All fields of
+    /// a row lie together.
+    #[must_use]
+    pub fn row_hash(&self) -> u64 {
+        // Lengths keep `ab`, `c` and `a`, `bc` apart.
+        let mut bytes = Vec::with_capacity(64);
+        let tags = self.tags.iter().flat_map(|(name, value)| [name, value]);
+        for text in [&self.database, &self.metric].into_iter().chain(tags) {
+            base::put_string(&mut bytes, text.as_bytes());
+        }
+        base::hash64(&bytes)
+    }
+
     /// Whether the field is the one of points that were written without any.
     #[must_use]
     pub fn has_default_field(&self) -> bool {

@@ -5,20 +5,34 @@
 //!
 //! May use: `base`, `journal`. Must not know: other engines, partitions other than its own, threads, clocks, files.
 
+mod block;
+mod catalog;
+mod command;
+mod engine;
 mod error;
 mod key;
+mod manifest;
 #[cfg(test)]
 mod model;
+mod names;
 mod points;
+mod postings;
 mod rows;
+mod sealed;
 mod select;
 mod source;
+mod stage;
 mod value;
 
+pub use catalog::Cardinality;
+pub use engine::{Engine, Erased, Frozen, LastPoint, View, without_erased};
 pub use error::{Error, Result};
 pub use key::{FIELD_DEFAULT, Key};
+pub use manifest::{Manifest, Register, Registered, Sealed, SealedFile};
 pub use points::Points;
-pub use rows::{Pending, Place, Row, Rows, Slot};
+pub use rows::{Pending, Place, Row, Rows, Slot, Typing};
+pub use sealed::{BlockAt, Made, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block, read_sealed_end};
 pub use select::{Match, Select, TagMatch};
 pub use source::{Range, Series, SeriesId, Source};
+pub use stage::{Bounds, Stage};
 pub use value::{Kind, Value, ValueRef};

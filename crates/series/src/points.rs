@@ -19,6 +19,7 @@ pub struct Points {
     /// The type of each, from the first on that differs; empty before.
     kinds: Vec<Kind>,
     texts: Vec<Box<str>>,
+    text_bytes: usize,
 }
 
 impl Points {
@@ -73,6 +74,7 @@ impl Points {
         self.bits.clear();
         self.kinds.clear();
         self.texts.clear();
+        self.text_bytes = 0;
         self.kind = None;
     }
 
@@ -91,6 +93,7 @@ impl Points {
             ValueRef::Boolean(value) => u64::from(value),
             ValueRef::Text(value) => {
                 self.texts.push(value.into());
+                self.text_bytes += value.len() + 16;
                 self.texts.len() as u64 - 1
             }
         };
@@ -224,8 +227,7 @@ impl Points {
     /// Bytes of memory, nearly.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let texts: usize = self.texts.iter().map(|text| text.len() + 16).sum();
-        (self.times.capacity() + self.bits.capacity()) * 8 + self.kinds.capacity() + texts
+        (self.times.capacity() + self.bits.capacity()) * 8 + self.kinds.capacity() + self.text_bytes
     }
 }
 

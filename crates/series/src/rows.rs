@@ -23,9 +23,20 @@ pub struct Row(u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
 
+/// How types of values are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Typing {
+    /// All numbers go together: an integer in a series of doubles becomes one if nothing is lost by that.
+    #[default]
+    Numbers,
+    /// A series has the type of its first value, and others are refused, as InfluxDB does.
+    Strict,
+}
+
 /// Points to be written, by series.
 #[derive(Debug, Default)]
 pub struct Rows {
+    typing: Typing,
     database: String,
     /// Rows by what they were called.
     named: HashTable<u32>,
@@ -34,6 +45,10 @@ pub struct Rows {
     /// Slots that have points, in the order in which they came to have some.
     touched: Vec<u32>,
     points: usize,
+    /// Two names were seen that may mean one series: tags in another order, another way of escaping.
+    same_twice: bool,
+    /// Hashes of what rows mean.
+    meant: HashTable<u32>,
 }
 
 #[derive(Debug)]
@@ -75,6 +90,8 @@ pub struct Pending<'a> {
     pub place: Option<Place>,
     /// The points, in the order in which they came.
     pub points: &'a Points,
+    /// Whether another name of the same series may be among what is to be written.
+    pub may_be_twice: bool,
 }
 
 impl Rows {
@@ -82,6 +99,17 @@ impl Rows {
     #[must_use]
     pub fn new(database: &str) -> Self {
         Self { database: database.to_owned(), ..Self::default() }
+    }
+
+    /// How types of values are taken.
+    pub fn set_typing(&mut self, typing: Typing) {
+        self.typing = typing;
+    }
+
+    /// How types of values are taken.
+    #[must_use]
+    pub fn typing(&self) -> Typing {
+        self.typing
     }
 
     /// Names the database of what comes next.
@@ -124,11 +152,20 @@ impl Rows {
         tags.sort();
         check(&metric, &tags)?;
         let key = Key { database: self.database.clone(), metric, tags, field: String::new() };
+        self.same_twice |= self.is_known_otherwise(&key);
         let at = u32::try_from(self.rows.len()).map_err(|_| Error::invalid("too many names in one request"))?;
         self.rows.push(RowState { hash, raw: raw.into(), key, fields: Vec::new() });
         let rows = &self.rows;
         self.named.insert_unique(hash, at, |at| rows.get(*at as usize).map_or(0, |row| row.hash));
+        self.meant.insert_unique(rows.last().map_or(0, |row| row.key.row_hash()), at, |at| {
+            rows.get(*at as usize).map_or(0, |row| row.key.row_hash())
+        });
         Ok(Row(at))
+    }
+
+    fn is_known_otherwise(&self, key: &Key) -> bool {
+        let is_it = |at: &u32| self.rows.get(*at as usize).is_some_and(|row| row.key == *key);
+        self.meant.find(key.row_hash(), is_it).is_some()
     }
 
     /// The series of a row's field that is called `raw`; `nth` says which of the row's fields it was when it came last, which is
@@ -155,6 +192,14 @@ impl Rows {
         let field = decode(raw)?;
         if field.is_empty() {
             return Err(Error::invalid("the name of a field is empty"));
+        }
+        let slots = &self.slots;
+        let is_it = |slot: Slot| slots.get(slot.0 as usize).is_some_and(|slot| *slot.field == *field);
+        if let Some((_, slot)) = state.fields.iter().find(|(_, slot)| is_it(*slot)) {
+            // The same name, escaped in another way.
+            let slot = *slot;
+            state.fields.push((raw.into(), slot));
+            return Ok(slot);
         }
         let slot = Slot(u32::try_from(self.slots.len()).map_err(|_| Error::invalid("too many names in one request"))?);
         state.fields.push((raw.into(), slot));
@@ -183,12 +228,7 @@ impl Rows {
 
     /// What is to be written, in the order in which the series came; the number of each for [`Rows::note`].
     pub fn pending(&self) -> impl Iterator<Item = (Slot, Pending<'_>)> {
-        self.touched.iter().filter_map(|at| {
-            let slot = self.slots.get(*at as usize)?;
-            let row = self.rows.get(slot.row as usize)?;
-            let pending = Pending { row: &row.key, field: &slot.field, place: slot.place, points: &slot.points };
-            Some((Slot(*at), pending))
-        })
+        self.touched.iter().filter_map(|at| Some((Slot(*at), self.pending_of(Slot(*at))?)))
     }
 
     /// What is to be written of one series.
@@ -196,7 +236,13 @@ impl Rows {
     pub fn pending_of(&self, slot: Slot) -> Option<Pending<'_>> {
         let slot = self.slots.get(slot.0 as usize)?;
         let row = self.rows.get(slot.row as usize)?;
-        Some(Pending { row: &row.key, field: &slot.field, place: slot.place, points: &slot.points })
+        Some(Pending {
+            row: &row.key,
+            field: &slot.field,
+            place: slot.place,
+            points: &slot.points,
+            may_be_twice: self.same_twice,
+        })
     }
 
     /// Notes where a series lies.
@@ -209,8 +255,8 @@ impl Rows {
     /// Forgets the points, and keeps the names unless there are too many.
     pub fn clear(&mut self) {
         if self.slots.len() > NAMES_MAX || self.rows.len() > NAMES_MAX {
-            let database = std::mem::take(&mut self.database);
-            *self = Self::new(&database);
+            let (database, typing) = (std::mem::take(&mut self.database), self.typing);
+            *self = Self { database, typing, ..Self::default() };
             return;
         }
         for at in self.touched.drain(..) {

@@ -5,12 +5,12 @@
 //!
 //! May use: `compare`, `document`, `path`, `value`. Must not know: who changes, versions, leases.
 
-use crate::bytes::{Fields, put_string};
 use crate::compare::{Class, compare};
 use crate::document::Document;
 use crate::error::{Error, Result, invalid};
 use crate::path::{Path, Step};
 use crate::value::{DEPTH_MAX, Decimal, ListRef, MapRef, StoredValue, Value, ValueRef, is_equal_stored, raw, skip};
+use base::{Fields, put_string};
 
 /// One change of a document. Paths have no `[*]`: a change is of one value. What is null counts as missing.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,10 +17,10 @@
 //!
 //! May use: `bytes`, `value`, `definition`. Must not know: entries, indexes.
 
-use crate::bytes::{Fields, put_string, put_varint};
 use crate::definition::Definition;
 use crate::error::{Error, Result};
 use crate::value::{MapRef, ValueRef};
+use base::{Fields, put_string, put_varint};
 
 const DECLARE: u8 = 1;
 const DROP: u8 = 2;

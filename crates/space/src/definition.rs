@@ -12,9 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::bytes::{Fields, put_string, put_varint};
 use crate::error::{Error, Result, invalid};
 use crate::path::Path;
+use base::{Fields, put_string, put_varint};
 
 const VERSION: u8 = 1;
 /// Longest name of a space, a type, a field or an index, in bytes.

@@ -6,7 +6,6 @@ mod aggregate;
 #[cfg(test)]
 mod arbitrary;
 mod base64;
-mod bytes;
 mod change;
 mod command;
 mod compare;

@@ -12,10 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::bytes::Fields;
 use crate::document::Document;
 use crate::error::{Error, Result, invalid};
 use crate::value::{DEPTH_MAX, Decimal, MapRef, Value, ValueRef};
+use base::Fields;
 
 const TIMESTAMP: i8 = -1;
 const DECIMAL: i8 = 1;

@@ -42,7 +42,7 @@ impl Document {
     pub fn from_serialize(from: &impl Serialize) -> Result<Self> {
         let mut bytes = Vec::new();
         from.serialize(write::Writer { to: &mut bytes, depth: DEPTH_MAX + 1 })?;
-        match ValueRef::read(&mut crate::bytes::Fields(&bytes)) {
+        match ValueRef::read(&mut base::Fields(&bytes)) {
             Some(ValueRef::Map(fields)) => Ok(Self::trusted(fields.as_bytes())),
             Some(other) => invalid(format!("a document is made of a struct or a map, not of {}", other.kind())),
             None => invalid("a document is made of a struct or a map"),

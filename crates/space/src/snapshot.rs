@@ -21,7 +21,6 @@
 
 use journal::{PartitionId, Position};
 
-use crate::bytes::{Fields, put_string, put_varint};
 use crate::command::TypeId;
 use crate::definition::Definition;
 use crate::document::Document;
@@ -29,6 +28,7 @@ use crate::engine::{Engine, Stored};
 use crate::entries::Entry;
 use crate::error::{Error, Result};
 use crate::share::Share;
+use base::{Fields, put_string, put_varint};
 
 const MAGIC: [u8; 8] = *b"HOLDSPC\x02";
 const MAGIC_1: [u8; 8] = *b"HOLDSPC\x01";

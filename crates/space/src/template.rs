@@ -2,10 +2,10 @@
 //!
 //! May use: `document`, `path`, `value`. Must not know: SQL, indexes.
 
-use crate::bytes::Fields;
 use crate::document::Document;
 use crate::path::{Path, Step};
 use crate::value::{MapRef, StoredValue, ValueRef, is_equal_stored, raw, skip};
+use base::Fields;
 
 /// A document as an example of those it matches.
 ///

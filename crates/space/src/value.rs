@@ -22,8 +22,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::bytes::{Fields, put_string, put_varint};
 use crate::error::{Error, Result};
+use base::{Fields, put_string, put_varint, unzigzag, zigzag};
 
 /// How deep lists and maps may lie within each other.
 pub const DEPTH_MAX: usize = 32;
@@ -182,14 +182,6 @@ pub(crate) fn is_equal_stored(a: &[u8], b: &[u8]) -> bool {
                 _ => false,
             }
         })
-}
-
-fn zigzag(number: i64) -> u64 {
-    (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned()
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 impl<'a> ValueRef<'a> {

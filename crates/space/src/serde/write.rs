@@ -5,9 +5,9 @@
 use serde::ser::{self, Serialize, Serializer};
 
 use super::{DECIMAL, TIMESTAMP};
-use crate::bytes::{Fields, put_string};
 use crate::error::{Error, Result, invalid};
 use crate::value::{DEPTH_MAX, Decimal, ListRef, MapRef, Value, ValueRef};
+use base::{Fields, put_string};
 
 /// Appends one value; lists and maps may lie so deep within each other.
 pub(super) struct Writer<'a> {

@@ -6,33 +6,47 @@
 
 /// Reads fields one after another; `None` at the first that is not whole.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
         Some(head)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
+    /// The next byte.
     #[inline]
-    pub(crate) fn u8(&mut self) -> Option<u8> {
+    pub fn u8(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    /// The next 16 bits.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// The next 32 bits.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// The next 64 bits.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// A LEB128 number of at most 64 bits, in its shortest form.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Option<u64> {
+    pub fn varint(&mut self) -> Option<u64> {
         // Names and most values are shorter than 128 bytes, and a field is found by passing over those before it.
         match self.0.split_first() {
             Some((&byte @ 0..0x80, rest)) => {
@@ -62,18 +76,20 @@ impl<'a> Fields<'a> {
 
     /// A byte string behind its length.
     #[inline]
-    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
+    pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)
     }
 
     /// Text behind its length.
-    pub(crate) fn text(&mut self) -> Option<&'a str> {
+    pub fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.string()?).ok()
     }
 }
 
-pub(crate) fn put_varint(to: &mut Vec<u8>, mut number: u64) {
+/// Appends a number as LEB128.
+#[inline]
+pub fn put_varint(to: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         to.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
@@ -81,7 +97,20 @@ pub(crate) fn put_varint(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-pub(crate) fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a byte string behind its length.
+pub fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(to, bytes.len() as u64);
     to.extend_from_slice(bytes);
+}
+
+/// A signed number as one whose small values are those near zero.
+#[must_use]
+pub fn zigzag(number: i64) -> u64 {
+    (number.cast_unsigned() << 1) ^ (number >> 63).cast_unsigned()
+}
+
+/// What [`zigzag`] was given.
+#[must_use]
+pub fn unzigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }

@@ -1,0 +1,234 @@
+//! What queries read: sealed blocks, frozen heads and heads of a series as one.
+//!
+//! May use: the shelf, partitions. Must not know: query languages.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::series::{
+    Cardinality, Engine, Erased, LastPoint, Points, Range, Select, Series, SeriesId, Source, Value, View,
+    without_erased,
+};
+use journal::Position;
+
+use crate::error::{Error, Result};
+use crate::kv::Shown;
+use crate::partition::Partition;
+use crate::store::{Inner, Store};
+
+/// What queries read. It remembers the newest change that it showed.
+pub struct Reader {
+    store: Store,
+    seen: AtomicU64,
+}
+
+impl Reader {
+    pub(super) fn new(store: Store) -> Self {
+        Self { store, seen: AtomicU64::new(0) }
+    }
+
+    /// Blocks until everything that was read is as durable as the store's reads have to be.
+    ///
+    /// # Errors
+    /// `Unavailable` when a write or sync failed.
+    pub fn settle(&self) -> Result<()> {
+        self.store.settle(Shown { value: (), position: self.position() })
+    }
+
+    /// The newest change that was read.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.seen.load(Ordering::Relaxed))
+    }
+
+    /// How many series of a database have what.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn cardinality(&self, database: &str) -> Result<Cardinality> {
+        let mut all = Cardinality::default();
+        self.each(|engine| engine.count_into(database, &mut all))?;
+        Ok(all)
+    }
+
+    fn inner(&self) -> &Inner {
+        self.store.inner()
+    }
+
+    fn saw(&self, position: Position) {
+        self.seen.fetch_max(position.get(), Ordering::Relaxed);
+    }
+
+    fn partition(&self, series: SeriesId) -> Result<Option<&Partition>> {
+        self.inner().check_open()?;
+        Ok(self.inner().partitions.get(usize::from(series.partition)))
+    }
+
+    fn each(&self, mut look: impl FnMut(&Engine)) -> Result<()> {
+        self.inner().check_open()?;
+        for partition in &self.inner().partitions {
+            let engine = partition.series();
+            self.saw(engine.changed());
+            look(&engine);
+        }
+        Ok(())
+    }
+
+    fn names(&self, mut add: impl FnMut(&Engine, &mut BTreeSet<String>)) -> ::series::Result<Vec<String>> {
+        let mut all = BTreeSet::new();
+        self.each(|engine| add(engine, &mut all)).map_err(source)?;
+        Ok(all.into_iter().collect())
+    }
+
+    fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
+        let Some(partition) = self.partition(series)? else { return Ok(()) };
+        // The engine first: what is sealed between the two looks is seen twice, which changes nothing, and not missed.
+        let Some(view) = partition.series().view(series.number, range) else { return Ok(()) };
+        self.saw(view.newest);
+        let mut pieces = Pieces::default();
+        let contents = self.inner().shelf.contents();
+        let meant =
+            |file: &&Arc<super::folder::Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
+        for file in contents.files.iter().filter(meant) {
+            for at in file.blocks(series, range) {
+                if let Some(points) = self.inner().shelf.block(file, at)? {
+                    pieces.add(&points, range, &view.erased, file.through(series.partition));
+                }
+            }
+        }
+        let View { frozen, head, erased, .. } = view;
+        for frozen in &frozen {
+            if let Some(points) = frozen.points(series.number) {
+                pieces.add(points, range, &erased, frozen.through);
+            }
+        }
+        if !head.is_empty() {
+            pieces.0.push(head);
+        }
+        pieces.join(to);
+        Ok(())
+    }
+
+    fn find_last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
+        let Some(partition) = self.partition(series)? else { return Ok(None) };
+        let seen = {
+            let engine = partition.series();
+            match engine.last(series.number) {
+                None => return Ok(None),
+                Some(LastPoint::Is(last, position)) => {
+                    self.saw(position);
+                    return Ok(last);
+                }
+                Some(LastPoint::Unknown) => engine.applied(),
+            }
+        };
+        // In its last block, unless what is there was deleted.
+        let contents = self.inner().shelf.contents();
+        let blocks = contents.files.iter().flat_map(|file| file.blocks(series, Range::ALL));
+        let from = blocks.max_by_key(|at| at.range.to).map_or(i64::MIN, |at| at.range.from);
+        let mut points = Points::new();
+        for from in [from, i64::MIN] {
+            points.clear();
+            self.read(series, Range { from, to: i64::MAX }, &mut points)?;
+            if !points.is_empty() {
+                break;
+            }
+        }
+        let last = points.last();
+        partition.series().note_last(series.number, seen, last.clone());
+        Ok(last)
+    }
+}
+
+/// Points of one series from several places, of which the later count.
+#[derive(Default)]
+struct Pieces(Vec<Points>);
+
+impl Pieces {
+    fn add(&mut self, points: &Points, range: Range, erased: &[Erased], through: Position) {
+        let meant = points.between(range.from, range.to);
+        if meant.is_empty() {
+            return;
+        }
+        let mut piece = Points::new();
+        piece.extend_from(points, meant);
+        without_erased(&mut piece, erased, through);
+        if !piece.is_empty() {
+            self.0.push(piece);
+        }
+    }
+
+    fn join(mut self, to: &mut Points) {
+        let ends = |points: &Points| (points.times().first().copied(), points.times().last().copied());
+        let follow = |pair: &[Points]| matches!(pair, [a, b] if ends(a).1 < ends(b).0);
+        if !self.0.windows(2).all(follow) {
+            let by_time = {
+                let mut order: Vec<usize> = (0..self.0.len()).collect();
+                order.sort_by_key(|at| self.0.get(*at).map(ends));
+                order
+            };
+            let apart = by_time.windows(2).all(|pair| match pair {
+                [a, b] => self.0.get(*a).map(|a| ends(a).1) < self.0.get(*b).map(|b| ends(b).0),
+                _ => true,
+            });
+            if !apart {
+                let mut all = Points::new();
+                self.0.iter().for_each(|piece| all.extend_from(piece, 0..piece.len()));
+                all.sort();
+                self.0 = vec![all];
+            } else {
+                self.0.sort_by_key(ends);
+            }
+        }
+        for piece in &self.0 {
+            to.extend_from(piece, 0..piece.len());
+        }
+    }
+}
+
+fn source(error: Error) -> ::series::Error {
+    ::series::Error::Source { text: error.to_string() }
+}
+
+impl Source for Reader {
+    fn series(&self, select: &Select) -> ::series::Result<Vec<Series>> {
+        let mut found = Vec::new();
+        let mut partition = 0u16..;
+        self.each(|engine| {
+            let partition = partition.next().expect("there are fewer partitions than 16 bits count");
+            for number in engine.select(select) {
+                if let Some(key) = engine.key(number) {
+                    found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key) });
+                }
+            }
+        })
+        .map_err(source)?;
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
+    }
+
+    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
+        self.read(series, range, to).map_err(source)
+    }
+
+    fn last(&self, series: SeriesId) -> ::series::Result<Option<(i64, Value)>> {
+        self.find_last(series).map_err(source)
+    }
+
+    fn databases(&self) -> ::series::Result<Vec<String>> {
+        self.names(|engine, all| all.extend(engine.databases().map(str::to_owned)))
+    }
+
+    fn metrics(&self, database: &str) -> ::series::Result<Vec<String>> {
+        self.names(|engine, all| all.extend(engine.metrics(database).map(str::to_owned)))
+    }
+
+    fn tag_names(&self, database: &str) -> ::series::Result<Vec<String>> {
+        self.names(|engine, all| all.extend(engine.tag_names(database).map(str::to_owned)))
+    }
+
+    fn tag_values(&self, database: &str) -> ::series::Result<Vec<String>> {
+        self.names(|engine, all| all.extend(engine.tag_values(database).map(str::to_owned)))
+    }
+}

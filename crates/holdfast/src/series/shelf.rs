@@ -1,0 +1,261 @@
+//! What is sealed: files of points, registers of names, and the manifest that says which of them count.
+//!
+//! Manifest and registers are kept twice, because everything hangs on them; each is written before what it names is needed, and
+//! what a manifest does not name any more is removed only when both are replaced.
+//!
+//! May use: `base`, `series`. Must not know: when something is sealed or merged, who reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::series::{BlockAt, Engine, Manifest, Points, Register, Registered, SealedFile};
+use base::{File, Files, remove_if_there};
+use journal::{Damage, Position};
+
+use super::folder::{FOLDER, Folder, MANIFEST, Shelved, failed, points_name, register_name};
+use crate::error::{Error, Result};
+use crate::store::lock;
+
+/// Blocks that were read lately, unpacked, in bytes.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// All that is sealed.
+pub(crate) struct Shelf {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    contents: Mutex<Arc<Contents>>,
+    /// Held by who changes the contents.
+    changing: Mutex<()>,
+    /// Held by who seals.
+    pub(crate) sealing: Mutex<()>,
+    /// Held by who merges.
+    pub(crate) merging: Mutex<()>,
+    is_used: AtomicBool,
+    damage: Mutex<Vec<Damage>>,
+    cache: quick_cache::sync::Cache<(u64, u64), Arc<Points>, Weigh>,
+    /// Bytes of points in memory, in all partitions.
+    pub(crate) memory_bytes: AtomicU64,
+    /// Series, in all partitions.
+    pub(crate) series: AtomicU64,
+}
+
+/// What is sealed at one moment.
+#[derive(Default)]
+pub(crate) struct Contents {
+    pub(crate) manifest: Manifest,
+    /// As the manifest has them; one that cannot be read is missing here.
+    pub(crate) files: Vec<Arc<Shelved>>,
+}
+
+/// A partition's share, as opening found it.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    pub(crate) engine: Engine,
+    /// Everything up to this position is in it.
+    pub(crate) replayed: Position,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl quick_cache::Weighter<(u64, u64), Arc<Points>> for Weigh {
+    fn weight(&self, _: &(u64, u64), points: &Arc<Points>) -> u64 {
+        points.memory_bytes() as u64 + 64
+    }
+}
+
+impl Shelf {
+    /// Opens what is sealed in a store, and each partition's engine as far as that goes.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses. Damage is no error.
+    pub(crate) fn open(files: &Arc<dyn Files>, dir: &Path, partitions: u16) -> Result<(Self, Vec<Loaded>)> {
+        let shelf = Self {
+            files: Arc::clone(files),
+            dir: dir.join(FOLDER),
+            contents: Mutex::default(),
+            changing: Mutex::default(),
+            sealing: Mutex::default(),
+            merging: Mutex::default(),
+            is_used: AtomicBool::new(false),
+            damage: Mutex::default(),
+            cache: quick_cache::sync::Cache::with_weighter(4096, CACHE_BYTES, Weigh),
+            memory_bytes: AtomicU64::new(0),
+            series: AtomicU64::new(0),
+        };
+        let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
+        let Some(manifest) = shelf.folder().manifest(&mut |damage| shelf.note(damage))? else {
+            if shelf.folder().has_either(MANIFEST)? {
+                shelf.is_used.store(true, Ordering::Release);
+                let reason = "both manifests are damaged: what is sealed cannot be found";
+                shelf.note(shelf.folder().damage(MANIFEST, 0, 0, reason));
+            } else {
+                // Never used: nothing to replay.
+                loaded.iter_mut().for_each(|loaded| loaded.replayed = Position::MAX);
+            }
+            return Ok((shelf, loaded));
+        };
+        shelf.is_used.store(true, Ordering::Release);
+        shelf.load(&manifest, &mut loaded)?;
+        shelf.folder().remove_unnamed(&manifest);
+        let opened = manifest.files.iter().filter_map(|of| shelf.open_file(of).transpose());
+        let files = opened.collect::<Result<_>>()?;
+        *lock(&shelf.contents) = Arc::new(Contents { manifest, files });
+        let series: usize = loaded.iter().map(|loaded| loaded.engine.len()).sum();
+        shelf.series.store(series as u64, Ordering::Relaxed);
+        Ok((shelf, loaded))
+    }
+
+    fn load(&self, manifest: &Manifest, loaded: &mut [Loaded]) -> Result<()> {
+        for file in &manifest.registers {
+            let name = register_name(*file);
+            let decode = |bytes: &[u8]| {
+                let mut entries = Vec::new();
+                Register::read(bytes, &mut |entry| entries.push(entry)).map(|()| entries)
+            };
+            let Some(entries) = self.folder().read_either(&name, decode, &mut |damage| self.note(damage))? else {
+                let reason = "both copies of a register are damaged or missing: its series have no names";
+                self.note(self.folder().damage(&name, 0, 0, reason));
+                continue;
+            };
+            for entry in entries {
+                let (Registered::Series(series, ..) | Registered::Kind(series, _) | Registered::Gone(series)) = entry;
+                let Some(loaded) = loaded.get_mut(usize::from(series.partition)) else { continue };
+                match entry {
+                    Registered::Series(series, kind, key) => loaded.engine.restore_series(series.number, kind, &key),
+                    Registered::Kind(series, kind) => loaded.engine.restore_kind(series.number, kind),
+                    Registered::Gone(series) => loaded.engine.restore_gone(series.number),
+                }
+            }
+        }
+        for ((partition, loaded), sealed) in (0u16..).zip(loaded).zip(&manifest.partitions) {
+            let erased = manifest.erased.iter().filter(|(of, _)| *of == partition).map(|(_, erased)| *erased).collect();
+            let databases = if partition == 0 { manifest.databases.clone() } else { Default::default() };
+            loaded.engine.restore(sealed.through, sealed.digest, erased, databases);
+            loaded.engine.restore_next(sealed.next);
+            loaded.replayed = sealed.through;
+        }
+        Ok(())
+    }
+
+    fn folder(&self) -> Folder<'_> {
+        Folder { files: &*self.files, dir: &self.dir }
+    }
+
+    /// Has something done with the folder while nothing in it changes.
+    pub(crate) fn undisturbed(&self, act: impl FnOnce(Folder<'_>) -> Result<()>) -> Result<()> {
+        let _none = lock(&self.changing);
+        act(self.folder())
+    }
+
+    fn note(&self, damage: Damage) {
+        let mut all = lock(&self.damage);
+        if !all.contains(&damage) {
+            all.push(damage);
+        }
+    }
+
+    /// Damage that was found so far.
+    pub(crate) fn damage(&self) -> Vec<Damage> {
+        lock(&self.damage).clone()
+    }
+
+    fn open_file(&self, of: &SealedFile) -> Result<Option<Arc<Shelved>>> {
+        Ok(self.folder().open_points(of, &mut |damage| self.note(damage))?.map(Arc::new))
+    }
+
+    /// Whether time series were ever written.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    /// What is sealed now.
+    pub(crate) fn contents(&self) -> Arc<Contents> {
+        Arc::clone(&lock(&self.contents))
+    }
+
+    /// Everything up to this position is sealed, in all partitions.
+    pub(crate) fn through(&self) -> Position {
+        if !self.is_used() {
+            return Position::MAX;
+        }
+        let contents = self.contents();
+        contents.manifest.partitions.iter().map(|sealed| sealed.through).min().unwrap_or_default()
+    }
+
+    /// A number for a new file.
+    pub(crate) fn new_file(&self) -> u64 {
+        let _one = lock(&self.changing);
+        let mut contents = lock(&self.contents);
+        let file = contents.manifest.next_file.max(1);
+        let manifest = Manifest { next_file: file + 1, ..contents.manifest.clone() };
+        *contents = Arc::new(Contents { manifest, files: contents.files.clone() });
+        file
+    }
+
+    /// Creates a file for points.
+    pub(crate) fn create_points(&self, file: u64) -> Result<Arc<dyn File>> {
+        let path = self.folder().path(&points_name(file));
+        let create = || {
+            self.files.create_dir(&self.dir)?;
+            remove_if_there(&*self.files, &path)?;
+            self.files.create(&path)
+        };
+        create().map_err(|error| failed(&path, &error))
+    }
+
+    /// What went wrong with a file for points; the half of it is removed.
+    pub(crate) fn give_up(&self, file: u64, error: &std::io::Error) -> Error {
+        let path = self.folder().path(&points_name(file));
+        let _ = self.files.remove(&path);
+        failed(&path, error)
+    }
+
+    /// Writes a register.
+    pub(crate) fn write_register(&self, file: u64, bytes: &[u8]) -> Result<()> {
+        self.files.create_dir(&self.dir).map_err(|error| failed(&self.dir, &error))?;
+        self.folder().write_both(&register_name(file), bytes)
+    }
+
+    /// Makes another manifest count, durably. What it names is on stable storage already, but for the folder.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let _one = lock(&self.changing);
+        let before = self.contents();
+        let mut manifest = before.manifest.clone();
+        change(&mut manifest);
+        self.files
+            .create_dir(&self.dir)
+            .and_then(|()| self.files.sync_dir(&self.dir))
+            .map_err(|error| failed(&self.dir, &error))?;
+        let opened = |of: &SealedFile| match before.files.iter().find(|open| open.of.file == of.file) {
+            Some(open) => Some(Ok(Arc::clone(open))),
+            None => self.open_file(of).transpose(),
+        };
+        let files = manifest.files.iter().filter_map(opened).collect::<Result<Vec<_>>>()?;
+        self.folder().write_both(MANIFEST, &manifest.encode())?;
+        self.is_used.store(true, Ordering::Release);
+        let named = Folder::named(&manifest);
+        let gone: Vec<String> =
+            Folder::named(&before.manifest).into_iter().filter(|name| !named.contains(name)).collect();
+        // Who makes a new file meanwhile has taken a number that stays taken.
+        let mut contents = lock(&self.contents);
+        manifest.next_file = manifest.next_file.max(contents.manifest.next_file);
+        *contents = Arc::new(Contents { manifest, files });
+        drop(contents);
+        self.folder().remove(gone);
+        Ok(())
+    }
+
+    /// The points of a block; `None` when it is damaged, which is noted.
+    pub(crate) fn block(&self, of: &Shelved, at: &BlockAt) -> Result<Option<Arc<Points>>> {
+        let key = (of.of.file, at.offset);
+        if let Some(points) = self.cache.get(&key) {
+            return Ok(Some(points));
+        }
+        let read = of.block(at, &mut |damage| self.note(damage))?;
+        let Some(points) = read.map(Arc::new) else { return Ok(None) };
+        self.cache.insert(key, Arc::clone(&points));
+        Ok(Some(points))
+    }
+}

@@ -1,0 +1,201 @@
+//! Points become batches: by themselves, or with what else a batch changes.
+//!
+//! May use: the `series` engine, partitions, `journal`. Must not know: protocols.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use ::series::{Bounds, Engine, Place, Rows, Slot, Stage};
+use journal::{Batch, Log, PartitionId, Position};
+
+use super::{Refused, Written};
+use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
+use crate::store::Inner;
+
+/// The series' part of a section: see `kv::put_other_part`.
+pub(crate) const SERIES_PART: u8 = 65;
+
+/// One partition that is written to.
+pub(crate) struct Guard<'a> {
+    pub(crate) partition: &'a Partition,
+    pub(crate) engine: MutexGuard<'a, Engine>,
+    pub(crate) stage: Stage,
+    slots: Vec<(Slot, u32)>,
+}
+
+/// Points, or what else is to become of series, that will be a part of one batch: their partitions are locked.
+#[derive(Default)]
+pub(crate) struct Writing<'a> {
+    pub(crate) guards: Vec<Guard<'a>>,
+    points: u64,
+    refused: Vec<Refused>,
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn lock(partition: &'a Partition) -> Result<Self> {
+        let engine = partition.series();
+        partition.check()?;
+        Ok(Self { partition, engine, stage: Stage::default(), slots: Vec::new() })
+    }
+}
+
+impl<'a> Writing<'a> {
+    /// What else is to become of series than points.
+    pub(crate) fn of(guards: Vec<Guard<'a>>) -> Self {
+        Self { guards, ..Self::default() }
+    }
+
+    /// Locks the partitions of the points, in ascending order, and makes their commands.
+    pub(crate) fn open(inner: &'a Inner, rows: &Rows) -> Result<Self> {
+        let mut writing = Self::default();
+        let mut slots: Vec<(u16, Slot)> = rows
+            .pending()
+            .map(|(slot, pending)| {
+                let place = pending.place.map(|place| place.partition);
+                (place.unwrap_or_else(|| inner.series_partition(pending.row.row_hash())), slot)
+            })
+            .collect();
+        // Stable: a series' points stay in the order in which they came.
+        slots.sort_by_key(|(partition, _)| *partition);
+        let limits = &inner.options.limits;
+        let mut series_left = limits.series_max.saturating_sub(inner.shelf.series.load(Ordering::Relaxed) as usize);
+        for of_one in slots.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some((id, _)) = of_one.first() else { continue };
+            let Some(partition) = inner.partitions.get(usize::from(*id)) else { continue };
+            let mut guard = Guard::lock(partition)?;
+            for (_, slot) in of_one {
+                let Some(pending) = rows.pending_of(*slot) else { continue };
+                let (tags_max, name_bytes_max) = (limits.series_tags_max, limits.series_name_bytes_max);
+                let bounds = Bounds { series_left, tags_max, name_bytes_max };
+                let count = pending.points.len() as u64;
+                match guard.stage.points(&guard.engine, &pending, rows.typing(), &bounds) {
+                    Ok(number) => {
+                        writing.points += count;
+                        guard.slots.push((*slot, number));
+                    }
+                    Err(reason) => {
+                        let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
+                        writing.refused.push(Refused { metric, field, points: count, reason });
+                    }
+                }
+            }
+            series_left -= guard.stage.declared().min(series_left);
+            writing.guards.push(guard);
+        }
+        Ok(writing)
+    }
+
+    /// Refuses the whole if some points were.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        match self.refused.first() {
+            None => Ok(()),
+            Some(refused) => Err(Error::new(ErrorKind::Invalid, refused.reason.clone())),
+        }
+    }
+
+    /// Whether nothing is to be journaled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.guards.iter().all(|guard| guard.stage.part().is_empty())
+    }
+
+    /// The partitions and their commands.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (PartitionId, &[u8])> {
+        let parts = self.guards.iter().map(|guard| (guard.partition.id, guard.stage.part()));
+        parts.filter(|(_, part)| !part.is_empty())
+    }
+
+    /// Makes a batch of nothing else.
+    pub(crate) fn batch(&self) -> Batch {
+        let mut batch = Batch::new();
+        for (id, part) in self.parts() {
+            batch.section(id, |to| kv::put_other_part(to, SERIES_PART, part));
+        }
+        batch
+    }
+
+    /// Applies the commands, now that the batch has its position.
+    pub(crate) fn apply(&mut self, inner: &Inner, position: Position) -> Result<()> {
+        for Guard { partition, engine, stage, .. } in &mut self.guards {
+            if stage.part().is_empty() {
+                continue;
+            }
+            let (bytes, series) = (engine.head_bytes() as u64, engine.len() as u64);
+            engine.apply(position, stage.part()).inspect_err(|_| partition.set_broken())?;
+            // Deleting takes memory away: both counts wrap around, and are right in sum.
+            inner.shelf.memory_bytes.fetch_add((engine.head_bytes() as u64).wrapping_sub(bytes), Ordering::Relaxed);
+            inner.shelf.series.fetch_add((engine.len() as u64).wrapping_sub(series), Ordering::Relaxed);
+        }
+        if inner.shelf.memory_bytes.load(Ordering::Relaxed) > inner.options.limits.series_memory_bytes {
+            inner.series_wake.raise();
+        }
+        Ok(())
+    }
+
+    /// What became of the points of a batch at `position`; notes in `rows` where their series lie, and forgets the points.
+    pub(crate) fn end(self, position: Position, rows: &mut Rows) -> Written {
+        for guard in &self.guards {
+            let (partition, dropped) = (guard.partition.id.get(), guard.engine.dropped());
+            for (slot, number) in &guard.slots {
+                rows.note(*slot, Some(Place { partition, number: *number, dropped }));
+            }
+        }
+        rows.clear();
+        Written { position, points: self.points, refused: self.refused }
+    }
+}
+
+impl Inner {
+    /// The partition of a row: fixed for the life of the store.
+    pub(crate) fn series_partition(&self, hash: u64) -> u16 {
+        let spread = (u128::from(hash) * self.partitions.len() as u128) >> 64;
+        u16::try_from(spread).expect("below the number of partitions")
+    }
+
+    pub(crate) fn write_series(&self, rows: &mut Rows) -> Result<Written> {
+        self.check_open()?;
+        if rows.is_empty() {
+            return Ok(Written { position: Position::ZERO, points: 0, refused: Vec::new() });
+        }
+        self.make_room_for_series()?;
+        let mut writing = Writing::open(self, rows)?;
+        let position = self.commit_series(&mut writing)?;
+        Ok(writing.end(position, rows))
+    }
+
+    /// Journals and applies what is to become of series.
+    pub(crate) fn commit_series(&self, writing: &mut Writing<'_>) -> Result<Position> {
+        if writing.is_empty() {
+            return Ok(Position::ZERO);
+        }
+        let position = self.journal.append(&writing.batch())?.position;
+        writing.apply(self, position)?;
+        Ok(position)
+    }
+
+    /// As [`Inner::make_room_for_series`], for whoever holds locks of partitions: does not wait for room.
+    pub(crate) fn begin_series_in_batch(&self) -> Result<()> {
+        if self.shelf.is_used() { Ok(()) } else { self.begin_series() }
+    }
+
+    /// How much the engines hold, when the store was opened.
+    pub(crate) fn count_series(&self) {
+        let engines = || self.partitions.iter().map(Partition::series);
+        self.shelf.series.store(engines().map(|engine| engine.len() as u64).sum(), Ordering::Relaxed);
+        self.shelf.memory_bytes.store(engines().map(|engine| engine.head_bytes() as u64).sum(), Ordering::Relaxed);
+    }
+
+    /// Before anything is written: sees to it that opening will know that there are series, and holds back who writes faster than
+    /// can be sealed.
+    pub(crate) fn make_room_for_series(&self) -> Result<()> {
+        if !self.shelf.is_used() {
+            self.begin_series()?;
+        }
+        let max = 2 * self.options.limits.series_memory_bytes;
+        if self.shelf.memory_bytes.load(Ordering::Relaxed) > max {
+            // Waits for whoever is at it, and finds that there is room.
+            self.seal_series(super::seal::When::Above(max))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,365 @@
+//! Time series through the store: what was written last is there, in order, whatever was sealed, merged, deleted, killed or cut off
+//! in between.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use base::Random;
+use base::memory::Disk;
+use holdfast::series::{Key, Match, Points, Range, Rows, Select, SeriesError, Source, Typing, Value, ValueRef};
+use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Scope, Store, World};
+
+const DATABASE: &str = "default";
+
+/// A world without threads on a disk in memory.
+fn world(disk: &Disk, ledgers: &MemoryLedgers) -> World {
+    World {
+        files: Arc::new(disk.clone()),
+        clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+        ledgers: Arc::new(ledgers.clone()),
+        threads: false,
+        entropy: 42,
+    }
+}
+
+fn options() -> Options {
+    Options { durability: Durability::Written, limits: Limits::tiny(), partitions: 4, ..Options::default() }
+}
+
+fn open(disk: &Disk, ledgers: &MemoryLedgers) -> Store {
+    Store::open_in(&world(disk, ledgers), Path::new("/store"), options()).unwrap()
+}
+
+fn key(metric: &str, host: &str, field: &str) -> Key {
+    let tags = vec![("host".to_owned(), host.to_owned())];
+    Key { database: DATABASE.into(), metric: metric.into(), tags, field: field.into() }
+}
+
+fn add(rows: &mut Rows, key: &Key, time: i64, value: ValueRef<'_>) {
+    let row = rows
+        .row(format!("{},{:?}", key.metric, key.tags).as_bytes(), |_| Ok((key.metric.clone(), key.tags.clone())))
+        .unwrap();
+    let slot = rows.field(row, 0, key.field.as_bytes(), |_| Ok(key.field.clone())).unwrap();
+    rows.push(slot, time, value);
+}
+
+type Contents = BTreeMap<Key, BTreeMap<i64, Value>>;
+
+fn contents(store: &Store) -> Contents {
+    let reader = store.series().reader();
+    let all = reader.series(&Select { database: DATABASE.into(), ..Select::default() }).unwrap();
+    let mut contents = Contents::new();
+    for series in all {
+        let mut points = Points::new();
+        reader.points(series.id, Range::ALL, &mut points).unwrap();
+        assert!(points.is_sorted());
+        assert_eq!(reader.last(series.id).unwrap(), points.last(), "{:?}", series.key);
+        let points = points.iter().map(|(time, value)| (time, value.to_value())).collect();
+        contents.insert(Key::clone(&series.key), points);
+    }
+    contents
+}
+
+/// One random change of the store, and of what it should hold.
+fn change(store: &Store, rows: &mut Rows, random: &mut Random, model: &mut Contents) -> holdfast::Position {
+    let some_key = |random: &mut Random| {
+        key(
+            ["m", "n"][random.below(2) as usize],
+            ["a", "b", "c"][random.below(3) as usize],
+            ["value", "f"][random.below(2) as usize],
+        )
+    };
+    let some_time = |random: &mut Random| random.below(100) as i64 * 1_000_000_000 + random.below(2) as i64;
+    match random.below(40) {
+        0 => {
+            let (from, to) = (some_time(random), some_time(random));
+            let select = Select::metric(DATABASE, "m").and_tag("host", Match::is("a"));
+            model.iter_mut().filter(|(key, _)| select.matches(key)).for_each(|(_, points)| {
+                points.retain(|time, _| !(from..=to).contains(time));
+            });
+            store.series().delete(&select, Range { from, to }).unwrap().0
+        }
+        1 => {
+            let select = Select { field: Some(Match::is("f")), ..Select::metric(DATABASE, "n") };
+            model.retain(|key, _| !select.matches(key));
+            store.series().drop_series(&select).unwrap().0
+        }
+        _ => {
+            for _ in 0..=random.below(4) {
+                let key = some_key(random);
+                for _ in 0..=random.below(6) {
+                    let (time, number) = (some_time(random), random.below(1000) as i64);
+                    let value = match key.field.as_str() {
+                        "f" if key.metric == "m" => Value::Text(format!("t{number}").into()),
+                        "f" => Value::Integer(number),
+                        _ => Value::Float(number as f64 / 100.0),
+                    };
+                    add(rows, &key, time, value.as_ref());
+                    model.entry(key.clone()).or_default().insert(time, value);
+                }
+            }
+            let written = store.series().write(rows).unwrap();
+            assert_eq!((written.refused, rows.len()), (vec![], 0));
+            written.position
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_in_between_the_last_write_is_what_is_there() {
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let (disk, ledgers) = (Disk::new(seed), MemoryLedgers::default());
+        let mut model = Contents::new();
+        for _ in 0..4 {
+            let store = open(&disk, &ledgers);
+            let mut rows = Rows::new(DATABASE);
+            assert_eq!(contents(&store), model, "seed {seed}, after opening");
+            for _ in 0..random.below(60) {
+                let position = change(&store, &mut rows, &mut random, &mut model);
+                store.wait(position, Durability::Written).unwrap();
+                match random.below(12) {
+                    0 => store.series().seal().unwrap(),
+                    1 => store.step().unwrap(),
+                    2 => assert_eq!(contents(&store), model, "seed {seed}"),
+                    _ => {}
+                }
+            }
+            let live = store.digest().unwrap();
+            assert_eq!(contents(&store), model, "seed {seed}, at the end");
+            if random.chance(1, 2) {
+                store.close().unwrap();
+            } else {
+                // A kill: nothing is written any more, and what was is there.
+                disk.kill_process();
+                drop(store);
+                ledgers.kill_process();
+            }
+            let store = open(&disk, &ledgers);
+            assert_eq!(store.digest().unwrap(), live, "seed {seed}: replay equals live");
+            drop(store);
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_takes_at_most_what_was_not_synced_and_only_the_newest() {
+    for seed in 0..60 {
+        let mut random = Random::new(1000 + seed);
+        let (disk, ledgers) = (Disk::new(seed), MemoryLedgers::default());
+        let mut model = Contents::new();
+        for _ in 0..3 {
+            let store = open(&disk, &ledgers);
+            let mut rows = Rows::new(DATABASE);
+            let mut states = vec![model.clone()];
+            let mut promised = 0;
+            for _ in 0..random.below(50) {
+                let position = change(&store, &mut rows, &mut random, &mut model);
+                states.push(model.clone());
+                if random.chance(1, 6) {
+                    store.wait(position, Durability::Synced).unwrap();
+                    promised = states.len() - 1;
+                }
+                if random.chance(1, 10) {
+                    store.step().unwrap();
+                }
+                if random.chance(1, 20) {
+                    store.series().seal().unwrap();
+                    promised = states.len() - 1;
+                }
+            }
+            disk.power_cut();
+            drop(store);
+            disk.power_on();
+            ledgers.kill_process();
+            let store = open(&disk, &ledgers);
+            let found = contents(&store);
+            let is_there = states.iter().skip(promised).any(|state| *state == found);
+            assert!(is_there, "seed {seed}: what is there is none of the states since the last promise");
+            model = found;
+            store.close().unwrap();
+        }
+    }
+}
+
+fn flush(store: &Store, rows: &mut Rows) -> holdfast::series::Written {
+    store.series().write(rows).unwrap()
+}
+
+fn one(store: &Store, key: &Key) -> Vec<(i64, Value)> {
+    contents(store).remove(key).unwrap_or_default().into_iter().collect()
+}
+
+#[test]
+fn points_and_keys_are_one_batch_or_none() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    add(&mut rows, &key("m", "a", "value"), 5, ValueRef::Float(1.0));
+    let mut exclusive = store.exclusive(&Scope::Keys(&[(b"b", b"k")])).unwrap();
+    exclusive.put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
+    exclusive.add_points(&mut rows).unwrap();
+    exclusive.commit().unwrap();
+    assert_eq!(one(&store, &key("m", "a", "value")), [(5, Value::Float(1.0))]);
+    assert!(rows.is_empty());
+    // A point that cannot be keeps the key from being changed.
+    add(&mut rows, &key("m", "a", "value"), 6, ValueRef::Text("no number"));
+    let mut exclusive = store.exclusive(&Scope::Keys(&[(b"b", b"k")])).unwrap();
+    exclusive.put(b"b", b"k", b"other", &PutOptions::default()).unwrap();
+    exclusive.add_points(&mut rows).unwrap();
+    assert_eq!(exclusive.commit().map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    assert_eq!(&*store.kv().get(b"b", b"k").unwrap().unwrap().value, b"v");
+    let digest = store.digest().unwrap();
+    store.wait(store.watermarks().appended, Durability::Written).unwrap();
+    disk.kill_process();
+    drop(store);
+    ledgers.kill_process();
+    let store = open(&disk, &ledgers);
+    assert_eq!(store.digest().unwrap(), digest);
+    assert_eq!(one(&store, &key("m", "a", "value")), [(5, Value::Float(1.0))]);
+}
+
+#[test]
+fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_are() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    let (m, n) = (key("m", "a", "value"), key("n", "a", "value"));
+    add(&mut rows, &m, 1, ValueRef::Float(1.5));
+    add(&mut rows, &n, 1, ValueRef::Integer(1));
+    flush(&store, &mut rows);
+    add(&mut rows, &m, 2, ValueRef::Integer(2));
+    add(&mut rows, &n, 2, ValueRef::Float(2.5));
+    assert_eq!(flush(&store, &mut rows).refused, []);
+    assert_eq!(one(&store, &m), [(1, Value::Float(1.5)), (2, Value::Float(2.0))]);
+    assert_eq!(one(&store, &n), [(1, Value::Integer(1)), (2, Value::Float(2.5))]);
+    rows.set_typing(Typing::Strict);
+    add(&mut rows, &m, 3, ValueRef::Integer(2));
+    add(&mut rows, &key("k", "a", "value"), 3, ValueRef::Integer(2));
+    let written = flush(&store, &mut rows);
+    let reason =
+        "field type conflict: input field \"value\" on measurement \"m\" is type integer, already exists as type float";
+    assert_eq!((written.points, written.refused[0].reason.as_str(), written.refused.len()), (1, reason, 1));
+    store.series().seal().unwrap();
+    drop(store);
+    let store = open(&disk, &ledgers);
+    assert_eq!(one(&store, &n), [(1, Value::Integer(1)), (2, Value::Float(2.5))]);
+}
+
+#[test]
+fn limits_refuse_the_point_and_say_which() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    let limits = Limits::tiny();
+    for n in 0..limits.series_max + 2 {
+        add(&mut rows, &key("m", &n.to_string(), "value"), 1, ValueRef::Float(1.0));
+    }
+    let written = flush(&store, &mut rows);
+    assert_eq!((written.points as usize, written.refused.len()), (limits.series_max, 2));
+    assert!(written.refused[0].reason.contains("series_max"), "{:?}", written.refused);
+    add(&mut rows, &key("m", &"x".repeat(limits.series_name_bytes_max + 1), "value"), 1, ValueRef::Float(1.0));
+    assert!(flush(&store, &mut rows).refused[0].reason.contains("at most 16 bytes"));
+    store.series().drop_series(&Select::metric(DATABASE, "m").and_tag("host", Match::is("7"))).unwrap();
+    add(&mut rows, &key("m", "new", "value"), 1, ValueRef::Float(1.0));
+    assert_eq!(flush(&store, &mut rows).refused, []);
+}
+
+#[test]
+fn databases_come_and_go_with_their_series() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let series = store.series();
+    let mut rows = Rows::new("other");
+    add(&mut rows, &key("m", "a", "value"), 1, ValueRef::Float(1.0));
+    flush(&store, &mut rows);
+    series.create_database("empty").unwrap();
+    assert_eq!(series.create_database("").map_err(|error| error.kind()), Err(ErrorKind::Invalid));
+    assert_eq!(series.reader().databases().unwrap(), ["empty", "other"]);
+    drop((store, series));
+    let store = open(&disk, &ledgers);
+    assert_eq!(store.series().reader().databases().unwrap(), ["empty", "other"]);
+    assert_eq!(store.series().drop_database("other").unwrap().1, 1);
+    store.series().drop_database("empty").unwrap();
+    assert!(store.series().reader().databases().unwrap().is_empty());
+    store.close().unwrap();
+    let closed = store.series().reader().databases();
+    assert!(matches!(closed, Err(SeriesError::Source { .. })), "{closed:?}");
+}
+
+#[test]
+fn a_changed_byte_costs_its_block_and_is_told() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    let hosts = ["a", "b", "c", "d"];
+    for host in hosts {
+        (0..10).for_each(|time| add(&mut rows, &key("m", host, "value"), time, ValueRef::Float(time as f64)));
+    }
+    flush(&store, &mut rows);
+    let whole = contents(&store);
+    store.close().unwrap();
+    drop(store);
+    let files: Vec<_> = disk.inventory().into_iter().filter(|(path, _)| path.starts_with("/store/series")).collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for (path, bytes) in files {
+        for offset in 0..bytes {
+            disk.flip(&path, offset, 1 << (offset % 8));
+            let store = open(&disk, &ledgers);
+            let found = contents(&store);
+            let told = !store.stats().damage.is_empty();
+            let lost = whole.iter().filter(|(key, points)| found.get(key) != Some(points)).count();
+            // Files that are kept twice may have their second damaged without anybody looking.
+            let is_second = path.extension().is_some_and(|end| end == "copy") || offset + 200 > bytes;
+            assert!(told || is_second, "{path:?} {offset}: nothing is told");
+            assert!(lost <= 1, "{path:?} {offset}: {lost} series lost");
+            assert!(found.values().flatten().all(|(time, value)| *value == Value::Float(*time as f64)));
+            drop(store);
+            disk.flip(&path, offset, 1 << (offset % 8));
+        }
+    }
+}
+
+#[test]
+fn a_backup_has_what_was_there_when_it_was_made_and_later_ones_too() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let (disk, ledgers) = (Disk::new(seed), MemoryLedgers::default());
+        let store = open(&disk, &ledgers);
+        let mut rows = Rows::new(DATABASE);
+        let mut model = Contents::new();
+        let backup = Path::new("/backup");
+        for round in 0..4 {
+            for _ in 0..30 {
+                change(&store, &mut rows, &mut random, &mut model);
+                if random.chance(1, 10) {
+                    store.series().seal().unwrap();
+                }
+            }
+            store.backup(backup).unwrap();
+            let then = model.clone();
+            change(&store, &mut rows, &mut random, &mut model);
+            store.series().seal().unwrap();
+            let dir = Path::new("/").join(format!("restored{round}"));
+            holdfast::restore_in(&disk, (backup, &dir), holdfast::Restore::default(), &mut |_| ()).unwrap();
+            let other = Store::open_in(&world(&disk, &MemoryLedgers::default()), &dir, options()).unwrap();
+            assert_eq!(contents(&other), then, "seed {seed}, round {round}");
+        }
+        // A byte that rots in the backup is found by whoever restores it, and by whoever inspects.
+        let sealed = disk.inventory().into_iter().find(|(path, _)| {
+            path.starts_with("/backup/series") && path.extension().is_some_and(|end| end == "points")
+        });
+        let (path, _) = sealed.unwrap();
+        disk.flip(&path, 20, 1);
+        let to = Path::new("/refused");
+        let refused = holdfast::restore_in(&disk, (backup, to), holdfast::Restore::default(), &mut |_| ());
+        let text = refused.unwrap_err();
+        assert!(text.kind() == ErrorKind::Corrupt && text.to_string().contains(".points"), "{text}");
+        let mut inspection = holdfast::Inspection::in_files(&disk, backup).unwrap();
+        assert!(inspection.damage().is_empty());
+        inspection.verify(&mut |_| ()).unwrap();
+        assert_eq!(inspection.damage().iter().map(|damage| damage.path.clone()).collect::<Vec<_>>(), [path]);
+    }
+}

@@ -1,0 +1,396 @@
+//! Which series a partition has, by name and by what their tags are.
+//!
+//! May use: `names`, `postings`, `select`. Must not know: points.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashTable;
+use roaring::RoaringBitmap;
+
+use crate::key::Key;
+use crate::names::{Name, Names};
+use crate::postings::Postings;
+use crate::select::{Match, Select};
+
+/// The series of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    names: Names,
+    /// By number; a series that was dropped leaves a gap, because numbers are not given twice.
+    series: Vec<Option<Named>>,
+    by_name: HashTable<u32>,
+    databases: BTreeMap<Name, BTreeMap<Name, Metric>>,
+    count: usize,
+    bytes: usize,
+}
+
+/// A series' name: database, metric, field, and then the tags' names and values in turn.
+#[derive(Debug)]
+struct Named(Box<[Name]>);
+
+/// The series of one metric.
+#[derive(Debug, Default)]
+struct Metric {
+    all: Postings,
+    fields: BTreeMap<Name, Postings>,
+    tags: BTreeMap<Name, BTreeMap<Name, Postings>>,
+}
+
+/// How many series have what, for a page on cardinality.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cardinality {
+    /// Series by metric.
+    pub metrics: BTreeMap<String, u64>,
+    /// Different values by the name of a tag.
+    pub tag_values: BTreeMap<String, u64>,
+    /// Series by tag and value, as `name=value`.
+    pub pairs: BTreeMap<String, u64>,
+}
+
+impl Named {
+    fn hash(&self) -> u64 {
+        hash(self.0.iter().copied())
+    }
+
+    fn head(&self) -> Option<(Name, Name, Name)> {
+        match &*self.0 {
+            [database, metric, field, ..] => Some((*database, *metric, *field)),
+            _ => None,
+        }
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (Name, Name)> {
+        self.0.get(3..).unwrap_or_default().chunks_exact(2).filter_map(|pair| match pair {
+            [name, value] => Some((*name, *value)),
+            _ => None,
+        })
+    }
+}
+
+/// Names are numbers given one after another, so they are mixed well rather than quickly read.
+fn hash(names: impl Iterator<Item = Name>) -> u64 {
+    names.fold(0, |hash: u64, name| {
+        (hash.rotate_left(23) ^ u64::from(name.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+impl Catalog {
+    /// How many series there are.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The number that the next new series gets.
+    pub(crate) fn next(&self) -> u32 {
+        u32::try_from(self.series.len()).expect("a partition has fewer series than 32 bits count")
+    }
+
+    /// Bytes of memory, nearly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.names.bytes() + self.bytes
+    }
+
+    /// The number of a series; `row` is its name but for the field.
+    pub(crate) fn find(&self, row: &Key, field: &str) -> Option<u32> {
+        let mut wanted = Vec::with_capacity(3 + 2 * row.tags.len());
+        for text in [&row.database, &row.metric, field] {
+            wanted.push(self.names.find(text)?);
+        }
+        for (name, value) in &row.tags {
+            wanted.push(self.names.find(name)?);
+            wanted.push(self.names.find(value)?);
+        }
+        let is_it = |at: &u32| self.named(*at).is_some_and(|named| *named.0 == *wanted);
+        self.by_name.find(hash(wanted.iter().copied()), is_it).copied()
+    }
+
+    fn named(&self, number: u32) -> Option<&Named> {
+        self.series.get(number as usize)?.as_ref()
+    }
+
+    /// Whether the series is there.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.named(number).is_some()
+    }
+
+    /// Adds a series with a number that was never used.
+    pub(crate) fn add(&mut self, number: u32, key: &Key) {
+        if (number as usize) < self.series.len() {
+            return;
+        }
+        let mut named: Vec<Name> = [&key.database, &key.metric, &key.field].map(|text| self.names.add(text)).into();
+        for (name, value) in &key.tags {
+            named.push(self.names.add(name));
+            named.push(self.names.add(value));
+        }
+        let named = Named(named.into());
+        let Some((database, metric, field)) = named.head() else { return };
+        self.series.resize_with(number as usize, || None);
+        let metric = self.databases.entry(database).or_default().entry(metric).or_default();
+        metric.all.insert(number);
+        metric.fields.entry(field).or_default().insert(number);
+        for (name, value) in named.tags() {
+            metric.tags.entry(name).or_default().entry(value).or_default().insert(number);
+        }
+        let hash = named.hash();
+        self.bytes += 64 + 4 * named.0.len() + 24 * named.tags().count();
+        self.count += 1;
+        self.series.push(Some(named));
+        let series = &self.series;
+        let hashed = |at: &u32| series.get(*at as usize).and_then(Option::as_ref).map_or(0, Named::hash);
+        self.by_name.insert_unique(hash, number, hashed);
+    }
+
+    /// Sees to it that numbers below this one are not given again.
+    pub(crate) fn skip_to(&mut self, next: u32) {
+        if self.series.len() < next as usize {
+            self.series.resize_with(next as usize, || None);
+        }
+    }
+
+    /// Removes a series. False if it was not there.
+    pub(crate) fn remove(&mut self, number: u32) -> bool {
+        let Some(named) = self.series.get_mut(number as usize).and_then(Option::take) else { return false };
+        if let Ok(found) = self.by_name.find_entry(named.hash(), |at| *at == number) {
+            found.remove();
+        }
+        self.count -= 1;
+        let Some((database, metric, field)) = named.head() else { return true };
+        let Some(metrics) = self.databases.get_mut(&database) else { return true };
+        if let Some(of) = metrics.get_mut(&metric) {
+            of.all.remove(number);
+            remove_from(&mut of.fields, field, number);
+            for (name, value) in named.tags() {
+                if let Some(values) = of.tags.get_mut(&name) {
+                    remove_from(values, value, number);
+                    if values.is_empty() {
+                        of.tags.remove(&name);
+                    }
+                }
+            }
+            if of.all.is_empty() {
+                metrics.remove(&metric);
+            }
+        }
+        if metrics.is_empty() {
+            self.databases.remove(&database);
+        }
+        true
+    }
+
+    /// The name of a series.
+    pub(crate) fn key(&self, number: u32) -> Option<Key> {
+        let named = self.named(number)?;
+        let (database, metric, field) = named.head()?;
+        let [database, metric, field] = [database, metric, field].map(|name| self.names.text(name).to_owned());
+        let text = |name| self.names.text(name).to_owned();
+        let tags = named.tags().map(|(name, value)| (text(name), text(value))).collect();
+        Some(Key { database, metric, tags, field })
+    }
+
+    /// The numbers of the series that are there.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..self.next()).filter(|number| self.has(*number))
+    }
+
+    /// The series that are meant.
+    pub(crate) fn select(&self, select: &Select) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        let Some(metrics) = self.names.find(&select.database).and_then(|name| self.databases.get(&name)) else {
+            return found;
+        };
+        match &select.metric {
+            Some(Match::In(names)) => {
+                for metric in names.iter().filter_map(|name| metrics.get(&self.names.find(name)?)) {
+                    found |= self.select_in(metric, select);
+                }
+            }
+            wanted => {
+                for (name, metric) in metrics {
+                    if wanted.as_ref().is_none_or(|wanted| wanted.matches(self.names.text(*name))) {
+                        found |= self.select_in(metric, select);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn select_in(&self, metric: &Metric, select: &Select) -> RoaringBitmap {
+        let mut narrowed: Option<RoaringBitmap> = None;
+        let mut narrow = |by: RoaringBitmap| match &mut narrowed {
+            Some(narrowed) => *narrowed &= by,
+            none => *none = Some(by),
+        };
+        if let Some(field) = &select.field {
+            narrow(self.meant(&metric.fields, field, &metric.all));
+        }
+        let nothing = BTreeMap::new();
+        for wanted in &select.tags {
+            let values = self.names.find(&wanted.tag).and_then(|name| metric.tags.get(&name));
+            narrow(self.meant(values.unwrap_or(&nothing), &wanted.value, &metric.all));
+        }
+        narrowed.unwrap_or_else(|| {
+            let mut all = RoaringBitmap::new();
+            metric.all.add_to(&mut all);
+            all
+        })
+    }
+
+    /// The series of which the value is meant; those that have none count as the empty string.
+    fn meant(&self, values: &BTreeMap<Name, Postings>, wanted: &Match, all: &Postings) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        if wanted.matches("") {
+            // All but those with a value that is not meant: most often fewer than those that are.
+            all.add_to(&mut found);
+            for (value, postings) in values {
+                if !wanted.matches(self.names.text(*value)) {
+                    postings.take_from(&mut found);
+                }
+            }
+            return found;
+        }
+        if let Match::In(names) = wanted {
+            for postings in names.iter().filter_map(|name| values.get(&self.names.find(name)?)) {
+                postings.add_to(&mut found);
+            }
+            return found;
+        }
+        for (value, postings) in values {
+            if wanted.matches(self.names.text(*value)) {
+                postings.add_to(&mut found);
+            }
+        }
+        found
+    }
+
+    /// The databases that have series.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = &str> {
+        self.databases.keys().map(|name| self.names.text(*name))
+    }
+
+    fn metrics_of(&self, database: &str) -> impl Iterator<Item = (&str, &Metric)> {
+        let metrics = self.names.find(database).and_then(|name| self.databases.get(&name));
+        metrics.into_iter().flatten().map(|(name, metric)| (self.names.text(*name), metric))
+    }
+
+    /// The metrics of a database.
+    pub(crate) fn metrics(&self, database: &str) -> impl Iterator<Item = &str> {
+        self.metrics_of(database).map(|(name, _)| name)
+    }
+
+    /// The names of tags in a database; some come more than once.
+    pub(crate) fn tag_names(&self, database: &str) -> impl Iterator<Item = &str> {
+        self.metrics_of(database).flat_map(|(_, metric)| metric.tags.keys().map(|name| self.names.text(*name)))
+    }
+
+    /// The values of tags in a database; some come more than once.
+    pub(crate) fn tag_values(&self, database: &str) -> impl Iterator<Item = &str> {
+        let values = self.metrics_of(database).flat_map(|(_, metric)| metric.tags.values().flat_map(BTreeMap::keys));
+        values.map(|name| self.names.text(*name))
+    }
+
+    /// Adds how many series have what in a database.
+    pub(crate) fn count_into(&self, database: &str, to: &mut Cardinality) {
+        for (name, metric) in self.metrics_of(database) {
+            *to.metrics.entry(name.to_owned()).or_default() += metric.all.len();
+            for (tag, values) in &metric.tags {
+                let tag = self.names.text(*tag);
+                *to.tag_values.entry(tag.to_owned()).or_default() += values.len() as u64;
+                for (value, postings) in values {
+                    let pair = format!("{tag}={}", self.names.text(*value));
+                    *to.pairs.entry(pair).or_default() += postings.len();
+                }
+            }
+        }
+    }
+}
+
+fn remove_from(values: &mut BTreeMap<Name, Postings>, value: Name, number: u32) {
+    if let Some(postings) = values.get_mut(&value) {
+        postings.remove(number);
+        if postings.is_empty() {
+            values.remove(&value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use regex::Regex;
+
+    use super::*;
+    use crate::model::key;
+
+    #[test]
+    fn what_is_selected_is_what_the_keys_say() {
+        let mut catalog = Catalog::default();
+        let keys: Vec<Key> = (0..200u32)
+            .map(|n| {
+                let tags = match n % 4 {
+                    0 => format!("host=h{n},dc=d{}", n % 5),
+                    1 => format!("host=h{n}"),
+                    2 => format!("dc=d{}", n % 7),
+                    _ => String::new(),
+                };
+                key(
+                    ["db", "other"][n as usize % 2],
+                    ["cpu", "mem", "net"][n as usize % 3],
+                    &tags,
+                    ["value", "x"][n as usize / 150],
+                )
+            })
+            .collect();
+        let mut there: BTreeMap<u32, Key> = BTreeMap::new();
+        for key in &keys {
+            if catalog.find(key, &key.field).is_none() {
+                there.insert(catalog.next(), key.clone());
+                catalog.add(catalog.next(), key);
+            }
+        }
+        let check = |catalog: &Catalog, there: &BTreeMap<u32, Key>| {
+            let tag = |name: &str, value| crate::select::TagMatch { tag: name.into(), value };
+            let regex = |text| Regex::new(text).unwrap();
+            let matches: Vec<Option<Match>> = vec![
+                None,
+                Some(Match::is("cpu")),
+                Some(Match::NotIn(vec!["cpu".into()])),
+                Some(Match::Regex(regex("^(cpu|net)$"))),
+                Some(Match::NotRegex(regex("e"))),
+            ];
+            for metric in &matches {
+                for tags in [
+                    vec![],
+                    vec![tag("host", Match::present())],
+                    vec![tag("host", Match::is(""))],
+                    vec![tag("dc", Match::In(vec!["d0".into(), "d3".into(), "none".into()]))],
+                    vec![tag("dc", Match::In(vec!["d0".into(), String::new()]))],
+                    vec![tag("dc", Match::NotIn(vec!["d0".into()])), tag("host", Match::Regex(regex("h1.*")))],
+                    vec![tag("dc", Match::Regex(regex("^$|d1"))), tag("nosuch", Match::NotRegex(regex("x")))],
+                ] {
+                    for field in [None, Some(Match::is("x"))] {
+                        let select =
+                            Select { database: "db".into(), metric: metric.clone(), field, tags: tags.clone() };
+                        let found: Vec<u32> = catalog.select(&select).iter().collect();
+                        let wanted: Vec<u32> =
+                            there.iter().filter(|(_, key)| select.matches(key)).map(|(number, _)| *number).collect();
+                        assert_eq!(found, wanted, "{select:?}");
+                    }
+                }
+            }
+        };
+        check(&catalog, &there);
+        for (number, key) in &there {
+            assert_eq!((catalog.find(key, &key.field), catalog.key(*number)), (Some(*number), Some(key.clone())));
+        }
+        for number in (0..200).step_by(3) {
+            assert_eq!(catalog.remove(number), there.remove(&number).is_some());
+        }
+        check(&catalog, &there);
+        assert_eq!(catalog.numbers().collect::<Vec<_>>(), there.keys().copied().collect::<Vec<_>>());
+        for number in there.keys() {
+            catalog.remove(*number);
+        }
+        assert_eq!((catalog.len(), catalog.databases().count()), (0, 0));
+    }
+}

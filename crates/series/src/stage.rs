@@ -1,0 +1,158 @@
+//! Points that are to be written to one partition, made into a part of a section.
+//!
+//! May use: `engine`, `command`, `rows`. Must not know: the journal.
+
+use crate::command::{put_database, put_declare, put_delete, put_drop, put_forget, put_points};
+use crate::engine::Engine;
+use crate::key::Key;
+use crate::rows::{Pending, Typing};
+use crate::source::Range;
+use crate::value::Kind;
+
+/// A part of a section that is being made, for the partition's engine as it is now: keep it locked until the part is applied.
+#[derive(Debug, Default)]
+pub struct Stage {
+    part: Vec<u8>,
+    declared: Vec<(Key, u32, Kind)>,
+}
+
+/// What bounds a partition's series.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Series that may be declared yet, of all partitions.
+    pub series_left: usize,
+    /// Tags of a series at most.
+    pub tags_max: usize,
+    /// Bytes of a name or a tag's value at most.
+    pub name_bytes_max: usize,
+}
+
+impl Stage {
+    /// Adds points. The series' number, or why they cannot be written.
+    ///
+    /// # Errors
+    /// A sentence for whoever sent them.
+    pub fn points(
+        &mut self,
+        engine: &Engine,
+        pending: &Pending<'_>,
+        typing: Typing,
+        bounds: &Bounds,
+    ) -> Result<u32, String> {
+        let known = pending
+            .place
+            .filter(|place| place.dropped == engine.dropped())
+            .map(|place| place.number)
+            .or_else(|| engine.find(pending.row, pending.field))
+            .and_then(|number| Some((number, engine.kind(number)?)));
+        let known = known.or_else(|| self.declared_as(pending));
+        let first = pending.points.kind_at(0).unwrap_or(Kind::Float);
+        let (number, kind) = match known {
+            Some(known) => known,
+            None => {
+                check_name(pending, bounds)?;
+                if self.declared.len() >= bounds.series_left {
+                    return Err(
+                        "there are as many series as the limit series_max allows: drop some, or raise it".into()
+                    );
+                }
+                (self.declare(engine, pending, first), first)
+            }
+        };
+        let widen = fits(pending, typing, kind)?;
+        put_points(number, pending.points, widen, &mut self.part);
+        Ok(number)
+    }
+
+    fn declared_as(&self, pending: &Pending<'_>) -> Option<(u32, Kind)> {
+        let is_it = |key: &Key| {
+            key.field == pending.field
+                && key.metric == pending.row.metric
+                && key.database == pending.row.database
+                && key.tags == pending.row.tags
+        };
+        // Two names of one new series in one batch are rare, and a batch of many new series is not searched for each.
+        if !pending.may_be_twice {
+            return None;
+        }
+        self.declared.iter().find(|(key, ..)| is_it(key)).map(|(_, number, kind)| (*number, *kind))
+    }
+
+    fn declare(&mut self, engine: &Engine, pending: &Pending<'_>, kind: Kind) -> u32 {
+        let declared = u32::try_from(self.declared.len()).expect("a batch has fewer series than 32 bits count");
+        let number = engine.next() + declared;
+        let key = Key { field: pending.field.to_owned(), ..pending.row.clone() };
+        put_declare(number, kind, &key, &mut self.part);
+        self.declared.push((key, number, kind));
+        number
+    }
+
+    /// How many series are new.
+    #[must_use]
+    pub fn declared(&self) -> usize {
+        self.declared.len()
+    }
+
+    /// Deletes points of a series.
+    pub fn delete(&mut self, number: u32, range: Range) {
+        put_delete(number, range, &mut self.part);
+    }
+
+    /// Drops a series.
+    pub fn drop_series(&mut self, number: u32) {
+        put_drop(number, &mut self.part);
+    }
+
+    /// Notes a database by name.
+    pub fn database(&mut self, name: &str) {
+        put_database(name, &mut self.part);
+    }
+
+    /// Forgets a database by name.
+    pub fn forget(&mut self, name: &str) {
+        put_forget(name, &mut self.part);
+    }
+
+    /// What was added so far.
+    #[must_use]
+    pub fn part(&self) -> &[u8] {
+        &self.part
+    }
+}
+
+fn check_name(pending: &Pending<'_>, bounds: &Bounds) -> Result<(), String> {
+    let row = pending.row;
+    if row.tags.len() > bounds.tags_max {
+        return Err(format!("a series has at most {} tags, not {}", bounds.tags_max, row.tags.len()));
+    }
+    let tags = row.tags.iter().flat_map(|(name, value)| [name.as_str(), value]);
+    let longest = tags.chain([row.database.as_str(), &row.metric, pending.field]).map(str::len).max().unwrap_or(0);
+    if longest > bounds.name_bytes_max {
+        return Err(format!("a name or a tag's value has at most {} bytes, not {longest}", bounds.name_bytes_max));
+    }
+    Ok(())
+}
+
+/// Whether the points' types go with the series'; and whether integers become doubles.
+fn fits(pending: &Pending<'_>, typing: Typing, kind: Kind) -> Result<bool, String> {
+    let is_number = |kind: Kind| matches!(kind, Kind::Float | Kind::Integer | Kind::Unsigned);
+    let one = pending.points.kind();
+    if one == Some(kind) {
+        return Ok(false);
+    }
+    let all = (0..pending.points.len()).filter_map(|at| pending.points.kind_at(at));
+    let other = all.into_iter().find(|other| match typing {
+        Typing::Strict => *other != kind,
+        Typing::Numbers => *other != kind && !(is_number(*other) && is_number(kind)),
+    });
+    match other {
+        None => Ok(kind == Kind::Float),
+        Some(other) => Err(format!(
+            "field type conflict: input field \"{}\" on measurement \"{}\" is type {}, already exists as type {}",
+            pending.field,
+            pending.row.metric,
+            other.name(),
+            kind.name()
+        )),
+    }
+}
