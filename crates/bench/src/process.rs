@@ -56,7 +56,7 @@ impl Programs {
         command.arg("serve").arg("--dir").arg(dir.path());
         command.args(["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--durability", durability]);
         let mut running = Running::start(&mut command, &self.holdfast)?;
-        let [address] = running.addresses_once_ready(["resp"])?;
+        let address = running.address_once_ready()?;
         Ok(Server { running, address, dir })
     }
 
@@ -139,6 +139,10 @@ impl Running {
             thread::sleep(PAUSE);
         }
         Ok(())
+    }
+
+    fn address_once_ready(&mut self) -> Result<SocketAddr> {
+        self.addresses_once_ready(["resp"]).map(|[address]| address)
     }
 
     /// Where `holdfast` says that these doors are, once it is ready.

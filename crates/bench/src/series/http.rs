@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::workload::{Failure, Result};
 
@@ -17,6 +17,9 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A count of 200 000 series takes some 50 MB.
 const BODY_BYTES_MAX: usize = 512 << 20;
+/// As much as the system keeps of what a client sent: some requests. Left alone it keeps megabytes, a whole short run, and a write
+/// that nobody answers would seem to take no time although the server has not begun to read.
+const SEND_BYTES: u32 = 64 << 10;
 const READ_BYTES: usize = 64 << 10;
 
 /// A connection, and room for one answer.
@@ -43,7 +46,9 @@ enum Length {
 
 /// Connects, within a time.
 pub(crate) async fn connect(address: SocketAddr) -> Result<TcpStream> {
-    let connected = tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_send_buffer_size(SEND_BYTES)?;
+    let connected = tokio::time::timeout(CONNECT_TIME_MAX, socket.connect(address)).await;
     let stream = connected
         .map_err(|_| Failure::from(format!("{address} does not accept a connection")))?
         .map_err(|error| Failure::from(format!("{address}: {error}")))?;

@@ -28,6 +28,7 @@ use clap::{Args, ValueEnum};
 use crate::place::{Common, say};
 use crate::report::Report;
 use crate::workload::{Durability, Result};
+use ask::Language;
 use doors::At;
 use load::Means;
 use plan::Mix;
@@ -90,6 +91,9 @@ pub(crate) struct Line {
     /// Series of `new-series`
     #[arg(long, default_value_t = 200_000)]
     new_series: u32,
+    /// What Holdfast is asked in: the first language that can ask something does
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "opentsdb,influxql")]
+    holdfast_reads: Vec<Language>,
     /// When Holdfast answers a write
     #[arg(long, value_enum, default_value_t = Durability::Written)]
     durability: Durability,
@@ -117,14 +121,22 @@ enum Work {
 
 /// Runs the benchmark.
 pub(crate) fn run(line: &Line) -> Result<()> {
+    if line.sides.iter().enumerate().any(|(at, side)| line.sides.iter().skip(at + 1).any(|other| other == side)) {
+        return Err("--sides names a side twice".into());
+    }
     let most = line.rows * line.requests.max(1);
     let rows = most.max(line.scenario().rows_in(line.hours * ask::HOUR_MILLIS));
     let points = u64::from(line.clients) * u64::from(line.sensors) * rows;
     // The journal of a side that keeps points as text would take more, and none does.
     line.common.need(points.saturating_mul(40).saturating_add(1 << 30))?;
     let mut notes = Notes::new(Report::new("series"), line.sides.iter().map(|side| side.name()).collect());
-    let starter =
-        Starter { programs: &line.programs, common: &line.common, durability: line.durability, at: line.at.as_ref() };
+    let starter = Starter {
+        programs: &line.programs,
+        common: &line.common,
+        durability: line.durability,
+        languages: &line.holdfast_reads,
+        at: line.at.as_ref(),
+    };
     for repetition in line.common.repetitions() {
         let mut order = line.sides.clone();
         order.rotate_left(usize::try_from(repetition)? % line.sides.len().max(1));

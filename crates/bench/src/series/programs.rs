@@ -6,6 +6,7 @@
 //!
 //! May use: processes. Must not know: what is measured.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +24,7 @@ use crate::workload::{Durability, Failure, Result};
 
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
+const LOG: &str = "log";
 
 /// The programs.
 #[derive(Debug, Clone, Args)]
@@ -46,7 +48,7 @@ pub(crate) struct Started {
 
 impl Programs {
     /// Starts `holdfast serve` on a folder.
-    pub(crate) fn holdfast(&self, dir: &Path, durability: Durability) -> Result<Started> {
+    pub(crate) fn holdfast(&self, dir: &Path, durability: Durability, languages: &[Language]) -> Result<Started> {
         let durability = match durability {
             Durability::Written => "written",
             Durability::Window => "window:1ms,10ms",
@@ -65,7 +67,7 @@ impl Programs {
             put: Some(http),
             json: Some(http),
             query: http,
-            languages: vec![Language::Opentsdb, Language::Influxql, Language::Promql],
+            languages: languages.to_vec(),
             checkpoint: Checkpoint::Answered,
         };
         Ok(Started { running, doors })
@@ -83,8 +85,7 @@ impl Programs {
         command.args(["-search.maxUniqueTimeseries=1000000", "-search.maxSamplesPerQuery=4000000000"]);
         let build = "build `github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics` with Go as docs/benchmarks.md \
                      says, or name it with --victoriametrics";
-        let mut running = start(&mut command, &self.victoriametrics, build)?;
-        running.unheard();
+        let running = start_quietly(&mut command, &self.victoriametrics, (dir, build))?;
         let doors = Doors {
             telnet: Some(telnet),
             line: Some(line),
@@ -95,7 +96,7 @@ impl Programs {
             languages: vec![Language::Promql],
             checkpoint: Checkpoint::Unknown,
         };
-        once_it_answers(Started { running, doors }, "/health")
+        once_it_answers(Started { running, doors }, dir, "/health")
     }
 
     /// Starts InfluxDB on a folder.
@@ -106,8 +107,7 @@ impl Programs {
         let mut command = Command::new(&self.influxdb);
         command.arg("run").arg("-config").arg(&file);
         let install = "install Debian's `influxdb`, or name it with --influxdb";
-        let mut running = start(&mut command, &self.influxdb, install)?;
-        running.unheard();
+        let running = start_quietly(&mut command, &self.influxdb, (dir, install))?;
         let doors = Doors {
             telnet: Some(telnet),
             line: None,
@@ -118,7 +118,7 @@ impl Programs {
             languages: vec![Language::Influxql],
             checkpoint: Checkpoint::Unknown,
         };
-        let started = once_it_answers(Started { running, doors }, "/ping")?;
+        let started = once_it_answers(Started { running, doors }, dir, "/ping")?;
         call(http, "POST", "/query?q=CREATE%20DATABASE%20%22default%22")?;
         Ok(started)
     }
@@ -145,17 +145,28 @@ fn start(command: &mut Command, program: &Path, missing: &str) -> Result<Running
     Running::start(command, program).map_err(|failure| Failure::from(format!("{failure}; {missing}")))
 }
 
+/// As [`start`], of a program that talks much: into a file, which is shown if it does not start.
+fn start_quietly(command: &mut Command, program: &Path, (dir, missing): (&Path, &str)) -> Result<Running> {
+    let log = File::options().create(true).append(true).open(dir.join(LOG))?;
+    let mut running = start(command.stderr(log), program, missing)?;
+    running.unheard();
+    Ok(running)
+}
+
 fn free_addresses() -> Result<[SocketAddr; 4]> {
     let address = || Ok::<SocketAddr, Failure>(SocketAddr::from(([127, 0, 0, 1], free_port()?)));
     Ok([address()?, address()?, address()?, address()?])
 }
 
-fn once_it_answers(mut started: Started, path: &str) -> Result<Started> {
+fn once_it_answers(mut started: Started, dir: &Path, path: &str) -> Result<Started> {
     let began = Instant::now();
     loop {
         match call(started.doors.query, "GET", path) {
             Ok(()) => return Ok(started),
-            Err(_) if started.running.has_ended()? => return Err("the server ended instead of starting".into()),
+            Err(_) if started.running.has_ended()? => {
+                let said = std::fs::read_to_string(dir.join(LOG)).unwrap_or_default();
+                return Err(format!("the server ended instead of starting: {}", said.trim_end()).into());
+            }
             Err(failure) if began.elapsed() > START_TIME_MAX => return Err(failure),
             Err(_) => thread::sleep(PAUSE),
         }
@@ -200,7 +211,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let said = |started: Result<Started>| started.map(|_| ()).unwrap_err().to_string();
         for (text, parts) in [
-            (said(programs.holdfast(dir.path(), Durability::Written)), ["/no/a", "cargo build", "--holdfast"]),
+            (said(programs.holdfast(dir.path(), Durability::Written, &[])), ["/no/a", "cargo build", "--holdfast"]),
             (said(programs.victoriametrics(dir.path())), ["/no/b", "docs/benchmarks.md", "--victoriametrics"]),
             (said(programs.influxdb(dir.path())), ["/no/c", "Debian", "--influxdb"]),
         ] {

@@ -93,6 +93,13 @@ impl Notes {
             let cpu = each.map(|each| format!(", {each:.2} s of CPU per million")).unwrap_or_default();
             say(&format!("  {}: {} {}{cpu}", self.work, self.side, shown(rate, Unit::PerSecond)));
         }
+        let asked: u64 =
+            loaded.times.each().filter(|(of, _)| matches!(of, Operation::Read(_))).map(|(_, t)| t.len()).sum();
+        if asked > 0 {
+            let rate = asked as f64 / loaded.seconds.max(f64::MIN_POSITIVE);
+            self.add("questions", Unit::PerSecond, rate);
+            say(&format!("  {}: {} {} questions", self.work, self.side, shown(rate, Unit::PerSecond)));
+        }
         if let Some(each) = each {
             self.add(CPU, Unit::Seconds, each);
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use super::ask::Language;
 use super::doors::{At, Doors};
 use super::programs::{Place, Programs, Started, call};
 use crate::cost::cpu_of;
@@ -40,6 +41,8 @@ pub(crate) struct Starter<'a> {
     pub(crate) programs: &'a Programs,
     pub(crate) common: &'a Common,
     pub(crate) durability: Durability,
+    /// What Holdfast is asked in.
+    pub(crate) languages: &'a [Language],
     pub(crate) at: Option<&'a At>,
 }
 
@@ -87,7 +90,7 @@ impl Starter<'_> {
     fn start_in(&self, name: Name, place: Place) -> Result<Side> {
         let dir = place.path().ok_or("a folder that nobody knows")?;
         let Started { running, doors } = match name {
-            Name::Holdfast => self.programs.holdfast(dir, self.durability)?,
+            Name::Holdfast => self.programs.holdfast(dir, self.durability, self.languages)?,
             Name::Victoriametrics => self.programs.victoriametrics(dir)?,
             Name::Influxdb => self.programs.influxdb(dir)?,
             Name::At => return Err("somebody else starts it".into()),
@@ -142,7 +145,6 @@ impl Side {
     pub(crate) fn stop(self) -> Result<()> {
         self.running.map_or(Ok(()), |running| running.stop(STOP_TIME_MAX))
     }
-
 }
 
 fn taken(dir: &Path) -> Taken {
