@@ -60,7 +60,7 @@ impl Sim {
     pub(crate) fn open(&mut self) -> holdfast::Result<Store> {
         self.choose();
         let world = World {
-            files: Arc::new(self.disk.clone()),
+            files: Arc::new(self.disk.process()),
             clock: Arc::clone(&self.clock) as _,
             ledgers: Arc::new(self.ledgers.clone()),
             threads: false,

@@ -8,6 +8,8 @@
 //!
 //! May use: nothing. Must not know: what is stored.
 
+mod process;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::files::{DirLock, File, Files};
 use crate::random::Random;
+pub use process::Process;
 
 const SECTOR: usize = 512;
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use base::memory::Disk;
 use base::{Limits, ManualClock, hash64, read_whole};
+use holdfast::series::{Key, Match, Points, Range, Rows, Select, Source, ValueRef};
 use holdfast::space::{
     Decimal, Definition, Document, Entry, IndexKind, Lease as EntryLease, Order, ReadOptions, Value, Wanted,
     WriteOptions,
@@ -35,9 +36,9 @@ use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "5";
+const NEWEST: &str = "6";
 /// How many files are in each.
-const FILES: [(&str, usize); 5] = [("1", 4), ("2", 4), ("3", 5), ("4", 9), (NEWEST, 9)];
+const FILES: [(&str, usize); 6] = [("1", 4), ("2", 4), ("3", 5), ("4", 9), ("5", 9), (NEWEST, 16)];
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -110,6 +111,7 @@ fn story(disk: &Disk) -> Story {
     all.commit().unwrap();
     decide(&store);
     write_entries(&store, 0);
+    write_points(&store, 0);
     store.step().unwrap();
     store.close().unwrap();
     drop(store);
@@ -122,6 +124,7 @@ fn story(disk: &Disk) -> Story {
     assert!(store.kv().expire(b"sizes", b"00001", None).unwrap());
     store.kv().put(b"db1", b"last", &value(200), &plain).unwrap();
     write_entries(&store, 10);
+    write_points(&store, 100);
     let (contents, digest) = (contents(&store), digest(&store));
     // A killed process: the last segment is not sealed.
     disk.kill_process();
@@ -182,6 +185,47 @@ fn write_entries(store: &Store, first: u64) {
     transaction.commit(Durability::Synced).unwrap();
 }
 
+/// Every kind of command of time series, and every kind of value; few points and many, regular and not; a batch with a key.
+fn write_points(store: &Store, first: i64) {
+    let series = store.series();
+    series.create_database("empty").unwrap();
+    series.create_database("forgotten").unwrap();
+    series.drop_database("forgotten").unwrap();
+    let mut rows = Rows::new("golden");
+    let mut point = |rows: &mut Rows, (metric, field): (&str, &str), at: i64, value: ValueRef<'_>| {
+        let name = |_: &[u8]| Ok((metric.to_owned(), vec![("host".to_owned(), "a".to_owned())]));
+        let row = rows.row(metric.as_bytes(), name).unwrap();
+        let slot = rows.field(row, 0, field.as_bytes(), |_| Ok(field.to_owned())).unwrap();
+        rows.push(slot, (1_700_000_000 + first + at) * 1_000_000_000, value);
+    };
+    for at in 0..100 {
+        point(&mut rows, ("many", "regular"), at, ValueRef::Float(at as f64 / 4.0));
+        point(&mut rows, ("many", "jittered"), 3 * at + at % 2, ValueRef::Integer(at * at - 50));
+        point(&mut rows, ("many", "rough"), at, ValueRef::Float(1.0 / (at + 3) as f64));
+    }
+    let few = [
+        ("float", ValueRef::Float(f64::from_bits(0x7ff8_0000_0000_0007))),
+        ("integer", ValueRef::Integer(i64::MIN)),
+        ("unsigned", ValueRef::Unsigned(u64::MAX)),
+        ("boolean", ValueRef::Boolean(true)),
+        ("text", ValueRef::Text("Grüße")),
+        ("mixed", ValueRef::Integer(7)),
+        ("mixed", ValueRef::Float(0.5)),
+        ("gone", ValueRef::Float(1.0)),
+    ];
+    for (at, (field, value)) in few.into_iter().enumerate() {
+        point(&mut rows, ("few", field), at as i64, value);
+    }
+    let mut exclusive = store.exclusive(&Scope::Keys(&[(b"db1", b"with points")])).unwrap();
+    exclusive.put(b"db1", b"with points", b"one batch", &PutOptions::default()).unwrap();
+    exclusive.add_points(&mut rows).unwrap();
+    exclusive.commit().unwrap();
+    let from = (1_700_000_000 + first) * 1_000_000_000;
+    let some = Range { from: from + 10_000_000_000, to: from + 20_000_000_000 };
+    series.delete(&Select { field: Some(Match::is("regular")), ..Select::metric("golden", "many") }, some).unwrap();
+    series.drop_series(&Select { field: Some(Match::is("gone")), ..Select::metric("golden", "few") }).unwrap();
+}
+
 /// The store's files, by their paths in its folder; locks hold nothing.
 fn files(disk: &Disk) -> BTreeMap<String, Vec<u8>> {
     let in_store = |path: &Path| path.strip_prefix(DIR).unwrap().to_str().unwrap().to_owned();
@@ -231,6 +275,19 @@ fn contents(store: &Store) -> String {
             }
         }
     }
+    let reader = store.series().reader();
+    for database in reader.databases().unwrap() {
+        writeln!(text, "database {database}").unwrap();
+        for series in reader.series(&Select { database: database.clone(), ..Select::default() }).unwrap() {
+            let mut points = Points::new();
+            reader.points(series.id, Range::ALL, &mut points).unwrap();
+            for (time, value) in points.iter() {
+                let Key { metric, field, tags, .. } = &*series.key;
+                let bits = value.number().map_or(0, f64::to_bits);
+                writeln!(text, "point {metric} {tags:?} {field} {time}: {value:?} {bits:016x}").unwrap();
+            }
+        }
+    }
     text
 }
 
@@ -268,11 +325,11 @@ fn assert_same(folder: &str, name: &str, now: &[u8]) {
 /// Copies the store of a golden folder; returns how many files it has.
 fn copy(from: &Path, to: &Path) -> usize {
     let mut copied = 0;
-    for part in ["", "journal", "space"].into_iter().filter(|part| from.join(part).is_dir()) {
+    for part in ["", "journal", "space", "series"].into_iter().filter(|part| from.join(part).is_dir()) {
         std::fs::create_dir_all(to.join(part)).unwrap();
         for entry in std::fs::read_dir(from.join(part)).unwrap().map(Result::unwrap) {
-            let is_of_the_store =
-                entry.path().extension().is_none_or(|end| end == "seg" || end == "snap" || end == "old");
+            let ends = ["seg", "snap", "old", "points", "names", "copy"];
+            let is_of_the_store = entry.path().extension().is_none_or(|end| ends.iter().any(|one| end == *one));
             if entry.file_type().unwrap().is_file() && is_of_the_store {
                 std::fs::copy(entry.path(), to.join(part).join(entry.file_name())).unwrap();
                 copied += 1;

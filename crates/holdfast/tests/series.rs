@@ -18,7 +18,7 @@ const NOW_MS: u64 = 1_700_000_000_000;
 /// A world without threads on a disk in memory.
 fn world(disk: &Disk, ledgers: &MemoryLedgers) -> World {
     World {
-        files: Arc::new(disk.clone()),
+        files: Arc::new(disk.process()),
         clock: Arc::new(base::ManualClock::at(NOW_MS)),
         ledgers: Arc::new(ledgers.clone()),
         threads: false,

@@ -10,7 +10,7 @@
 //!              3 | partition | number                        it was dropped
 //!
 //! Lists are their count and their entries; counts and numbers are LEB128, other integers little-endian; keys are as in commands.
-//! Format: docs/formats/series.md.
+//! Format: docs/formats/series.md
 //!
 //! Registers count in the order in which the manifest names them.
 //!
