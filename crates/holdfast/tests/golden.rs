@@ -223,7 +223,9 @@ fn write_points(store: &Store, first: i64) {
     let from = (1_700_000_000 + first) * 1_000_000_000;
     let some = Range { from: from + 10_000_000_000, to: from + 20_000_000_000 };
     series.delete(&Select { field: Some(Match::is("regular")), ..Select::metric("golden", "many") }, some).unwrap();
-    series.drop_series(&Select { field: Some(Match::is("gone")), ..Select::metric("golden", "few") }).unwrap();
+    let gone = Select { field: Some(Match::is("gone")), ..Select::metric("golden", "few") };
+    let (position, _) = series.drop_series(&gone).unwrap();
+    store.wait(position, Durability::Synced).unwrap();
 }
 
 /// The store's files, by their paths in its folder; locks hold nothing.
