@@ -72,7 +72,7 @@ fn story(disk: &Disk) -> Story {
     let ledgers = MemoryLedgers::new();
     let clock = Arc::new(ManualClock::at(1_700_000_000_000));
     let world = World {
-        files: Arc::new(disk.clone()),
+        files: Arc::new(disk.process()),
         clock: Arc::clone(&clock) as _,
         ledgers: Arc::new(ledgers.clone()),
         threads: false,
@@ -118,6 +118,7 @@ fn story(disk: &Disk) -> Story {
     let ledgers_text = ledgers_in_hex(&ledgers);
     disk.kill_process();
     clock.advance(Duration::from_secs(3600));
+    let world = World { files: Arc::new(disk.process()), ..world };
     let store = Store::open_in(&world, Path::new(DIR), options()).unwrap();
     store.kv().delete(b"a\0b", &names[4], Condition::None).unwrap().unwrap();
     assert!(store.kv().expire(b"sizes", b"00300", Some(FAR_MS)).unwrap());
