@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::aggregator::Between;
 use super::calendar::Grid;
-use super::column::{Column, Pieces, Value, keeps_one};
+use super::column::{Column, GROUP_POINTS_MAX, Pieces, Value, keeps_one};
 use super::merge::merge;
 use super::print::{self, Nan, Printer};
 use super::query::{Afterwards, Fill, Query, SubQuery};
@@ -134,11 +134,13 @@ impl Answer {
         }
         let read = self.query.read_range(sub);
         let (mut columns, mut present) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
+        let mut left = GROUP_POINTS_MAX;
         for series in &group {
             let column = match &sub.downsample {
-                Some(downsample) => Column::reduced(source, (series.id, read), downsample, &mut self.points)?,
-                None => Column::raw(source, Pieces::new(series.id, read), &mut self.points)?,
+                Some(downsample) => Column::reduced(source, (series.id, read), downsample, &mut self.points, left)?,
+                None => Column::raw(source, Pieces::new(series.id, read), &mut self.points, left)?,
             };
+            left = left.saturating_sub(column.times.len() as u64);
             self.counts.points += column.times.len() as u64;
             let column = if let Some(rate) = sub.rate { column.rates(rate) } else { column };
             if !column.times.is_empty() {

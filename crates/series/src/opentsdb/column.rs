@@ -18,8 +18,9 @@ const PIECE_POINTS: i64 = 1 << 17;
 /// may be dense.
 const PIECE_FIRST: i64 = 2 * HOUR;
 const PIECE_MAX: i64 = 7 * 24 * HOUR;
-/// Intervals without points that are filled in one series.
-const FILLED_MAX: u64 = 10_000_000;
+/// Points of the series of one group that are in memory at a time, 16 bytes each: of groups that are put together, and of those that
+/// are filled. What goes out as it is, or reduced, has no bound.
+pub(crate) const GROUP_POINTS_MAX: u64 = 64 << 20;
 
 /// Points of a series in a range, piece by piece: the memory of an answer does not grow with the range.
 #[derive(Debug)]
@@ -105,11 +106,17 @@ impl Default for Numbers {
 }
 
 impl Column {
-    /// The points of a series as they are.
-    pub(crate) fn raw(source: &dyn Source, mut pieces: Pieces, points: &mut Points) -> Result<Self> {
+    /// The points of a series as they are, at most `points_max`.
+    pub(crate) fn raw(source: &dyn Source, mut pieces: Pieces, points: &mut Points, points_max: u64) -> Result<Self> {
         let mut column = Self::default();
         while pieces.next(source, points)? {
             column.extend(points);
+            if column.times.len() as u64 > points_max {
+                return Err(Error::invalid(format!(
+                    "At most {GROUP_POINTS_MAX} points of one group can be aggregated as they are: \
+                     use a downsample, a shorter range, or the aggregator none"
+                )));
+            }
         }
         Ok(column)
     }
@@ -154,13 +161,14 @@ impl Column {
         (id, range): (SeriesId, Range),
         downsample: &Downsample,
         points: &mut Points,
+        points_max: u64,
     ) -> Result<Self> {
         let pieces = Pieces::new(id, range);
         let reduced = with_fold!(downsample.function, f64, reduce(source, pieces, downsample, points))?;
         if downsample.fill == Fill::None || reduced.times.is_empty() || matches!(downsample.grid, Grid::All { .. }) {
             return Ok(reduced);
         }
-        filled(&reduced, range, downsample)
+        filled(&reduced, range, downsample, points_max)
     }
 
     /// The change per second since the point before, of every point but the first.
@@ -245,16 +253,17 @@ fn reduce<F: Fold<Of = f64>>(
 }
 
 /// A number for every interval of the range.
-fn filled(reduced: &Column, range: Range, downsample: &Downsample) -> Result<Column> {
+fn filled(reduced: &Column, range: Range, downsample: &Downsample, points_max: u64) -> Result<Column> {
     let missing = if downsample.fill == Fill::Zero { 0.0 } else { f64::NAN };
     let mut column = Column { times: Vec::new(), numbers: Numbers::Integers(Vec::new()) };
     let mut numbers = Vec::new();
     let mut interval = downsample.grid.interval(range.from);
     let length = interval.end.saturating_sub(interval.start).max(1);
     let expected = range.to.saturating_sub(interval.start).unsigned_abs() / length.unsigned_abs();
-    if expected > FILLED_MAX {
+    if expected > points_max {
         return Err(Error::invalid(format!(
-            "The range has {expected} intervals and {FILLED_MAX} can be filled: use a longer interval or no fill policy"
+            "The range has {expected} intervals, and of one group at most {GROUP_POINTS_MAX} can be filled: \
+             use a longer interval or no fill policy"
         )));
     }
     let mut at = 0;

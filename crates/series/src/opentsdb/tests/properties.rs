@@ -23,6 +23,7 @@ const AGGREGATORS: &[&str] = &[
     "diff",
     "squareSum",
     "zimsum",
+    "pfsum",
     "mimmin",
     "mimmax",
     "p50",
