@@ -51,6 +51,16 @@ impl Failure {
         (self.status, self.text)
     }
 
+    /// The status, for answers that say it in their own form.
+    pub(crate) fn code(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     #[cfg(test)]
     pub(crate) fn status(&self) -> u16 {
         self.status.as_u16()

@@ -98,6 +98,11 @@ impl Query {
         self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
+    /// The values of all parameters with a name, in their order.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().filter(move |(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
+    }
+
     /// Whether a parameter says `true`; one that is not there says `false`.
     ///
     /// # Errors
