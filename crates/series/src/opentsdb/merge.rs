@@ -28,22 +28,20 @@ pub(crate) fn merge(
     shown: Range,
     mut emit: impl FnMut(i64, Value),
 ) {
-    let moments = moments(columns);
-    let from = moments.partition_point(|time| *time < shown.from);
-    let to = moments.partition_point(|time| *time <= shown.to);
-    let Some(moments) = moments.get(from..to.max(from)) else { return };
+    let moments = moments(columns, shown);
+    let Some(first) = moments.first() else { return };
 
     let has_integers = columns.iter().any(|column| !matches!(column.numbers, Numbers::Doubles(_)));
     let has_doubles = columns.iter().any(|column| !matches!(column.numbers, Numbers::Integers(_)));
     let mut integers = has_integers.then(|| Side {
-        walks: walks(columns, integers),
+        walks: walks(columns, *first, integers),
         fold: with_fold!(aggregator, i64, folding(aggregator, between)),
     });
     let mut doubles = has_doubles.then(|| Side {
-        walks: walks(columns, doubles),
+        walks: walks(columns, *first, doubles),
         fold: with_fold!(aggregator, f64, folding(aggregator, between)),
     });
-    let mut kinds = (has_integers && has_doubles).then(|| walks(columns, are_doubles));
+    let mut kinds = (has_integers && has_doubles).then(|| walks(columns, *first, are_doubles));
 
     let length = (BLOCK_NUMBERS / columns.len().max(1)).clamp(1, BLOCK_MOMENTS);
     let (mut whole, mut broken, mut is_broken) = (Vec::new(), Vec::new(), Vec::new());
@@ -72,8 +70,14 @@ pub(crate) fn merge(
 }
 
 /// All moments at which a series has a point: lists are joined by twos, so that those of series with the same times stay as short as they are.
-fn moments(columns: &[Column]) -> Cow<'_, [i64]> {
-    let mut lists: Vec<Cow<'_, [i64]>> = columns.iter().map(|column| Cow::Borrowed(column.times.as_slice())).collect();
+fn moments(columns: &[Column], shown: Range) -> Cow<'_, [i64]> {
+    let within = |column: &Column| {
+        let from = column.times.partition_point(|time| *time < shown.from);
+        let to = column.times.partition_point(|time| *time <= shown.to);
+        from..to.max(from)
+    };
+    let mut lists: Vec<Cow<'_, [i64]>> =
+        columns.iter().map(|column| Cow::Borrowed(column.times.get(within(column)).unwrap_or_default())).collect();
     while lists.len() > 1 {
         let mut joined = Vec::with_capacity(lists.len().div_ceil(2));
         let mut rest = lists.into_iter();
@@ -148,8 +152,18 @@ struct Side<'a, T: Clone> {
     fold: Folding<T>,
 }
 
-fn walks<'a, T: Clone>(columns: &'a [Column], numbers: impl Fn(&'a Column) -> Cow<'a, [T]>) -> Vec<Walk<'a, T>> {
-    columns.iter().map(|column| Walk { times: &column.times, numbers: numbers(column), at: 0 }).collect()
+/// Walks that begin at the first of the moments.
+fn walks<'a, T: Clone>(
+    columns: &'a [Column],
+    first: i64,
+    numbers: impl Fn(&'a Column) -> Cow<'a, [T]>,
+) -> Vec<Walk<'a, T>> {
+    let walk = |column: &'a Column| Walk {
+        times: &column.times,
+        numbers: numbers(column),
+        at: column.times.partition_point(|time| *time < first),
+    };
+    columns.iter().map(walk).collect()
 }
 
 impl<T: Copy> Walk<'_, T> {
