@@ -227,5 +227,6 @@ fn users_see_the_databases_they_may() {
     assert_eq!(error_of(&ask("DELETE", "/api/query?start=1&end=2&m=sum:m&db=plant", "a")).0, 403);
     assert_eq!(ask("DELETE", "/api/query?start=1&end=2&m=sum:m&db=plant", "b").status, 200);
     assert_eq!(ask("GET", "/api/query?start=1&end=2&m=sum:m&db=plant", "a").json(), json!([]));
+    assert_eq!(ask("GET", "/api/aggregators", "a").status, 200);
     assert_eq!(door.get("/api/suggest?type=metrics").status, 401);
 }
