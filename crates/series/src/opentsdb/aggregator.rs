@@ -35,6 +35,8 @@ pub(crate) enum Aggregator {
     SquareSum,
     /// Sum where nothing counts as zero.
     ZimSum,
+    /// Sum where nothing counts as the number before.
+    PfSum,
     /// Minimum where nothing counts as the greatest number.
     MimMin,
     /// Maximum where nothing counts as the least number.
@@ -73,11 +75,11 @@ pub(crate) enum Between {
     Greatest,
     /// As the least number.
     Least,
-    /// As the one before: rates.
+    /// As the one before: rates too.
     Before,
 }
 
-const SIMPLE: [(&str, Aggregator); 16] = [
+const SIMPLE: [(&str, Aggregator); 17] = [
     ("avg", Aggregator::Avg),
     ("count", Aggregator::Count),
     ("dev", Aggregator::Dev),
@@ -91,6 +93,7 @@ const SIMPLE: [(&str, Aggregator); 16] = [
     ("min", Aggregator::Min),
     ("mult", Aggregator::Mult),
     ("none", Aggregator::None),
+    ("pfsum", Aggregator::PfSum),
     ("squareSum", Aggregator::SquareSum),
     ("sum", Aggregator::Sum),
     ("zimsum", Aggregator::ZimSum),
@@ -135,6 +138,7 @@ impl Aggregator {
     pub(crate) fn between(self) -> Between {
         match self {
             Self::ZimSum | Self::SquareSum | Self::Count | Self::First | Self::Last | Self::None => Between::Zero,
+            Self::PfSum => Between::Before,
             Self::MimMin => Between::Greatest,
             Self::MimMax => Between::Least,
             _ => Between::Line,

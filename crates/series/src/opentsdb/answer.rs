@@ -1,7 +1,7 @@
 //! The answer to a query, piece by piece.
 //!
-//! A group of one series whose points stay as they are is read and printed in small pieces, however long it is. A group of many
-//! is read whole, reduced first where there is a downsampling, and printed whole.
+//! Groups are read and printed in small pieces, however long they are: one series whose points stay as they are by itself, others
+//! a stretch of time after the other. Only what a downsampling makes of a group is in memory whole.
 //!
 //! Points of a downsampled query are those of its range. Without downsampling, series that are put together and rates see a
 //! little further, to where the hours of both ends begin and end, as OpenTSDB does: so that a series is something at the very
@@ -13,12 +13,11 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
-use super::aggregator::Between;
 use super::calendar::Grid;
-use super::column::{Column, Pieces, Value, keeps_one};
-use super::merge::merge;
+use super::column::{Column, GROUP_POINTS_MAX, Pieces, Sizes, Value, keeps_one};
 use super::print::{self, Nan, Printer};
 use super::query::{Afterwards, Fill, Query, SubQuery};
+use super::stretch::Stretches;
 use super::time::HOUR;
 use crate::error::Result;
 use crate::points::Points;
@@ -43,8 +42,8 @@ pub struct Answer {
     query: Query,
     /// Groups that are still to come, each with the number of its query.
     groups: VecDeque<(usize, Vec<Series>)>,
-    /// The series that is being printed piece by piece.
-    printing: Option<Printing>,
+    current: Option<Current>,
+    sizes: Sizes,
     deletions: Vec<(Select, Range)>,
     points: Points,
     counts: Counts,
@@ -67,13 +66,38 @@ struct Counts {
     printed: u64,
 }
 
+/// The group that is being printed.
 #[derive(Debug)]
-struct Printing {
+enum Current {
+    One(Box<One>),
+    Many(Box<Many>),
+}
+
+/// One series whose points stay as they are.
+#[derive(Debug)]
+struct One {
+    /// That of the query.
     number: usize,
     series: Series,
     pieces: Pieces,
     printer: Printer,
-    read: u64,
+}
+
+/// Series that are put together, or of which something is computed.
+#[derive(Debug)]
+struct Many {
+    number: usize,
+    /// How many series were found.
+    count: usize,
+    stretches: Stretches,
+    printer: Printer,
+}
+
+/// What stands before a group.
+fn head(out: &mut Vec<u8>, written: Written) {
+    if written == Written::Groups {
+        out.push(b',');
+    }
 }
 
 impl Answer {
@@ -92,7 +116,15 @@ impl Answer {
             groups.extend(sub.groups(series).into_iter().map(|group| (number, group)));
         }
         let (points, counts, written) = (Points::new(), Counts::default(), Written::Nothing);
-        Ok(Self { query, groups, printing: None, deletions, points, counts, written })
+        let sizes = Sizes::default();
+        Ok(Self { query, groups, current: None, sizes, deletions, points, counts, written })
+    }
+
+    /// The same answer, read in pieces of these sizes.
+    #[cfg(test)]
+    pub(crate) fn in_pieces(mut self, sizes: Sizes) -> Self {
+        self.sizes = sizes;
+        self
     }
 
     /// What is to be deleted when the whole answer is made: nothing, unless the query says so.
@@ -111,10 +143,13 @@ impl Answer {
             self.written = Written::Open;
         }
         while out.len() < PIECE_BYTES {
-            if let Some(printing) = self.printing.take() {
-                self.print(source, printing, out)?;
+            if let Some(current) = self.current.take() {
+                match current {
+                    Current::One(one) => self.print_one(source, one, out)?,
+                    Current::Many(many) => self.print_many(source, many, out)?,
+                }
             } else if let Some((number, group)) = self.groups.pop_front() {
-                self.group(source, number, group, out)?;
+                self.group(source, number, group)?;
             } else {
                 self.end(out);
                 return Ok(Progress::Done);
@@ -123,74 +158,77 @@ impl Answer {
         Ok(Progress::More)
     }
 
-    fn group(&mut self, source: &dyn Source, number: usize, mut group: Vec<Series>, out: &mut Vec<u8>) -> Result<()> {
+    fn group(&mut self, source: &dyn Source, number: usize, mut group: Vec<Series>) -> Result<()> {
         let Some(sub) = self.query.queries.get(number) else { return Ok(()) };
         self.counts.series += group.len() as u64;
         if group.len() == 1 && sub.downsample.is_none() && sub.rate.is_none() && keeps_one(sub.aggregator) {
             let Some(series) = group.pop() else { return Ok(()) };
-            let pieces = Pieces::new(series.id, self.query.range);
-            self.printing = Some(Printing { number, series, pieces, printer: self.query.printer(sub), read: 0 });
+            let pieces = Pieces::new(series.id, self.query.range, self.sizes);
+            let printer = self.query.printer(sub);
+            self.current = Some(Current::One(Box::new(One { number, series, pieces, printer })));
             return Ok(());
         }
-        let read = self.query.read_range(sub);
-        let (mut columns, mut present) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
-        for series in &group {
-            let column = match &sub.downsample {
-                Some(downsample) => Column::reduced(source, (series.id, read), downsample, &mut self.points)?,
-                None => Column::raw(source, Pieces::new(series.id, read), &mut self.points)?,
-            };
-            self.counts.points += column.times.len() as u64;
-            let column = if let Some(rate) = sub.rate { column.rates(rate) } else { column };
-            if !column.times.is_empty() {
-                columns.push(column);
-                present.push(series);
-            }
-        }
-        let before = out.len();
-        let separator = if self.written == Written::Groups { &b","[..] } else { &[] };
-        out.extend_from_slice(separator);
-        print::group(out, &present, self.query.show, &sub.text);
-        let mut printer = self.query.printer(sub);
-        let shown = self.query.shown_range(sub);
-        match columns.as_slice() {
-            [column] if keeps_one(sub.aggregator) => {
-                for (at, time) in column.times.iter().enumerate() {
-                    if let Some(value) = column.get(at).filter(|_| shown.from <= *time && *time <= shown.to) {
-                        printer.point(out, *time, value);
-                    }
+        let (read, shown) = (self.query.read_range(sub), self.query.shown_range(sub));
+        let count = group.len();
+        let stretches = match &sub.downsample {
+            None => Stretches::of_points(sub, group, (read, shown), self.sizes),
+            Some(downsample) => {
+                let mut columns = Vec::with_capacity(count);
+                let mut left = GROUP_POINTS_MAX;
+                for series in &group {
+                    let pieces = (Pieces::new(series.id, read, self.sizes), read);
+                    let column = Column::reduced(source, pieces, downsample, &mut self.points, left)?;
+                    left = left.saturating_sub(column.times.len() as u64);
+                    self.counts.points += column.times.len() as u64;
+                    columns.push(if let Some(rate) = sub.rate { column.rates(rate) } else { column });
                 }
+                Stretches::of_columns(sub, group, columns, shown)
             }
-            columns => {
-                let between = if sub.rate.is_some() { Between::Before } else { sub.aggregator.between() };
-                merge(columns, (sub.aggregator, between), shown, |time, value| printer.point(out, time, value));
-            }
-        }
-        if printer.is_empty() {
-            out.truncate(before);
-            return Ok(());
-        }
-        self.close(printer, (number, group.len()), out);
+        };
+        let printer = self.query.printer(sub);
+        self.current = Some(Current::Many(Box::new(Many { number, count, stretches, printer })));
         Ok(())
     }
 
-    fn print(&mut self, source: &dyn Source, mut printing: Printing, out: &mut Vec<u8>) -> Result<()> {
-        let Some(sub) = self.query.queries.get(printing.number) else { return Ok(()) };
-        let is_piece = printing.pieces.next(source, &mut self.points)?;
-        printing.read += self.points.len() as u64;
+    /// Prints a stretch of a group of several series.
+    fn print_many(&mut self, source: &dyn Source, mut many: Box<Many>, out: &mut Vec<u8>) -> Result<()> {
+        let Some(sub) = self.query.queries.get(many.number) else { return Ok(()) };
+        let (show, written, printer) = (self.query.show, self.written, &mut many.printer);
+        let is_more = many.stretches.next(source, &mut self.points, |series, time, value| {
+            if printer.is_empty() {
+                head(out, written);
+                print::group(out, series, show, &sub.text);
+            }
+            printer.point(out, time, value);
+        })?;
+        if is_more {
+            self.current = Some(Current::Many(many));
+            return Ok(());
+        }
+        self.counts.points += many.stretches.read;
+        if !many.printer.is_empty() {
+            self.close(many.printer, (many.number, many.count), out);
+        }
+        Ok(())
+    }
+
+    /// Prints a piece of a group of one series.
+    fn print_one(&mut self, source: &dyn Source, mut one: Box<One>, out: &mut Vec<u8>) -> Result<()> {
+        let Some(sub) = self.query.queries.get(one.number) else { return Ok(()) };
+        one.pieces.next(source, &mut self.points)?;
         self.counts.points += self.points.len() as u64;
         for (time, value) in self.points.iter() {
             let Some(value) = Value::of(value) else { continue };
-            if printing.printer.is_empty() {
-                let separator = if self.written == Written::Groups { &b","[..] } else { &[] };
-                out.extend_from_slice(separator);
-                print::group(out, &[&printing.series], self.query.show, &sub.text);
+            if one.printer.is_empty() {
+                head(out, self.written);
+                print::group(out, std::slice::from_ref(&one.series), self.query.show, &sub.text);
             }
-            printing.printer.point(out, time, value);
+            one.printer.point(out, time, value);
         }
-        if is_piece {
-            self.printing = Some(printing);
-        } else if !printing.printer.is_empty() {
-            self.close(printing.printer, (printing.number, 1), out);
+        if !one.pieces.is_over() {
+            self.current = Some(Current::One(one));
+        } else if !one.printer.is_empty() {
+            self.close(one.printer, (one.number, 1), out);
         }
         Ok(())
     }

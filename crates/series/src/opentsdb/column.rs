@@ -12,14 +12,25 @@ use crate::points::Points;
 use crate::source::{Range, SeriesId, Source};
 use crate::value::{Kind, ValueRef};
 
-/// How many points a piece should have.
-const PIECE_POINTS: i64 = 1 << 17;
-/// How long the first piece is, when nothing is known of the series, and how long any may be: what comes after a time without points
-/// may be dense.
-const PIECE_FIRST: i64 = 2 * HOUR;
-const PIECE_MAX: i64 = 7 * 24 * HOUR;
-/// Intervals without points that are filled in one series.
-const FILLED_MAX: u64 = 10_000_000;
+/// Points of the series of one group that may be there after they were reduced and filled, 16 bytes each.
+pub(crate) const GROUP_POINTS_MAX: u64 = 64 << 20;
+
+/// How much is read of a series at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    /// How many points a piece should have.
+    pub(crate) points: i64,
+    /// How long the first piece is, when nothing is known of the series.
+    pub(crate) first: i64,
+    /// How long any may be: what comes after a time without points may be dense.
+    pub(crate) max: i64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { points: 1 << 17, first: 2 * HOUR, max: 7 * 24 * HOUR }
+    }
+}
 
 /// Points of a series in a range, piece by piece: the memory of an answer does not grow with the range.
 #[derive(Debug)]
@@ -28,11 +39,18 @@ pub(crate) struct Pieces {
     next: Option<i64>,
     to: i64,
     length: i64,
+    sizes: Sizes,
 }
 
 impl Pieces {
-    pub(crate) fn new(id: SeriesId, range: Range) -> Self {
-        Self { id, next: (range.from <= range.to).then_some(range.from), to: range.to, length: PIECE_FIRST }
+    pub(crate) fn new(id: SeriesId, range: Range, sizes: Sizes) -> Self {
+        let next = (range.from <= range.to).then_some(range.from);
+        Self { id, next, to: range.to, length: sizes.first, sizes }
+    }
+
+    /// Whether there is no further piece.
+    pub(crate) fn is_over(&self) -> bool {
+        self.next.is_none()
     }
 
     /// Puts the next points in the place of those of `points`; whether there was a piece left, even an empty one.
@@ -45,9 +63,9 @@ impl Pieces {
         let to = if is_last { self.to } else { end };
         source.points(self.id, Range { from, to }, points)?;
         let found = i64::try_from(points.len()).unwrap_or(i64::MAX).max(1);
-        self.length = match PIECE_POINTS / found {
-            0 => (self.length / 4).max(SECOND),
-            times => self.length.saturating_mul(times).min(PIECE_MAX),
+        self.length = match self.sizes.points / found {
+            0 => (self.length / 4).max(MILLISECOND),
+            times => self.length.saturating_mul(times).min(self.sizes.max),
         };
         self.next = if to < self.to { to.checked_add(1) } else { None };
         Ok(true)
@@ -105,16 +123,8 @@ impl Default for Numbers {
 }
 
 impl Column {
-    /// The points of a series as they are.
-    pub(crate) fn raw(source: &dyn Source, mut pieces: Pieces, points: &mut Points) -> Result<Self> {
-        let mut column = Self::default();
-        while pieces.next(source, points)? {
-            column.extend(points);
-        }
-        Ok(column)
-    }
-
-    fn extend(&mut self, points: &Points) {
+    /// Appends the numbers among points.
+    pub(crate) fn extend(&mut self, points: &Points) {
         let doubles = || points.bits().iter().map(|bits| f64::from_bits(*bits));
         let is_new = self.times.is_empty();
         match (&mut self.numbers, points.kind()) {
@@ -140,6 +150,30 @@ impl Column {
         self.numbers = Numbers::Both(both);
     }
 
+    /// Appends a point to a column of doubles.
+    pub(crate) fn push_double(&mut self, time: i64, number: f64) {
+        match &mut self.numbers {
+            Numbers::Doubles(numbers) => numbers.push(number),
+            Numbers::Integers(_) if self.times.is_empty() => self.numbers = Numbers::Doubles(vec![number]),
+            Numbers::Integers(_) | Numbers::Both(_) => return,
+        }
+        self.times.push(time);
+    }
+
+    /// Forgets the points before the last one that is before a moment, when they are many: the others have to be moved.
+    pub(crate) fn forget_before(&mut self, moment: i64) {
+        let unneeded = self.times.partition_point(|time| *time < moment).saturating_sub(1);
+        if unneeded < self.times.len() / 2 {
+            return;
+        }
+        self.times.drain(..unneeded);
+        match &mut self.numbers {
+            Numbers::Integers(numbers) => drop(numbers.drain(..unneeded)),
+            Numbers::Doubles(numbers) => drop(numbers.drain(..unneeded)),
+            Numbers::Both(numbers) => drop(numbers.drain(..unneeded)),
+        }
+    }
+
     pub(crate) fn get(&self, at: usize) -> Option<Value> {
         match &self.numbers {
             Numbers::Integers(numbers) => numbers.get(at).copied().map(Value::Integer),
@@ -151,16 +185,21 @@ impl Column {
     /// One number for each interval that has points, or that is filled.
     pub(crate) fn reduced(
         source: &dyn Source,
-        (id, range): (SeriesId, Range),
+        (pieces, range): (Pieces, Range),
         downsample: &Downsample,
         points: &mut Points,
+        points_max: u64,
     ) -> Result<Self> {
-        let pieces = Pieces::new(id, range);
         let reduced = with_fold!(downsample.function, f64, reduce(source, pieces, downsample, points))?;
+        if reduced.times.len() as u64 > points_max {
+            return Err(Error::invalid(format!(
+                "The intervals of one group may be {GROUP_POINTS_MAX} in all, and there are more: use a longer interval"
+            )));
+        }
         if downsample.fill == Fill::None || reduced.times.is_empty() || matches!(downsample.grid, Grid::All { .. }) {
             return Ok(reduced);
         }
-        filled(&reduced, range, downsample)
+        filled(&reduced, range, downsample, points_max)
     }
 
     /// The change per second since the point before, of every point but the first.
@@ -245,16 +284,17 @@ fn reduce<F: Fold<Of = f64>>(
 }
 
 /// A number for every interval of the range.
-fn filled(reduced: &Column, range: Range, downsample: &Downsample) -> Result<Column> {
+fn filled(reduced: &Column, range: Range, downsample: &Downsample, points_max: u64) -> Result<Column> {
     let missing = if downsample.fill == Fill::Zero { 0.0 } else { f64::NAN };
     let mut column = Column { times: Vec::new(), numbers: Numbers::Integers(Vec::new()) };
     let mut numbers = Vec::new();
     let mut interval = downsample.grid.interval(range.from);
     let length = interval.end.saturating_sub(interval.start).max(1);
     let expected = range.to.saturating_sub(interval.start).unsigned_abs() / length.unsigned_abs();
-    if expected > FILLED_MAX {
+    if expected > points_max {
         return Err(Error::invalid(format!(
-            "The range has {expected} intervals and {FILLED_MAX} can be filled: use a longer interval or no fill policy"
+            "The range has {expected} intervals, and one group may have {GROUP_POINTS_MAX} in all: \
+             use a longer interval or no fill policy"
         )));
     }
     let mut at = 0;
@@ -272,8 +312,9 @@ fn filled(reduced: &Column, range: Range, downsample: &Downsample) -> Result<Col
     Ok(column)
 }
 
+/// The change per second between two points; `None` when the later one is dropped.
 #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is meant")]
-fn change(before: (i64, Value), now: (i64, Value), counter: Option<Counter>) -> Option<f64> {
+pub(crate) fn change(before: (i64, Value), now: (i64, Value), counter: Option<Counter>) -> Option<f64> {
     let nanoseconds = now.0.saturating_sub(before.0);
     let seconds = match nanoseconds % MILLISECOND {
         0 => (nanoseconds / MILLISECOND) as f64 / 1_000.0,

@@ -362,7 +362,7 @@ macro_rules! with_fold {
         use $crate::opentsdb::fold as f;
         match $aggregator {
             A::None | A::Last => $call::<f::Last<$number>>($($argument),*),
-            A::Sum | A::ZimSum => $call::<f::Sum<$number>>($($argument),*),
+            A::Sum | A::ZimSum | A::PfSum => $call::<f::Sum<$number>>($($argument),*),
             A::Avg => $call::<f::Avg<$number>>($($argument),*),
             A::Min | A::MimMin => $call::<f::Min<$number>>($($argument),*),
             A::Max | A::MimMax => $call::<f::Max<$number>>($($argument),*),

@@ -28,22 +28,20 @@ pub(crate) fn merge(
     shown: Range,
     mut emit: impl FnMut(i64, Value),
 ) {
-    let moments = moments(columns);
-    let from = moments.partition_point(|time| *time < shown.from);
-    let to = moments.partition_point(|time| *time <= shown.to);
-    let Some(moments) = moments.get(from..to.max(from)) else { return };
+    let moments = moments(columns, shown);
+    let Some(first) = moments.first() else { return };
 
     let has_integers = columns.iter().any(|column| !matches!(column.numbers, Numbers::Doubles(_)));
     let has_doubles = columns.iter().any(|column| !matches!(column.numbers, Numbers::Integers(_)));
     let mut integers = has_integers.then(|| Side {
-        walks: walks(columns, integers),
+        walks: walks(columns, *first, integers),
         fold: with_fold!(aggregator, i64, folding(aggregator, between)),
     });
     let mut doubles = has_doubles.then(|| Side {
-        walks: walks(columns, doubles),
+        walks: walks(columns, *first, doubles),
         fold: with_fold!(aggregator, f64, folding(aggregator, between)),
     });
-    let mut kinds = (has_integers && has_doubles).then(|| walks(columns, are_doubles));
+    let mut kinds = (has_integers && has_doubles).then(|| walks(columns, *first, are_doubles));
 
     let length = (BLOCK_NUMBERS / columns.len().max(1)).clamp(1, BLOCK_MOMENTS);
     let (mut whole, mut broken, mut is_broken) = (Vec::new(), Vec::new(), Vec::new());
@@ -71,20 +69,44 @@ pub(crate) fn merge(
     }
 }
 
-/// All moments at which a series has a point.
-fn moments(columns: &[Column]) -> Cow<'_, [i64]> {
-    let first = columns.first().map_or(&[][..], |column| &column.times);
-    if columns.iter().all(|column| column.times == first) {
-        return Cow::Borrowed(first);
+/// All moments at which a series has a point: lists are joined by twos, so that those of series with the same times stay as short as they are.
+fn moments(columns: &[Column], shown: Range) -> Cow<'_, [i64]> {
+    let within = |column: &Column| {
+        let from = column.times.partition_point(|time| *time < shown.from);
+        let to = column.times.partition_point(|time| *time <= shown.to);
+        from..to.max(from)
+    };
+    let mut lists: Vec<Cow<'_, [i64]>> =
+        columns.iter().map(|column| Cow::Borrowed(column.times.get(within(column)).unwrap_or_default())).collect();
+    while lists.len() > 1 {
+        let mut joined = Vec::with_capacity(lists.len().div_ceil(2));
+        let mut rest = lists.into_iter();
+        while let Some(one) = rest.next() {
+            joined.push(match rest.next() {
+                Some(other) if one != other => Cow::Owned(union(&one, &other)),
+                _ => one,
+            });
+        }
+        lists = joined;
     }
-    let mut all = Vec::with_capacity(columns.iter().map(|column| column.times.len()).sum());
-    for column in columns {
-        all.extend_from_slice(&column.times);
+    lists.pop().unwrap_or_default()
+}
+
+fn union(one: &[i64], other: &[i64]) -> Vec<i64> {
+    let mut all = Vec::with_capacity(one.len().max(other.len()) + one.len().min(other.len()) / 2);
+    let (mut one, mut other) = (one, other);
+    while let ([first, rest @ ..], [second, others @ ..]) = (one, other) {
+        all.push(*first.min(second));
+        if first <= second {
+            one = rest;
+        }
+        if second <= first {
+            other = others;
+        }
     }
-    // A stable sort finds the runs that are sorted already.
-    all.sort();
-    all.dedup();
-    Cow::Owned(all)
+    all.extend_from_slice(one);
+    all.extend_from_slice(other);
+    all
 }
 
 /// Whole numbers of a column; 0 for doubles, which nobody asks for.
@@ -130,8 +152,24 @@ struct Side<'a, T: Clone> {
     fold: Folding<T>,
 }
 
-fn walks<'a, T: Clone>(columns: &'a [Column], numbers: impl Fn(&'a Column) -> Cow<'a, [T]>) -> Vec<Walk<'a, T>> {
-    columns.iter().map(|column| Walk { times: &column.times, numbers: numbers(column), at: 0 }).collect()
+/// Walks that begin at the first of the moments.
+fn walks<'a, T: Clone>(
+    columns: &'a [Column],
+    first: i64,
+    numbers: impl Fn(&'a Column) -> Cow<'a, [T]>,
+) -> Vec<Walk<'a, T>> {
+    let walk = |column: &'a Column| Walk {
+        times: &column.times,
+        numbers: numbers(column),
+        at: column.times.partition_point(|time| *time < first),
+    };
+    columns.iter().map(walk).collect()
+}
+
+impl<T: Copy> Walk<'_, T> {
+    fn point(&self, at: usize) -> Option<(i64, T)> {
+        Some((*self.times.get(at)?, *self.numbers.get(at)?))
+    }
 }
 
 impl<T: Clone> Walk<'_, T> {
@@ -185,29 +223,64 @@ fn folding<F: Fold + 'static>(aggregator: Aggregator, between: Between) -> Foldi
     })
 }
 
+/// Walks a series beside the moments: from each of its points to the next, and in between what it is there.
 fn feed<F: Fold>(walk: &mut Walk<'_, F::Of>, moments: &[i64], between: Between, folds: &mut [F]) {
-    for (moment, fold) in moments.iter().zip(folds) {
-        let number = match walk.go(*moment) {
-            None => return,
-            Some(Place::Before(_)) => continue,
-            Some(Place::At(number)) => *number,
-            Some(Place::Between((from, before), (to, after))) => match between {
-                Between::Line => line((from, *before), (to, *after), *moment),
-                Between::Zero => F::Of::default(),
-                Between::Greatest => F::Of::GREATEST,
-                Between::Least => F::Of::LEAST,
-                Between::Before => *before,
-            },
-        };
-        fold.push(number);
+    let mut slots = moments.iter().zip(folds);
+    if walk.at == 0 {
+        let first = walk.times.first().map_or(moments.len(), |first| moments.partition_point(|moment| moment < first));
+        if let Some(before) = first.checked_sub(1) {
+            slots.nth(before);
+        }
+    }
+    let mut slot = slots.next();
+    let mut from = walk.point(walk.at.wrapping_sub(1));
+    while let Some((time, number)) = walk.point(walk.at) {
+        if let Some((before, value)) = from {
+            let segment = Segment::new((before, value), (time, number));
+            while let Some((moment, fold)) = slot.take_if(|(moment, _)| **moment < time) {
+                fold.push(match between {
+                    Between::Line => segment.at(*moment),
+                    Between::Zero => F::Of::default(),
+                    Between::Greatest => F::Of::GREATEST,
+                    Between::Least => F::Of::LEAST,
+                    Between::Before => value,
+                });
+                slot = slots.next();
+            }
+        }
+        if let Some((_, fold)) = slot.take_if(|(moment, _)| **moment == time) {
+            fold.push(number);
+            slot = slots.next();
+        }
+        if slot.is_none() {
+            // The next block begins after this moment, and maybe before this point.
+            return;
+        }
+        from = Some((time, number));
+        walk.at += 1;
     }
 }
 
-/// In milliseconds where they suffice, as OpenTSDB computes: the last digits depend on it.
-fn line<T: Number>((from, before): (i64, T), (to, after): (i64, T), moment: i64) -> T {
-    let (part, whole) = (moment.saturating_sub(from), to.saturating_sub(from));
-    if part % MILLISECOND == 0 && whole % MILLISECOND == 0 {
-        return T::between(before, after, part / MILLISECOND, whole / MILLISECOND);
+/// The line between two points.
+struct Segment<T> {
+    from: i64,
+    whole: i64,
+    ends: (T, T),
+    unit: i64,
+}
+
+impl<T: Number> Segment<T> {
+    fn new((from, before): (i64, T), (to, after): (i64, T)) -> Self {
+        // In milliseconds where they suffice, as OpenTSDB computes: the last digits depend on it.
+        let unit = if from % MILLISECOND == 0 && to % MILLISECOND == 0 { MILLISECOND } else { 1 };
+        Self { from, whole: to.saturating_sub(from) / unit, ends: (before, after), unit }
     }
-    T::between(before, after, part, whole)
+
+    fn at(&self, moment: i64) -> T {
+        let part = moment.saturating_sub(self.from);
+        if self.unit == MILLISECOND && part % MILLISECOND == 0 {
+            return T::between(self.ends.0, self.ends.1, part / MILLISECOND, self.whole);
+        }
+        T::between(self.ends.0, self.ends.1, part, self.whole.saturating_mul(self.unit))
+    }
 }

@@ -1,7 +1,8 @@
 //! What OpenTSDB's clients ask, as of its version 2.4: queries, last points, look-ups, suggestions.
 //!
 //! `uri` and `json` read a `query`; `plan` finds its series and puts them into groups; `column` makes of the points of one series
-//! what the query asks of it, over a `calendar`'s intervals; `merge` makes many series one with the folds of `fold`; `print` writes
+//! what the query asks of it, over a `calendar`'s intervals; `merge` makes many series one with the folds of `fold`,
+//! `stretch` by stretch; `print` writes
 //! what comes out, and `answer` drives it all, piece by piece. `last` and `lookup` are questions of their own.
 //!
 //! May use: the rest of the crate, `jiff`. Must not know: HTTP, how series are stored.
@@ -19,6 +20,7 @@ mod merge;
 mod plan;
 mod print;
 mod query;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod time;

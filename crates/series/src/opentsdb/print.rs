@@ -91,7 +91,7 @@ pub(crate) fn list<'a>(out: &mut Vec<u8>, items: impl Iterator<Item = &'a str>) 
 
 /// Writes what stands before the points of a group of series. Tags whose value is one throughout are its tags; those that differ
 /// were aggregated.
-pub(crate) fn group(out: &mut Vec<u8>, series: &[&Series], show: Show, query: &serde_json::Value) {
+pub(crate) fn group(out: &mut Vec<u8>, series: &[Series], show: Show, query: &serde_json::Value) {
     let mut values: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (name, value) in series.iter().flat_map(|series| tags(&series.key)) {
         let known = values.entry(name).or_insert(Some(value));

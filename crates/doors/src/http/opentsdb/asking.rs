@@ -38,6 +38,16 @@ pub(super) enum Form {
     BodyOrParameters,
 }
 
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    Query(Afterwards),
+    Last,
+    Suggest,
+    Lookup,
+    Assign,
+}
+
 /// A question of somebody who may ask it.
 pub(super) struct Asking<'a> {
     asked: &'a Asked<'a>,
@@ -71,6 +81,16 @@ impl<'a> Asking<'a> {
         Ok(Asking { body, ..asking })
     }
 
+    pub(super) async fn answer(self, asks: Asks) -> Result<Response, Refused> {
+        match asks {
+            Asks::Query(afterwards) => self.query(afterwards).await,
+            Asks::Last => self.last().await,
+            Asks::Suggest => self.suggest().await,
+            Asks::Lookup => self.lookup().await,
+            Asks::Assign => self.assign(),
+        }
+    }
+
     fn check(&self, right: Right) -> Result<(), Refused> {
         let may = self.user.as_ref().is_none_or(|user| user.may(right, self.database.as_bytes()));
         if may { Ok(()) } else { Err(Refused::forbidden(&self.database)) }
@@ -81,7 +101,7 @@ impl<'a> Asking<'a> {
         ms.saturating_mul(1_000_000)
     }
 
-    pub(super) async fn query(self, afterwards: Afterwards) -> Result<Response, Refused> {
+    async fn query(self, afterwards: Afterwards) -> Result<Response, Refused> {
         let now = self.now();
         let query = match &self.body {
             Some(body) => Query::from_json(body, &self.parameters, now)?,
@@ -136,7 +156,7 @@ impl<'a> Asking<'a> {
         Ok(say_durability(json(whole), durability))
     }
 
-    pub(super) async fn last(self) -> Result<Response, Refused> {
+    async fn last(self) -> Result<Response, Refused> {
         let query = match &self.body {
             Some(body) => LastQuery::from_json(body, &self.parameters)?,
             None => LastQuery::from_parameters(&self.parameters)?,
@@ -150,7 +170,7 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    pub(super) async fn suggest(self) -> Result<Response, Refused> {
+    async fn suggest(self) -> Result<Response, Refused> {
         let suggest = match &self.body {
             Some(body) => Suggest::from_json(body)?,
             None => Suggest::from_parameters(&self.parameters)?,
@@ -164,7 +184,7 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    pub(super) async fn lookup(self) -> Result<Response, Refused> {
+    async fn lookup(self) -> Result<Response, Refused> {
         let lookup = match &self.body {
             Some(body) => Lookup::from_json(body)?,
             None => Lookup::from_parameters(&self.parameters)?,
@@ -179,7 +199,7 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    pub(super) fn assign(self) -> Result<Response, Refused> {
+    fn assign(self) -> Result<Response, Refused> {
         Ok(match &self.body {
             Some(body) => about::assign_from_json(body)?,
             None => about::assign_from_parameters(&self.parameters)?,

@@ -20,7 +20,8 @@ use super::failure::Failure;
 use super::handle::Asked;
 use super::upload::Upload;
 use crate::auth::User;
-use asking::{Asking, Form};
+use asking::{Asking, Asks, Form};
+use holdfast::series::opentsdb::Afterwards;
 pub(crate) use routes::{Operation, ROUTES};
 
 /// Carries a request out. Errors are told in OpenTSDB's form.
@@ -30,27 +31,26 @@ pub(crate) async fn run(
     user: Option<Arc<User>>,
     upload: &mut Upload,
 ) -> Result<Response, Failure> {
-    let form = match operation {
-        Operation::PostQuery | Operation::PostLast | Operation::PostSuggest | Operation::PostLookup => Form::Body,
-        Operation::PostAssign => Form::Body,
-        Operation::DeleteQuery if upload.check_present().is_ok() => Form::BodyOrParameters,
-        _ => Form::Parameters,
-    };
     let answer = async {
-        let asking = Asking::new(asked, user, form, upload).await?;
-        match operation {
-            Operation::Query | Operation::PostQuery => asking.query(Default::default()).await,
-            Operation::DeleteQuery => asking.query(holdfast::series::opentsdb::Afterwards::Delete).await,
-            Operation::Last | Operation::PostLast => asking.last().await,
-            Operation::Suggest | Operation::PostSuggest => asking.suggest().await,
-            Operation::Lookup | Operation::PostLookup => asking.lookup().await,
-            Operation::Assign | Operation::PostAssign => asking.assign(),
-            Operation::Aggregators => Ok(about::aggregators()),
-            Operation::Config => Ok(about::config()),
-            Operation::Filters => Ok(about::filters()),
-            Operation::Version => Ok(about::version(&asked.shared.options.version)),
-            Operation::Stats => Ok(about::stats(&asked.shared.snapshot().await.map_err(Failure::from)?)),
-        }
+        let (asking, form) = match operation {
+            Operation::Aggregators => return Ok(about::aggregators()),
+            Operation::Config => return Ok(about::config()),
+            Operation::Filters => return Ok(about::filters()),
+            Operation::Version => return Ok(about::version(&asked.shared.options.version)),
+            Operation::Stats => return Ok(about::stats(&asked.shared.snapshot().await.map_err(Failure::from)?)),
+            Operation::Query => (Asks::Query(Afterwards::Keep), Form::Parameters),
+            Operation::PostQuery => (Asks::Query(Afterwards::Keep), Form::Body),
+            Operation::DeleteQuery => (Asks::Query(Afterwards::Delete), Form::BodyOrParameters),
+            Operation::Last => (Asks::Last, Form::Parameters),
+            Operation::PostLast => (Asks::Last, Form::Body),
+            Operation::Suggest => (Asks::Suggest, Form::Parameters),
+            Operation::PostSuggest => (Asks::Suggest, Form::Body),
+            Operation::Lookup => (Asks::Lookup, Form::Parameters),
+            Operation::PostLookup => (Asks::Lookup, Form::Body),
+            Operation::Assign => (Asks::Assign, Form::Parameters),
+            Operation::PostAssign => (Asks::Assign, Form::Body),
+        };
+        Asking::new(asked, user, form, upload).await?.answer(asking).await
     };
     Ok(answer.await.unwrap_or_else(IntoResponse::into_response))
 }

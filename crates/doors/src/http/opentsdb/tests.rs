@@ -182,6 +182,26 @@ fn a_long_answer_comes_whole_in_chunks() {
 }
 
 #[test]
+fn what_was_put_is_read() {
+    let door = door();
+    let body = r#"[{"metric":"g_0","timestamp":1535558400000,"value":1,"tags":{"device":"d_0","sensor":"s_0"}},
+        {"metric":"g_0","timestamp":1535558405000,"value":2,"tags":{"device":"d_0","sensor":"s_0"}},
+        {"metric":"g_0","timestamp":1535558405000,"value":0.1,"tags":{"device":"d_1","sensor":"s_0"}}]"#;
+    assert_eq!(post(&door, "/api/put?summary", body).status, 200);
+    let body = r#"{"msResolution":true,"start":1535558399999,"end":1535558405001,"queries":[
+        {"aggregator":"none","metric":"g_0","tags":{"device":"d_0|d_1","sensor":"s_0"}}]}"#;
+    let found = post(&door, "/api/query", body);
+    assert_eq!(
+        found.text(),
+        concat!(
+            r#"[{"metric":"g_0","tags":{"device":"d_0","sensor":"s_0"},"aggregateTags":[],"#,
+            r#""dps":{"1535558400000":1,"1535558405000":2}},"#,
+            r#"{"metric":"g_0","tags":{"device":"d_1","sensor":"s_0"},"aggregateTags":[],"dps":{"1535558405000":0.1}}]"#,
+        )
+    );
+}
+
+#[test]
 fn users_see_the_databases_they_may() {
     let right = |pattern: &str, right| BucketRight { pattern: pattern.to_owned(), right };
     let user = |name: &str, buckets: Vec<BucketRight>| User {
@@ -207,5 +227,6 @@ fn users_see_the_databases_they_may() {
     assert_eq!(error_of(&ask("DELETE", "/api/query?start=1&end=2&m=sum:m&db=plant", "a")).0, 403);
     assert_eq!(ask("DELETE", "/api/query?start=1&end=2&m=sum:m&db=plant", "b").status, 200);
     assert_eq!(ask("GET", "/api/query?start=1&end=2&m=sum:m&db=plant", "a").json(), json!([]));
+    assert_eq!(ask("GET", "/api/aggregators", "a").status, 200);
     assert_eq!(door.get("/api/suggest?type=metrics").status, 401);
 }

@@ -7,6 +7,7 @@ mod properties;
 
 use serde_json::Value as Json;
 
+use super::column::Sizes;
 use super::{Answer, Parameters, Progress, Query};
 use crate::error::Result;
 use crate::model::Model;
@@ -20,7 +21,11 @@ fn parameters(text: &str) -> Parameters {
 }
 
 fn made(model: &Model, query: Query) -> Result<String> {
-    let mut answer = Answer::begin(model, "default", query)?;
+    made_in(model, query, Sizes::default())
+}
+
+fn made_in(model: &Model, query: Query, sizes: Sizes) -> Result<String> {
+    let mut answer = Answer::begin(model, "default", query)?.in_pieces(sizes);
     let mut whole = Vec::new();
     loop {
         let mut piece = Vec::new();

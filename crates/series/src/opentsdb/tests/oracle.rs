@@ -157,7 +157,7 @@ fn value_at(asked: &Asked, line: &Line, moment: i64, is_broken: bool) -> Option<
     }
     let (t0, v0) = *line.iter().rfind(|(time, _)| *time < moment)?;
     let (t1, v1) = *line.iter().find(|(time, _)| *time > moment)?;
-    if asked.rate.is_some() {
+    if asked.rate.is_some() || asked.aggregator == "pfsum" {
         return Some(v0);
     }
     Some(match asked.aggregator.as_str() {
@@ -188,7 +188,7 @@ pub(super) fn aggregate(name: &str, values: &[Number]) -> Number {
         Some(whole) => {
             let all: Vec<f64> = whole.iter().map(|number| *number as f64).collect();
             Number::Whole(match name {
-                "sum" | "zimsum" => whole.iter().sum(),
+                "sum" | "zimsum" | "pfsum" => whole.iter().sum(),
                 "avg" => whole.iter().sum::<i64>() / whole.len() as i64,
                 "min" | "mimmin" => *whole.iter().min().unwrap(),
                 "max" | "mimmax" => *whole.iter().max().unwrap(),
@@ -226,7 +226,7 @@ fn double(name: &str, values: &[f64]) -> f64 {
     }
     let mean = real.iter().sum::<f64>() / count;
     match name {
-        "sum" | "zimsum" => real.iter().sum(),
+        "sum" | "zimsum" | "pfsum" => real.iter().sum(),
         "avg" => mean,
         "min" | "mimmin" => sorted[0],
         "max" | "mimmax" => sorted[sorted.len() - 1],

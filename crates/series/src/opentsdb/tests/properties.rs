@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::oracle::{self, Asked, Downsample, Line, Number, Rate};
-use super::post;
+use super::{NOW, made_in, post};
 use crate::model::{Model, key};
+use crate::opentsdb::column::Sizes;
+use crate::opentsdb::{Parameters, Query};
 use crate::value::Value;
 
 const AGGREGATORS: &[&str] = &[
@@ -23,6 +25,7 @@ const AGGREGATORS: &[&str] = &[
     "diff",
     "squareSum",
     "zimsum",
+    "pfsum",
     "mimmin",
     "mimmax",
     "p50",
@@ -157,6 +160,11 @@ fn check(asked: &Asked, lines: &[Line]) -> Result<(), TestCaseError> {
     };
     let groups: Vec<Line> = groups.into_iter().filter(|group| !group.is_empty()).collect();
     let found = post(&model, &body(asked)).unwrap();
+    // In pieces of a few points, and of none, it is the same.
+    let query = Query::from_json(body(asked).to_string().as_bytes(), &Parameters::default(), NOW).unwrap();
+    let sizes = Sizes { points: 4, first: 1_000_000_000, max: 3_600_000_000_000 };
+    let in_pieces: Json = serde_json::from_str(&made_in(&model, query, sizes).unwrap()).unwrap();
+    prop_assert_eq!(&in_pieces, &found);
     let found = found.as_array().unwrap();
     prop_assert_eq!(found.len(), groups.len(), "{:?}", found);
     for (found, wanted) in found.iter().zip(&groups) {
