@@ -9,7 +9,6 @@
 mod catalog;
 mod export;
 mod json;
-mod moments;
 mod params;
 mod queries;
 mod refusal;

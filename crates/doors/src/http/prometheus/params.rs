@@ -1,11 +1,10 @@
 //! Parameters: those of a form in the body come before those of the query.
 //!
-//! May use: `uri`, `moments`. Must not know: what they are for.
+//! May use: the facade's `promql`, `uri`. Must not know: what they are for.
 
 use holdfast::series::Range;
-use holdfast::series::promql::Selector;
+use holdfast::series::promql::{Selector, parse_duration, parse_moment};
 
-use super::moments;
 use super::refusal::Refusal;
 use crate::http::uri::decode;
 
@@ -51,13 +50,13 @@ impl Params {
     pub(super) fn moment(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let refused =
             |text| invalid(name, text, "is no time: write seconds since 1970, or as 2015-07-01T20:10:30.781Z");
-        self.get(name).map(|text| moments::moment(text).ok_or_else(|| refused(text))).transpose()
+        self.get(name).map(|text| parse_moment(text).ok_or_else(|| refused(text))).transpose()
     }
 
     /// A length of time in milliseconds.
     pub(super) fn duration(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let refused = |text| invalid(name, text, "is no length of time: write seconds, or as 1h30m");
-        self.get(name).map(|text| moments::duration(text).ok_or_else(|| refused(text))).transpose()
+        self.get(name).map(|text| parse_duration(text).ok_or_else(|| refused(text))).transpose()
     }
 
     /// The most that is answered with; nothing and zero are no limit.
