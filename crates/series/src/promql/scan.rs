@@ -17,6 +17,8 @@ pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// How deep brackets and operators are within each other. Operators side by side count as deep, since the tree leans left. So
 /// much fits on a stack of two megabytes without optimization.
 pub(crate) const DEPTH_MAX: usize = 100;
+/// Regular expressions on labels: each may take a while to compile.
+const REGEXES_MAX: usize = 64;
 /// Digits of one part of a duration: so that none overflows what the parser puts it in.
 const DURATION_DIGITS_MAX: usize = 9;
 
@@ -76,6 +78,7 @@ pub(crate) fn prepare(text: &str, step_ms: i64) -> Result<String> {
     }
     let scan = Scan { text, tokens: tokens(text) };
     scan.check_depth()?;
+    scan.check_regexes()?;
     scan.check_durations()?;
     Ok(scan.with_windows(step_ms))
 }
@@ -165,6 +168,17 @@ impl Scan<'_> {
         let depth = open.iter().fold(last.0 + last.1, |depth, (operators, inner)| 1 + operators + depth.max(*inner));
         if depth > DEPTH_MAX {
             return Err(Error::invalid(format!("the expression is {depth} deep: at most {DEPTH_MAX} is read")));
+        }
+        Ok(())
+    }
+
+    fn check_regexes(&self) -> Result<()> {
+        let is_regex =
+            |at: &usize| self.is(*at, '~') && (self.is(at.wrapping_sub(1), '=') || self.is(at.wrapping_sub(1), '!'));
+        let regexes = (0..self.tokens.len()).filter(is_regex).count();
+        if regexes > REGEXES_MAX {
+            let text = format!("the expression has {regexes} regular expressions: at most {REGEXES_MAX} are read");
+            return Err(Error::invalid(text));
         }
         Ok(())
     }
@@ -349,6 +363,7 @@ mod tests {
             "-".repeat(DEPTH_MAX + 1),
             "x or ".repeat(DEPTH_MAX + 1),
             format!("x{}", " ".repeat(TEXT_BYTES_MAX)),
+            format!("x{{{}}}", "a=~\"b\",".repeat(REGEXES_MAX + 1)),
         ] {
             assert!(prepare(&text, 1000).is_err());
         }

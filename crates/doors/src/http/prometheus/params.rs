@@ -10,6 +10,8 @@ use crate::http::uri::decode;
 
 /// Parameters that are read.
 const PARAMS_MAX: usize = 1000;
+/// Selectors of one request.
+const SELECTORS_MAX: usize = 100;
 const NANOS_PER_MS: i64 = 1_000_000;
 
 /// The parameters of one request.
@@ -67,11 +69,12 @@ impl Params {
     }
 
     /// What stands in `match[]`, each.
-    pub(super) fn selectors(&self) -> Result<Vec<Selector>, Refusal> {
-        let parse = |text: &str| {
-            Selector::parse(text).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
-        };
-        self.all("match[]").map(parse).collect()
+    pub(super) fn matches(&self) -> Result<Vec<String>, Refusal> {
+        let all: Vec<String> = self.all("match[]").map(str::to_owned).collect();
+        if all.len() > SELECTORS_MAX {
+            return Err(Refusal::bad(format!("there are more than {SELECTORS_MAX} parameters match[]")));
+        }
+        Ok(all)
     }
 
     /// The range from `start` to `end`, if one of them is there.
@@ -88,6 +91,14 @@ impl Params {
         }
         Ok(Some(Range { from, to }))
     }
+}
+
+/// The selectors in these texts. Takes a while when there are regular expressions: never on an event loop.
+pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, Refusal> {
+    let parse = |text: &String| {
+        Selector::parse(text).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
+    };
+    texts.iter().map(parse).collect()
 }
 
 pub(super) fn invalid(name: &str, text: &str, reason: &str) -> Refusal {
