@@ -428,6 +428,8 @@ fn a_range_is_evaluated_at_each_step() {
             r#"{host="a", job="api"} 10@0 10@300000 10@600000"#,
         ),
         (r#"increase(requests{host="a"}[2m])"#, (600, 900, 300), r#"{host="a", job="api"} 120@600000 120@900000"#),
+        // Windows far from each other.
+        (r#"sum_over_time(load{host="a"}[3m])"#, (-86_280, 86_400, 86_400), r#"{host="a", job="api"} 6@120000"#),
         ("topk(1, load)", (0, 600, 600), r#"load{host="a", job="api"} 11@600000; load{host="b", job="api"} 10@0"#),
         // The value before the first step is looked back for, and what lies beyond the last is not seen.
         (r#"max_over_time(load{host="a"})"#, (300, 540, 120), r#"{host="a", job="api"} 6@300000 8@420000 10@540000"#),
