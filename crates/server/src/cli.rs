@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast::Dial;
+use holdfast::series::promql::parse_moment;
 use tm::{BranchName, TransactionId};
 
 use crate::config::{LogLevel, PARTITIONS};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     HashPassword,
     /// Look at distributed transactions, and do something about those that are in doubt
     Xa(XaArguments),
+    /// Look at time series
+    Series(SeriesArguments),
     /// Look at a configuration file
     Config(ConfigArguments),
 }
@@ -222,6 +225,63 @@ fn branch_name(text: &str) -> Result<BranchName, String> {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SeriesArguments {
+    #[command(subcommand)]
+    pub(crate) command: SeriesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SeriesCommand {
+    /// Write points to standard output, series by series, each in order of time. Opens the store: the server must be stopped
+    Export(SeriesExportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SeriesExportArguments {
+    /// Directory of the data
+    #[arg(long, visible_alias = "data", value_name = "DIR", default_value = "./holdfast-data")]
+    pub(crate) dir: PathBuf,
+    /// The database
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) database: String,
+    /// Only this metric
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
+    /// Only this field
+    #[arg(long, value_name = "NAME")]
+    pub(crate) field: Option<String>,
+    /// Only series with this tag; may be given several times
+    #[arg(long = "tag", value_name = "TAG=VALUE", value_parser = tag)]
+    pub(crate) tags: Vec<(String, String)>,
+    /// Only points from this time on: seconds since 1970, or as 2026-01-31T12:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub(crate) from: Option<i64>,
+    /// Only points up to this time, its whole millisecond included
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub(crate) to: Option<i64>,
+    /// How points are written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = SeriesFormat::Csv)]
+    pub(crate) format: SeriesFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SeriesFormat {
+    /// RFC 4180, with names of columns in the first line
+    Csv,
+}
+
+fn tag(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write TAG=VALUE, such as host=a")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Milliseconds since 1970.
+fn moment(text: &str) -> Result<i64, String> {
+    parse_moment(text)
+        .ok_or_else(|| format!("`{text}` is no time; write seconds since 1970, or as 2026-01-31T12:30:00Z"))
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
     /// Say what is wrong with this file, or what would be in force with it
     #[arg(long, value_name = "FILE")]
@@ -277,6 +337,9 @@ mod tests {
             (&["xa", "list", "--dir", "x", "--address", "y:1"], "cannot be used with"),
             (&["xa", "list", "--user", "ada"], "--password-file"),
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
+            (&["series", "export", "--tag", "x"], "write TAG=VALUE"),
+            (&["series", "export", "--from", "yesterday"], "`yesterday` is no time"),
+            (&["series", "export", "--format", "parquet"], "possible values: csv"),
         ] {
             let words = std::iter::once("holdfast").chain(words.iter().copied());
             let error = Cli::try_parse_from(words).unwrap_err().to_string();

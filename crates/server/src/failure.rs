@@ -61,6 +61,10 @@ pub(crate) enum Failure {
     ResourceManagers { profile: String, faults: Vec<tm::Fault> },
     #[error("{0}")]
     Transaction(#[from] tm::Error),
+    #[error("cannot read the time series: {0}")]
+    Series(#[from] holdfast::series::SeriesError),
+    #[error("the export is not whole: cannot write it: {0}")]
+    Export(#[source] io::Error),
     #[error("cannot hash the password: {0}")]
     Hash(String),
 }

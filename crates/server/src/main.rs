@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod recovery;
 mod restore;
+mod series;
 mod serve;
 mod signals;
 mod verify;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::HashPassword => hash_password::hash_password(),
         Command::Xa(arguments) => xa::xa(&arguments),
+        Command::Series(arguments) => series::series(&arguments),
         Command::Config(arguments) => config::check(&arguments.check),
     };
     done.unwrap_or_else(|failure| {

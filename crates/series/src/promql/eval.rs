@@ -23,8 +23,9 @@ use super::{aggregate, binary, call};
 pub(crate) const LOOKBACK: i64 = 300 * 1_000_000_000;
 /// The step of a subquery that names none.
 const SUBQUERY_STEP: i64 = 60 * 1_000_000_000;
-/// Windows that are this many times smaller than the step are read one by one, and not what lies between them.
-const SPARSE: i64 = 4;
+/// Windows that lie further from each other are read one by one, and not what lies between them. Finding a place in a series costs
+/// about what reading some thousand points does.
+const GAP_MIN: i64 = 6 * 3600 * 1_000_000_000;
 
 /// How much one query may take.
 #[derive(Debug, Clone, Copy)]
@@ -232,7 +233,7 @@ impl Eval<'_> {
         self.check_time()?;
         to.clear();
         let Windows { ends, range, .. } = windows;
-        let is_sparse = ends.step / SPARSE > *range;
+        let is_sparse = ends.step.saturating_sub(*range) > GAP_MIN;
         let after = |start: i64| start.saturating_sub(*range).saturating_add(1);
         for id in &named.ids {
             if is_sparse {

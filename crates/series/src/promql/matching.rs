@@ -41,34 +41,38 @@ fn by_signature(table: &Table, matching: Option<&LabelModifier>) -> BTreeMap<Lab
     rows
 }
 
+/// At which steps a signature has a value.
+fn presence(table: &Table, matching: Option<&LabelModifier>) -> BTreeMap<Labels, Vec<bool>> {
+    let mut steps: BTreeMap<Labels, Vec<bool>> = BTreeMap::new();
+    for (labels, cells) in table.rows() {
+        let steps = steps.entry(signature(labels, matching)).or_insert_with(|| vec![false; table.width]);
+        steps.iter_mut().zip(cells).for_each(|(is_any, cell)| *is_any |= is_there(*cell));
+    }
+    steps
+}
+
 /// `and`, `or`, `unless`.
 pub(crate) fn combine(left: &Table, right: &Table, set: Set, matching: Option<&LabelModifier>) -> Table {
     let mut out = Merged::new(left.width);
-    let (kept, other) = (by_signature(left, matching), by_signature(right, matching));
-    let nothing = Vec::new();
-    let is_any = |table: &Table, rows: &[usize], nth: usize| {
-        rows.iter().any(|row| table.cells(*row).get(nth).is_some_and(|cell| is_there(*cell)))
-    };
+    let nowhere = vec![false; left.width];
+    let in_right = if set == Set::Or { BTreeMap::new() } else { presence(right, matching) };
+    let is_wanted = set == Set::And;
     for (labels, cells) in left.rows() {
-        let others = other.get(&signature(labels, matching)).unwrap_or(&nothing);
+        let others = in_right.get(&signature(labels, matching)).unwrap_or(&nowhere);
         let row = out.row(labels);
-        for (nth, (to, cell)) in out.table.cells_mut(row).iter_mut().zip(cells).enumerate() {
-            let is_kept = match set {
-                Set::And => is_any(right, others, nth),
-                Set::Unless => !is_any(right, others, nth),
-                Set::Or => true,
-            };
-            if is_kept && is_there(*cell) {
+        for ((to, cell), is_other) in out.table.cells_mut(row).iter_mut().zip(cells).zip(others) {
+            if *is_other == is_wanted && is_there(*cell) {
                 *to = *cell;
             }
         }
     }
     if set == Set::Or {
+        let in_left = presence(left, matching);
         for (labels, cells) in right.rows() {
-            let others = kept.get(&signature(labels, matching)).unwrap_or(&nothing);
+            let others = in_left.get(&signature(labels, matching)).unwrap_or(&nowhere);
             let row = out.row(labels);
-            for (nth, (to, cell)) in out.table.cells_mut(row).iter_mut().zip(cells).enumerate() {
-                if is_there(*cell) && !is_any(left, others, nth) {
+            for ((to, cell), is_other) in out.table.cells_mut(row).iter_mut().zip(cells).zip(others) {
+                if !is_other && is_there(*cell) {
                     *to = *cell;
                 }
             }

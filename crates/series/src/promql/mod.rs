@@ -16,6 +16,7 @@ mod floats;
 mod histogram;
 mod labels;
 mod matching;
+mod moments;
 mod over_time;
 mod parse;
 mod scan;
@@ -35,6 +36,7 @@ pub use eval::Limits;
 pub use find::{Named, Selector};
 pub use floats::write_float;
 pub use labels::{Labels, NAME};
+pub use moments::{parse_duration, parse_moment};
 
 use crate::error::{Error, Result};
 use crate::source::Source;

@@ -17,8 +17,12 @@ pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// How deep brackets and operators are within each other. Operators side by side count as deep, since the tree leans left. So
 /// much fits on a stack of two megabytes without optimization.
 pub(crate) const DEPTH_MAX: usize = 100;
+/// Regular expressions on labels: each may take a while to compile.
+const REGEXES_MAX: usize = 64;
 /// Digits of one part of a duration: so that none overflows what the parser puts it in.
 const DURATION_DIGITS_MAX: usize = 9;
+/// Letters of the units of time.
+const UNITS: &[u8] = b"smhdwy";
 
 /// Functions of a window, with the place of the window among their arguments.
 const OF_WINDOW: &[(&str, usize)] = &[
@@ -76,6 +80,7 @@ pub(crate) fn prepare(text: &str, step_ms: i64) -> Result<String> {
     }
     let scan = Scan { text, tokens: tokens(text) };
     scan.check_depth()?;
+    scan.check_regexes()?;
     scan.check_durations()?;
     Ok(scan.with_windows(step_ms))
 }
@@ -169,6 +174,17 @@ impl Scan<'_> {
         Ok(())
     }
 
+    fn check_regexes(&self) -> Result<()> {
+        let is_regex =
+            |at: &usize| self.is(*at, '~') && (self.is(at.wrapping_sub(1), '=') || self.is(at.wrapping_sub(1), '!'));
+        let regexes = (0..self.tokens.len()).filter(is_regex).count();
+        if regexes > REGEXES_MAX {
+            let text = format!("the expression has {regexes} regular expressions: at most {REGEXES_MAX} are read");
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+
     /// What stands where a duration may, in brackets and after `offset`, is one that can be.
     fn check_durations(&self) -> Result<()> {
         let mut inside = false;
@@ -185,12 +201,20 @@ impl Scan<'_> {
                         "expressions in place of durations are not supported: write a window as [5m]",
                     ));
                 }
+                // These are numbers to the parser, and no duration.
+                Some(Kind::Name)
+                    if after_offset && ["inf", "nan"].iter().any(|word| self.text(at).eq_ignore_ascii_case(word)) =>
+                {
+                    check_duration(self.text(at))?;
+                }
                 Some(Kind::Name) => {
                     after_offset = self.text(at).eq_ignore_ascii_case("offset");
                     continue;
                 }
                 Some(Kind::Sign('-' | '+')) if after_offset => continue,
                 Some(Kind::Number) if inside || after_offset => check_duration(self.text(at))?,
+                // A duration may stand for its seconds; parts that do not fit would be passed over.
+                Some(Kind::Number) if has_unit(self.text(at)) => check_duration(self.text(at))?,
                 _ => {}
             }
             after_offset = false;
@@ -285,6 +309,12 @@ impl Scan<'_> {
     }
 }
 
+/// Whether a number is a duration: digits and units.
+fn has_unit(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_digit() || UNITS.contains(&byte);
+    text.bytes().all(is_part) && text.bytes().any(|byte| UNITS.contains(&byte))
+}
+
 fn check_duration(text: &str) -> Result<()> {
     let refused = || Error::invalid(format!("{text} is no duration: write it as 90s, 5m, 1h30m, 7d, at most 100y"));
     let plain = text.parse::<f64>().ok();
@@ -295,7 +325,7 @@ fn check_duration(text: &str) -> Result<()> {
     for byte in text.bytes() {
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
         // A number with an exponent, a sign or a point is none of those that the parser reads unit by unit.
-        if digits > DURATION_DIGITS_MAX || !(byte.is_ascii_digit() || b"smhdwy".contains(&byte)) {
+        if digits > DURATION_DIGITS_MAX || !(byte.is_ascii_digit() || UNITS.contains(&byte)) {
             return Err(refused());
         }
     }
@@ -349,6 +379,7 @@ mod tests {
             "-".repeat(DEPTH_MAX + 1),
             "x or ".repeat(DEPTH_MAX + 1),
             format!("x{}", " ".repeat(TEXT_BYTES_MAX)),
+            format!("x{{{}}}", "a=~\"b\",".repeat(REGEXES_MAX + 1)),
         ] {
             assert!(prepare(&text, 1000).is_err());
         }
@@ -357,10 +388,23 @@ mod tests {
 
     #[test]
     fn durations_that_cannot_be_are_refused() {
-        for text in ["x[1e300]", "x[-5m]", "x[99999999999y]", "x offset 1e99", "x[5m:1e300]", "x[5m+1]", "x[inf]"] {
+        for text in [
+            "x[1e300]",
+            "x[-5m]",
+            "x[99999999999y]",
+            "x offset 1e99",
+            "x[5m:1e300]",
+            "x[5m+1]",
+            "x[inf]",
+            "x offset NaN",
+            "x offset -inf",
+            "4d99999999999ms",
+        ] {
             assert!(prepare(text, 1000).is_err(), "{text}");
         }
-        for text in ["x[5m]", "x[1h30m:15s]", "x offset -1d", "x[300]", "x offset 1.5", "x + 1e300"] {
+        for text in
+            ["x[5m]", "x[1h30m:15s]", "x offset -1d", "x[300]", "x offset 1.5", "x + 1e300", "x > 5m", "x + 0x1d"]
+        {
             assert!(prepare(text, 1000).is_ok(), "{text}");
         }
     }

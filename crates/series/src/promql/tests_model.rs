@@ -164,9 +164,9 @@ fn of_window(name: &str, window: &[(f64, f64)], end: i64, range: i64) -> Option<
         "increase" => stretched(window, end, range, true),
         "rate" => stretched(window, end, range, true).map(|change| change / range as f64),
         "delta" => stretched(window, end, range, false),
-        "idelta" => pairs().last().map(|(before, now)| now - before),
+        "idelta" => pairs().next_back().map(|(before, now)| now - before),
         "irate" => {
-            let (before, now) = pairs().last()?;
+            let (before, now) = pairs().next_back()?;
             let seconds = window[window.len() - 1].0 - window[window.len() - 2].0;
             Some(if now < before { now } else { now - before } / seconds)
         }

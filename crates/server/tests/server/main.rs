@@ -6,3 +6,4 @@ mod files;
 mod life;
 mod program;
 mod security;
+mod series;

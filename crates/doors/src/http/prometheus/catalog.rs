@@ -1,6 +1,7 @@
 //! What there is: labels, their values, series, and how many of them.
 //!
-//! `start` leaves series out whose last point is before it. `end` is not looked at: what was written first is not at hand.
+//! With selectors, `start` leaves series out whose last point is before it; without, everything that was ever written is listed,
+//! from the index. `end` is not looked at: what was written first is not at hand.
 //!
 //! May use: `params`, `json`. Must not know: points.
 
@@ -9,9 +10,10 @@ use std::collections::BTreeSet;
 use axum::response::Response;
 use holdfast::Store;
 use holdfast::series::promql::{Labels, NAME, Selector};
+use holdfast::series::{Reader, Source};
 
 use super::json;
-use super::params::Params;
+use super::params::{Params, selectors};
 use super::refusal::Refusal;
 use crate::http::handle::{Asked, JSON, with_type};
 
@@ -22,7 +24,7 @@ const TOP_MAX: usize = 10_000;
 /// Series that are asked about.
 struct Wanted {
     database: String,
-    selectors: Vec<Selector>,
+    matches: Vec<String>,
     since: i64,
     limit: Option<usize>,
 }
@@ -30,48 +32,65 @@ struct Wanted {
 impl Wanted {
     fn of(params: &Params, database: String) -> Result<Self, Refusal> {
         let since = params.range()?.map_or(i64::MIN, |range| range.from);
-        Ok(Self { database, selectors: params.selectors()?, since, limit: params.limit()? })
+        Ok(Self { database, matches: params.matches()?, since, limit: params.limit()? })
     }
 
     /// Their labels, each once.
-    fn found(&self, store: &Store) -> Result<BTreeSet<Labels>, Refusal> {
-        let reader = store.series().reader();
+    fn found(&self, reader: &Reader) -> Result<BTreeSet<Labels>, Refusal> {
         let mut all = BTreeSet::new();
-        for selector in &self.selectors {
-            all.extend(selector.labels(&reader, &self.database, self.since)?);
+        for selector in selectors(&self.matches)? {
+            all.extend(selector.labels(reader, &self.database, self.since)?);
         }
-        reader.settle()?;
         Ok(all)
+    }
+
+    /// The names of labels. Those of all series are read from the index.
+    fn names(&self, reader: &Reader) -> Result<BTreeSet<String>, Refusal> {
+        if !self.matches.is_empty() {
+            let found = self.found(reader)?;
+            return Ok(found.iter().flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned())).collect());
+        }
+        let mut names = BTreeSet::from_iter(reader.tag_names(&self.database)?);
+        if !reader.metrics(&self.database)?.is_empty() {
+            names.insert(NAME.to_owned());
+        }
+        Ok(names)
+    }
+
+    /// The values of a label. Those of all series are read from the index, but for names, which fields are a part of.
+    fn values(&self, reader: &Reader, name: &str) -> Result<BTreeSet<String>, Refusal> {
+        let found = match (self.matches.is_empty(), name) {
+            (false, _) => self.found(reader)?,
+            (true, NAME) => BTreeSet::from_iter(Selector::having(NAME).labels(reader, &self.database, i64::MIN)?),
+            (true, _) => {
+                let pairs = reader.cardinality(&self.database)?.pairs;
+                let value = |pair: &String| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned());
+                return Ok(pairs.keys().filter_map(value).collect());
+            }
+        };
+        Ok(found.iter().map(|labels| labels.get(name).to_owned()).filter(|value| !value.is_empty()).collect())
     }
 }
 
 pub(super) async fn labels(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
-    let mut wanted = Wanted::of(params, database)?;
-    if wanted.selectors.is_empty() {
-        wanted.selectors.push(Selector::having(NAME));
-    }
+    let wanted = Wanted::of(params, database)?;
     let list = move |store: &Store| {
-        let names: BTreeSet<String> =
-            wanted.found(store)?.iter().flat_map(|labels| labels.iter().map(|(name, _)| name.to_owned())).collect();
+        let reader = store.series().reader();
+        let names = wanted.names(&reader)?;
+        reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(names), wanted.limit))
     };
     Ok(with_type(JSON, asked.shared.ask(list).await??))
 }
 
 pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
-    let mut wanted = Wanted::of(params, database)?;
+    let wanted = Wanted::of(params, database)?;
     let name = std::str::from_utf8(asked.captured(0)).map_err(|_| Refusal::bad("the label's name is no UTF-8"))?;
     let name = name.to_owned();
-    if wanted.selectors.is_empty() {
-        wanted.selectors.push(Selector::having(&name));
-    }
     let list = move |store: &Store| {
-        let values: BTreeSet<String> = wanted
-            .found(store)?
-            .iter()
-            .map(|labels| labels.get(&name).to_owned())
-            .filter(|value| !value.is_empty())
-            .collect();
+        let reader = store.series().reader();
+        let values = wanted.values(&reader, &name)?;
+        reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(values), wanted.limit))
     };
     Ok(with_type(JSON, asked.shared.ask(list).await??))
@@ -79,11 +98,13 @@ pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String)
 
 pub(super) async fn series(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let wanted = Wanted::of(params, database)?;
-    if wanted.selectors.is_empty() {
+    if wanted.matches.is_empty() {
         return Err(Refusal::bad("no match[] parameter provided"));
     }
     let list = move |store: &Store| {
-        let found = Vec::from_iter(wanted.found(store)?);
+        let reader = store.series().reader();
+        let found = Vec::from_iter(wanted.found(&reader)?);
+        reader.settle()?;
         Ok::<_, Refusal>(json::all_labels(&found, wanted.limit))
     };
     Ok(with_type(JSON, asked.shared.ask(list).await??))

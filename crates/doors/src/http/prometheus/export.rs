@@ -13,7 +13,7 @@ use holdfast::series::{Points, Range, Reader, Source, ValueRef};
 use holdfast::{Error, ErrorKind, Store};
 
 use super::json;
-use super::params::Params;
+use super::params::{Params, selectors};
 use super::refusal::Refusal;
 use crate::http::handle::{Asked, with_type};
 use crate::http::pages::{self, Piece, Pieces};
@@ -22,15 +22,15 @@ const JSON_LINES: &str = "application/stream+json";
 const PIECE_BYTES: usize = 256 << 10;
 
 pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
-    let selectors = params.selectors()?;
-    if selectors.is_empty() {
+    let matches = params.matches()?;
+    if matches.is_empty() {
         return Err(Refusal::bad("no match[] parameter provided"));
     }
     let range = params.range()?.unwrap_or(Range::ALL);
     let find = move |store: &Store| {
         let reader = store.series().reader();
         let mut all = Vec::new();
-        for selector in selectors {
+        for selector in selectors(&matches)? {
             all.extend(selector.find(&reader, &database)?);
         }
         all.sort_by(|a: &Named, b| a.labels.cmp(&b.labels));

@@ -9,7 +9,6 @@
 mod catalog;
 mod export;
 mod json;
-mod moments;
 mod params;
 mod queries;
 mod refusal;
@@ -27,7 +26,7 @@ use super::handle::{Asked, JSON, with_type};
 use super::table::{Access, Operation as Any, Route, Verb};
 use super::upload::Upload;
 use crate::auth::{Right, User};
-use params::Params;
+use params::{Params, selectors};
 use refusal::Refusal;
 
 /// What a route does.
@@ -151,8 +150,8 @@ fn success(data: &str) -> Response {
 }
 
 async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
-    let selectors = params.selectors()?;
-    if selectors.is_empty() {
+    let matches = params.matches()?;
+    if matches.is_empty() {
         return Err(Refusal::bad("no match[] parameter provided"));
     }
     let range = params.range()?;
@@ -160,7 +159,7 @@ async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<
     let remove = move |store: &holdfast::Store| {
         let (series, reader) = (store.series(), store.series().reader());
         let mut last = None;
-        for selector in selectors {
+        for selector in selectors(&matches)? {
             for select in selector.selects(&reader, &database)? {
                 let removed = match range {
                     Some(range) => series.delete(&select, range)?,

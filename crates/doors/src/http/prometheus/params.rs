@@ -1,16 +1,17 @@
 //! Parameters: those of a form in the body come before those of the query.
 //!
-//! May use: `uri`, `moments`. Must not know: what they are for.
+//! May use: the facade's `promql`, `uri`. Must not know: what they are for.
 
 use holdfast::series::Range;
-use holdfast::series::promql::Selector;
+use holdfast::series::promql::{Selector, parse_duration, parse_moment};
 
-use super::moments;
 use super::refusal::Refusal;
 use crate::http::uri::decode;
 
 /// Parameters that are read.
 const PARAMS_MAX: usize = 1000;
+/// Selectors of one request.
+const SELECTORS_MAX: usize = 100;
 const NANOS_PER_MS: i64 = 1_000_000;
 
 /// The parameters of one request.
@@ -51,13 +52,13 @@ impl Params {
     pub(super) fn moment(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let refused =
             |text| invalid(name, text, "is no time: write seconds since 1970, or as 2015-07-01T20:10:30.781Z");
-        self.get(name).map(|text| moments::moment(text).ok_or_else(|| refused(text))).transpose()
+        self.get(name).map(|text| parse_moment(text).ok_or_else(|| refused(text))).transpose()
     }
 
     /// A length of time in milliseconds.
     pub(super) fn duration(&self, name: &str) -> Result<Option<i64>, Refusal> {
         let refused = |text| invalid(name, text, "is no length of time: write seconds, or as 1h30m");
-        self.get(name).map(|text| moments::duration(text).ok_or_else(|| refused(text))).transpose()
+        self.get(name).map(|text| parse_duration(text).ok_or_else(|| refused(text))).transpose()
     }
 
     /// The most that is answered with; nothing and zero are no limit.
@@ -68,11 +69,12 @@ impl Params {
     }
 
     /// What stands in `match[]`, each.
-    pub(super) fn selectors(&self) -> Result<Vec<Selector>, Refusal> {
-        let parse = |text: &str| {
-            Selector::parse(text).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
-        };
-        self.all("match[]").map(parse).collect()
+    pub(super) fn matches(&self) -> Result<Vec<String>, Refusal> {
+        let all: Vec<String> = self.all("match[]").map(str::to_owned).collect();
+        if all.len() > SELECTORS_MAX {
+            return Err(Refusal::bad(format!("there are more than {SELECTORS_MAX} parameters match[]")));
+        }
+        Ok(all)
     }
 
     /// The range from `start` to `end`, if one of them is there.
@@ -89,6 +91,14 @@ impl Params {
         }
         Ok(Some(Range { from, to }))
     }
+}
+
+/// The selectors in these texts. Takes a while when there are regular expressions: never on an event loop.
+pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, Refusal> {
+    let parse = |text: &String| {
+        Selector::parse(text).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
+    };
+    texts.iter().map(parse).collect()
 }
 
 pub(super) fn invalid(name: &str, text: &str, reason: &str) -> Refusal {

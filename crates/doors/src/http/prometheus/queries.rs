@@ -20,9 +20,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const CELLS_MAX: u64 = 20_000_000;
 
 pub(super) async fn instant(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
-    let expression = expression(params, STEP_MS)?;
     let time = params.moment("time")?.unwrap_or_else(|| now(asked));
-    evaluate(asked, params, database, move |scope| expression.instant(scope, time)).await
+    evaluate(asked, params, (database, STEP_MS), move |expression, scope| expression.instant(scope, time)).await
 }
 
 pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -36,17 +35,11 @@ pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) 
     };
     let span = Span { start_ms, end_ms, step_ms };
     span.check().map_err(|error| Refusal::bad(error.to_string()))?;
-    let expression = expression(params, step_ms)?;
-    evaluate(asked, params, database, move |scope| expression.range(scope, span)).await
+    evaluate(asked, params, (database, step_ms), move |expression, scope| expression.range(scope, span)).await
 }
 
 fn now(asked: &Asked<'_>) -> i64 {
     i64::try_from(asked.shared.store.now_ms()).unwrap_or(i64::MAX)
-}
-
-fn expression(params: &Params, step_ms: i64) -> Result<Expression, Refusal> {
-    let text = params.get("query").unwrap_or_default();
-    Expression::parse(text, step_ms).map_err(|error| Refusal::bad(format!("invalid parameter \"query\": {error}")))
 }
 
 /// An answer that is written, or the one whose beginning is.
@@ -58,18 +51,24 @@ enum Written {
 async fn evaluate(
     asked: &Asked<'_>,
     params: &Params,
-    database: String,
-    act: impl FnOnce(Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
+    (database, step_ms): (String, i64),
+    act: impl FnOnce(&Expression, Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let longest = asked.shared.options.limits.answer_timeout;
     let timeout = params.duration("timeout")?.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
     let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
+    let text = params.get("query").unwrap_or_default().to_owned();
+    // Parsed where it may take a while, because of regular expressions.
     let written = asked.shared.ask(move |store: &Store| {
+        let expression = Expression::parse(&text, step_ms);
+        let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
+        let expression = expression.map_err(invalid)?;
         let reader = store.series().reader();
         let go_on = || Instant::now() < end;
         let limits = Limits { cells_max: CELLS_MAX, ..Limits::default() };
         let scope = Scope { source: &reader, database: &database, limits, go_on: &go_on };
-        let answer = act(scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
+        let answer =
+            act(&expression, scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
         reader.settle()?;
         let mut rest = Rest::of(answer);
         Ok::<_, Refusal>(match rest.next_piece() {

@@ -1,16 +1,17 @@
-//! Times and lengths of time as Prometheus' parameters have them, in milliseconds.
+//! Times and lengths of time as the parameters of Prometheus' HTTP API have them, in milliseconds.
 //!
 //! A time is seconds since 1970, with a fraction if need be, or RFC 3339. A length is seconds or units: `1h30m`.
 //!
-//! May use: nothing. Must not know: parameters.
+//! May use: nothing. Must not know: which parameters there are.
 
 const MS_PER_DAY: i64 = 86_400_000;
 /// What Prometheus' own tools send for the first and the last moment there is.
 const FIRST: &str = "-292273086-05-16T16:47:06Z";
 const LAST: &str = "292277025-08-18T07:12:54.999999999Z";
 
-/// A moment, in milliseconds since 1970.
-pub(super) fn moment(text: &str) -> Option<i64> {
+/// A moment, in milliseconds since 1970: of seconds since then, or of RFC 3339.
+#[must_use]
+pub fn parse_moment(text: &str) -> Option<i64> {
     match text {
         FIRST => Some(i64::MIN),
         LAST => Some(i64::MAX),
@@ -18,8 +19,9 @@ pub(super) fn moment(text: &str) -> Option<i64> {
     }
 }
 
-/// A length of time, in milliseconds.
-pub(super) fn duration(text: &str) -> Option<i64> {
+/// A length of time, in milliseconds: of seconds, or of units as in `1h30m`.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<i64> {
     seconds(text).or_else(|| units(text))
 }
 
@@ -129,7 +131,7 @@ mod tests {
             ("", None),
             ("2015-07-01T20:10:3\u{e9}Z", None),
         ] {
-            assert_eq!(moment(text), wanted, "{text}");
+            assert_eq!(parse_moment(text), wanted, "{text}");
         }
     }
 
@@ -150,7 +152,7 @@ mod tests {
             ("", None),
             ("99999999999999999999y", None),
         ] {
-            assert_eq!(duration(text), wanted, "{text}");
+            assert_eq!(parse_duration(text), wanted, "{text}");
         }
     }
 }

@@ -1,0 +1,100 @@
+//! `holdfast series export`: points as CSV, series by series, each in order of time.
+//!
+//! Columns: `time_ns`, `metric`, `field`, `type`, `value`, and one `tag:NAME` for each tag that one of the series has. Times are
+//! nanoseconds since 1970. Values are written so that they are read as what they were: doubles with the fewest digits that mean
+//! them (the payload of a NaN alone is lost), booleans as `true` and `false`, and `type` says which of float, integer, unsigned,
+//! boolean and string a value is.
+//!
+//! Opens the store without threads. One series is in memory at a time.
+//!
+//! May use: the facade, `inspect`. Must not know: protocols, files of the store.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use holdfast::series::{Found, Match, Points, Range, Select, Source, TagMatch, ValueRef};
+use holdfast::{Limits, World};
+
+use crate::cli::{SeriesArguments, SeriesCommand, SeriesExportArguments, SeriesFormat};
+use crate::failure::Failure;
+use crate::inspect::open;
+
+const NANOS_PER_MS: i64 = 1_000_000;
+
+/// Does what the command line says.
+pub(crate) fn series(arguments: &SeriesArguments) -> Result<ExitCode, Failure> {
+    let SeriesCommand::Export(arguments) = &arguments.command;
+    let dir = &arguments.dir;
+    if !dir.join("store").exists() && !dir.join("journal").exists() {
+        return Err(Failure::NoStore(dir.clone()));
+    }
+    let limits = Limits::default();
+    let store = open(dir, World::real(dir, &limits), limits, "replaying the journal")?;
+    let SeriesFormat::Csv = arguments.format;
+    csv(&store.series().reader(), arguments, &mut BufWriter::new(io::stdout().lock()))?;
+    store.close().map_err(Failure::Close)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn csv(source: &dyn Source, arguments: &SeriesExportArguments, to: &mut impl Write) -> Result<(), Failure> {
+    let is = |name: &Option<String>| name.clone().map(Match::is);
+    let tags = arguments.tags.iter();
+    let select = Select {
+        database: arguments.database.clone(),
+        metric: is(&arguments.metric),
+        field: is(&arguments.field),
+        tags: tags.map(|(tag, value)| TagMatch { tag: tag.clone(), value: Match::is(value) }).collect(),
+    };
+    let range = Range {
+        from: arguments.from.map_or(i64::MIN, |ms| ms.saturating_mul(NANOS_PER_MS)),
+        to: arguments.to.map_or(i64::MAX, |ms| ms.saturating_mul(NANOS_PER_MS).saturating_add(NANOS_PER_MS - 1)),
+    };
+    let found = source.series(&select)?;
+    let tags: BTreeSet<&str> =
+        found.iter().flat_map(|series| series.key.tags.iter().map(|(name, _)| name.as_str())).collect();
+    head(&tags, to).map_err(Failure::Export)?;
+    let mut points = Points::new();
+    for series in &found {
+        points.clear();
+        source.points(series.id, range, &mut points)?;
+        rows(series, &tags, &points, to).map_err(Failure::Export)?;
+    }
+    to.flush().map_err(Failure::Export)
+}
+
+fn head(tags: &BTreeSet<&str>, to: &mut impl Write) -> io::Result<()> {
+    write!(to, "time_ns,metric,field,type,value")?;
+    for tag in tags {
+        write!(to, ",{}", quoted(&format!("tag:{tag}")))?;
+    }
+    writeln!(to)
+}
+
+fn rows(series: &Found, tags: &BTreeSet<&str>, points: &Points, to: &mut impl Write) -> io::Result<()> {
+    let key = &series.key;
+    let (metric, field) = (quoted(&key.metric), quoted(&key.field));
+    let mut end = String::new();
+    for tag in tags {
+        end.push(',');
+        end.push_str(&quoted(key.tag(tag)));
+    }
+    for (time, value) in points.iter() {
+        write!(to, "{time},{metric},{field},{},", value.kind().name())?;
+        match value {
+            ValueRef::Float(value) => write!(to, "{value:?}")?,
+            ValueRef::Integer(value) => write!(to, "{value}")?,
+            ValueRef::Unsigned(value) => write!(to, "{value}")?,
+            ValueRef::Boolean(value) => write!(to, "{value}")?,
+            ValueRef::Text(value) => to.write_all(quoted(value).as_bytes())?,
+        }
+        writeln!(to, "{end}")?;
+    }
+    Ok(())
+}
+
+/// A text as RFC 4180 has it: in quotes when something in it would end it, or would be trimmed.
+fn quoted(text: &str) -> std::borrow::Cow<'_, str> {
+    let needs_quotes = text.contains(['"', ',', '\n', '\r']) || text.trim() != text;
+    if needs_quotes { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
+}
