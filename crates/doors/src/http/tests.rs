@@ -27,7 +27,7 @@ fn beside_resp(options: &mut Options) {
         received_bytes: 17,
         sent_bytes: 18,
     };
-    let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals) });
+    let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals), points: None });
     options.doors.push(("resp".to_owned(), numbers));
     let numbers = RecoveryNumbers {
         managers: 21,
