@@ -222,8 +222,8 @@ proptest! {
         let kept = distinct_points(&all, from, to);
         let start = |time: i64| (time - offset).div_euclid(every) * every + offset;
         for function in FUNCTIONS {
-            if (0..=100).any(|window| {
-                let inside: Vec<Point> = kept.iter().copied().filter(|point| start(point.1) == window - 40).collect();
+            if (-60..=110).any(|window| {
+                let inside: Vec<Point> = kept.iter().copied().filter(|point| start(point.1) == window).collect();
                 is_tied(function, &inside)
             }) {
                 continue;
@@ -361,6 +361,20 @@ proptest! {
             let text = format!("SELECT x FROM m WHERE {condition} ORDER BY time {order} LIMIT {limit} OFFSET {offset}");
             prop_assert_eq!(rows(&store, &text), page, "{}", text);
             wanted.reverse();
+        }
+        // The same with times so far apart that a part is not enough.
+        let mut far = Model::default();
+        for (host, time, value) in &all {
+            let key = key("db", "m", &format!("host={}", HOSTS[*host]), "x");
+            far.write(&key, (1 << (*time % 50)) * 1000, Value::Float(*value));
+        }
+        far.write(&key("db", "m", "host=a", "x"), 0, Value::Float(0.0));
+        for order in ["ASC", "DESC"] {
+            let condition = format!("WHERE time >= 0 AND x >= {least}");
+            let answered = |page: &str| rows(&far, &format!("SELECT x FROM m {condition} ORDER BY time {order} {page}"));
+            let (whole, most) = (answered(""), if limit == 0 { usize::MAX } else { limit });
+            let page: Vec<Row> = whole.into_iter().skip(offset).take(most).collect();
+            prop_assert_eq!(answered(&format!("LIMIT {limit} OFFSET {offset}")), page);
         }
         let newest = distinct_points(&all, i64::MIN, i64::MAX).last().map(|point| (point.1, Some(point.2)));
         let answered = rows(&store, "SELECT x FROM m ORDER BY time DESC LIMIT 1");
