@@ -35,7 +35,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let minute = Range { from: START, to: START + 59 * SECOND };
         reader.points(found.id, minute, &mut points)?;
         let sum: f64 = points.numbers().map(|(_, number)| number).sum();
-        println!("{} of host {}: {} points, mean {}", found.key.metric, found.key.tag("host"), points.len(), sum / 60.0);
+        println!(
+            "{} of host {}: {} points, mean {}",
+            found.key.metric,
+            found.key.tag("host"),
+            points.len(),
+            sum / 60.0
+        );
         let last = reader.last(found.id)?.ok_or("there is a last point")?;
         println!("last: {:?} at {} s", last.1, last.0 / SECOND);
         assert_eq!((points.len(), sum / 60.0), (60, 79.5));

@@ -10,10 +10,10 @@ use holdfast::{Durability, Position, Store};
 use crate::checks::views::View;
 use crate::checks::{self, contents, durable, folds, indexes, live, replay, tree};
 use crate::model::Model;
-use crate::{series, space};
 use crate::step;
 use crate::world::Sim;
 use crate::xa::{self, Said};
+use crate::{series, space};
 
 /// A property that did not hold.
 #[derive(Debug, Clone)]

@@ -41,9 +41,7 @@ fn put(value: &Value) -> Effect {
 
 /// All points, as the model has them: they have no version of their own.
 pub(crate) fn read_all(store: &Store, to: &mut Contents) -> Check<()> {
-    let failed = |error: holdfast::series::SeriesError| {
-        refused("series", &holdfast::Error::from(error))
-    };
+    let failed = |error: holdfast::series::SeriesError| refused("series", &holdfast::Error::from(error));
     let reader = store.series().reader();
     let all = reader.series(&Select { database: DATABASE.into(), ..Select::default() }).map_err(failed)?;
     for series in all {

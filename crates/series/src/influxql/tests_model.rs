@@ -73,7 +73,7 @@ fn naive(function: &str, points: &[Point]) -> Vec<(Option<i64>, Option<f64>)> {
         let mut all = points.to_vec();
         all.sort_by(|a, b| if is_top { b.2.total_cmp(&a.2) } else { a.2.total_cmp(&b.2) });
         all.truncate(2);
-        all.sort_by_key(|(host, time, _)| (*time, *host));
+        all.sort_by_key(|(_, time, _)| *time);
         all.into_iter().map(|(_, time, value)| (Some(time), Some(value))).collect::<Vec<_>>()
     };
     let mut different = ordered.clone();
@@ -109,7 +109,15 @@ fn naive(function: &str, points: &[Point]) -> Vec<(Option<i64>, Option<f64>)> {
             let rank = ordered.iter().zip(1..).find(|(_, nth)| f64::from(*nth) == rank).map(|(value, _)| *value);
             rank.into_iter().map(|value| (None, Some(value))).collect()
         }
-        "distinct(x)" => different.iter().map(|value| (None, Some(*value))).collect(),
+        "distinct(x)" => {
+            let mut came: Vec<f64> = Vec::new();
+            points.iter().for_each(|point| {
+                if !came.contains(&point.2) {
+                    came.push(point.2)
+                }
+            });
+            came.into_iter().map(|value| (None, Some(value))).collect()
+        }
         "count(distinct(x))" => one(different.len() as f64),
         "top(x, 2)" => ranked(true),
         "bottom(x, 2)" => ranked(false),
