@@ -283,6 +283,20 @@ impl Aggregate {
     }
 }
 
+impl Transform {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Derivative(_, Sign::Any) => "derivative",
+            Self::Derivative(_, Sign::NonNegative) => "non_negative_derivative",
+            Self::Difference(Sign::Any) => "difference",
+            Self::Difference(Sign::NonNegative) => "non_negative_difference",
+            Self::MovingAverage(_) => "moving_average",
+            Self::CumulativeSum => "cumulative_sum",
+            Self::Elapsed(_) => "elapsed",
+        }
+    }
+}
+
 impl Applied {
     /// The aggregate it comes down to, if there is one.
     pub(crate) fn aggregate(&self) -> Option<&Aggregate> {

@@ -126,7 +126,24 @@ fn read(select: &Selection, database: &str, needs: &mut Vec<(String, Need)>) {
     }
 }
 
+/// What is deleted is chosen by tags: a field in a condition would mean all or nothing.
+fn check_tags(env: &Env<'_>, database: &str, condition: &Condition) -> Result<()> {
+    let tags = env.source.tag_names(database)?;
+    for name in condition.names().filter(|name| !tags.iter().any(|tag| tag == name)) {
+        let field = Some(Match::is(name));
+        let fields = Select { database: database.to_owned(), metric: None, field, tags: Vec::new() };
+        if !env.source.series(&fields)?.is_empty() {
+            return Err(Error::invalid("fields not supported in WHERE clause during deletion"));
+        }
+    }
+    Ok(())
+}
+
 fn selects(env: &Env<'_>, from: &[Measurement], condition: &Condition) -> Result<Vec<Select>> {
+    let named = from.iter().map(|measurement| measurement.database.as_deref());
+    for database in named.chain([None]) {
+        check_tags(env, env.database(database)?, condition)?;
+    }
     if let Some(rest) = condition.rest(&[]) {
         let names = rest.names();
         if names.contains(&"time") {

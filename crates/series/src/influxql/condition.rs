@@ -36,7 +36,8 @@ pub(crate) fn nanos(expr: &Expr, now: i64) -> Result<Option<i64>> {
         Expr::Float(nanos) => Some(*nanos as i64),
         Expr::Text(text) => {
             let nanos = times::read(text);
-            Some(nanos.ok_or_else(|| Error::invalid(format!("invalid timestamp string: {text}")))?)
+            let bad = "invalid operation: time and *influxql.StringLiteral are not compatible";
+            Some(nanos.ok_or_else(|| Error::invalid(bad))?)
         }
         Expr::Call(call) if call.name == "now" && call.arguments.is_empty() => Some(now),
         Expr::Binary(binary) => {
@@ -166,6 +167,11 @@ impl Condition {
     /// The conditions on tags, with `fields` being no tags.
     pub(crate) fn tags(&self, fields: &[String]) -> Vec<TagMatch> {
         self.parts.iter().filter_map(|part| part.tag.clone()).filter(|tag| !fields.contains(&tag.tag)).collect()
+    }
+
+    /// The names that are taken for tags.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().flat_map(|part| part.expr.names())
     }
 
     /// What is no condition on a tag alone, with `fields` being no tags.

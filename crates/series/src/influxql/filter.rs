@@ -14,7 +14,8 @@ use crate::value::ValueRef;
 /// A condition on rows, ready for any member.
 pub(crate) struct Filter {
     node: Option<Node>,
-    names: Vec<String>,
+    /// Names in it, and whether anything has a field of that name.
+    names: Vec<(String, bool)>,
 }
 
 /// The condition for one member's rows.
@@ -40,11 +41,11 @@ enum Place<'f> {
 }
 
 impl Filter {
-    pub(crate) fn new(expr: Option<&Expr>) -> Result<Self> {
-        let mut names: Vec<String> = Vec::new();
+    pub(crate) fn new(expr: Option<&Expr>, input: &Input<'_>) -> Result<Self> {
+        let mut names: Vec<(String, bool)> = Vec::new();
         let slot = &mut |expr: &Expr| match expr {
-            Expr::Name(name) => Ok(names.iter().position(|known| known == name).unwrap_or_else(|| {
-                names.push(name.clone());
+            Expr::Name(name) => Ok(names.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+                names.push((name.clone(), input.has_field(name)));
                 names.len() - 1
             })),
             Expr::Call(call) => Err(Error::invalid(format!("invalid function call in condition: {}()", call.name))),
@@ -58,7 +59,7 @@ impl Filter {
     pub(crate) fn of<'f>(&'f self, input: &Input<'_>, member: &'f Member, range: Range) -> Result<Kept<'f>> {
         let Some(node) = &self.node else { return Ok(Kept::All) };
         let (mut places, mut points) = (Vec::with_capacity(self.names.len()), Vec::new());
-        for name in &self.names {
+        for (name, is_field) in &self.names {
             places.push(match (name.as_str(), member.field(name)) {
                 ("time", _) => Place::Time,
                 (_, Some(column)) => {
@@ -67,7 +68,7 @@ impl Filter {
                     points.push(read);
                     Place::Field(points.len() - 1)
                 }
-                (name, None) if input.has_field(name) && member.key.tag(name).is_empty() => Place::Nothing,
+                (name, None) if *is_field && member.key.tag(name).is_empty() => Place::Nothing,
                 (name, None) => Place::Tag(member.key.tag(name)),
             });
         }

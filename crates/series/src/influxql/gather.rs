@@ -104,6 +104,8 @@ pub(crate) fn reduce(
             Aggregate::Distinct => {
                 let mut values = gathered.by_value(run);
                 values.dedup_by(|(right, _), (left, _)| left == right);
+                // In the order in which they came first.
+                values.sort_by_key(|(_, at)| *at);
                 for (value, at) in values {
                     track.push_from(start, value.to_value(), (gathered.member(at), start));
                 }
@@ -216,7 +218,8 @@ fn top(
             chosen.push(at);
         }
     }
-    chosen.sort_unstable();
+    // By time, and of one time in the order of their rank.
+    chosen.sort_by_key(|at| gathered.points.times().get(*at).copied());
     for at in chosen {
         if let Some((time, value)) = gathered.points.get(at) {
             to.push_from(time, value.to_value(), (gathered.member(at), time));

@@ -42,6 +42,8 @@ pub(crate) struct Input<'a> {
     made: Vec<Points>,
     /// Names that conditions take for tags and that are fields.
     pub(crate) fields: Vec<String>,
+    /// Series of the measurements that conditions exclude: what patterns of names stand for does not depend on conditions.
+    others: Vec<Series>,
 }
 
 fn pattern(pattern: &Pattern) -> Match {
@@ -53,7 +55,7 @@ fn pattern(pattern: &Pattern) -> Match {
 
 impl<'a> Input<'a> {
     pub(crate) fn new(source: &'a dyn Source) -> Self {
-        Self { source, members: Vec::new(), made: Vec::new(), fields: Vec::new() }
+        Self { source, members: Vec::new(), made: Vec::new(), fields: Vec::new(), others: Vec::new() }
     }
 
     /// Adds the series of a measurement that a condition does not exclude by their tags; of the fields `names`, or of all.
@@ -92,6 +94,9 @@ impl<'a> Input<'a> {
         }
         if found.is_empty() {
             env.check_database(&select.database)?;
+        }
+        if select.field.is_none() && !select.tags.is_empty() && !found.is_empty() {
+            self.others.extend(self.source.series(&Select { tags: Vec::new(), ..select })?);
         }
         self.add_series(found);
         Ok(())
@@ -167,9 +172,11 @@ impl<'a> Input<'a> {
     /// The fields there are, sorted, with their types.
     pub(crate) fn field_kinds(&self) -> Result<Vec<(String, Kind)>> {
         let mut kinds = std::collections::BTreeMap::new();
-        for (key, column) in self.members.iter().flat_map(|member| &member.fields) {
+        let own = self.members.iter().flat_map(|member| member.fields.iter().map(|(key, column)| (key, *column)));
+        let others = self.others.iter().map(|series| (&series.key, Column::Stored(series.id)));
+        for (key, column) in own.chain(others) {
             if !kinds.contains_key(&key.field)
-                && let Some((_, value)) = self.last(*column)?
+                && let Some((_, value)) = self.last(column)?
             {
                 kinds.insert(key.field.clone(), value.as_ref().kind());
             }
@@ -179,7 +186,8 @@ impl<'a> Input<'a> {
 
     /// The names of tags there are, sorted.
     pub(crate) fn tag_names(&self) -> Vec<String> {
-        let names = self.members.iter().flat_map(|member| member.key.tags.iter().map(|(name, _)| name));
+        let keys = self.members.iter().map(|member| &member.key).chain(self.others.iter().map(|series| &series.key));
+        let names = keys.flat_map(|key| key.tags.iter().map(|(name, _)| name));
         let names: std::collections::BTreeSet<&String> = names.collect();
         names.into_iter().cloned().collect()
     }

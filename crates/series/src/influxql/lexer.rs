@@ -87,7 +87,8 @@ impl<'a> Lexer<'a> {
     pub(crate) fn place(&self, at: usize) -> (usize, usize) {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        (line, before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+        let beyond = at.saturating_sub(self.text.len());
+        (line, before.rsplit('\n').next().unwrap_or_default().chars().count() + 1 + beyond)
     }
 
     /// An error at a byte.

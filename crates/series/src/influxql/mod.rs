@@ -41,6 +41,10 @@ mod document;
 mod json;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_clients;
+#[cfg(test)]
+mod tests_model;
 mod times;
 
 pub use answer::{Cell, Sink};

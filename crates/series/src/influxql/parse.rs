@@ -46,7 +46,7 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Vec<Statement>> {
         let kind = statement(&mut words)?;
         let end = words.position();
         if !matches!(words.peek()?, Token::End | Token::Sign(";")) {
-            return Err(words.expected("; or EOF"));
+            return Err(words.expected(";"));
         }
         let said = text.get(start..end).unwrap_or_default().trim_end().to_owned();
         statements.push(Statement { kind, text: said });
@@ -54,11 +54,15 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Vec<Statement>> {
 }
 
 fn statement(words: &mut Words<'_>) -> Result<Kind> {
-    match words.take_one(&["SELECT", "DELETE", "SHOW", "CREATE", "DROP"])? {
+    let first = ["SELECT", "DELETE", "SHOW", "CREATE", "DROP", "EXPLAIN", "GRANT", "REVOKE", "ALTER", "SET", "KILL"];
+    match words.take_one(&first)? {
         "SELECT" => select(words, 0).map(|select| Kind::Select(Box::new(select))),
         "SHOW" => show(words),
         "CREATE" => create(words),
         "DROP" => drop(words),
+        other @ ("EXPLAIN" | "GRANT" | "REVOKE" | "ALTER" | "SET" | "KILL") => {
+            Err(words.error(&format!("{other} is not supported")))
+        }
         _ => {
             let kind = Kind::Delete { from: from(words)?, condition: condition(words)? };
             match &kind {

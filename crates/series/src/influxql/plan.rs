@@ -103,12 +103,12 @@ impl Plan {
                 _ => {}
             }
             match (call, &select.every) {
-                (Applied::OfField(..), Some(_)) => {
-                    let text = "aggregate function required inside the call to a transformation with GROUP BY time";
+                (Applied::OfField(transform, _), Some(_)) => {
+                    let text = format!("aggregate function required inside the call to {}", transform.name());
                     return Err(Error::invalid(text));
                 }
-                (Applied::OfCall(..), None) => {
-                    return Err(Error::invalid("a transformation of an aggregate requires a GROUP BY interval"));
+                (Applied::OfCall(transform, _), None) => {
+                    return Err(Error::invalid(format!("{} aggregate requires a GROUP BY interval", transform.name())));
                 }
                 _ => {}
             }

@@ -16,6 +16,10 @@ use crate::points::Points;
 use crate::source::Range;
 use crate::value::ValueRef;
 
+/// How much time is looked at first where only some rows are wanted: a minute. Then how many times more, each time.
+const PROBE: i64 = 60_000_000_000;
+const PROBE_GROWTH: i64 = 16;
+
 /// What a member has for a slot.
 enum Place<'a> {
     Field(usize),
@@ -76,11 +80,7 @@ impl Stream<'_> {
 impl Job<'_> {
     /// The rows of one series of the answer.
     pub(crate) fn raw(&self, members: &[usize], emit: &mut Emit<'_>) -> Result<()> {
-        let range = self.narrowed(members)?;
-        let mut streams = Vec::with_capacity(members.len());
-        for at in members {
-            streams.extend(self.stream(*at, range)?);
-        }
+        let streams = self.enough(members)?;
         let mut cursors: Vec<Cursors> = streams.iter().map(|stream| vec![0; stream.points.len()]).collect();
         let mut slots: Vec<Cell<'_>> = vec![None; self.plan.slots.len()];
         let mut cells: Vec<Cell<'_>> = Vec::with_capacity(self.plan.nodes.len());
@@ -123,26 +123,48 @@ impl Job<'_> {
         names.filter_map(|name| member?.field(name)).collect()
     }
 
-    /// The range; when only the newest row is wanted and nothing is filtered, the one moment when that is.
-    fn narrowed(&self, members: &[usize]) -> Result<Range> {
-        if self.rows_max != 1 || self.order == Order::Ascending {
-            return Ok(self.range);
-        }
-        let mut newest = None;
+    fn streams(&self, members: &[usize], range: Range) -> Result<Vec<Stream<'_>>> {
+        let mut streams = Vec::with_capacity(members.len());
         for at in members {
-            let Some(member) = self.input.members.get(*at) else { continue };
-            if !matches!(self.filter.of(self.input, member, self.range)?, Kept::All) {
-                return Ok(self.range);
-            }
-            for column in self.columns(*at) {
-                let last = self.input.last(column)?.map(|(time, _)| time);
-                if last.is_some_and(|time| time > self.range.to) {
-                    return Ok(self.range);
-                }
-                newest = newest.max(last);
-            }
+            streams.extend(self.stream(*at, range)?);
         }
-        Ok(newest.map_or(self.range, |newest| Range { from: self.range.from.max(newest), to: self.range.to }))
+        Ok(streams)
+    }
+
+    /// All rows of the range, or when only some are wanted at least so many of those that come first: read from the end where
+    /// they are, further and further.
+    fn enough(&self, members: &[usize]) -> Result<Vec<Stream<'_>>> {
+        let Range { from, to } = self.range;
+        let (start, mut width) = match self.order {
+            _ if self.rows_max == 0 => return self.streams(members, self.range),
+            Order::Ascending if from == i64::MIN => return self.streams(members, self.range),
+            Order::Ascending => (from, PROBE),
+            // The newest row alone is most often the last of all, which is known.
+            Order::Descending => (self.newest(members)?.min(to), if self.rows_max == 1 { 0 } else { PROBE }),
+        };
+        loop {
+            let range = match self.order {
+                // As wide as numbers go is not as wide as times go.
+                _ if width == i64::MAX => self.range,
+                Order::Ascending => Range { from, to: to.min(start.saturating_add(width)) },
+                Order::Descending => Range { from: from.max(start.saturating_sub(width)), to },
+            };
+            let streams = self.streams(members, range)?;
+            let rows = |stream: &Stream<'_>| stream.points.iter().map(Points::len).max().unwrap_or(0);
+            if range == self.range || streams.iter().map(rows).sum::<usize>() >= self.rows_max {
+                return Ok(streams);
+            }
+            width = width.saturating_mul(PROBE_GROWTH).max(PROBE);
+        }
+    }
+
+    /// The time of the last point of all.
+    fn newest(&self, members: &[usize]) -> Result<i64> {
+        let mut newest = i64::MIN;
+        for column in members.iter().flat_map(|at| self.columns(*at)) {
+            newest = newest.max(self.input.last(column)?.map_or(i64::MIN, |(time, _)| time));
+        }
+        Ok(newest)
     }
 
     fn stream(&self, at: usize, range: Range) -> Result<Option<Stream<'_>>> {

@@ -42,7 +42,7 @@ pub(crate) fn is_for(aggregate: &Aggregate) -> bool {
 pub(crate) fn unsupported(aggregate: &Aggregate, kind: Kind) -> Error {
     let name = format!("{aggregate:?}").to_lowercase();
     let name = name.split('(').next().unwrap_or_default();
-    Error::invalid(format!("unsupported {name} iterator type: {}", kind.name()))
+    Error::invalid(format!("unsupported {name} iterator type: *query.{}InterruptIterator", kind.name()))
 }
 
 fn float(bits: u64) -> f64 {

@@ -28,7 +28,7 @@ pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dy
     condition.range = Range { from: condition.range.from.max(bound.from), to: condition.range.to.min(bound.to) };
     let input = input(env, select, &condition)?;
     let rest = condition.rest(&input.fields);
-    let filter = Filter::new(rest.as_ref())?;
+    let filter = Filter::new(rest.as_ref(), &input)?;
     let dimensions = dimensions(select, &input);
     let window = window(select, env.now)?;
     let plan = Plan::of(select, &input, &dimensions)?;

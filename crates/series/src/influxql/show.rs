@@ -55,7 +55,9 @@ pub(crate) fn found(
     let everything = [None];
     let wanted: Vec<Option<&Measurement>> = from.iter().map(Some).collect();
     let rest = condition.rest(&[]);
-    let filter = Filter::new(rest.as_ref())?;
+    // Without members: to SHOW, every name is that of a tag.
+    let input = Input::new(env.source);
+    let filter = Filter::new(rest.as_ref(), &input)?;
     let mut all = Vec::new();
     for measurement in if from.is_empty() { &everything[..] } else { &wanted } {
         let named = measurement.and_then(|measurement| measurement.database.as_deref());
@@ -69,7 +71,6 @@ pub(crate) fn found(
         if found.is_empty() {
             env.check_database(database)?;
         }
-        let input = Input::new(env.source);
         for series in found {
             let member = Member { key: series.key.clone(), fields: Vec::new() };
             if rest.is_none() || !matches!(filter.of(&input, &member, Range::ALL)?, Kept::Nothing) {
@@ -137,12 +138,8 @@ fn measurements(
             found(env, database, &[], &condition)?.iter().map(|series| series.key.metric.clone()).collect();
         names.into_iter().collect()
     } else {
-        let database = env.database(database)?;
-        let names = env.source.metrics(database)?;
-        if names.is_empty() {
-            env.check_database(database)?;
-        }
-        names
+        // Of a database that is not there InfluxDB says nothing here, unlike elsewhere.
+        env.source.metrics(env.database(database)?)?
     };
     names.retain(|name| wanted.is_none_or(|wanted| wanted.matches(name)));
     Ok(names)

@@ -34,7 +34,7 @@ fn number(transform: Transform, value: &Value) -> Result<f64> {
             Transform::Elapsed(_) => "elapsed",
         };
         let kind: Kind = value.as_ref().kind();
-        Error::invalid(format!("unsupported {name} iterator type: {}", kind.name()))
+        Error::invalid(format!("unsupported {name} iterator type: *query.{}InterruptIterator", kind.name()))
     })
 }
 

@@ -75,6 +75,8 @@ impl<'a> Words<'a> {
         match self.peek() {
             Ok(token) => {
                 let text = format!("found {}, expected {what}", show(token));
+                // InfluxDB counts the end as one more character.
+                let at = at + usize::from(*token == Token::End);
                 self.lexer.error(at, &text)
             }
             Err(error) => error,

@@ -82,7 +82,7 @@ fn refusals_are_those_of_influxdb() {
         (
             "/query?q=SELEC",
             400,
-            "error parsing query: found SELEC, expected SELECT, DELETE, SHOW, CREATE, DROP at line 1, char 1",
+            "error parsing query: found SELEC, expected SELECT, DELETE, SHOW, CREATE, DROP, EXPLAIN, GRANT, REVOKE, ALTER, SET, KILL at line 1, char 1",
         ),
     ] {
         let answer = door.get(path);
