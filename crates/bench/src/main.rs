@@ -3,6 +3,7 @@
 //! May use: everything below it. Must not know: how any benchmark measures.
 
 mod client;
+mod cost;
 mod figures;
 mod journal;
 mod kv;
@@ -12,6 +13,7 @@ mod process;
 mod report;
 mod resp;
 mod rss;
+mod series;
 mod space;
 mod workload;
 mod xa;
@@ -44,6 +46,8 @@ enum Bench {
     Rss(rss::Line),
     /// Entries of the object space: latency, throughput, hand-off, memory, restart
     Space(space::Line),
+    /// Time series: points in by five ways and answers out, beside VictoriaMetrics and InfluxDB
+    Series(Box<series::Line>),
     /// Distributed transactions over two resource managers that answer at once
     Xa(xa::Line),
     /// The same statements in PostgreSQL and MariaDB, as one distributed transaction and as two local ones
@@ -77,6 +81,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
         Bench::Space(line) => space::run(line),
+        Bench::Series(line) => series::run(line),
         Bench::Xa(line) => xa::run(line),
         Bench::XaPrice(line) => xa::price(line),
         Bench::XaServe(line) => xa::serve(line),

@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 /// A child that does not outlive this value.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 /// How Redis treats its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,10 +82,7 @@ impl Programs {
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", how]);
         command.args(["--auto-aof-rewrite-percentage", "0", "--loglevel", "warning"]);
         let mut running = Running::start(&mut command, &self.redis)?;
-        if let Some(mut out) = running.0.stdout.take() {
-            // Nothing it says is read; a full pipe would stop it.
-            thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        }
+        running.unheard();
         let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };
         let began = Instant::now();
         while Client::connect(server.address).and_then(|mut client| client.call(&[b"PING"])).is_err() {
@@ -106,34 +103,59 @@ impl Server {
 
     /// Memory of the process that is in use, in bytes.
     pub(crate) fn rss_bytes(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.running.0.id());
-        let status = std::fs::read_to_string(&path)?;
-        rss_of(&status).ok_or_else(|| Failure::from(format!("{path} does not say VmRSS")))
+        memory_of(self.running.id(), "VmRSS:")
     }
 
     /// Asks the server to stop, and waits for it.
-    pub(crate) fn stop(mut self) -> Result<()> {
-        let id = i32::try_from(self.running.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+    pub(crate) fn stop(self) -> Result<()> {
+        self.running.stop(PATIENCE)
+    }
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command, program: &Path) -> Result<Self> {
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        spawned.map(Self).map_err(|error| Failure::from(format!("{}: {error}", program.display())))
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+
+    /// Reads what it says and forgets it: a full pipe would stop it.
+    pub(crate) fn unheard(&mut self) {
+        if let Some(mut out) = self.0.stdout.take() {
+            thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        }
+    }
+
+    /// Asks it to stop, and waits for it.
+    pub(crate) fn stop(mut self, patience: Duration) -> Result<()> {
+        let id = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
         let id = id.ok_or_else(|| Failure::from("a child without a process id"))?;
         rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
         let began = Instant::now();
-        while self.running.0.try_wait()?.is_none() {
-            if began.elapsed() > PATIENCE {
+        while self.0.try_wait()?.is_none() {
+            if began.elapsed() > patience {
                 return Err("the server does not stop".into());
             }
             thread::sleep(PAUSE);
         }
         Ok(())
     }
-}
-
-impl Running {
-    fn start(command: &mut Command, program: &Path) -> Result<Self> {
-        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        spawned.map(Self).map_err(|error| Failure::from(format!("{}: {error}", program.display())))
-    }
 
     fn address_once_ready(&mut self) -> Result<SocketAddr> {
+        self.addresses_once_ready(["resp"]).map(|[address]| address)
+    }
+
+    /// Where `holdfast` says that these doors are, once it is ready.
+    pub(crate) fn addresses_once_ready<const N: usize>(&mut self, doors: [&str; N]) -> Result<[SocketAddr; N]> {
         let out = self.0.stdout.take().ok_or_else(|| Failure::from("a child without output"))?;
         let (tell, hear) = mpsc::channel();
         thread::spawn(move || {
@@ -142,17 +164,24 @@ impl Running {
                 let _ = tell.send(line);
             }
         });
-        let mut address = None;
+        let mut said = Vec::new();
         let end = Instant::now() + PATIENCE;
         loop {
             match hear.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) if line.trim() == "ready" => break,
-                Ok(line) => address = address.or(resp_address(&line)),
+                Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout) => return Err("the server did not say `ready`".into()),
                 Err(RecvTimeoutError::Disconnected) => return Err("the server ended before it was ready".into()),
             }
         }
-        address.ok_or_else(|| "the server did not say where it listens".into())
+        let found = doors.map(|door| said.iter().find_map(|line| address_of(door, line)));
+        let missing: Vec<&str> =
+            doors.iter().zip(&found).filter(|(_, at)| at.is_none()).map(|(door, _)| *door).collect();
+        let none = SocketAddr::from(([0, 0, 0, 0], 0));
+        match missing.as_slice() {
+            [] => Ok(found.map(|address| address.unwrap_or(none))),
+            doors => Err(format!("the server did not say where it listens: {}", doors.join(", ")).into()),
+        }
     }
 }
 
@@ -165,17 +194,25 @@ impl Drop for Running {
 }
 
 /// The address in a line `resp  127.0.0.1:7411`.
-fn resp_address(line: &str) -> Option<SocketAddr> {
+fn address_of(door: &str, line: &str) -> Option<SocketAddr> {
     let mut words = line.split_whitespace();
-    (words.next()? == "resp").then(|| words.next()?.parse().ok())?
+    (words.next()? == door).then(|| words.next()?.parse().ok())?
 }
 
-fn free_port() -> Result<u16> {
+/// A port that nobody listened on a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-fn rss_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// Memory of a process in bytes: `VmRSS:` is now, `VmHWM:` the most it was.
+pub(crate) fn memory_of(process: u32, which: &str) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).map_err(|error| Failure::from(format!("{path}: {error}")))?;
+    bytes_of(&status, which).ok_or_else(|| Failure::from(format!("{path} does not say {which}")))
+}
+
+fn bytes_of(status: &str, which: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(which))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -186,17 +223,18 @@ mod tests {
 
     #[test]
     fn the_address_is_found_in_what_a_server_says() {
-        assert_eq!(resp_address("resp      127.0.0.1:7411"), Some(SocketAddr::from(([127, 0, 0, 1], 7411))));
-        assert_eq!(resp_address("  resp 127.0.0.1:1 (plain)").map(|a| a.port()), Some(1));
+        assert_eq!(address_of("resp", "resp      127.0.0.1:7411"), Some(SocketAddr::from(([127, 0, 0, 1], 7411))));
+        assert_eq!(address_of("http", "  http 127.0.0.1:1 (plain)").map(|a| a.port()), Some(1));
         for other in ["", "ready", "http 127.0.0.1:7412", "resp", "resp off", "data resp"] {
-            assert_eq!(resp_address(other), None, "{other}");
+            assert_eq!(address_of("resp", other), None, "{other}");
         }
     }
 
     #[test]
     fn resident_memory_is_found_in_a_status_page() {
-        assert_eq!(rss_of("Name:\tx\nVmHWM:\t  99 kB\nVmRSS:\t    1234 kB\n"), Some(1234 * 1024));
-        assert_eq!(rss_of("Name:\tx\n"), None);
-        assert!(rss_of(&std::fs::read_to_string("/proc/self/status").unwrap()).unwrap() > 0);
+        let status = "Name:\tx\nVmHWM:\t  2000 kB\nVmRSS:\t    1234 kB\n";
+        assert_eq!(["VmRSS:", "VmHWM:"].map(|which| bytes_of(status, which)), [Some(1234 * 1024), Some(2000 * 1024)]);
+        assert_eq!(bytes_of("Name:\tx\n", "VmRSS:"), None);
+        assert!(memory_of(std::process::id(), "VmRSS:").unwrap() > 0);
     }
 }

@@ -17,6 +17,7 @@ use journal::{Damage, DamageKind, Examined, Linked, Position};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::options::Progress;
+use crate::series;
 use crate::space;
 use crate::store::{Store, lock};
 
@@ -121,15 +122,17 @@ impl Store {
         if identity::read(files, dir)? != Some(identity) {
             identity::write(files, dir, identity)?;
         }
-        // First the snapshots of spaces, then what came after them, of which nothing goes meanwhile.
+        // First the snapshots of spaces and what is sealed of series, then what came after them, of which nothing goes meanwhile.
         let _held = inner.journal.hold();
         {
             // A file that is being replaced is not there for a moment.
             let _none = lock(&inner.spaces.snapshots);
             space::files::copy_for_backup(files, inner.dir(), dir)?;
         }
+        series::backup::copy_for_backup(files, &inner.shelf, dir)?;
         let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
         space::files::settle_backup(files, dir)?;
+        series::backup::settle_backup(files, dir)?;
         let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
         Ok(Backup {
             position: manifest.position,
@@ -198,7 +201,8 @@ pub fn restore_in(
         return Err(Error::new(ErrorKind::Invalid, format!("{} is not empty; choose another folder", dir.display())));
     }
     let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
-    let Examined { manifest, verified, damage } = journal::examine(files, backup, told)?;
+    let Examined { manifest, verified, mut damage } = journal::examine(files, backup, told)?;
+    damage.extend(series::backup::examine(files, backup, manifest.position)?);
     if how.damage == RestoreDamage::Refuse && damage.iter().any(is_loss) {
         let ranges: Vec<String> = damage.iter().map(ToString::to_string).collect();
         let text = format!("the backup in {} is damaged: {}", backup.display(), ranges.join("; "));
@@ -222,6 +226,7 @@ pub fn restore_in(
     }
     files.sync_dir(&journal).map_err(fail)?;
     space::files::restore(files, backup, dir, manifest.position)?;
+    series::backup::restore(files, backup, dir, manifest.position, how.files == RestoreFiles::Link)?;
     identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions })?;
     remove_if_there(files, &restoring).map_err(fail)?;
     files.sync_dir(dir).map_err(fail)?;

@@ -3,15 +3,19 @@
 //! May use: the `series` engine, the commit path. Must not know: protocols, query languages.
 
 mod background;
+pub(crate) mod backup;
+pub(crate) mod folder;
 mod merge;
 mod read;
 mod remove;
+mod retention;
 pub(crate) mod seal;
 pub(crate) mod shelf;
 mod write;
 
 use journal::Position;
 
+pub use ::series::{influxql, opentsdb, promql};
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
@@ -19,6 +23,7 @@ pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 pub use ::series::Cardinality;
 pub use read::Reader;
+pub use retention::{Retention, SeriesOptions, SeriesStats};
 
 pub(crate) use write::{SERIES_PART, Writing};
 

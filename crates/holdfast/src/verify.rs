@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::live_count::LiveCount;
 use crate::options::Progress;
+use crate::series::folder::{FOLDER, Folder, Shelved};
 
 /// Bytes of a key or a value that are shown.
 const SHOWN_BYTES: usize = 64;
@@ -24,6 +25,10 @@ const SHOWN_BYTES: usize = 64;
 pub struct Inspection {
     identity: Identity,
     survey: Survey,
+    /// The series' sealed files.
+    sealed: Vec<Shelved>,
+    /// Damage of them that is known.
+    series: Vec<Damage>,
     live: Option<(BTreeMap<Position, u64>, Count)>,
 }
 
@@ -86,7 +91,9 @@ impl Inspection {
             Error::new(ErrorKind::Invalid, text)
         })?;
         let survey = Survey::of(files, &dir.join("journal"), identity.store, identity.partitions)?;
-        Ok(Self { identity, survey, live: None })
+        let mut series = Vec::new();
+        let sealed = Folder { files, dir: &dir.join(FOLDER) }.open_all(&mut |damage| series.push(damage))?;
+        Ok(Self { identity, survey, sealed, series, live: None })
     }
 
     /// Identity of the store.
@@ -109,8 +116,8 @@ impl Inspection {
 
     /// Every damaged range that is known, those that [`Inspection::verify`] found included.
     #[must_use]
-    pub fn damage(&self) -> &[Damage] {
-        self.survey.damage()
+    pub fn damage(&self) -> Vec<Damage> {
+        [self.survey.damage(), &self.series].concat()
     }
 
     /// How live bytes were counted; `None` before [`Inspection::verify`].
@@ -134,8 +141,8 @@ impl Inspection {
         self.survey.segments().into_iter().map(one).collect()
     }
 
-    /// Reads every byte: checks each record, the checksum over each sealed segment, and the chain of each partition through
-    /// all of them; then reads once more and counts live bytes. Memory is bounded by one segment and some 300 MiB.
+    /// Reads every byte: checks each record, the checksum over each sealed segment, the chain of each partition through
+    /// all of them, and the sealed files of time series; then reads once more and counts live bytes. Memory is bounded by one segment and some 300 MiB.
     ///
     /// # Errors
     /// `Unavailable` when the disk refuses. Damage is no error: see [`Inspection::damage`].
@@ -158,6 +165,15 @@ impl Inspection {
             }
             Ok(())
         })?;
+        for sealed in &self.sealed {
+            let series = &mut self.series;
+            let mut tell = |damage| {
+                if !series.contains(&damage) {
+                    series.push(damage);
+                }
+            };
+            sealed.check(&mut |_| (), &mut tell)?;
+        }
         progress(Progress { done_bytes: 2 * total, total_bytes: 2 * total, batches });
         let how = if count.is_exact() { Count::Exact } else { Count::Estimated };
         self.live = Some((count.by_segment(), how));

@@ -138,7 +138,7 @@ fn an_inspection_writes_nothing_and_counts_what_the_store_counts() {
     assert_eq!((inspection.partitions(), inspection.store()), (2, store.identity()));
     assert!(inspection.segments().iter().all(|segment| segment.live_bytes.is_none()));
     let verified = inspection.verify(&mut |_| ()).unwrap();
-    assert_eq!((verified.batches, inspection.damage()), (81, &[][..]));
+    assert_eq!((verified.batches, inspection.damage()), (81, vec![]));
     let live: u64 = inspection.segments().iter().filter_map(|segment| segment.live_bytes).sum();
     assert_eq!(live, wanted);
     let mut lines = Vec::new();

@@ -105,7 +105,12 @@ fn compaction_leaves_what_a_feed_has_not_read_and_says_what_it_let_go() {
     let mut feed = store.feed(Position::ZERO).unwrap();
     assert_eq!(store.compact().unwrap().segments, 0, "a feed stands before all of it");
     assert_eq!(all(&mut feed, 1000).len(), 41);
-    assert!(store.compact().unwrap().segments > 0);
+    // Segments are sealed in the background, which may come late on a busy machine.
+    let compacted = (0..100_000).any(|_| {
+        std::thread::yield_now();
+        store.compact().unwrap().segments > 0
+    });
+    assert!(compacted);
     let late = put(&store, b"hot", b"late");
     let items = all(&mut feed, 1000);
     assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [late], "what was moved is no change");

@@ -208,7 +208,7 @@ fn decimals(bits: &[u64]) -> Option<(u8, Vec<i64>, Vec<usize>)> {
 )]
 fn decimal(bits: u64, power: f64) -> Option<i64> {
     let scaled = f64::from_bits(bits) * power;
-    if !(scaled.abs() < DECIMAL_MAX) {
+    if scaled.is_nan() || scaled.abs() >= DECIMAL_MAX {
         return None;
     }
     // Halves away from zero, without the call that rounding costs.

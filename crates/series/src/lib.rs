@@ -10,13 +10,16 @@ mod catalog;
 mod command;
 mod engine;
 mod error;
+pub mod influxql;
 mod key;
 mod manifest;
 #[cfg(test)]
 mod model;
 mod names;
+pub mod opentsdb;
 mod points;
 mod postings;
+pub mod promql;
 mod rows;
 mod sealed;
 mod select;

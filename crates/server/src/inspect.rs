@@ -26,7 +26,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
     if let Some(Range { from, to }) = arguments.dump {
         let dumped = inspection.dump(Position::new(from), Position::new(to), &mut |line| say(line));
         dumped.map_err(Failure::Read)?;
-        return Ok(exit(inspection.damage(), true));
+        return Ok(exit(&inspection.damage(), true));
     }
     let verified = match arguments.verify {
         true => {
@@ -53,7 +53,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
     if is_sound && !inspection.damage().iter().any(is_loss) {
         say("damage     none");
     }
-    Ok(exit(inspection.damage(), is_sound))
+    Ok(exit(&inspection.damage(), is_sound))
 }
 
 fn exit(damage: &[Damage], is_sound: bool) -> ExitCode {

@@ -20,7 +20,8 @@ pub(crate) fn check(store: &Store, sim: &Sim) -> Check<()> {
     let is_damage = |damage: &&Damage| {
         !matches!(damage.kind, DamageKind::Discarded | DamageKind::Torn | DamageKind::Chain | DamageKind::Footer)
     };
-    let damage: Vec<&Damage> = inspection.damage().iter().filter(is_damage).collect();
+    let all = inspection.damage();
+    let damage: Vec<&Damage> = all.iter().filter(is_damage).collect();
     if !damage.is_empty() {
         return Err(violation(
             "live",

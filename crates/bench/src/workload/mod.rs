@@ -35,4 +35,5 @@ pub(crate) use plan::{Compression, Durability, Plan, Workload, seconds};
 pub(crate) use recorder::Recorder;
 pub(crate) use side::run_side;
 pub(crate) use terms::{Entry, Filter, TermRange};
+pub(crate) use usage::taken_bytes;
 pub(crate) use values::Values;

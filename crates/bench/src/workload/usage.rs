@@ -47,7 +47,7 @@ impl Watched {
             read_bytes: field(&io, "read_bytes:"),
             written_bytes: field(&io, "write_bytes:"),
             rss_bytes: field(&status, "VmRSS:").map(|kib| kib * 1024),
-            disk_bytes: self.dir.as_deref().map(|dir| disk_bytes(dir, DEPTH_MAX)),
+            disk_bytes: self.dir.as_deref().map(taken_bytes),
         }
     }
 }
@@ -58,7 +58,11 @@ fn field(page: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Files may come and go while they are counted.
+/// Space that the files of a folder take on the disk. Files may come and go while they are counted.
+pub(crate) fn taken_bytes(dir: &Path) -> u64 {
+    disk_bytes(dir, DEPTH_MAX)
+}
+
 fn disk_bytes(dir: &Path, depth: usize) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.metadata() {

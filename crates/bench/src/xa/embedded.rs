@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tm::{Answer, Begin, BoxFuture, Branch, BranchName, Coordinator, Embedded, XaCode};
 
 use super::coordinator::{Served, open};
-use super::cost::Cost;
 use super::timing::{Call, Timing};
 use super::{Line, Measured, Think};
+use crate::cost::Cost;
 use crate::workload::{Failure, Result};
 
 /// A resource manager that answers at once.

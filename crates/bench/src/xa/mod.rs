@@ -7,7 +7,6 @@
 //! May use: all of this folder. Must not know: how transactions are made.
 
 mod coordinator;
-mod cost;
 mod cycle;
 mod delayed;
 mod dummy;
@@ -25,9 +24,9 @@ use crate::place::{Common, say};
 use crate::report::{Figure, Report};
 use crate::workload::{Failure, Result, seconds};
 
+use crate::cost::Cost;
 pub(crate) use coordinator::{Serve, serve};
 use coordinator::{Served, Serving};
-use cost::Cost;
 pub(crate) use price::{Price, price};
 use timing::{Call, Timing};
 

@@ -227,7 +227,7 @@ fn unknown_paths_other_methods_and_large_bodies_are_refused_by_name() {
     let answer = door.ask("DELETE /metrics", "");
     assert_eq!(status(&answer), 405);
     assert!(answer.contains("allow: GET,HEAD\r\n"), "{answer}");
-    let answer = door.ask("HEAD /ping", "");
+    let answer = door.ask("HEAD /health", "");
     assert_eq!((status(&answer), body(&answer)), (200, ""));
     let answer = door.ask("POST /ping", "Content-Length: 17\r\n");
     assert_eq!(status(&answer), 413);

@@ -9,23 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ::series::{
-    BlockAt, Engine, Manifest, Points, Range, Register, Registered, SEALED_HEADER_BYTES, SealedFile, SeriesId,
-    check_sealed_header, read_sealed_block, read_sealed_end,
-};
-use base::{File, Files, read_exact_at, read_whole, remove_if_there, write_new_file};
-use journal::{Damage, DamageKind, Position};
+use ::series::{BlockAt, Engine, Manifest, Points, Register, Registered, SealedFile};
+use base::{File, Files, remove_if_there};
+use journal::{Damage, Position};
 
-use crate::error::{Error, ErrorKind, Result};
+use super::folder::{FOLDER, Folder, MANIFEST, Shelved, failed, points_name, register_name};
+use crate::error::{Error, Result};
 use crate::store::lock;
 
-/// The folder within the store's.
-pub(crate) const FOLDER: &str = "series";
-const MANIFEST: &str = "manifest";
-/// The second of the two.
-const COPY: &str = "copy";
-/// Bytes of a manifest or a register at most.
-const BYTES_MAX: u64 = 16 << 30;
 /// Blocks that were read lately, unpacked, in bytes.
 const CACHE_BYTES: u64 = 16 << 20;
 
@@ -47,6 +38,12 @@ pub(crate) struct Shelf {
     pub(crate) memory_bytes: AtomicU64,
     /// Series, in all partitions.
     pub(crate) series: AtomicU64,
+    /// Points written and refused since open.
+    pub(crate) written: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// When what is too old was last looked for.
+    pub(crate) retired_ms: AtomicU64,
+    pub(crate) is_disk_low: AtomicBool,
 }
 
 /// What is sealed at one moment.
@@ -55,14 +52,6 @@ pub(crate) struct Contents {
     pub(crate) manifest: Manifest,
     /// As the manifest has them; one that cannot be read is missing here.
     pub(crate) files: Vec<Arc<Shelved>>,
-}
-
-/// A sealed file that is open.
-pub(crate) struct Shelved {
-    pub(crate) of: SealedFile,
-    file: Arc<dyn File>,
-    /// Its blocks by series and time.
-    pub(crate) index: Vec<BlockAt>,
 }
 
 /// A partition's share, as opening found it.
@@ -79,24 +68,6 @@ struct Weigh;
 impl quick_cache::Weighter<(u64, u64), Arc<Points>> for Weigh {
     fn weight(&self, _: &(u64, u64), points: &Arc<Points>) -> u64 {
         points.memory_bytes() as u64 + 64
-    }
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
-}
-
-impl Shelved {
-    /// The blocks of a series that may have points in a range.
-    pub(crate) fn blocks(&self, series: SeriesId, range: Range) -> impl Iterator<Item = &BlockAt> {
-        let from = self.index.partition_point(|at| (at.series, at.range.to) < (series, range.from));
-        let rest = self.index.get(from..).unwrap_or_default();
-        rest.iter().take_while(move |at| at.series == series && at.range.from <= range.to)
-    }
-
-    /// What was written up to this position is meant by the file.
-    pub(crate) fn through(&self, partition: u16) -> Position {
-        self.of.through.get(usize::from(partition)).copied().unwrap_or_default()
     }
 }
 
@@ -118,21 +89,26 @@ impl Shelf {
             cache: quick_cache::sync::Cache::with_weighter(4096, CACHE_BYTES, Weigh),
             memory_bytes: AtomicU64::new(0),
             series: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            retired_ms: AtomicU64::new(0),
+            is_disk_low: AtomicBool::new(false),
         };
         let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
-        let Some(manifest) = shelf.read_either(MANIFEST, |bytes| Manifest::decode(bytes))? else {
-            if !shelf.is_there(MANIFEST)? {
+        let Some(manifest) = shelf.folder().manifest(&mut |damage| shelf.note(damage))? else {
+            if shelf.folder().has_either(MANIFEST)? {
+                shelf.is_used.store(true, Ordering::Release);
+                let reason = "both manifests are damaged: what is sealed cannot be found";
+                shelf.note(shelf.folder().damage(MANIFEST, 0, 0, reason));
+            } else {
                 // Never used: nothing to replay.
                 loaded.iter_mut().for_each(|loaded| loaded.replayed = Position::MAX);
-            } else {
-                shelf.is_used.store(true, Ordering::Release);
-                shelf.note_damage(MANIFEST, 0, 0, "both manifests are damaged: what is sealed cannot be found");
             }
             return Ok((shelf, loaded));
         };
         shelf.is_used.store(true, Ordering::Release);
         shelf.load(&manifest, &mut loaded)?;
-        shelf.remove_unnamed(&manifest);
+        shelf.folder().remove_unnamed(&manifest);
         let opened = manifest.files.iter().filter_map(|of| shelf.open_file(of).transpose());
         let files = opened.collect::<Result<_>>()?;
         *lock(&shelf.contents) = Arc::new(Contents { manifest, files });
@@ -144,12 +120,13 @@ impl Shelf {
     fn load(&self, manifest: &Manifest, loaded: &mut [Loaded]) -> Result<()> {
         for file in &manifest.registers {
             let name = register_name(*file);
-            let entries = self.read_either(&name, |bytes| {
+            let decode = |bytes: &[u8]| {
                 let mut entries = Vec::new();
                 Register::read(bytes, &mut |entry| entries.push(entry)).map(|()| entries)
-            })?;
-            let Some(entries) = entries else {
-                self.note_damage(&name, 0, 0, "both copies of a register are damaged: its series have no names");
+            };
+            let Some(entries) = self.folder().read_either(&name, decode, &mut |damage| self.note(damage))? else {
+                let reason = "both copies of a register are damaged or missing: its series have no names";
+                self.note(self.folder().damage(&name, 0, 0, reason));
                 continue;
             };
             for entry in entries {
@@ -172,46 +149,17 @@ impl Shelf {
         Ok(())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+    fn folder(&self) -> Folder<'_> {
+        Folder { files: &*self.files, dir: &self.dir }
     }
 
-    fn is_there(&self, name: &str) -> Result<bool> {
-        match self.files.list(&self.dir) {
-            Ok(names) => Ok(names.iter().any(|one| one == name || *one == format!("{name}.{COPY}"))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed(&self.dir, &error)),
-        }
+    /// Has something done with the folder while nothing in it changes.
+    pub(crate) fn undisturbed(&self, act: impl FnOnce(Folder<'_>) -> Result<()>) -> Result<()> {
+        let _none = lock(&self.changing);
+        act(self.folder())
     }
 
-    /// What the first of two equal files is that is intact.
-    fn read_either<T>(&self, name: &str, decode: impl Fn(&[u8]) -> ::series::Result<T>) -> Result<Option<T>> {
-        for name in [name.to_owned(), format!("{name}.{COPY}")] {
-            let path = self.path(&name);
-            match read_whole(&*self.files, &path, BYTES_MAX) {
-                Ok(bytes) => match decode(&bytes) {
-                    Ok(decoded) => return Ok(Some(decoded)),
-                    Err(_) => self.note_damage(&name, 0, bytes.len() as u64, "a checksum that does not match"),
-                },
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(&path, &error)),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Writes two equal files, durably.
-    fn write_both(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        for name in [format!("{name}.{COPY}"), name.to_owned()] {
-            let path = self.path(&name);
-            write_new_file(&*self.files, &path, bytes).map_err(|error| failed(&path, &error))?;
-        }
-        Ok(())
-    }
-
-    fn note_damage(&self, name: &str, offset: u64, bytes: u64, reason: &'static str) {
-        let (path, position) = (self.path(name), Position::ZERO);
-        let damage = Damage { kind: DamageKind::Record, path, offset, bytes, position, reason };
+    fn note(&self, damage: Damage) {
         let mut all = lock(&self.damage);
         if !all.contains(&damage) {
             all.push(damage);
@@ -223,48 +171,8 @@ impl Shelf {
         lock(&self.damage).clone()
     }
 
-    /// Removes what a crash left, or what could not be removed.
-    fn remove_unnamed(&self, manifest: &Manifest) {
-        let named = |name: &str| {
-            name.starts_with(MANIFEST)
-                || manifest.files.iter().any(|of| name == points_name(of.file))
-                || manifest.registers.iter().any(|file| name.starts_with(&register_name(*file)))
-        };
-        let names = self.files.list(&self.dir).unwrap_or_default();
-        for name in names.iter().filter(|name| !named(name)) {
-            // What stays is removed by the next opening.
-            let _ = self.files.remove(&self.path(name));
-        }
-    }
-
-    /// Opens a sealed file; `None` when nothing of it can be read.
     fn open_file(&self, of: &SealedFile) -> Result<Option<Arc<Shelved>>> {
-        let name = points_name(of.file);
-        let path = self.path(&name);
-        let file = match self.files.open_to_read(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.note_damage(&name, 0, of.bytes, "a sealed file is missing");
-                return Ok(None);
-            }
-            Err(error) => return Err(failed(&path, &error)),
-        };
-        let mut header = [0; SEALED_HEADER_BYTES];
-        let read = read_exact_at(&*file, &mut header, 0);
-        if read.is_err() || check_sealed_header(&header).is_err() {
-            self.note_damage(&name, 0, header.len() as u64, "the header of a sealed file");
-        }
-        let end_bytes = of.bytes.saturating_sub(of.ends_at) / 2;
-        for offset in [of.ends_at, of.ends_at + end_bytes] {
-            let mut end = vec![0; usize::try_from(end_bytes).unwrap_or(0)];
-            let index =
-                read_exact_at(&*file, &mut end, offset).ok().and_then(|()| read_sealed_end(&end, of.ends_at).ok());
-            match index {
-                Some(index) => return Ok(Some(Arc::new(Shelved { of: of.clone(), file, index }))),
-                None => self.note_damage(&name, offset, end_bytes, "an index of a sealed file"),
-            }
-        }
-        Ok(None)
+        Ok(self.folder().open_points(of, &mut |damage| self.note(damage))?.map(Arc::new))
     }
 
     /// Whether time series were ever written.
@@ -298,7 +206,7 @@ impl Shelf {
 
     /// Creates a file for points.
     pub(crate) fn create_points(&self, file: u64) -> Result<Arc<dyn File>> {
-        let path = self.path(&points_name(file));
+        let path = self.folder().path(&points_name(file));
         let create = || {
             self.files.create_dir(&self.dir)?;
             remove_if_there(&*self.files, &path)?;
@@ -309,7 +217,7 @@ impl Shelf {
 
     /// What went wrong with a file for points; the half of it is removed.
     pub(crate) fn give_up(&self, file: u64, error: &std::io::Error) -> Error {
-        let path = self.path(&points_name(file));
+        let path = self.folder().path(&points_name(file));
         let _ = self.files.remove(&path);
         failed(&path, error)
     }
@@ -317,7 +225,7 @@ impl Shelf {
     /// Writes a register.
     pub(crate) fn write_register(&self, file: u64, bytes: &[u8]) -> Result<()> {
         self.files.create_dir(&self.dir).map_err(|error| failed(&self.dir, &error))?;
-        self.write_both(&register_name(file), bytes)
+        self.folder().write_both(&register_name(file), bytes)
     }
 
     /// Makes another manifest count, durably. What it names is on stable storage already, but for the folder.
@@ -335,22 +243,17 @@ impl Shelf {
             None => self.open_file(of).transpose(),
         };
         let files = manifest.files.iter().filter_map(opened).collect::<Result<Vec<_>>>()?;
-        self.write_both(MANIFEST, &manifest.encode())?;
+        self.folder().write_both(MANIFEST, &manifest.encode())?;
         self.is_used.store(true, Ordering::Release);
-        let gone_files = before.manifest.files.iter().map(|of| of.file);
-        let gone_files = gone_files.filter(|file| manifest.files.iter().all(|of| of.file != *file)).map(points_name);
-        let gone_registers = before.manifest.registers.iter().filter(|file| !manifest.registers.contains(file));
-        let gone_registers = gone_registers.map(|file| register_name(*file));
+        let named = Folder::named(&manifest);
         let gone: Vec<String> =
-            gone_files.chain(gone_registers.flat_map(|name| [format!("{name}.{COPY}"), name])).collect();
+            Folder::named(&before.manifest).into_iter().filter(|name| !named.contains(name)).collect();
         // Who makes a new file meanwhile has taken a number that stays taken.
         let mut contents = lock(&self.contents);
         manifest.next_file = manifest.next_file.max(contents.manifest.next_file);
         *contents = Arc::new(Contents { manifest, files });
         drop(contents);
-        for name in gone {
-            let _ = self.files.remove(&self.path(&name));
-        }
+        self.folder().remove(gone);
         Ok(())
     }
 
@@ -360,34 +263,9 @@ impl Shelf {
         if let Some(points) = self.cache.get(&key) {
             return Ok(Some(points));
         }
-        let bytes = self.block_bytes(of, at)?;
-        let mut points = Points::new();
-        if read_sealed_block(at, &bytes, &mut points).is_err() {
-            self.note_damage(&points_name(of.of.file), at.offset, at.bytes.into(), "a block of points");
-            return Ok(None);
-        }
-        let points = Arc::new(points);
+        let read = of.block(at, &mut |damage| self.note(damage))?;
+        let Some(points) = read.map(Arc::new) else { return Ok(None) };
         self.cache.insert(key, Arc::clone(&points));
         Ok(Some(points))
     }
-
-    /// A block as it lies in the file; it may be damaged.
-    pub(crate) fn block_bytes(&self, of: &Shelved, at: &BlockAt) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; at.bytes as usize];
-        match read_exact_at(&*of.file, &mut bytes, at.offset) {
-            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-                Err(failed(&self.path(&points_name(of.of.file)), &error))
-            }
-            // What is missing does not match its checksum.
-            _ => Ok(bytes),
-        }
-    }
-}
-
-fn points_name(file: u64) -> String {
-    format!("{file:010}.points")
-}
-
-fn register_name(file: u64) -> String {
-    format!("{file:010}.names")
 }

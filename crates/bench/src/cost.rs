@@ -20,7 +20,7 @@ impl Cost {
     /// Until now.
     pub(crate) fn now(other: Option<u32>) -> Result<Self> {
         let own = spent("/proc/self/stat")?;
-        let theirs = other.map(|pid| spent(&format!("/proc/{pid}/stat"))).transpose()?.unwrap_or_default();
+        let theirs = other.map(cpu_of).transpose()?.unwrap_or_default();
         Ok(Self { cpu: own + theirs, own })
     }
 }
@@ -31,6 +31,11 @@ impl Sub for Cost {
     fn sub(self, earlier: Self) -> Self {
         Self { cpu: self.cpu - earlier.cpu, own: self.own - earlier.own }
     }
+}
+
+/// Processor time that another process spent until now, in user and kernel mode.
+pub(crate) fn cpu_of(process: u32) -> Result<Duration> {
+    spent(&format!("/proc/{process}/stat"))
 }
 
 fn spent(path: &str) -> Result<Duration> {

@@ -1,0 +1,290 @@
+//! The folder of sealed files: how they are called, and how they are read and written.
+//!
+//!   manifest, manifest.copy            which of the others count
+//!   NNNNNNNNNN.names, the same .copy   registers
+//!   NNNNNNNNNN.points                  sealed files
+//!
+//! May use: `base`, `series`. Must not know: what is done with what is read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::series::{
+    BlockAt, Manifest, Points, Range, SEALED_HEADER_BYTES, SealedFile, SeriesId, check_sealed_header,
+    read_sealed_block, read_sealed_end,
+};
+use base::{File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
+use journal::{Damage, DamageKind, Position};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The folder within the store's.
+pub(crate) const FOLDER: &str = "series";
+pub(crate) const MANIFEST: &str = "manifest";
+/// How the second of two equal files ends.
+const COPY: &str = "copy";
+/// Bytes of a manifest or a register at most.
+const BYTES_MAX: u64 = 16 << 30;
+
+/// A folder of sealed files.
+#[derive(Clone, Copy)]
+pub(crate) struct Folder<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) dir: &'a Path,
+}
+
+/// A sealed file that is open.
+pub(crate) struct Shelved {
+    pub(crate) of: SealedFile,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    /// Its blocks by series and time.
+    pub(crate) index: Vec<BlockAt>,
+}
+
+pub(crate) fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
+}
+
+pub(crate) fn points_name(file: u64) -> String {
+    format!("{file:010}.points")
+}
+
+pub(crate) fn register_name(file: u64) -> String {
+    format!("{file:010}.names")
+}
+
+fn copy_name(name: &str) -> String {
+    format!("{name}.{COPY}")
+}
+
+impl Folder<'_> {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn damage(&self, name: &str, offset: u64, bytes: u64, reason: &'static str) -> Damage {
+        Damage { kind: DamageKind::Record, path: self.path(name), offset, bytes, position: Position::ZERO, reason }
+    }
+
+    /// The names of its files; none when there is no such folder.
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
+        match self.files.list(self.dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.map_err(|error| failed(self.dir, &error)),
+        }
+    }
+
+    /// Whether there is one of two equal files, damaged or not.
+    pub(crate) fn has_either(&self, name: &str) -> Result<bool> {
+        Ok(self.names()?.iter().any(|one| one == name || *one == copy_name(name)))
+    }
+
+    /// What each of two equal files is, if it is there and intact; damage is told.
+    fn both<T>(
+        &self,
+        name: &str,
+        decode: impl Fn(&[u8]) -> ::series::Result<T>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<[Option<T>; 2]> {
+        let mut one = |name: String| {
+            let path = self.path(&name);
+            match read_whole(self.files, &path, BYTES_MAX) {
+                Ok(bytes) => {
+                    let decoded = decode(&bytes).ok();
+                    if decoded.is_none() {
+                        tell(self.damage(&name, 0, bytes.len() as u64, "a checksum that does not match"));
+                    }
+                    Ok(decoded)
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(failed(&path, &error)),
+            }
+        };
+        Ok([one(name.to_owned())?, one(copy_name(name))?])
+    }
+
+    /// What the first of two equal files is that is intact.
+    pub(crate) fn read_either<T>(
+        &self,
+        name: &str,
+        decode: impl Fn(&[u8]) -> ::series::Result<T>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<Option<T>> {
+        let [first, second] = self.both(name, decode, tell)?;
+        Ok(first.or(second))
+    }
+
+    /// Writes two equal files, durably.
+    pub(crate) fn write_both(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        for name in [copy_name(name), name.to_owned()] {
+            let path = self.path(&name);
+            write_new_file(self.files, &path, bytes).map_err(|error| failed(&path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The files that a manifest names, but for itself.
+    pub(crate) fn named(manifest: &Manifest) -> Vec<String> {
+        let registers = manifest.registers.iter().map(|file| register_name(*file));
+        let registers = registers.flat_map(|name| [copy_name(&name), name]);
+        registers.chain(manifest.files.iter().map(|of| points_name(of.file))).collect()
+    }
+
+    /// Removes some files; what stays is removed by the next opening.
+    pub(crate) fn remove(&self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            let _ = self.files.remove(&self.path(&name));
+        }
+    }
+
+    /// Removes what a manifest does not name.
+    pub(crate) fn remove_unnamed(&self, manifest: &Manifest) {
+        let named = Self::named(manifest);
+        let names = self.files.list(self.dir).unwrap_or_default();
+        self.remove(names.into_iter().filter(|name| !name.starts_with(MANIFEST) && !named.contains(name)));
+    }
+
+    /// Opens a sealed file, with its index; `None` when nothing of it can be read. Damage is told.
+    pub(crate) fn open_points(&self, of: &SealedFile, tell: &mut dyn FnMut(Damage)) -> Result<Option<Shelved>> {
+        let name = points_name(of.file);
+        let path = self.path(&name);
+        let file = match self.files.open_to_read(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                tell(self.damage(&name, 0, of.bytes, "a sealed file is missing"));
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(&path, &error)),
+        };
+        let mut header = [0; SEALED_HEADER_BYTES];
+        let read = read_exact_at(&*file, &mut header, 0);
+        if read.is_err() || check_sealed_header(&header).is_err() {
+            tell(self.damage(&name, 0, header.len() as u64, "the header of a sealed file"));
+        }
+        let mut found = None;
+        let end_bytes = of.bytes.saturating_sub(of.ends_at) / 2;
+        for offset in [of.ends_at, of.ends_at + end_bytes] {
+            let mut end = vec![0; usize::try_from(end_bytes).unwrap_or(0)];
+            match read_exact_at(&*file, &mut end, offset).ok().and_then(|()| read_sealed_end(&end, of.ends_at).ok()) {
+                None => tell(self.damage(&name, offset, end_bytes, "an index of a sealed file")),
+                index => found = found.or(index),
+            }
+        }
+        Ok(found.map(|index| Shelved { of: of.clone(), path, file, index }))
+    }
+
+    /// The manifest; `None` when there is none that is intact.
+    pub(crate) fn manifest(&self, tell: &mut dyn FnMut(Damage)) -> Result<Option<Manifest>> {
+        self.read_either(MANIFEST, Manifest::decode, tell)
+    }
+
+    /// Reads every byte that counts, and tells damage. `read` is told the bytes of each file as it was read.
+    pub(crate) fn check(&self, read: &mut dyn FnMut(u64), tell: &mut dyn FnMut(Damage)) -> Result<()> {
+        let Some(manifest) = self.manifest(tell)? else {
+            if self.has_either(MANIFEST)? {
+                tell(self.damage(MANIFEST, 0, 0, "both manifests are damaged: what is sealed cannot be found"));
+            }
+            return Ok(());
+        };
+        for file in &manifest.registers {
+            let name = register_name(*file);
+            let decode = |bytes: &[u8]| ::series::Register::read(bytes, &mut |_| ()).map(|()| bytes.len() as u64);
+            match self.read_either(&name, decode, tell)? {
+                Some(bytes) => read(bytes),
+                None => tell(self.damage(&name, 0, 0, "both copies of a register are damaged or missing")),
+            }
+        }
+        for of in &manifest.files {
+            if let Some(opened) = self.open_points(of, tell)? {
+                opened.check(read, tell)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens all sealed files that count.
+    pub(crate) fn open_all(&self, tell: &mut dyn FnMut(Damage)) -> Result<Vec<Shelved>> {
+        let Some(manifest) = self.manifest(tell)? else { return Ok(Vec::new()) };
+        manifest.files.iter().filter_map(|of| self.open_points(of, tell).transpose()).collect()
+    }
+
+    /// Makes another folder hold what this one does: its files, which never change, as links where that can be and is wanted, and
+    /// then its manifest. What the other held before is good until then.
+    pub(crate) fn place_into(&self, to: &Folder<'_>, is_link: bool) -> Result<()> {
+        let Some(manifest) = self.manifest(&mut |_| ())? else { return Ok(()) };
+        to.files.create_dir(to.dir).map_err(|error| failed(to.dir, &error))?;
+        let there = to.names()?;
+        for name in Self::named(&manifest).iter().filter(|name| !there.contains(name)) {
+            let (from, to) = (self.path(name), to.path(name));
+            let placed = match is_link {
+                true => link_or_copy(self.files, &from, &to),
+                false => copy_whole(self.files, &from, &to).map(|()| Placed::Copied),
+            };
+            match placed {
+                // Damage that is told when it is looked for: the rest is worth having.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                placed => placed.map(|_| ()).map_err(|error| failed(&to, &error))?,
+            }
+        }
+        to.files.sync_dir(to.dir).map_err(|error| failed(to.dir, &error))?;
+        to.write_both(MANIFEST, &manifest.encode())?;
+        to.remove_unnamed(&manifest);
+        Ok(())
+    }
+
+    /// Removes everything.
+    pub(crate) fn clear(&self) -> Result<()> {
+        for name in self.names()? {
+            let path = self.path(&name);
+            remove_if_there(self.files, &path).map_err(|error| failed(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Shelved {
+    /// The blocks of a series that may have points in a range.
+    pub(crate) fn blocks(&self, series: SeriesId, range: Range) -> impl Iterator<Item = &BlockAt> {
+        let from = self.index.partition_point(|at| (at.series, at.range.to) < (series, range.from));
+        let rest = self.index.get(from..).unwrap_or_default();
+        rest.iter().take_while(move |at| at.series == series && at.range.from <= range.to)
+    }
+
+    /// What was written up to this position is meant by the file.
+    pub(crate) fn through(&self, partition: u16) -> Position {
+        self.of.through.get(usize::from(partition)).copied().unwrap_or_default()
+    }
+
+    /// A block's bytes; they may be damaged.
+    pub(crate) fn block_bytes(&self, at: &BlockAt) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; at.bytes as usize];
+        match read_exact_at(&*self.file, &mut bytes, at.offset) {
+            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(failed(&self.path, &error)),
+            // What is missing does not match its checksum.
+            _ => Ok(bytes),
+        }
+    }
+
+    /// The points of a block; `None` when it is damaged, which is told.
+    pub(crate) fn block(&self, at: &BlockAt, tell: &mut dyn FnMut(Damage)) -> Result<Option<Points>> {
+        let bytes = self.block_bytes(at)?;
+        let mut points = Points::new();
+        if read_sealed_block(at, &bytes, &mut points).is_ok() {
+            return Ok(Some(points));
+        }
+        let (path, reason) = (self.path.clone(), "a block of points");
+        let (kind, position) = (DamageKind::Record, Position::ZERO);
+        tell(Damage { kind, path, offset: at.offset, bytes: at.bytes.into(), position, reason });
+        Ok(None)
+    }
+
+    /// Reads all blocks, and tells damage. `read` is told the bytes of each.
+    pub(crate) fn check(&self, read: &mut dyn FnMut(u64), tell: &mut dyn FnMut(Damage)) -> Result<()> {
+        self.index.iter().try_for_each(|at| {
+            self.block(at, tell)?;
+            read(at.bytes.into());
+            Ok(())
+        })
+    }
+}
