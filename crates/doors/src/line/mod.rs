@@ -10,6 +10,7 @@
 mod serve;
 
 mod connection;
+mod udp;
 
 mod batch;
 mod handle;
