@@ -23,6 +23,7 @@ mod number;
 mod put;
 mod wire;
 
+pub(crate) use influx::names;
 pub(crate) use number::{Number, SECOND, Unit, number, time};
 pub(crate) use wire::{After, Reader, Step, Times, excerpt};
 
