@@ -287,7 +287,10 @@ fn part(text: &[u8], stop: u8) -> (&[u8], Option<&[u8]>) {
 }
 
 /// Measurement and tags of a name.
-fn names(raw: &[u8]) -> Result<(String, Vec<(String, String)>), SeriesError> {
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn names(raw: &[u8]) -> Result<(String, Vec<(String, String)>), SeriesError> {
     let (measurement, mut rest) = part(raw, b',');
     let mut tags = Vec::new();
     while let Some(text) = rest {

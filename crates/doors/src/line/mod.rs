@@ -10,6 +10,7 @@
 mod serve;
 
 mod connection;
+mod udp;
 
 mod batch;
 mod handle;
@@ -22,6 +23,7 @@ mod number;
 mod put;
 mod wire;
 
+pub(crate) use influx::names;
 pub(crate) use number::{Number, SECOND, Unit, number, time};
 pub(crate) use wire::{After, Reader, Step, Times, excerpt};
 

@@ -127,9 +127,9 @@ pub(crate) fn time(text: &[u8], unit: Unit) -> Result<i64, &'static str> {
         ([], Unit::Nanos(nanos)) => i64::try_from(digits.value).ok().and_then(|value| value.checked_mul(nanos)),
         ([], Unit::Digits) => {
             let nanos = match digits.count {
-                ..=10 => SECOND,
-                ..=13 => 1_000_000,
-                ..=16 => 1_000,
+                0..=10 => SECOND,
+                11..=13 => 1_000_000,
+                14..=16 => 1_000,
                 _ => 1,
             };
             i64::try_from(digits.value).ok().and_then(|value| value.checked_mul(nanos))

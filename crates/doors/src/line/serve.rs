@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream, UdpSocket as StdSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,6 +21,7 @@ use tokio::task::LocalSet;
 use super::batch::{Ask, Reactor, Source};
 use super::connection::Connection;
 use super::door::{Door, Options, Place};
+use super::udp;
 use crate::durable::Waits;
 use crate::error::ServeError;
 use crate::numbers::DoorNumbers;
@@ -101,12 +102,14 @@ pub(crate) fn serve_on(
     let listener = StdListener::bind(address).map_err(listen)?;
     listener.set_nonblocking(true).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
+    let datagrams = options.udp_listen.map(bind_udp).transpose()?;
+    let udp_address = datagrams.as_ref().and_then(|socket| socket.local_addr().ok());
     let reactors = options.reactors.max(1);
     let door = Arc::new(Door::new(store, durability, options));
     let stop = watch::Sender::new(false);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..reactors).map(|_| mpsc::unbounded_channel()).unzip();
-    let mut running = Running { door, address, udp_address: None, stop, threads: Vec::new() };
-    let mut listener = Some((listener, senders));
+    let mut running = Running { door, address, udp_address, stop, threads: Vec::new() };
+    let mut listener = Some(Listening { listener, senders, datagrams });
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {
             door: running.door.clone(),
@@ -124,6 +127,21 @@ pub(crate) fn serve_on(
     Ok(running)
 }
 
+fn bind_udp(address: SocketAddr) -> Result<StdSocket, ServeError> {
+    let listen = |source| ServeError::Listen { address, source };
+    let socket = StdSocket::bind(address).map_err(listen)?;
+    let bytes = udp::prepare(&socket).map_err(listen)?;
+    tracing::debug!(bytes, "room for datagrams that were not received yet");
+    Ok(socket)
+}
+
+/// What the first reactor listens on.
+struct Listening {
+    listener: StdListener,
+    senders: Vec<Sender>,
+    datagrams: Option<StdSocket>,
+}
+
 type Sender = mpsc::UnboundedSender<(StdStream, Place)>;
 type Sources = RefCell<BTreeMap<u32, Rc<Source>>>;
 
@@ -131,7 +149,7 @@ type Sources = RefCell<BTreeMap<u32, Rc<Source>>>;
 struct Start {
     door: Arc<Door>,
     receiver: mpsc::UnboundedReceiver<(StdStream, Place)>,
-    listener: Option<(StdListener, Vec<Sender>)>,
+    listener: Option<Listening>,
     stop: watch::Receiver<bool>,
     runtime: tokio::runtime::Runtime,
 }
@@ -148,7 +166,7 @@ impl Start {
 async fn serve_reactor(
     reactor: Rc<Reactor>,
     mut receiver: mpsc::UnboundedReceiver<(StdStream, Place)>,
-    listener: Option<(StdListener, Vec<Sender>)>,
+    listener: Option<Listening>,
     mut stop: watch::Receiver<bool>,
 ) {
     let sources = Rc::new(Sources::default());
@@ -157,7 +175,8 @@ async fn serve_reactor(
         tokio::task::spawn_local(wake_after_syncs(reactor.clone())),
         tokio::task::spawn_local(sweep(reactor.clone(), sources.clone())),
     ];
-    if let Some((listener, senders)) = listener {
+    if let Some(Listening { listener, senders, datagrams }) = listener {
+        helpers.extend(datagrams.map(|socket| tokio::task::spawn_local(udp::receive(reactor.clone(), socket))));
         helpers.push(tokio::task::spawn_local(accept(reactor.door.clone(), listener, senders)));
     }
     let (alive, mut all_gone) = mpsc::channel::<()>(1);

@@ -441,3 +441,39 @@ fn several_threads_share_the_connections_and_stopping_writes_what_was_read() {
         clients.iter_mut().for_each(|client| assert_eq!(client.rest(), ""));
     }
 }
+
+#[test]
+fn datagrams_are_taken_with_one_or_more_lines_each_and_what_is_bad_is_counted() {
+    let door = open(|options| options.udp_listen = Some("127.0.0.1:0".parse().unwrap()));
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let to = door.running.udp_addr().unwrap();
+    for text in ["put a 1 1", "put a 2 2\nput a x 2\ncpu v=3 3\n", "checkpoint", "cpu v=\"open", "", "put a 4 4\n"] {
+        socket.send_to(text.as_bytes(), to).unwrap();
+    }
+    let large: String = (0..3000).map(|at| format!("put big {at} 1\n")).collect();
+    socket.send_to(large.as_bytes(), to).unwrap();
+    let begin = Instant::now();
+    while door.totals().written < 3004 {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", door.totals());
+        std::thread::yield_now();
+    }
+    let totals = door.totals();
+    assert_eq!((totals.datagrams, totals.malformed, totals.datagrams_dropped), (7, 3, 0));
+    let wanted =
+        [point("a,#value", 1, 1.0), point("a,#value", 2, 2.0), point("cpu,#v", 3, 3.0), point("a,#value", 4, 4.0)];
+    assert!(wanted.iter().all(|point| door.points().contains(point)));
+}
+
+#[test]
+fn datagrams_without_room_are_counted() {
+    let door = open(|options| options.udp_listen = Some("127.0.0.1:0".parse().unwrap()));
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let to = door.running.udp_addr().unwrap();
+    let text = "put big 1 1 host=somebody\n".repeat(2000);
+    let begin = Instant::now();
+    // The system tells of drops with the datagrams that come after them.
+    while door.totals().datagrams_dropped == 0 {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", door.totals());
+        (0..200).for_each(|_| drop(socket.send_to(text.as_bytes(), to)));
+    }
+}

@@ -21,7 +21,7 @@ use super::snapshots::Snapshots;
 use super::wire::WireLimits;
 use crate::auth::Users;
 use crate::durable::Syncer;
-use crate::numbers::{DoorNumbers, DoorTotals, RecoverySource};
+use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
 pub type ShutdownHook = Arc<dyn Fn() + Send + Sync>;
@@ -113,6 +113,8 @@ pub(crate) struct Door {
     /// One for each reactor.
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) rejected: AtomicU64,
+    /// What became of points.
+    pub(crate) points: PointCounts,
     pub(crate) started_ms: u64,
     pub(crate) address: SocketAddr,
     pub(crate) peak_clients: AtomicU64,
@@ -148,6 +150,7 @@ impl Door {
             syncer: Syncer::start(store.clone(), "resp", store_error_text),
             counters: (0..options.reactors).map(|_| Arc::new(Counters::default())).collect(),
             rejected: AtomicU64::new(0),
+            points: PointCounts::default(),
             started_ms: store.now_ms(),
             address,
             peak_clients: AtomicU64::new(0),
@@ -208,6 +211,6 @@ impl Door {
             received_bytes: self.total(|counters| &counters.input_bytes),
             sent_bytes: self.total(|counters| &counters.output_bytes),
         };
-        DoorNumbers { connections: self.clients.len() as u64, totals: Some(totals), points: None }
+        DoorNumbers { connections: self.clients.len() as u64, totals: Some(totals), points: Some(self.points.totals()) }
     }
 }

@@ -146,7 +146,9 @@ fn run(
 ) -> Answer {
     let several_keys =
         row.keys.first > 0 && row.keys.first != row.keys.last && args.len() > 2 && row.has(flag::READONLY);
-    if row.has(flag::IMMEDIATE) || row.keys.bucket == BucketOf::Space || !(row.has(flag::WRITE) || several_keys) {
+    // Spaces and time series see to their own batches.
+    let is_apart = matches!(row.keys.bucket, BucketOf::Space | BucketOf::Series);
+    if row.has(flag::IMMEDIATE) || is_apart || !(row.has(flag::WRITE) || several_keys) {
         let mut call = Call {
             door,
             command: row,

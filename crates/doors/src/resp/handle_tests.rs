@@ -453,6 +453,8 @@ mod query;
 #[path = "feed_tests.rs"]
 mod feed_tests;
 
+#[path = "series_tests.rs"]
+mod series_tests;
 #[path = "space_tests.rs"]
 mod space_tests;
 

@@ -22,7 +22,7 @@ pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Sessio
         Right::Read
     };
     let allowed = match row.keys.bucket {
-        BucketOf::None | BucketOf::Each => return Ok(()),
+        BucketOf::None | BucketOf::Each | BucketOf::Series => return Ok(()),
         // Inside MULTI a SELECT may be queued before: EXEC checks again.
         BucketOf::Selected => user.may(right, session.bucket.as_bytes()),
         BucketOf::First | BucketOf::Space => user.may(right, args.at(1)),

@@ -173,7 +173,6 @@ impl Reply {
     }
 
     /// A floating-point number.
-    #[cfg_attr(not(test), expect(dead_code, reason = "completes the protocol; no command answers a double yet"))]
     pub(crate) fn double(&mut self, value: f64) {
         let text = if value.is_nan() {
             "nan".to_owned()
@@ -188,7 +187,6 @@ impl Reply {
         }
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "completes the protocol; no command answers a boolean yet"))]
     pub(crate) fn boolean(&mut self, value: bool) {
         match (self.protocol, value) {
             (Protocol::Resp2, value) => self.integer(i64::from(value)),

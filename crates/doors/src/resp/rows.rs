@@ -10,7 +10,7 @@
 
 use super::commands::{
     backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
-    server, slow, snapshot, space, strings, transaction, tree, xa,
+    series, server, slow, snapshot, space, strings, transaction, tree, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -327,6 +327,16 @@ commands! {
       "[space]"; "O(n) with the number of types"; "Returns the types that are declared, each [space, type].";
     "space.write" -4 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::write;
       "space type json [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(1), and with the number of indexes"; "Writes an entry; returns [id, version], with PREVIOUS also what was there before or null. An entry without an id is given one.";
+    "ts.add" -4 [WRITE DENYOOM NOSCRIPT FAST] SERIES "holdfast" "0.1.0" series::add_one;
+      "series time|* value [DB database] [FIELD field] [DURABILITY durability] [TAGS tag value ...]"; "O(1)"; "Writes a point and returns its time in nanoseconds. A series is named metric,tag=value,... as in an Influx line; TAGS adds tags that need no escapes. The digits of a time say its unit: 10 seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds. The database is default and the field value unless said otherwise.";
+    "ts.last" -2 [READONLY NO_MULTI NOSCRIPT] SERIES "holdfast" "0.1.0" series::last;
+      "series [DB database] [FIELD field] [TAGS tag value ...]"; "O(1), in a thread of its own"; "Returns the newest point of a series, [time in nanoseconds, value], or null.";
+    "ts.madd" -4 [WRITE DENYOOM NOSCRIPT] SERIES "holdfast" "0.1.0" series::add_many;
+      "[DB database] [FIELD field] [DURABILITY durability] series time|* value [series time|* value ...]"; "O(n) with the number of points"; "Writes points, all or none, and returns their times in nanoseconds. Options come first. Inside MULTI they are one batch with everything else.";
+    "ts.query" -2 [READONLY NO_MULTI NOSCRIPT] SERIES "holdfast" "0.1.0" series::query;
+      "promql [AT time|* | FROM time TO time|* STEP milliseconds] [DB database]"; "Depends on the expression, in a thread of its own"; "Evaluates a PromQL expression at one moment, now unless said otherwise, or at each step of a range; returns for each series [labels, [[milliseconds, value] ...]], or the one point [milliseconds, value] of a number or text.";
+    "ts.range" -4 [READONLY NO_MULTI NOSCRIPT] SERIES "holdfast" "0.1.0" series::range;
+      "series from|- to|+ [DB database] [FIELD field] [COUNT count] [TAGS tag value ...]"; "O(n) with the points of the range, in a thread of its own"; "Returns the points of a series in a range, both ends included, each [time in nanoseconds, value]; none if there is no such series.";
     "xa.begin" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::begin;
       "[TIMEOUT milliseconds] [SHARED]"; "O(1)"; "Begins a distributed transaction of this connection; returns its id, which is to name it at every resource manager. Nothing is written. It can be committed until the timeout, or for as long as the connection is open. SHARED: other programs may take part, see XA.ENLIST. All XA commands need the right to write all buckets, XA.STATUS and XA.LIST that to read them.";
     "xa.commit" -4 [NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::commit;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast::series::Rows;
 use holdfast::{Durability, Position, Stats, Transaction};
 
 use super::clients::Client;
@@ -140,6 +141,8 @@ pub(crate) struct Session {
     pub(crate) numbers: Option<Stats>,
     /// What EXEC does in spaces, while it runs.
     pub(crate) joined: Option<Transaction>,
+    /// Points of the transaction under way; and names of series that this connection has written to.
+    pub(crate) points: Rows,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -168,6 +171,7 @@ impl Session {
             need: Need::NOTHING,
             numbers: None,
             joined: None,
+            points: Rows::default(),
             last_write: Position::ZERO,
             pending: None,
             closing: false,

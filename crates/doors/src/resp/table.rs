@@ -61,6 +61,8 @@ pub(crate) enum BucketOf {
     Each,
     /// No bucket: its first argument names a space, which is a right as a bucket of that name is.
     Space,
+    /// No bucket: a database of time series, which is a right as a bucket of that name is. The handler checks it.
+    Series,
     /// It touches no bucket.
     None,
 }
@@ -98,6 +100,8 @@ pub(crate) mod keys {
     pub(crate) const OWN: Keys = of(2, 2, 1, BucketOf::First);
     /// A space.
     pub(crate) const SPACE: Keys = of(0, 0, 0, BucketOf::Space);
+    /// A database of time series.
+    pub(crate) const SERIES: Keys = of(0, 0, 0, BucketOf::Series);
     /// A bucket as a whole.
     pub(crate) const BUCKET: Keys = of(0, 0, 0, BucketOf::First);
 }

@@ -53,6 +53,11 @@ impl<'a> Args<'a> {
         Args { bytes: self.bytes, ranges: self.ranges.get(index..).unwrap_or_default() }
     }
 
+    /// The arguments before `index`.
+    pub(crate) fn until(&self, index: usize) -> Args<'a> {
+        Args { bytes: self.bytes, ranges: self.ranges.get(..index).unwrap_or(self.ranges) }
+    }
+
     /// Bytes of all arguments together.
     pub(crate) fn bytes_len(&self) -> usize {
         self.ranges.iter().map(|range| (range.end - range.start) as usize).sum()

@@ -3,95 +3,36 @@
 //! Times are milliseconds since 1970; a line without one is of now, or of `timestamp` in the query. What begins with `#` is
 //! ignored, behind a value too. Labels become tags, and those of `extra_label` are added, and beat the line's own.
 //!
-//! May use: `intake`, `crate::line`'s numbers. Must not know: sockets.
+//! May use: `crate::line`'s numbers, the facade's `series`. Must not know: HTTP.
 
 use std::borrow::Cow;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use holdfast::Store;
-use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError, Typing};
-use memchr::{memchr, memchr_iter};
+use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError};
+use memchr::memchr;
 
-use super::super::failure::Failure;
-use super::super::handle::{Asked, say_durability};
-use super::super::shared::Shared;
-use super::super::upload::Upload;
-use super::intake::{Intake, Outcome};
 use crate::line::{Unit, excerpt, number, time};
 
-const MILLISECOND: i64 = 1_000_000;
+/// Nanoseconds of one.
+pub(crate) const MILLISECOND: i64 = 1_000_000;
 const SHAPE: &str = "write metric{label=\"value\"} value";
 
 /// Labels that are added to all points of a request.
 #[derive(Debug, Default)]
-struct Extra {
+pub(crate) struct Extra {
     labels: Vec<(String, String)>,
     /// What distinguishes names with these labels from those with others.
     raw: Vec<u8>,
 }
 
-/// `POST /api/v1/import/prometheus`.
-pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Response, Failure> {
-    let durability = asked.durability()?;
-    let extra = extra(asked.query.all("extra_label"))?;
-    let at = asked.query.get("timestamp").map(|at| time(at, Unit::Nanos(MILLISECOND))).transpose();
-    let at = at.map_err(|wrong| Failure::bad(format!("timestamp: {wrong}; it is in milliseconds since 1970")))?;
-    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
-        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
-        let now = at.unwrap_or(intake.now);
-        let read = lines(&mut intake, body, &extra, now);
-        let outcome = intake.end(Some(durability))?;
-        read?;
-        Ok::<_, Failure>(outcome)
-    };
-    let outcome = super::take(asked, upload, take).await?;
-    partial(&outcome)?;
-    Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
-}
-
-/// # Errors
-/// 400 when not all points were stored, with the first reasons.
-pub(crate) fn partial(outcome: &Outcome) -> Result<(), Failure> {
-    const REASONS_MAX: usize = 20;
-    if outcome.is_whole() {
-        return Ok(());
+impl Extra {
+    /// Adds a label, `<name>=<value>`; `None` when it is none.
+    pub(crate) fn push(&mut self, parameter: &[u8]) -> Option<()> {
+        let (name, value) = std::str::from_utf8(parameter).ok()?.split_once('=')?;
+        self.labels.push((name.to_owned(), value.to_owned()));
+        self.raw.extend_from_slice(parameter);
+        self.raw.push(b'\n');
+        Some(())
     }
-    let failed = outcome.malformed_count + outcome.refused_points;
-    let mut text = format!("{} points were stored, {failed} were not:", outcome.written);
-    let malformed = outcome.malformed.iter().map(|one| format!(" {}: {};", one.number, one.reason));
-    let refused = outcome.refused.iter().map(|one| format!(" {}: {};", one.metric, one.reason));
-    malformed.chain(refused).take(REASONS_MAX).for_each(|reason| text.push_str(&reason));
-    Err(Failure::bad(text.trim_end_matches(';').to_owned()))
-}
-
-fn extra<'q>(parameters: impl Iterator<Item = &'q [u8]>) -> Result<Extra, Failure> {
-    let mut extra = Extra::default();
-    for parameter in parameters {
-        let text = std::str::from_utf8(parameter).ok().and_then(|text| text.split_once('='));
-        let (name, value) = text.ok_or_else(|| Failure::bad("extra_label is a name, = and a value"))?;
-        extra.labels.push((name.to_owned(), value.to_owned()));
-        extra.raw.extend_from_slice(parameter);
-        extra.raw.push(b'\n');
-    }
-    Ok(extra)
-}
-
-fn lines(intake: &mut Intake<'_>, body: &[u8], extra: &Extra, now: i64) -> holdfast::Result<()> {
-    let ends = memchr_iter(b'\n', body).chain([body.len()]);
-    let mut begin = 0;
-    for (number, end) in (1..).zip(ends) {
-        let line = body.get(begin..end).unwrap_or_default().trim_ascii();
-        begin = end + 1;
-        if matches!(line, [] | [b'#', ..]) {
-            continue;
-        }
-        intake.make_room()?;
-        if let Err(reason) = add(line, extra, now, &mut intake.kit.name, &mut intake.kit.rows) {
-            intake.complain(number, line, reason);
-        }
-    }
-    Ok(())
 }
 
 /// Where the name with its labels ends.
@@ -114,7 +55,17 @@ fn name_end(line: &[u8]) -> Option<usize> {
     }
 }
 
-fn add(line: &[u8], extra: &Extra, now: i64, name: &mut Vec<u8>, rows: &mut Rows) -> Result<(), Cow<'static, str>> {
+/// Adds the point of a line that is neither empty nor a comment; without a time it is of `now`. `name` is memory for its name.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(crate) fn add(
+    line: &[u8],
+    extra: &Extra,
+    now: i64,
+    name: &mut Vec<u8>,
+    rows: &mut Rows,
+) -> Result<(), Cow<'static, str>> {
     let end = name_end(line).ok_or(SHAPE)?;
     let (raw, rest) = line.split_at_checked(end).ok_or(SHAPE)?;
     // An exemplar.

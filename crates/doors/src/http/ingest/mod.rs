@@ -1,7 +1,7 @@
 //! Points that come in over HTTP: OpenTSDB's puts, Influx lines, Prometheus' text and remote writes.
 //!
 //! Each protocol is a reader, from bytes to points in [`intake::Intake`], and an answer: `opentsdb` with `json`, `influx`,
-//! `exposition`, `remote`. `body` undoes what compresses a body. An answer comes when the points are as durable as asked.
+//! `prometheus` with `exposition` and `remote`. `body` undoes what compresses a body. An answer comes when the points are as durable as asked.
 //! docs/reference/points.md is what clients may rely on.
 //!
 //! May use: the facade's `series`, `crate::line`'s readers of lines, `handle`, `table`, `upload`. Must not know: sockets.
@@ -12,6 +12,7 @@ mod influx;
 pub(crate) mod intake;
 mod json;
 mod opentsdb;
+mod prometheus;
 mod remote;
 
 use std::sync::Arc;
@@ -99,8 +100,8 @@ pub(crate) async fn run(
         Operation::Put => opentsdb::put(asked, database, upload).await,
         Operation::Write => influx::write(asked, database, influx::Dialect::One, upload).await,
         Operation::WriteV2 => influx::write(asked, database, influx::Dialect::Two, upload).await,
-        Operation::Import => exposition::import(asked, database, upload).await,
-        Operation::Remote => remote::write(asked, database, upload).await,
+        Operation::Import => prometheus::import(asked, database, upload).await,
+        Operation::Remote => prometheus::write(asked, database, upload).await,
     }
 }
 

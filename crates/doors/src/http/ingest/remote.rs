@@ -6,26 +6,13 @@
 //! ```
 //! Other fields are ignored: metadata, exemplars. Native histograms are counted as not understood.
 //!
-//! May use: `intake`. Must not know: sockets.
+//! May use: the facade's `series`. Must not know: HTTP.
 
 use std::borrow::Cow;
 
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use holdfast::Store;
-use holdfast::series::{FIELD_DEFAULT, SeriesError, Typing};
-
-use super::super::failure::Failure;
-use super::super::handle::{Asked, say_durability};
-use super::super::shared::Shared;
-use super::super::upload::{Share, Upload};
-use super::body::{self, Encoding};
-use super::exposition::partial;
-use super::intake::Intake;
+use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError};
 
 const METRIC: &[u8] = b"__name__";
-const SECOND_VERSION: &[u8] = b"io.prometheus.write.v2.Request";
 const MILLISECOND: i64 = 1_000_000;
 
 /// The message is cut off, or is none.
@@ -39,51 +26,6 @@ enum Field<'t> {
     Fixed64(u64),
     Bytes(&'t [u8]),
     Fixed32,
-}
-
-/// `POST /api/v1/write`.
-pub(crate) async fn write(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Response, Failure> {
-    let kind = asked.parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-    if kind.windows(SECOND_VERSION.len()).any(|part| part == SECOND_VERSION) {
-        let text = "remote write 2.0 is not spoken here: send prometheus.WriteRequest";
-        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
-    }
-    let durability = asked.durability()?;
-    let is_told = asked.parts.headers.contains_key(axum::http::header::CONTENT_ENCODING);
-    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
-        // The protocol says that the body is snappy's, whether its headers do or not.
-        let mut share = Share::default();
-        let encoding = if is_told { Encoding::Plain } else { Encoding::Snappy };
-        let body = body::plain(shared, encoding, body, &mut share)?;
-        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
-        let read = request(&mut intake, &body);
-        let outcome = intake.end(Some(durability))?;
-        match read {
-            Ok(()) => Ok(outcome),
-            Err(Unread::Store(error)) => Err(error.into()),
-            Err(Unread::NoMessage) => Err(Failure::bad("the body is no message prometheus.WriteRequest")),
-        }
-    };
-    let outcome = super::take(asked, upload, take).await?;
-    partial(&outcome)?;
-    Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
-}
-
-enum Unread {
-    Store(holdfast::Error),
-    NoMessage,
-}
-
-impl From<NoMessage> for Unread {
-    fn from(_: NoMessage) -> Self {
-        Unread::NoMessage
-    }
-}
-
-impl From<holdfast::Error> for Unread {
-    fn from(error: holdfast::Error) -> Self {
-        Unread::Store(error)
-    }
 }
 
 fn varint(text: &mut &[u8]) -> Result<u64, NoMessage> {
@@ -131,32 +73,37 @@ fn field<'t>(text: &mut &'t [u8]) -> Result<Option<(u64, Field<'t>)>, NoMessage>
     Ok(Some((tag >> 3, value)))
 }
 
-fn request(intake: &mut Intake<'_>, mut text: &[u8]) -> Result<(), Unread> {
-    let mut number = 0;
-    while let Some((key, value)) = field(&mut text)? {
+/// The next series of a message, which [`add`] takes; `None` at the end.
+///
+/// # Errors
+/// When it is no message.
+pub(crate) fn next<'t>(text: &mut &'t [u8]) -> Result<Option<&'t [u8]>, NoMessage> {
+    while let Some((key, value)) = field(text)? {
         if let (1, Field::Bytes(series)) = (key, value) {
-            number += 1;
-            intake.make_room()?;
-            if let Err(reason) = add(intake, series)? {
-                intake.complain(number, b"", reason);
-            }
+            return Ok(Some(series));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Adds the samples of one series; or what is wrong with it.
-fn add(intake: &mut Intake<'_>, series: &[u8]) -> Result<Result<(), Cow<'static, str>>, NoMessage> {
-    let kit = &mut intake.kit;
-    kit.name.clear();
-    kit.name.extend_from_slice(b"\nr");
+/// Adds the samples of one series; or what is wrong with it. `name` is memory for its name.
+///
+/// # Errors
+/// When it is no message.
+pub(crate) fn add(
+    series: &[u8],
+    name: &mut Vec<u8>,
+    rows: &mut Rows,
+) -> Result<Result<(), Cow<'static, str>>, NoMessage> {
+    name.clear();
+    name.extend_from_slice(b"\nr");
     let (mut rest, mut histograms) = (series, 0);
     while let Some((key, value)) = field(&mut rest)? {
         match (key, value) {
             (1, Field::Bytes(label)) => {
                 let length = u32::try_from(label.len()).map_err(|_| NoMessage)?;
-                kit.name.extend_from_slice(&length.to_le_bytes());
-                kit.name.extend_from_slice(label);
+                name.extend_from_slice(&length.to_le_bytes());
+                name.extend_from_slice(label);
             }
             (4, _) => histograms += 1,
             _ => {}
@@ -166,11 +113,11 @@ fn add(intake: &mut Intake<'_>, series: &[u8]) -> Result<Result<(), Cow<'static,
         return Ok(Err("native histograms are not stored: send classic ones".into()));
     }
     let refused = |error: SeriesError| Ok(Err(Cow::Owned(error.to_string())));
-    let row = match kit.rows.row(&kit.name, |_| names(series)) {
+    let row = match rows.row(name, |_| names(series)) {
         Ok(row) => row,
         Err(error) => return refused(error),
     };
-    let slot = match kit.rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())) {
+    let slot = match rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())) {
         Ok(slot) => slot,
         Err(error) => return refused(error),
     };
@@ -186,7 +133,7 @@ fn add(intake: &mut Intake<'_>, series: &[u8]) -> Result<Result<(), Cow<'static,
                 }
             }
             match at.checked_mul(MILLISECOND) {
-                Some(at) => kit.rows.push_float(slot, at, value),
+                Some(at) => rows.push_float(slot, at, value),
                 None => return Ok(Err("a timestamp is out of range: it is in milliseconds since 1970".into())),
             }
         }

@@ -4,11 +4,12 @@
 //! keys still have the versions they had, runs the commands, and commits once. A command that fails by itself changes
 //! nothing and does not stop the others, as in Redis; an error of the store discards the whole transaction.
 //!
-//! What is done in spaces is a transaction that joins the batch.
+//! What is done in spaces is a transaction that joins the batch; points of time series are gathered, and join it whole.
 //!
 //! May use: `call`, `handle`. Must not know: sockets.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
 
 use holdfast::{Durability, ErrorKind, Scope};
 
@@ -128,6 +129,8 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
     call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;
+    call.session.points.clear();
+    let mut points;
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
         Some(named) => {
@@ -182,7 +185,17 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
     if let Some(joined) = &mut joined {
         exclusive.join_spaces(joined);
     }
+    points = std::mem::take(&mut call.session.points);
+    let count = points.len() as u64;
+    if count > 0 {
+        exclusive.add_points(&mut points)?;
+    }
     let committed = exclusive.commit()?;
+    if count > 0 {
+        door.points.written.fetch_add(count, Relaxed);
+        door.points.batches.fetch_add(1, Relaxed);
+    }
+    call.session.points = points;
     call.reply.resolve(committed.position.get());
     if wrote {
         call.session.last_write = call.session.last_write.max(committed.position);

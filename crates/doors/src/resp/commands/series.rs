@@ -1,0 +1,372 @@
+//! TS.ADD, TS.MADD, TS.RANGE, TS.LAST and TS.QUERY: points of time series.
+//!
+//! A series is named as in an Influx line, `metric,tag=value,...`; the option TAGS adds tags that need no escapes. What one
+//! command writes is written whole or not at all; inside MULTI it joins the batch of the transaction.
+//!
+//! May use: `call`, the facade's `series`, `crate::line` for names, numbers and times. Must not know: sockets, dispatch.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use holdfast::Scope;
+use holdfast::series::promql::{self, Answer as Found, Expression, STEP_MS, Span};
+use holdfast::series::{
+    FIELD_DEFAULT, Match, Points, Range, Reader, Rows, Select, SeriesError, Source, TagMatch, ValueRef,
+};
+
+use super::own::durability;
+use crate::auth::Right;
+use crate::line::{Number, Unit, excerpt, names, number, time};
+use crate::points::nanos;
+use crate::resp::call::{Answer, Call, Fail, SYNTAX, View};
+use crate::resp::number::parse_u64;
+use crate::resp::reply::Reply;
+use crate::resp::session::Need;
+
+/// The database of commands that name none.
+const DATABASE: &str = "default";
+/// The longest that TS.QUERY may take.
+const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
+
+type Tags = Vec<(String, String)>;
+
+/// What commands take behind their own arguments.
+struct Options {
+    database: String,
+    field: String,
+    tags: Tags,
+    count: Option<usize>,
+}
+
+fn text(argument: &[u8]) -> Result<String, Fail> {
+    let wrong = || Fail::from(format!("ERR '{}' is not UTF-8", excerpt(argument)));
+    std::str::from_utf8(argument).map(str::to_owned).map_err(|_| wrong())
+}
+
+fn wrong(error: SeriesError) -> Fail {
+    match error {
+        SeriesError::Source { text } => format!("UNAVAILABLE {text}").into(),
+        error => format!("ERR {error}").into(),
+    }
+}
+
+impl Options {
+    fn read(call: &mut Call<'_, '_>, mut index: usize) -> Result<Self, Fail> {
+        let args = call.args();
+        let mut options =
+            Options { database: DATABASE.to_owned(), field: FIELD_DEFAULT.to_owned(), tags: Tags::new(), count: None };
+        while let Some(option) = args.get(index) {
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            if is("tags") || is("labels") {
+                let rest: Vec<&[u8]> = args.from(index + 1).iter().collect();
+                for pair in rest.chunks(2) {
+                    let [name, value] = pair else {
+                        return Err("ERR TAGS is followed by names, each with its value".into());
+                    };
+                    options.tags.push((text(name)?, text(value)?));
+                }
+                break;
+            }
+            let argument = args.get(index + 1).ok_or(SYNTAX)?;
+            if is("db") {
+                options.database = text(argument)?;
+            } else if is("field") {
+                options.field = text(argument)?;
+            } else if is("count") && !call.command.has(crate::resp::table::flag::WRITE) {
+                let count = parse_u64(argument).and_then(|count| usize::try_from(count).ok());
+                options.count = Some(count.ok_or("ERR COUNT is a whole number")?);
+            } else if !durability(call, option, index)? {
+                return Err(SYNTAX.into());
+            }
+            index += 2;
+        }
+        if options.database.is_empty() || options.field.is_empty() {
+            return Err("ERR a name is empty".into());
+        }
+        let right = if call.command.has(crate::resp::table::flag::WRITE) { Right::Write } else { Right::Read };
+        let user = call.session.user.as_ref();
+        if user.is_some_and(|user| !user.may(right, options.database.as_bytes())) {
+            let text = format!("NOPERM this user has no permissions for the database {}", options.database);
+            return Err(text.into());
+        }
+        Ok(options)
+    }
+}
+
+/// A point as it was named.
+struct Point<'c> {
+    series: &'c [u8],
+    time: i64,
+    value: Number,
+}
+
+fn point<'c>(call: &Call<'c, '_>, index: usize) -> Result<Point<'c>, Fail> {
+    let args = call.args();
+    let (series, at, value) = (args.at(index), args.at(index + 1), args.at(index + 2));
+    let value = number(value)
+        .ok_or_else(|| format!("ERR invalid value '{}': write a number such as 7, 1.5 or NaN", excerpt(value)))?;
+    Ok(Point { series, time: moment(call, at)?, value })
+}
+
+/// A time whose digits say its unit; `*` is now.
+fn moment(call: &Call<'_, '_>, argument: &[u8]) -> Result<i64, Fail> {
+    if argument == b"*" {
+        return Ok(nanos(call.now_ms));
+    }
+    time(argument, Unit::Digits).map_err(|wrong| {
+        let text = "write * for now, seconds since 1970, or with 13, 16 or 19 digits ms, us or ns";
+        format!("ERR invalid time '{}': {wrong}; {text}", excerpt(argument)).into()
+    })
+}
+
+/// Writes points, or adds them to the transaction; then replies with their times.
+fn write(call: &mut Call<'_, '_>, points: &[Point<'_>], options: &Options) -> Answer {
+    let mut rows = std::mem::take(&mut call.session.points);
+    let gathered = rows.len();
+    let added = add(&mut rows, points, options);
+    let written = match (&added, call.in_exec) {
+        (Ok(()), false) => commit(call, &mut rows),
+        _ => Ok(()),
+    };
+    if added.is_err() || written.is_err() {
+        // Of a failing command nothing is added, so what the transaction has stays.
+        debug_assert!(call.in_exec || gathered == 0, "points are gathered only within a transaction");
+        if !call.in_exec {
+            rows.clear();
+        }
+    }
+    call.session.points = rows;
+    added.and(written)
+}
+
+fn add(rows: &mut Rows, points: &[Point<'_>], options: &Options) -> Result<(), Fail> {
+    rows.set_database(&options.database);
+    let mut slots = Vec::with_capacity(points.len());
+    let mut name = Vec::new();
+    for point in points {
+        name.clear();
+        name.extend_from_slice(b"\nt");
+        name.extend_from_slice(point.series);
+        for (tag, value) in &options.tags {
+            for text in [tag, value] {
+                name.extend_from_slice(&text.len().to_le_bytes());
+                name.extend_from_slice(text.as_bytes());
+            }
+        }
+        let row = rows.row(&name, |_| named(point.series, options)).map_err(wrong)?;
+        slots.push(rows.field(row, 0, options.field.as_bytes(), |_| Ok(options.field.clone())).map_err(wrong)?);
+    }
+    for (point, slot) in points.iter().zip(slots) {
+        match point.value {
+            Number::Float(value) => rows.push_float(slot, point.time, value),
+            Number::Integer(value) => rows.push(slot, point.time, ValueRef::Integer(value)),
+        }
+    }
+    Ok(())
+}
+
+/// Metric and tags.
+fn named(series: &[u8], options: &Options) -> Result<(String, Tags), SeriesError> {
+    let (metric, mut tags) = names(series)?;
+    tags.extend(options.tags.iter().cloned());
+    Ok((metric, tags))
+}
+
+fn commit(call: &mut Call<'_, '_>, rows: &mut Rows) -> Answer {
+    let points = rows.len() as u64;
+    // All of them or none: the exclusive sees to that.
+    let mut exclusive = call.door.store.exclusive(&Scope::Keys(&[]))?;
+    exclusive.add_points(rows)?;
+    let position = exclusive.commit()?.position;
+    call.door.points.written.fetch_add(points, Relaxed);
+    call.door.points.batches.fetch_add(1, Relaxed);
+    if let View::Direct { shown, .. } = &mut call.view {
+        *shown = (*shown).max(position);
+    }
+    call.session.last_write = call.session.last_write.max(position);
+    Ok(())
+}
+
+pub(crate) fn add_one(call: &mut Call<'_, '_>) -> Answer {
+    let point = point(call, 1)?;
+    let options = Options::read(call, 4)?;
+    let at = point.time;
+    write(call, &[point], &options)?;
+    call.reply.integer(at);
+    Ok(())
+}
+
+pub(crate) fn add_many(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let mut first = 1;
+    let is_option =
+        |word: &[u8]| ["db", "field", "durability"].iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    while args.get(first).is_some_and(is_option) {
+        first += 2;
+    }
+    let count = args.len().saturating_sub(first);
+    if count == 0 || count % 3 != 0 {
+        return Err(call.wrong_arity());
+    }
+    let points: Vec<Point<'_>> =
+        (first..args.len()).step_by(3).map(|index| point(call, index)).collect::<Result<_, _>>()?;
+    // The options are those before the first series.
+    let options = {
+        let of_all = call.args;
+        call.args = of_all.until(first);
+        let options = Options::read(call, 1);
+        call.args = of_all;
+        options?
+    };
+    let times: Vec<i64> = points.iter().map(|point| point.time).collect();
+    write(call, &points, &options)?;
+    call.reply.array(times.len());
+    times.into_iter().for_each(|at| call.reply.integer(at));
+    Ok(())
+}
+
+/// The series that is meant: with these tags and no others.
+fn find(reader: &Reader, series: &[u8], options: &Options) -> Result<Option<holdfast::series::SeriesId>, Fail> {
+    let (metric, mut tags) = named(series, options).map_err(wrong)?;
+    tags.sort();
+    let select = Select {
+        database: options.database.clone(),
+        metric: Some(Match::is(metric)),
+        field: Some(Match::is(options.field.clone())),
+        tags: tags.iter().map(|(tag, value)| TagMatch { tag: tag.clone(), value: Match::is(value.clone()) }).collect(),
+    };
+    let found = reader.series(&select).map_err(wrong)?;
+    Ok(found.into_iter().find(|series| series.key.tags == tags).map(|series| series.id))
+}
+
+fn write_value(reply: &mut Reply, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Float(value) => reply.double(value),
+        ValueRef::Integer(value) => reply.integer(value),
+        ValueRef::Unsigned(value) => reply.unsigned(value),
+        ValueRef::Boolean(value) => reply.boolean(value),
+        ValueRef::Text(value) => reply.text(value),
+    }
+}
+
+fn write_point(reply: &mut Reply, time: i64, value: ValueRef<'_>) {
+    reply.array(2);
+    reply.integer(time);
+    write_value(reply, value);
+}
+
+pub(crate) fn range(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let end = |argument: &[u8], open: &[u8], all: i64| match argument == open {
+        true => Ok(all),
+        false => moment(call, argument),
+    };
+    let range = Range { from: end(args.at(2), b"-", i64::MIN)?, to: end(args.at(3), b"+", i64::MAX)? };
+    let options = Options::read(call, 4)?;
+    let (store, series) = (call.door.store.clone(), args.at(1).to_vec());
+    call.defer(move |reply| {
+        let reader = store.series().reader();
+        let mut points = Points::new();
+        if let Some(id) = find(&reader, &series, &options)? {
+            reader.points(id, range, &mut points).map_err(wrong)?;
+        }
+        reader.settle()?;
+        let count = options.count.unwrap_or(usize::MAX).min(points.len());
+        reply.array(count);
+        points.iter().take(count).for_each(|(time, value)| write_point(reply, time, value));
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+pub(crate) fn last(call: &mut Call<'_, '_>) -> Answer {
+    let options = Options::read(call, 2)?;
+    let (store, series) = (call.door.store.clone(), call.args().at(1).to_vec());
+    call.defer(move |reply| {
+        let reader = store.series().reader();
+        let id = find(&reader, &series, &options)?;
+        let last = id.map(|id| reader.last(id)).transpose().map_err(wrong)?.flatten();
+        reader.settle()?;
+        match last {
+            Some((time, value)) => write_point(reply, time, value.as_ref()),
+            None => reply.null(),
+        }
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+/// When an expression is evaluated.
+enum When {
+    At(i64),
+    Over(Span),
+}
+
+pub(crate) fn query(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let expression = text(args.at(1))?;
+    let millis = |argument: &[u8]| Ok::<i64, Fail>(moment(call, argument)? / 1_000_000);
+    let (when, step_ms, next) = match args.get(2).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        Some(b"at") => (When::At(millis(args.at(3))?), STEP_MS, 4),
+        Some(b"from") if args.at(4).eq_ignore_ascii_case(b"to") && args.at(6).eq_ignore_ascii_case(b"step") => {
+            let step = parse_u64(args.at(7)).and_then(|step| i64::try_from(step).ok()).filter(|step| *step > 0);
+            let step_ms = step.ok_or("ERR STEP is in milliseconds, at least 1")?;
+            let span = Span { start_ms: millis(args.at(3))?, end_ms: millis(args.at(5))?, step_ms };
+            (When::Over(span), step_ms, 8)
+        }
+        _ => (When::At(i64::try_from(call.now_ms).unwrap_or(i64::MAX)), STEP_MS, 2),
+    };
+    let options = Options::read(call, next)?;
+    let expression = Expression::parse(&expression, step_ms).map_err(wrong)?;
+    let store = call.door.store.clone();
+    call.defer(move |reply| {
+        let reader = store.series().reader();
+        let end = Instant::now() + QUERY_TIME_MAX;
+        let go_on = || Instant::now() < end;
+        let limits = promql::Limits::default();
+        let scope = promql::Scope { source: &reader, database: &options.database, limits, go_on: &go_on };
+        let found = match when {
+            When::At(time) => expression.instant(scope, time),
+            When::Over(span) => expression.range(scope, span),
+        };
+        let found = found.map_err(wrong)?;
+        reader.settle()?;
+        write_found(reply, found);
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+/// A list of `[labels, points]`, a point being `[milliseconds, value]`; of a scalar or a text the one point.
+fn write_found(reply: &mut Reply, found: Found) {
+    let of_time = |reply: &mut Reply, time: i64| {
+        reply.array(2);
+        reply.integer(time);
+    };
+    match found {
+        Found::Scalar(time, value) => {
+            of_time(reply, time);
+            reply.double(value);
+        }
+        Found::Text(time, value) => {
+            of_time(reply, time);
+            reply.text(&value);
+        }
+        Found::Vector(lines) | Found::Matrix(lines) => {
+            reply.array(lines.len());
+            for line in lines {
+                reply.array(2);
+                reply.map(line.labels.iter().count());
+                for (name, value) in line.labels.iter() {
+                    reply.text(name);
+                    reply.text(value);
+                }
+                reply.array(line.points.len());
+                for (time, value) in line.points {
+                    of_time(reply, time);
+                    reply.double(value);
+                }
+            }
+        }
+    }
+}
