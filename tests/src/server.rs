@@ -77,7 +77,7 @@ impl Launch {
     pub fn spawn(&self) -> (Child, Output) {
         let mut command = Command::new(holdfast());
         command.arg("serve").arg("--dir").arg(&self.folder);
-        command.args(["--resp", &self.resp, "--http", "127.0.0.1:0"]).args(&self.arguments);
+        command.args(["--resp", &self.resp, "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]).args(&self.arguments);
         follow(&mut command)
     }
 

@@ -77,6 +77,12 @@ pub trait Files: Send + Sync {
     /// `WouldBlock` when another holder has it; otherwise what the system says.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>>;
 
+    /// Bytes that may still be written to the file system of a folder.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+
     /// Identifies this run of the machine: differs after a reboot. Zero when the system cannot say.
     fn boot_id(&self) -> u128;
 }

@@ -244,8 +244,12 @@ impl State {
         self.inodes.get_mut(id).expect("handles point at inodes")
     }
 
+    fn used_bytes(&self) -> u64 {
+        self.names.values().filter_map(|id| self.inodes.get(*id)).map(|inode| inode.current.len() as u64).sum()
+    }
+
     fn grow(&mut self, id: usize, len: usize) -> io::Result<()> {
-        let used: u64 = self.names.values().filter_map(|id| self.inodes.get(*id)).map(|i| i.current.len() as u64).sum();
+        let used = self.used_bytes();
         let have = self.inode(id).current.len();
         if len > have && used + (len - have) as u64 > self.capacity_bytes {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
@@ -414,6 +418,12 @@ impl Files for Disk {
             return Err(io::Error::from(io::ErrorKind::WouldBlock));
         }
         Ok(Box::new(Held { disk: self.clone(), path: path.to_owned(), process: state.process }))
+    }
+
+    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+        let state = self.state();
+        state.on()?;
+        Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
     }
 
     fn boot_id(&self) -> u128 {

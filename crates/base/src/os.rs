@@ -81,6 +81,11 @@ impl Files for OsFiles {
         }
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let system = rustix::fs::statvfs(dir)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
     fn boot_id(&self) -> u128 {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();

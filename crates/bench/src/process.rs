@@ -54,7 +54,16 @@ impl Programs {
     pub(crate) fn start_holdfast(&self, dir: TempDir, durability: &str) -> Result<Server> {
         let mut command = Command::new(&self.holdfast);
         command.arg("serve").arg("--dir").arg(dir.path());
-        command.args(["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--durability", durability]);
+        command.args([
+            "--resp",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--line",
+            "127.0.0.1:0",
+            "--durability",
+            durability,
+        ]);
         let mut running = Running::start(&mut command, &self.holdfast)?;
         let address = running.address_once_ready()?;
         Ok(Server { running, address, dir })

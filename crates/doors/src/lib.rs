@@ -1,15 +1,18 @@
-//! The protocols through which clients come in, one folder each: RESP, and HTTP beside it.
+//! The protocols through which clients come in, one folder each: RESP, HTTP, and lines of points.
 //!
 //! A door is a pure parser (`wire.rs`: bytes in, commands out), a socket server (`serve.rs`) and glue (`handle.rs`).
 //! Doors keep nothing that must survive a restart.
 
 mod argument;
 pub mod auth;
+mod durable;
 mod error;
 mod handed;
 pub mod http;
+pub mod line;
 pub mod numbers;
 mod peer;
+mod points;
 pub mod resp;
 pub mod tls;
 

@@ -4,6 +4,9 @@
 //! May use: std, the facade. Must not know: protocols, how numbers are shown.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use holdfast::series::Written;
 
 /// What a door counts, for `/metrics` and `/stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +15,60 @@ pub struct DoorNumbers {
     pub connections: u64,
     /// What it has counted, if it is a door that counts.
     pub totals: Option<DoorTotals>,
+    /// What came of points, if points come in here.
+    pub points: Option<PointTotals>,
+}
+
+/// What became of points that came in through a door since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PointTotals {
+    /// Points that were written to the store.
+    pub written: u64,
+    /// Points that the store refused: limits, and conflicts of types.
+    pub refused: u64,
+    /// Points that were lost because the disk, or the store, failed.
+    pub lost: u64,
+    /// Lines and data points that were not understood.
+    pub malformed: u64,
+    /// Batches in which points were written.
+    pub batches: u64,
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Datagrams that the system dropped because there was no room for them.
+    pub datagrams_dropped: u64,
+}
+
+/// Counts what becomes of points, for all threads of a door together.
+#[derive(Debug, Default)]
+pub(crate) struct PointCounts {
+    pub(crate) written: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) malformed: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) datagrams: AtomicU64,
+    pub(crate) datagrams_dropped: AtomicU64,
+}
+
+impl PointCounts {
+    pub(crate) fn totals(&self) -> PointTotals {
+        PointTotals {
+            written: self.written.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+            malformed: self.malformed.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            datagrams: self.datagrams.load(Relaxed),
+            datagrams_dropped: self.datagrams_dropped.load(Relaxed),
+        }
+    }
+
+    /// Counts what the store made of a batch.
+    pub(crate) fn wrote(&self, written: &Written) {
+        self.written.fetch_add(written.points, Relaxed);
+        self.refused.fetch_add(written.refused.iter().map(|refused| refused.points).sum(), Relaxed);
+        self.batches.fetch_add(1, Relaxed);
+    }
 }
 
 /// What a door has counted since it was opened. Nothing of it survives a restart.

@@ -316,7 +316,7 @@ impl<'a> Exclusive<'a> {
             failed = Some(error);
         }
         match rows {
-            Some(rows) => drop(writing.end(position, rows)),
+            Some(rows) => drop(writing.end(self.inner, position, rows)),
             None => drop(writing),
         }
         if let Some(stage) = &stage {

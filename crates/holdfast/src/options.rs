@@ -10,6 +10,7 @@ use kv::{Compression, Ledgers, LsmLedgers, TreeSize};
 
 use crate::durability::Durability;
 use crate::schedule::CompactionOptions;
+use crate::series::SeriesOptions;
 
 /// How to open a store.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct Options {
     pub scrub_bytes_per_second: u64,
     /// When and how fast the journal is compacted. Default: see [`CompactionOptions`].
     pub compaction: CompactionOptions,
+    /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
+    pub series: SeriesOptions,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -55,6 +58,7 @@ impl Default for Options {
             tree: Some(TreeSize::default()),
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
+            series: SeriesOptions::default(),
             progress: None,
         }
     }
@@ -70,6 +74,7 @@ impl std::fmt::Debug for Options {
             .field("tree", &self.tree)
             .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
             .field("compaction", &self.compaction)
+            .field("series", &self.series)
             .finish_non_exhaustive()
     }
 }

@@ -8,19 +8,22 @@ pub(crate) mod folder;
 mod merge;
 mod read;
 mod remove;
+mod retention;
 pub(crate) mod seal;
 pub(crate) mod shelf;
 mod write;
 
 use journal::Position;
 
+pub use ::series::{influxql, opentsdb, promql};
 pub use ::series::{
-    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
+    Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 
 pub use ::series::Cardinality;
 pub use read::Reader;
+pub use retention::{Retention, SeriesOptions, SeriesStats};
 
 pub(crate) use write::{SERIES_PART, Writing};
 
@@ -54,6 +57,8 @@ pub struct Refused {
     pub field: String,
     /// How many points.
     pub points: u64,
+    /// Who has written them, if it is one and was named: see [`Rows::set_owner`].
+    pub owner: Option<Owner>,
     /// Why: `field type conflict: ...`, or a limit.
     pub reason: String,
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::compaction::CompactionStats;
+use crate::series::SeriesStats;
 use base::Quantiles;
 use journal::{Damage, Position, Watermarks};
 
@@ -53,6 +54,8 @@ pub struct Stats {
     pub partitions: u16,
     /// What the coordinator of distributed transactions did since open, and holds.
     pub xa: xa::Counters,
+    /// How the time series are.
+    pub series: SeriesStats,
     /// Why the store refuses writes, when it does.
     pub refuses_writes: bool,
 }

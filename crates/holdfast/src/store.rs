@@ -491,6 +491,7 @@ impl Inner {
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
             xa: self.coordinator.counters(),
+            series: self.series_stats(),
             refuses_writes: journal.poisoned,
         }
     }

@@ -13,11 +13,13 @@ use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions
 
 const DATABASE: &str = "default";
 
+const NOW_MS: u64 = 1_700_000_000_000;
+
 /// A world without threads on a disk in memory.
 fn world(disk: &Disk, ledgers: &MemoryLedgers) -> World {
     World {
         files: Arc::new(disk.clone()),
-        clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+        clock: Arc::new(base::ManualClock::at(NOW_MS)),
         ledgers: Arc::new(ledgers.clone()),
         threads: false,
         entropy: 42,
@@ -362,4 +364,65 @@ fn a_backup_has_what_was_there_when_it_was_made_and_later_ones_too() {
         inspection.verify(&mut |_| ()).unwrap();
         assert_eq!(inspection.damage().iter().map(|damage| damage.path.clone()).collect::<Vec<_>>(), [path]);
     }
+}
+
+#[test]
+fn what_is_too_old_is_not_shown_and_goes() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let keep = |metric: &str, seconds| holdfast::series::Retention {
+        database: "*".into(),
+        metric: metric.into(),
+        keep: std::time::Duration::from_secs(seconds),
+    };
+    let mut options = options();
+    let free_bytes_min = 0;
+    options.series =
+        holdfast::series::SeriesOptions { retention: vec![keep("short.*", 100), keep("*", 100_000)], free_bytes_min };
+    let store = Store::open_in(&world(&disk, &ledgers), Path::new("/store"), options).unwrap();
+    let mut rows = Rows::new(DATABASE);
+    let now = i64::try_from(NOW_MS).unwrap() * 1_000_000;
+    let ago = |seconds: i64| now - seconds * 1_000_000_000;
+    for metric in ["short.m", "long"] {
+        for seconds in [50, 99, 101, 5_000, 99_999, 100_001] {
+            add(&mut rows, &key(metric, "a", "value"), ago(seconds), ValueRef::Float(seconds as f64));
+            // Each in a file of its own.
+            flush(&store, &mut rows);
+            store.series().seal().unwrap();
+        }
+    }
+    let check = |store: &Store| {
+        let seen =
+            |metric: &str| one(store, &key(metric, "a", "value")).into_iter().map(|(time, _)| time).collect::<Vec<_>>();
+        assert_eq!(seen("short.m"), [ago(99), ago(50)]);
+        assert_eq!(seen("long"), [99_999, 5_000, 101, 99, 50].map(ago));
+    };
+    check(&store);
+    let before = store.stats().series.points;
+    store.step().unwrap();
+    check(&store);
+    assert!(store.stats().series.points < before, "{:?}", store.stats().series);
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_takes_no_points_and_all_else() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    disk.set_capacity(64 << 20);
+    let mut options = options();
+    options.series.free_bytes_min = 32 << 20;
+    let store = Store::open_in(&world(&disk, &ledgers), Path::new("/store"), options).unwrap();
+    let mut rows = Rows::new(DATABASE);
+    let mut write = |store: &Store| {
+        add(&mut rows, &key("m", "a", "value"), 1, ValueRef::Float(1.0));
+        store.series().write(&mut rows).map(|written| written.points)
+    };
+    store.step().unwrap();
+    assert_eq!(write(&store).unwrap(), 1);
+    disk.set_capacity(8 << 20);
+    store.step().unwrap();
+    let refused = write(&store).unwrap_err();
+    assert!(refused.kind() == ErrorKind::Unavailable && refused.to_string().contains("bytes are free"), "{refused}");
+    store.kv().put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
+    disk.set_capacity(64 << 20);
+    store.step().unwrap();
+    assert_eq!(write(&store).unwrap(), 2, "what was refused is still there to be written");
 }

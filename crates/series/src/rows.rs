@@ -3,6 +3,9 @@
 //! Whoever reads a protocol keeps one of these: the bytes of a name as they were sent (`cpu,host=a`) are looked for in a table, and
 //! only a name that is not there is parsed, checked and made one of ours. The table stays when the points are gone.
 //!
+//! Names that mean the same (`cpu,a=1,b=2` and `cpu,b=2,a=1`) lead to the same row, so that of two points with one time the one
+//! that came later stays, however they were written.
+//!
 //! May use: `key`, `points`. Must not know: protocols, partitions' contents.
 
 use hashbrown::HashTable;
@@ -14,6 +17,10 @@ use crate::value::ValueRef;
 
 /// Names remembered at most; beyond it all are forgotten as soon as there are no points.
 const NAMES_MAX: usize = 1 << 16;
+/// Points of one series for which memory is kept between batches: with all names in use that is 64 MiB and never more.
+const POINTS_KEPT: usize = 64;
+/// Names of fields of one row at most: they are looked through one after the other.
+const FIELDS_MAX: usize = 4096;
 
 /// A metric with its tags, in one database, as [`Rows`] knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +29,10 @@ pub struct Row(u32);
 /// A series as [`Rows`] knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
+
+/// Who has written points, for whoever must tell them what became of these; a number that the reader of the protocol gives out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(pub u32);
 
 /// How types of values are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,24 +48,36 @@ pub enum Typing {
 #[derive(Debug, Default)]
 pub struct Rows {
     typing: Typing,
-    database: String,
-    /// Rows by what they were called.
+    /// Databases that were named, and which of them is meant now.
+    databases: Vec<String>,
+    database: u32,
+    names: Vec<Name>,
+    /// Names by their bytes.
     named: HashTable<u32>,
+    /// The name that came last: lines about one thing often come together.
+    last: u32,
     rows: Vec<RowState>,
+    /// Rows by their keys.
+    keyed: HashTable<u32>,
     slots: Vec<SlotState>,
     /// Slots that have points, in the order in which they came to have some.
     touched: Vec<u32>,
     points: usize,
-    /// Two names were seen that may mean one series: tags in another order, another way of escaping.
-    same_twice: bool,
-    /// Hashes of what rows mean.
-    meant: HashTable<u32>,
+    owner: Option<Owner>,
+}
+
+/// What a row was called.
+#[derive(Debug)]
+struct Name {
+    hash: u64,
+    raw: Box<[u8]>,
+    database: u32,
+    row: u32,
 }
 
 #[derive(Debug)]
 struct RowState {
     hash: u64,
-    raw: Box<[u8]>,
     key: Key,
     /// Names of fields as they were sent.
     fields: Vec<(Box<[u8]>, Slot)>,
@@ -66,6 +89,8 @@ struct SlotState {
     field: Box<str>,
     points: Points,
     place: Option<Place>,
+    /// Who has written the points, while it is one.
+    owner: Option<Owner>,
 }
 
 /// Where a series lies, as a store found it.
@@ -90,15 +115,15 @@ pub struct Pending<'a> {
     pub place: Option<Place>,
     /// The points, in the order in which they came.
     pub points: &'a Points,
-    /// Whether another name of the same series may be among what is to be written.
-    pub may_be_twice: bool,
+    /// Who has written all of them, if it is one and was named.
+    pub owner: Option<Owner>,
 }
 
 impl Rows {
     /// No points, of the database `database`.
     #[must_use]
     pub fn new(database: &str) -> Self {
-        Self { database: database.to_owned(), ..Self::default() }
+        Self { databases: vec![database.to_owned()], ..Self::default() }
     }
 
     /// How types of values are taken.
@@ -114,9 +139,17 @@ impl Rows {
 
     /// Names the database of what comes next.
     pub fn set_database(&mut self, database: &str) {
-        if self.database != database {
-            database.clone_into(&mut self.database);
-        }
+        let known = self.databases.iter().position(|known| known == database);
+        let at = known.unwrap_or_else(|| {
+            self.databases.push(database.to_owned());
+            self.databases.len() - 1
+        });
+        self.database = u32::try_from(at).expect("names are forgotten long before");
+    }
+
+    /// Names who writes what comes next.
+    pub fn set_owner(&mut self, owner: Option<Owner>) {
+        self.owner = owner;
     }
 
     /// How many points there are.
@@ -141,38 +174,55 @@ impl Rows {
         raw: &[u8],
         parse: impl FnOnce(&[u8]) -> Result<(String, Vec<(String, String)>)>,
     ) -> Result<Row> {
-        let hash = base::hash64(raw) ^ base::hash64(self.database.as_bytes()).rotate_left(1);
-        let rows = &self.rows;
-        let is_it =
-            |at: &u32| rows.get(*at as usize).is_some_and(|row| *row.raw == *raw && row.key.database == self.database);
-        if let Some(at) = self.named.find(hash, is_it) {
-            return Ok(Row(*at));
+        let database = self.database;
+        let is_it = |name: &Name| *name.raw == *raw && name.database == database;
+        if let Some(name) = self.names.get(self.last as usize)
+            && is_it(name)
+        {
+            return Ok(Row(name.row));
+        }
+        let hash = base::hash64(raw).wrapping_add(u64::from(database).wrapping_mul(SPREAD));
+        let names = &self.names;
+        let found = self.named.find(hash, |at| names.get(*at as usize).is_some_and(is_it));
+        if let Some(at) = found
+            && let Some(name) = names.get(*at as usize)
+        {
+            self.last = *at;
+            return Ok(Row(name.row));
         }
         let (metric, mut tags) = parse(raw)?;
         tags.sort();
         check(&metric, &tags)?;
-        let key = Key { database: self.database.clone(), metric, tags, field: String::new() };
-        self.same_twice |= self.is_known_otherwise(&key);
-        let at = u32::try_from(self.rows.len()).map_err(|_| Error::invalid("too many names in one request"))?;
-        self.rows.push(RowState { hash, raw: raw.into(), key, fields: Vec::new() });
-        let rows = &self.rows;
-        self.named.insert_unique(hash, at, |at| rows.get(*at as usize).map_or(0, |row| row.hash));
-        self.meant.insert_unique(rows.last().map_or(0, |row| row.key.row_hash()), at, |at| {
-            rows.get(*at as usize).map_or(0, |row| row.key.row_hash())
-        });
-        Ok(Row(at))
+        let row = self.row_of(metric, tags)?;
+        let at = number(self.names.len())?;
+        self.names.push(Name { hash, raw: raw.into(), database, row });
+        let names = &self.names;
+        self.named.insert_unique(hash, at, |at| names.get(*at as usize).map_or(0, |name| name.hash));
+        self.last = at;
+        Ok(Row(row))
     }
 
-    fn is_known_otherwise(&self, key: &Key) -> bool {
-        let is_it = |at: &u32| self.rows.get(*at as usize).is_some_and(|row| row.key == *key);
-        self.meant.find(key.row_hash(), is_it).is_some()
+    /// The row of this metric and these tags.
+    fn row_of(&mut self, metric: String, tags: Vec<(String, String)>) -> Result<u32> {
+        let database = self.databases.get(self.database as usize).cloned().unwrap_or_default();
+        let key = Key { database, metric, tags, field: String::new() };
+        let hash = key.row_hash();
+        let rows = &self.rows;
+        if let Some(at) = self.keyed.find(hash, |at| rows.get(*at as usize).is_some_and(|row| row.key == key)) {
+            return Ok(*at);
+        }
+        let at = number(self.rows.len())?;
+        self.rows.push(RowState { hash, key, fields: Vec::new() });
+        let rows = &self.rows;
+        self.keyed.insert_unique(hash, at, |at| rows.get(*at as usize).map_or(0, |row| row.hash));
+        Ok(at)
     }
 
     /// The series of a row's field that is called `raw`; `nth` says which of the row's fields it was when it came last, which is
     /// where it is looked for first. `decode` says what the name means when it was never seen.
     ///
     /// # Errors
-    /// What `decode` says; [`Error::Invalid`] when the name is empty.
+    /// What `decode` says; [`Error::Invalid`] when the name is empty, or there are too many.
     pub fn field(
         &mut self,
         row: Row,
@@ -189,21 +239,24 @@ impl Rows {
         if let Some((_, slot)) = state.fields.iter().find(|(name, _)| **name == *raw) {
             return Ok(*slot);
         }
+        if state.fields.len() >= FIELDS_MAX {
+            let text = format!("one series has at most {FIELDS_MAX} fields: make what tells them apart a tag");
+            return Err(Error::invalid(text));
+        }
         let field = decode(raw)?;
         if field.is_empty() {
             return Err(Error::invalid("the name of a field is empty"));
         }
         let slots = &self.slots;
-        let is_it = |slot: Slot| slots.get(slot.0 as usize).is_some_and(|slot| *slot.field == *field);
-        if let Some((_, slot)) = state.fields.iter().find(|(_, slot)| is_it(*slot)) {
-            // The same name, escaped in another way.
-            let slot = *slot;
+        let is_it = |slot: &&Slot| slots.get(slot.0 as usize).is_some_and(|slot| *slot.field == *field);
+        if let Some(slot) = state.fields.iter().map(|(_, slot)| slot).find(is_it).copied() {
             state.fields.push((raw.into(), slot));
             return Ok(slot);
         }
-        let slot = Slot(u32::try_from(self.slots.len()).map_err(|_| Error::invalid("too many names in one request"))?);
+        let slot = Slot(number(self.slots.len())?);
         state.fields.push((raw.into(), slot));
-        self.slots.push(SlotState { row: row.0, field: field.into(), points: Points::new(), place: None });
+        let points = Points::new();
+        self.slots.push(SlotState { row: row.0, field: field.into(), points, place: None, owner: None });
         Ok(slot)
     }
 
@@ -221,6 +274,9 @@ impl Rows {
         let state = self.slots.get_mut(slot.0 as usize).expect("slots are not forgotten while there are points");
         if state.points.is_empty() {
             self.touched.push(slot.0);
+            state.owner = self.owner;
+        } else if state.owner != self.owner {
+            state.owner = None;
         }
         self.points += 1;
         &mut state.points
@@ -228,7 +284,11 @@ impl Rows {
 
     /// What is to be written, in the order in which the series came; the number of each for [`Rows::note`].
     pub fn pending(&self) -> impl Iterator<Item = (Slot, Pending<'_>)> {
-        self.touched.iter().filter_map(|at| Some((Slot(*at), self.pending_of(Slot(*at))?)))
+        self.touched.iter().filter_map(|at| {
+            let slot = self.slots.get(*at as usize)?;
+            let row = self.rows.get(slot.row as usize)?;
+            Some((Slot(*at), slot.pending(row)))
+        })
     }
 
     /// What is to be written of one series.
@@ -236,13 +296,7 @@ impl Rows {
     pub fn pending_of(&self, slot: Slot) -> Option<Pending<'_>> {
         let slot = self.slots.get(slot.0 as usize)?;
         let row = self.rows.get(slot.row as usize)?;
-        Some(Pending {
-            row: &row.key,
-            field: &slot.field,
-            place: slot.place,
-            points: &slot.points,
-            may_be_twice: self.same_twice,
-        })
+        Some(slot.pending(row))
     }
 
     /// Notes where a series lies.
@@ -254,18 +308,34 @@ impl Rows {
 
     /// Forgets the points, and keeps the names unless there are too many.
     pub fn clear(&mut self) {
-        if self.slots.len() > NAMES_MAX || self.rows.len() > NAMES_MAX {
-            let (database, typing) = (std::mem::take(&mut self.database), self.typing);
-            *self = Self { database, typing, ..Self::default() };
+        if self.slots.len().max(self.names.len()).max(self.databases.len()) > NAMES_MAX {
+            let database = self.databases.get(self.database as usize).cloned().unwrap_or_default();
+            *self = Self { owner: self.owner, typing: self.typing, ..Self::new(&database) };
             return;
         }
         for at in self.touched.drain(..) {
-            if let Some(slot) = self.slots.get_mut(at as usize) {
-                slot.points.clear();
+            match self.slots.get_mut(at as usize) {
+                Some(slot) if slot.points.len() > POINTS_KEPT => slot.points = Points::new(),
+                Some(slot) => slot.points.clear(),
+                None => {}
             }
         }
         self.points = 0;
     }
+}
+
+impl SlotState {
+    fn pending<'a>(&'a self, row: &'a RowState) -> Pending<'a> {
+        let Self { field, place, points, owner, .. } = self;
+        Pending { row: &row.key, field, place: *place, points, owner: *owner }
+    }
+}
+
+/// Keeps names of different databases apart in the table.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn number(count: usize) -> Result<u32> {
+    u32::try_from(count).map_err(|_| Error::invalid("too many names in one request"))
 }
 
 fn check(metric: &str, tags: &[(String, String)]) -> Result<()> {
@@ -324,6 +394,47 @@ mod tests {
         let slot = rows.field(row, 0, b"x", |_| Ok("x".to_owned())).unwrap();
         rows.push_float(slot, 1, 1.0);
         assert_eq!(rows.pending().next().map(|(_, it)| it.row.database.clone()), Some("other".to_owned()));
+    }
+
+    #[test]
+    fn names_that_mean_the_same_are_one_series_and_the_same_name_elsewhere_is_another() {
+        let mut rows = Rows::new("default");
+        let mut push = |database: &str, raw: &str, field: &str, time| {
+            rows.set_database(database);
+            let row = rows.row(raw.as_bytes(), parse).unwrap();
+            let decode = |raw: &[u8]| Ok(String::from_utf8_lossy(raw).replace('\\', ""));
+            let slot = rows.field(row, 0, field.as_bytes(), decode).unwrap();
+            rows.push_float(slot, time, 1.0);
+            slot
+        };
+        let first = push("a", "m,x=1,y=2", "f", 1);
+        assert_eq!(push("a", "m,y=2,x=1", "\\f", 2), first);
+        assert_eq!(push("a", "m,y=2,x=1", "\\f", 3), first);
+        assert_ne!(push("b", "m,x=1,y=2", "f", 1), first);
+        assert_ne!(push("a", "m,x=1", "f", 1), first);
+        let counts: Vec<_> = rows.pending().map(|(_, it)| (it.row.database.as_str(), it.points.len())).collect();
+        assert_eq!(counts, [("a", 3), ("b", 1), ("a", 1)]);
+    }
+
+    #[test]
+    fn who_has_written_all_points_of_a_series_is_known_and_nobody_when_it_was_several() {
+        let mut rows = Rows::new("default");
+        let mut push = |owner, raw: &str| {
+            rows.set_owner(Some(Owner(owner)));
+            let row = rows.row(raw.as_bytes(), parse).unwrap();
+            let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+            rows.push_float(slot, 1, 1.0);
+        };
+        for (owner, raw) in [(1, "m,a=1"), (2, "m,a=2"), (1, "m,a=1"), (1, "m,a=3"), (2, "m,a=3")] {
+            push(owner, raw);
+        }
+        let owners: Vec<_> = rows.pending().map(|(_, it)| it.owner.map(|owner| owner.0)).collect();
+        assert_eq!(owners, [Some(1), Some(2), None]);
+        rows.clear();
+        let row = rows.row(b"m,a=3", parse).unwrap();
+        let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+        rows.push_float(slot, 1, 1.0);
+        assert_eq!(rows.pending_of(slot).and_then(|it| it.owner), Some(Owner(2)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::value::Kind;
 #[derive(Debug, Default)]
 pub struct Stage {
     part: Vec<u8>,
-    declared: Vec<(Key, u32, Kind)>,
+    declared: usize,
 }
 
 /// What bounds a partition's series.
@@ -28,7 +28,8 @@ pub struct Bounds {
 }
 
 impl Stage {
-    /// Adds points. The series' number, or why they cannot be written.
+    /// Adds points, once for each series: [`crate::Rows`] has all of one series together. The series' number, or why they cannot be
+    /// written.
     ///
     /// # Errors
     /// A sentence for whoever sent them.
@@ -45,13 +46,12 @@ impl Stage {
             .map(|place| place.number)
             .or_else(|| engine.find(pending.row, pending.field))
             .and_then(|number| Some((number, engine.kind(number)?)));
-        let known = known.or_else(|| self.declared_as(pending));
         let first = pending.points.kind_at(0).unwrap_or(Kind::Float);
         let (number, kind) = match known {
             Some(known) => known,
             None => {
                 check_name(pending, bounds)?;
-                if self.declared.len() >= bounds.series_left {
+                if self.declared >= bounds.series_left {
                     return Err(
                         "there are as many series as the limit series_max allows: drop some, or raise it".into()
                     );
@@ -64,33 +64,19 @@ impl Stage {
         Ok(number)
     }
 
-    fn declared_as(&self, pending: &Pending<'_>) -> Option<(u32, Kind)> {
-        let is_it = |key: &Key| {
-            key.field == pending.field
-                && key.metric == pending.row.metric
-                && key.database == pending.row.database
-                && key.tags == pending.row.tags
-        };
-        // Two names of one new series in one batch are rare, and a batch of many new series is not searched for each.
-        if !pending.may_be_twice {
-            return None;
-        }
-        self.declared.iter().find(|(key, ..)| is_it(key)).map(|(_, number, kind)| (*number, *kind))
-    }
-
     fn declare(&mut self, engine: &Engine, pending: &Pending<'_>, kind: Kind) -> u32 {
-        let declared = u32::try_from(self.declared.len()).expect("a batch has fewer series than 32 bits count");
+        let declared = u32::try_from(self.declared).expect("a batch has fewer series than 32 bits count");
         let number = engine.next() + declared;
         let key = Key { field: pending.field.to_owned(), ..pending.row.clone() };
         put_declare(number, kind, &key, &mut self.part);
-        self.declared.push((key, number, kind));
+        self.declared += 1;
         number
     }
 
     /// How many series are new.
     #[must_use]
     pub fn declared(&self) -> usize {
-        self.declared.len()
+        self.declared
     }
 
     /// Deletes points of a series.

@@ -14,13 +14,26 @@ use crate::output::say;
 /// Damaged ranges that are listed at start; `holdfast inspect` lists all.
 const DAMAGE_LINES_MAX: usize = 100;
 
+/// Where the doors are.
+pub(crate) struct Doors {
+    pub(crate) resp: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) line: Option<SocketAddr>,
+    pub(crate) udp: Option<SocketAddr>,
+}
+
 /// Says everything but `ready`.
-pub(crate) fn announce(config: &Config, store: &Store, resp: SocketAddr, http: SocketAddr) {
+pub(crate) fn announce(config: &Config, store: &Store, doors: &Doors) {
+    let Doors { resp, http, line, udp } = *doors;
     say(format_args!("holdfast {}", env!("CARGO_PKG_VERSION")));
     entry("data", &store.dir().display().to_string());
     entry("durability", &config.durability.to_string());
     entry("resp", &resp.to_string());
     entry("http", &http.to_string());
+    entry("line", &line.map_or_else(|| config.line.place(&config.users), |line| line.to_string()));
+    if let Some(udp) = udp {
+        entry("udp", &udp.to_string());
+    }
     let tls: Vec<&str> = [("resp", &config.resp.tls), ("http", &config.http.tls)]
         .into_iter()
         .filter_map(|(door, tls)| tls.as_ref().map(|_| door))

@@ -14,7 +14,8 @@ use crate::config::{LogLevel, PARTITIONS};
 
 /// Holdfast holds what it acknowledges, fast: a durable store for every Redis client.
 ///
-/// Without a command it serves: data in ./holdfast-data, RESP on 127.0.0.1:7411, HTTP on 127.0.0.1:7412.
+/// Without a command it serves: data in ./holdfast-data, RESP on 127.0.0.1:7411, HTTP on 127.0.0.1:7412,
+/// lines of points on 127.0.0.1:7413.
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -54,6 +55,9 @@ pub(crate) struct ServeArguments {
     /// Where to listen for HTTP; port 0 picks a free one [default: 127.0.0.1:7412]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,
+    /// Where to listen for lines of points; port 0 picks a free one [default: 127.0.0.1:7413]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) line: Option<SocketAddr>,
     /// When a change is acknowledged: synced, written, or window:MIN,MAX such as window:1ms,10ms [default: synced]
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Dial>,

@@ -41,6 +41,8 @@ pub(crate) enum Failure {
     Resp(#[source] doors::ServeError),
     #[error("http: {0}")]
     Http(#[source] doors::ServeError),
+    #[error("line: {0}")]
+    Line(#[source] doors::ServeError),
     #[error("cannot start: {0}")]
     Start(#[source] io::Error),
     #[error("cannot read the password: {0}")]

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 
 use doors::http::{self, NumbersSource};
+use doors::line;
 use doors::numbers::RecoverySource;
 use doors::resp::{self, ShutdownHook};
 use holdfast::Store;
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tracing::level_filters::LevelFilter;
 
-use crate::announce::announce;
+use crate::announce::{Doors, announce};
 use crate::cli::ServeArguments;
 use crate::config::{Config, LogLevel};
 use crate::failure::Failure;
@@ -36,7 +37,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    raise_descriptors((config.resp.limits.clients_max + config.http.limits.connections_max) as u64);
+    let connections_max =
+        [config.resp.limits.clients_max, config.http.limits.connections_max, config.line.limits.connections_max];
+    raise_descriptors(connections_max.iter().sum::<usize>() as u64);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(run(config))?;
     Ok(ExitCode::SUCCESS)
@@ -58,13 +61,20 @@ async fn run(config: Config) -> Result<(), Failure> {
     let shutdown = Arc::new(Notify::new());
     let counts = Arc::new(Counts::new(&config.xa));
     let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
-    let http = open_http(&config, &store, &resp, &counts)?;
+    let line = open_line(&config, &store)?.map(Arc::new);
+    let http = open_http(&config, &store, (&resp, line.as_ref()), &counts)?;
     let (asked, profiles) = (store.clone(), config.xa.profiles.clone());
     spawn_blocking(move || recovery::check_coordinators(&asked, &profiles))
         .await
         .map_err(|error| Failure::Start(error.into()))??;
     let recoverer = Recoverer::start(&store, &config.xa, &counts)?;
-    announce(&config, &store, resp.local_addr(), http.local_addr());
+    let doors = Doors {
+        resp: resp.local_addr(),
+        http: http.local_addr(),
+        line: line.as_ref().map(|line| line.local_addr()),
+        udp: line.as_ref().and_then(|line| line.udp_addr()),
+    };
+    announce(&config, &store, &doors);
     say("ready");
 
     let why = tokio::select! {
@@ -73,9 +83,9 @@ async fn run(config: Config) -> Result<(), Failure> {
     };
     say(format_args!("stopping ({why})"));
     let stopping = spawn_blocking(move || {
-        // First the door that asks the other one for its numbers.
+        // First the door that asks the other ones for their numbers.
         http.stop();
-        drop(resp);
+        drop((resp, line));
         drop(recoverer);
         store.close()
     });
@@ -132,21 +142,44 @@ fn open_resp(
     resp::serve(store.clone(), options).map_err(Failure::Resp)
 }
 
+/// `None` when it is off.
+fn open_line(config: &Config, store: &Store) -> Result<Option<line::Running>, Failure> {
+    let Some(listen) = config.line.listen else { return Ok(None) };
+    let options = line::Options {
+        udp_listen: config.line.udp_listen,
+        reactors: config.line.reactors,
+        limits: config.line.limits.clone(),
+        database: config.line.database.clone(),
+        delay: config.line.delay,
+        durability: config.line.durability,
+        idle_timeout: config.line.idle_timeout,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..line::Options::new(listen)
+    };
+    line::serve(store.clone(), options).map(Some).map_err(Failure::Line)
+}
+
 fn open_http(
     config: &Config,
     store: &Store,
-    resp: &Arc<resp::Running>,
+    (resp, line): (&Arc<resp::Running>, Option<&Arc<line::Running>>),
     counts: &Arc<Counts>,
 ) -> Result<http::Running, Failure> {
-    // Weak, so that the HTTP door does not keep the other one open.
+    // Weak, so that the HTTP door does not keep the other ones open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
     let numbers: NumbersSource = Arc::new(move || resp.upgrade().map(|resp| resp.numbers()).unwrap_or_default());
+    let mut doors = vec![("resp".to_owned(), numbers)];
+    if let Some(line) = line {
+        let line: Weak<line::Running> = Arc::downgrade(line);
+        let numbers: NumbersSource = Arc::new(move || line.upgrade().map(|line| line.numbers()).unwrap_or_default());
+        doors.push(("line".to_owned(), numbers));
+    }
     let options = http::Options {
         limits: config.http.limits.clone(),
         tls: config.http.tls.clone(),
         users: Arc::clone(&config.users),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        doors: vec![("resp".to_owned(), numbers)],
+        doors,
         recovery: Some(source(counts)),
         ..http::Options::new(config.http.listen)
     };

@@ -16,7 +16,7 @@ fn ok() -> Value {
 
 #[test]
 fn a_first_start_without_arguments_says_where_it_listens_and_what_to_try() {
-    let ports = ["127.0.0.1:7411", "127.0.0.1:7412"];
+    let ports = ["127.0.0.1:7411", "127.0.0.1:7412", "127.0.0.1:7413"];
     if let Some(taken) = ports.iter().find(|port| TcpListener::bind(port).is_err()) {
         println!("SKIPPED a first start without arguments: somebody else listens on {taken}");
         return;
@@ -25,7 +25,7 @@ fn a_first_start_without_arguments_says_where_it_listens_and_what_to_try() {
     let server = Server::bare(&[], folder.path());
     let text = server.output().text();
     assert_eq!(server.resp().to_string(), ports[0], "{text}");
-    for words in ["127.0.0.1:7412", "synced", "holdfast-data", "redis-cli"] {
+    for words in ["127.0.0.1:7412", "127.0.0.1:7413", "synced", "holdfast-data", "redis-cli"] {
         assert!(text.contains(words), "nothing about {words} in:\n{text}");
     }
     assert!(folder.path().join("holdfast-data").is_dir(), "{text}");
@@ -167,7 +167,7 @@ fn a_port_that_is_taken_and_an_unknown_argument_are_said_clearly() {
     let folder = folder();
     let data = folder.path().join("data").display().to_string();
     for arguments in [
-        vec!["serve", "--dir", &data, "--resp", &address, "--http", "127.0.0.1:0"],
+        vec!["serve", "--dir", &data, "--resp", &address, "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"],
         vec!["serve", "--no-such-option"],
         vec!["serve", "--durability", "perhaps"],
     ] {

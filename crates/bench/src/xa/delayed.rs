@@ -68,6 +68,10 @@ impl Files for DelayedFiles {
         self.files.lock(path)
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.files.free_bytes(dir)
+    }
+
     fn boot_id(&self) -> u128 {
         self.files.boot_id()
     }

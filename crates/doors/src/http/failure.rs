@@ -46,6 +46,21 @@ impl Failure {
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
+    /// Status and sentence, for protocols that tell them in a form of their own.
+    pub(crate) fn into_parts(self) -> (StatusCode, Cow<'static, str>) {
+        (self.status, self.text)
+    }
+
+    /// The status, for answers that say it in their own form.
+    pub(crate) fn code(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     #[cfg(test)]
     pub(crate) fn status(&self) -> u16 {
         self.status.as_u16()

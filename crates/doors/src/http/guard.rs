@@ -12,6 +12,7 @@ use super::credentials::{self, Credentials};
 use super::failure::Failure;
 use super::shared::Shared;
 use super::table::Access;
+use super::uri::Query;
 use crate::auth::{Right, User};
 
 /// The name of this door in users' lists of doors.
@@ -24,18 +25,34 @@ pub(crate) enum Refused {
     Failed(Failure),
 }
 
+/// Where a client says who it is.
+pub(crate) struct Who<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    /// The parameters, where a protocol has names and passwords there. What the headers say counts before them.
+    pub(crate) query: Option<&'a Query>,
+}
+
+impl Who<'_> {
+    fn credentials(&self) -> Option<Credentials> {
+        if let Some(value) = self.headers.get(AUTHORIZATION) {
+            return credentials::parse(value.as_bytes());
+        }
+        let query = self.query?;
+        Some(Credentials { name: query.get("u")?.to_vec(), password: query.get("p")?.to_vec() })
+    }
+}
+
 /// Lets in who may use a route; `bucket` is the one, or the space, that its path names. The user, when there are users.
 pub(crate) async fn admit(
     shared: &Shared,
-    headers: &HeaderMap,
+    who: Who<'_>,
     access: Access,
     bucket: Option<&[u8]>,
 ) -> Result<Option<Arc<User>>, Refused> {
     if access == Access::Open || !shared.options.users.is_required() {
         return Ok(None);
     }
-    let given = headers.get(AUTHORIZATION).and_then(|value| credentials::parse(value.as_bytes()));
-    let user = match given {
+    let user = match who.credentials() {
         Some(given) => verify(shared, given).await,
         None => None,
     };

@@ -17,7 +17,7 @@ use hyper::body::{Bytes, Incoming};
 
 use super::conditions::Conditions;
 use super::failure::Failure;
-use super::guard::{Refused, admit};
+use super::guard::{Refused, Who, admit};
 use super::index::{self, Bounds};
 use super::listing::{self, Encoding, Form, Keys};
 use super::object::{self, DURABILITY, EXPIRES, Expiry, Facts, Fetch, Fetched, Name, Put};
@@ -69,8 +69,9 @@ async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> R
         Found::Allow(methods) => return Ok(not_allowed(&methods)),
         Found::Nothing => return Err(Failure::new(StatusCode::NOT_FOUND, NOTHING).into()),
     };
-    let user = admit(shared, &parts.headers, route.access, captured.first().copied()).await?;
     let query = Query::parse(parts.uri.query())?;
+    let who = Who { headers: &parts.headers, query: route.takes_credentials().then_some(&query) };
+    let user = admit(shared, who, route.access, captured.first().copied()).await?;
     let asked = Asked { shared, parts, query, captured };
     if matches!(route.access, Access::Read | Access::Write) && route.is_of_bucket() {
         asked.check_names(route)?;
@@ -124,7 +125,7 @@ impl Asked<'_> {
 
     async fn run(&self, route: &Route, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Failure> {
         match route.operation {
-            Operation::Ping => Ok("OK\n".into_response()),
+            Operation::Ping => Ok(influx::ping(self)),
             Operation::Health => Ok(admin::health(self.shared).await),
             Operation::Metrics => admin::metrics(self.shared).await,
             Operation::Stats => admin::stats(self.shared).await,

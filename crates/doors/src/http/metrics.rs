@@ -11,7 +11,7 @@ use std::fmt::Write;
 use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
-use crate::numbers::{DoorTotals, TypeNumbers};
+use crate::numbers::{DoorNumbers, DoorTotals, PointTotals, TypeNumbers};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -268,9 +268,29 @@ fn doors(text: &mut Text, snapshot: &Snapshot) {
             door_totals(text, door, totals);
         }
     }
+    points(text, &snapshot.doors);
     text.family("http_answers_total", "counter", "Answers of the HTTP door, by class of status.");
     for (class, count) in snapshot.shared.answers.classes() {
         text.line("http_answers_total", &format!("{{class=\"{class}\"}}"), count);
+    }
+}
+
+fn points(text: &mut Text, doors: &[(String, DoorNumbers)]) {
+    type Value = fn(&PointTotals) -> u64;
+    let each: [(&str, &str, Value); 7] = [
+        ("points_written_total", "Points that were written, by door.", |of| of.written),
+        ("points_refused_total", "Points that limits and types refused, by door.", |of| of.refused),
+        ("points_lost_total", "Points that came in and could not be written, by door.", |of| of.lost),
+        ("points_malformed_total", "Lines and data points that were not understood, by door.", |of| of.malformed),
+        ("points_batches_total", "Batches of points, by door.", |of| of.batches),
+        ("points_datagrams_total", "Datagrams that arrived, by door.", |of| of.datagrams),
+        ("points_datagrams_dropped_total", "Datagrams without room for them, by door.", |of| of.datagrams_dropped),
+    ];
+    for (name, help, value) in each {
+        text.family(name, "counter", help);
+        for (door, points) in doors.iter().filter_map(|(door, numbers)| Some((door, numbers.points?))) {
+            text.line(name, &format!("{{door=\"{door}\"}}"), value(&points));
+        }
     }
 }
 

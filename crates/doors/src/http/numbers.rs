@@ -64,21 +64,37 @@ fn of_type(of: &TypeNumbers) -> Value {
 }
 
 fn door(numbers: &DoorNumbers) -> Value {
-    let DoorNumbers { connections, totals } = numbers;
-    let Some(totals) = totals else {
-        return json!({ "connections": connections });
+    let DoorNumbers { connections, totals, points } = numbers;
+    let mut all = json!({ "connections": connections });
+    let mut add = |of: Value| {
+        if let (Some(all), Value::Object(of)) = (all.as_object_mut(), of) {
+            all.extend(of);
+        }
     };
-    json!({
-        "connections": connections,
-        "connections_accepted": totals.connections_accepted,
-        "connections_rejected": totals.connections_rejected,
-        "commands": totals.commands,
-        "errors": totals.errors,
-        "keyspace_hits": totals.hits,
-        "keyspace_misses": totals.misses,
-        "received_bytes": totals.received_bytes,
-        "sent_bytes": totals.sent_bytes,
-    })
+    if let Some(totals) = totals {
+        add(json!({
+            "connections_accepted": totals.connections_accepted,
+            "connections_rejected": totals.connections_rejected,
+            "commands": totals.commands,
+            "errors": totals.errors,
+            "keyspace_hits": totals.hits,
+            "keyspace_misses": totals.misses,
+            "received_bytes": totals.received_bytes,
+            "sent_bytes": totals.sent_bytes,
+        }));
+    }
+    if let Some(points) = points {
+        add(json!({
+            "points_written": points.written,
+            "points_refused": points.refused,
+            "points_lost": points.lost,
+            "points_malformed": points.malformed,
+            "points_batches": points.batches,
+            "datagrams": points.datagrams,
+            "datagrams_dropped": points.datagrams_dropped,
+        }));
+    }
+    all
 }
 
 fn durability(durability: Durability) -> Value {

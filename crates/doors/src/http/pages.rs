@@ -58,13 +58,18 @@ pub(crate) async fn body(
     let (pieces, piece) = shared.ask(first).await??;
     match piece? {
         Piece::Last(bytes) => Ok(Body::from(bytes)),
-        Piece::More(bytes) => Ok(Body::new(Rest {
-            ready: Some(bytes.into()),
-            pieces: Some(pieces),
-            making: None,
-            end: Instant::now() + LISTING_TIME_MAX,
-        })),
+        Piece::More(bytes) => Ok(continued(bytes, pieces)),
     }
+}
+
+/// The body of which a piece is made already, and what makes the others.
+pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>) -> Body {
+    Body::new(Rest {
+        ready: Some(first.into()),
+        pieces: Some(pieces),
+        making: None,
+        end: Instant::now() + LISTING_TIME_MAX,
+    })
 }
 
 /// A body after its first piece was made.

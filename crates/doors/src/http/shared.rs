@@ -12,9 +12,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::failure::Failure;
+use super::ingest::intake::Kits;
 use super::options::Options;
 use super::upload::Budget;
-use crate::numbers::{self, DoorNumbers, TypeNumbers};
+use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
 
 /// What all connections of one door share.
 pub(crate) struct Shared {
@@ -25,6 +26,10 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     pub(crate) connections: AtomicU64,
     pub(crate) answers: Answers,
+    /// What became of points that came in here.
+    pub(crate) points: PointCounts,
+    /// What reads points.
+    pub(crate) kits: Kits,
     /// Bytes of bodies in memory.
     pub(crate) budget: Budget,
     /// Passwords that are verified at a time.
@@ -75,6 +80,8 @@ impl Shared {
             started: Instant::now(),
             connections: AtomicU64::new(0),
             answers: Answers::default(),
+            points: PointCounts::default(),
+            kits: Kits::default(),
             verifying: Semaphore::new(VERIFYING_MAX),
             keys: (RandomState::new(), RandomState::new()),
             keys_made: AtomicU64::new(0),
@@ -120,7 +127,8 @@ impl Shared {
     /// The statistics with the doors' numbers.
     pub(crate) async fn snapshot(self: &Arc<Self>) -> Result<Snapshot, Stalled> {
         let (stats, types) = self.ask(|store| (store.stats(), numbers::types(store))).await?;
-        let own = DoorNumbers { connections: self.connections.load(Relaxed), totals: None };
+        let points = Some(self.points.totals());
+        let own = DoorNumbers { connections: self.connections.load(Relaxed), totals: None, points };
         let others = self.options.doors.iter().map(|(name, numbers)| (name.clone(), numbers()));
         let doors = others.chain([("http".to_owned(), own)]).collect();
         Ok(Snapshot { stats, types, shared: Arc::clone(self), doors })

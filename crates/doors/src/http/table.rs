@@ -100,9 +100,9 @@ static ROUTES: &[Route] = &[
         path: "/ping",
         operation: Operation::Ping,
         access: Access::Open,
-        summary: "Says OK when the door is open.",
-        query: &[],
-        statuses: &[200],
+        summary: "Says OK when the door is open; to clients of InfluxDB by 204.",
+        query: &["verbose", "wait_for_leader"],
+        statuses: &[200, 204],
     },
     Route {
         verb: Verb::Get,
@@ -358,6 +358,11 @@ impl Route {
     /// Whether it is there under [`TYPES_PREFIX`] too.
     pub(crate) fn has_alias(&self) -> bool {
         self.is_of_bucket()
+    }
+
+    /// Whether names and passwords may be parameters, as InfluxDB's clients send them.
+    pub(crate) fn takes_credentials(&self) -> bool {
+        matches!(self.operation, Operation::Influx(_) | Operation::Ingest(_))
     }
 
     /// Whether its path names a bucket, or would list them.

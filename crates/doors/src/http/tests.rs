@@ -27,7 +27,7 @@ fn beside_resp(options: &mut Options) {
         received_bytes: 17,
         sent_bytes: 18,
     };
-    let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals) });
+    let numbers: NumbersSource = Arc::new(move || DoorNumbers { connections: 7, totals: Some(totals), points: None });
     options.doors.push(("resp".to_owned(), numbers));
     let numbers = RecoveryNumbers {
         managers: 21,
@@ -225,7 +225,7 @@ fn unknown_paths_other_methods_and_large_bodies_are_refused_by_name() {
     let answer = door.ask("DELETE /metrics", "");
     assert_eq!(status(&answer), 405);
     assert!(answer.contains("allow: GET,HEAD\r\n"), "{answer}");
-    let answer = door.ask("HEAD /ping", "");
+    let answer = door.ask("HEAD /health", "");
     assert_eq!((status(&answer), body(&answer)), (200, ""));
     let answer = door.ask("POST /ping", "Content-Length: 17\r\n");
     assert_eq!(status(&answer), 413);

@@ -93,6 +93,16 @@ impl Query {
         self.0.iter().find(|(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
+    /// Every parameter with its value, in order.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    /// The values of all parameters with a name, in their order.
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().filter(move |(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
+    }
+
     /// Whether a parameter says `true`; one that is not there says `false`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! All connections that became readable together run before the first of them waits for `written` or asks for a sync (each
 //! lets the others go first, once): one `pwrite` and one `fdatasync` then serve all of them.
 //!
-//! May use: tokio, `wire`, `handle`, `durable`. Must not know: what commands do.
+//! May use: tokio, `wire`, `handle`, `crate::durable`. Must not know: what commands do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,7 +32,6 @@ use super::commands::connection::authenticated;
 use super::commands::space::wait::Waited;
 use super::counters::{Counters, add};
 use super::door::Door;
-use super::durable::State;
 use super::handle;
 use super::reply::Reply;
 use super::session::{Hello, Need, Pending, Session};
@@ -40,6 +39,7 @@ use super::stream::Stream;
 use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
+use crate::durable::State;
 use crate::handed::Handed;
 
 /// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.

@@ -12,8 +12,9 @@ use holdfast::{Durability, Error, ErrorKind, Store};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::durable::{Syncer, Waits};
+use crate::resp::call::store_error_text;
 use crate::resp::door::Options;
-use crate::resp::durable::{Syncer, Waits};
 
 /// Waits like the store does, until it breaks.
 struct Breaking {
@@ -48,7 +49,7 @@ fn with_breaking(durability: Durability, talk: impl FnOnce(StdStream, Arc<Atomic
     let address = listener.local_addr().unwrap();
     let is_broken = Arc::new(AtomicBool::new(false));
     let mut door = Door::new(store.clone(), Options::new(address), address);
-    door.syncer = Syncer::start(Breaking { store, is_broken: is_broken.clone() });
+    door.syncer = Syncer::start(Breaking { store, is_broken: is_broken.clone() }, "resp", store_error_text);
     let serving = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {

@@ -11,15 +11,16 @@ use std::time::Duration;
 use holdfast::{Durability, Store, Window};
 use tokio::sync::Semaphore;
 
+use super::call::store_error_text;
 use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
-use super::durable::Syncer;
 use super::limits::Limits;
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
 use crate::auth::Users;
+use crate::durable::Syncer;
 use crate::numbers::{DoorNumbers, DoorTotals, RecoverySource};
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.
@@ -144,7 +145,7 @@ impl Door {
             clients: Clients::default(),
             slowlog: Slowlog::default(),
             latency: Latency::new(limits.latency_samples_max),
-            syncer: Syncer::start(store.clone()),
+            syncer: Syncer::start(store.clone(), "resp", store_error_text),
             counters: (0..options.reactors).map(|_| Arc::new(Counters::default())).collect(),
             rejected: AtomicU64::new(0),
             started_ms: store.now_ms(),
@@ -207,6 +208,6 @@ impl Door {
             received_bytes: self.total(|counters| &counters.input_bytes),
             sent_bytes: self.total(|counters| &counters.output_bytes),
         };
-        DoorNumbers { connections: self.clients.len() as u64, totals: Some(totals) }
+        DoorNumbers { connections: self.clients.len() as u64, totals: Some(totals), points: None }
     }
 }

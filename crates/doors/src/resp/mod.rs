@@ -12,7 +12,6 @@ mod connection;
 mod counters;
 mod cursors;
 mod door;
-mod durable;
 mod extended;
 mod glob;
 mod handle;

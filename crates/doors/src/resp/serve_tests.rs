@@ -291,7 +291,7 @@ fn numbers_are_sums_over_all_reactors() {
         received_bytes: 9 + 7 + 7 + 7 + 8 + 10 + 6 + 6,
         sent_bytes,
     };
-    assert_eq!(server.running.numbers(), DoorNumbers { connections: 0, totals: Some(totals) });
+    assert_eq!(server.running.numbers(), DoorNumbers { connections: 0, totals: Some(totals), points: None });
 }
 
 #[test]

@@ -19,7 +19,8 @@ impl Inner {
     pub(crate) fn step_series(&self) -> Duration {
         // A full disk is tried again; the journal keeps what is not sealed.
         let sealed = self.seal_due();
-        match sealed.and_then(|()| self.merge_series()) {
+        self.look_for_room();
+        match sealed.and_then(|()| self.retire_series()).and_then(|()| self.merge_series()) {
             Ok(true) => Duration::ZERO,
             Ok(false) | Err(_) => LOOK_INTERVAL,
         }

@@ -49,6 +49,16 @@ impl Inner {
         Ok(true)
     }
 
+    /// Writes one file again, without what was deleted or is too old.
+    pub(super) fn rewrite_series(&self, file: u64) -> Result<()> {
+        let _one = lock(&self.shelf.merging);
+        let contents = self.shelf.contents();
+        match contents.files.iter().position(|open| open.of.file == file) {
+            Some(at) => self.merge(&contents, at..at + 1),
+            None => Ok(()),
+        }
+    }
+
     fn merge(&self, contents: &Contents, run: std::ops::Range<usize>) -> Result<()> {
         let files = contents.files.get(run).unwrap_or_default();
         let Some(newest) = files.last() else { return Ok(()) };
@@ -58,10 +68,11 @@ impl Inner {
         let mut cursors: Vec<&[BlockAt]> = files.iter().map(|file| file.index.as_slice()).collect();
         while let Some(series) = cursors.iter().filter_map(|blocks| blocks.first()).map(|at| at.series).min() {
             let mut of_it = Vec::new();
+            let kept_from = self.series_kept_from(series);
             for (file, blocks) in files.iter().zip(&mut cursors) {
                 let count = blocks.iter().take_while(|at| at.series == series).count();
                 let (mine, rest) = blocks.split_at(count);
-                of_it.extend(mine.iter().map(|at| (&**file, at)));
+                of_it.extend(mine.iter().filter(|at| at.range.to >= kept_from).map(|at| (&**file, at)));
                 *blocks = rest;
             }
             let partition = self.partitions.get(usize::from(series.partition));

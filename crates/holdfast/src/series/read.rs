@@ -83,6 +83,7 @@ impl Reader {
 
     fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
         let Some(partition) = self.partition(series)? else { return Ok(()) };
+        let range = Range { from: range.from.max(self.inner().series_kept_from(series)), ..range };
         // The engine first: what is sealed between the two looks is seen twice, which changes nothing, and not missed.
         let Some(view) = partition.series().view(series.number, range) else { return Ok(()) };
         self.saw(view.newest);
@@ -117,8 +118,10 @@ impl Reader {
             match engine.last(series.number) {
                 None => return Ok(None),
                 Some(LastPoint::Is(last, position)) => {
+                    drop(engine);
                     self.saw(position);
-                    return Ok(last);
+                    let kept_from = self.inner().series_kept_from(series);
+                    return Ok(last.filter(|(time, _)| *time >= kept_from));
                 }
                 Some(LastPoint::Unknown) => engine.applied(),
             }
@@ -136,7 +139,9 @@ impl Reader {
             }
         }
         let last = points.last();
-        partition.series().note_last(series.number, seen, last.clone());
+        if last.is_some() || self.inner().options.series.retention.is_empty() {
+            partition.series().note_last(series.number, seen, last.clone());
+        }
         Ok(last)
     }
 }

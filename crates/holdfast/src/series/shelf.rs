@@ -38,6 +38,12 @@ pub(crate) struct Shelf {
     pub(crate) memory_bytes: AtomicU64,
     /// Series, in all partitions.
     pub(crate) series: AtomicU64,
+    /// Points written and refused since open.
+    pub(crate) written: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// When what is too old was last looked for.
+    pub(crate) retired_ms: AtomicU64,
+    pub(crate) is_disk_low: AtomicBool,
 }
 
 /// What is sealed at one moment.
@@ -83,6 +89,10 @@ impl Shelf {
             cache: quick_cache::sync::Cache::with_weighter(4096, CACHE_BYTES, Weigh),
             memory_bytes: AtomicU64::new(0),
             series: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            retired_ms: AtomicU64::new(0),
+            is_disk_low: AtomicBool::new(false),
         };
         let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
         let Some(manifest) = shelf.folder().manifest(&mut |damage| shelf.note(damage))? else {

@@ -76,7 +76,8 @@ impl<'a> Writing<'a> {
                     }
                     Err(reason) => {
                         let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
-                        writing.refused.push(Refused { metric, field, points: count, reason });
+                        let owner = pending.owner;
+                        writing.refused.push(Refused { metric, field, points: count, owner, reason });
                     }
                 }
             }
@@ -133,7 +134,7 @@ impl<'a> Writing<'a> {
     }
 
     /// What became of the points of a batch at `position`; notes in `rows` where their series lie, and forgets the points.
-    pub(crate) fn end(self, position: Position, rows: &mut Rows) -> Written {
+    pub(crate) fn end(self, inner: &Inner, position: Position, rows: &mut Rows) -> Written {
         for guard in &self.guards {
             let (partition, dropped) = (guard.partition.id.get(), guard.engine.dropped());
             for (slot, number) in &guard.slots {
@@ -141,6 +142,9 @@ impl<'a> Writing<'a> {
             }
         }
         rows.clear();
+        let refused = self.refused.iter().map(|refused| refused.points).sum();
+        inner.shelf.written.fetch_add(self.points, Ordering::Relaxed);
+        inner.shelf.refused.fetch_add(refused, Ordering::Relaxed);
         Written { position, points: self.points, refused: self.refused }
     }
 }
@@ -157,10 +161,11 @@ impl Inner {
         if rows.is_empty() {
             return Ok(Written { position: Position::ZERO, points: 0, refused: Vec::new() });
         }
+        self.check_room()?;
         self.make_room_for_series()?;
         let mut writing = Writing::open(self, rows)?;
         let position = self.commit_series(&mut writing)?;
-        Ok(writing.end(position, rows))
+        Ok(writing.end(self, position, rows))
     }
 
     /// Journals and applies what is to become of series.
@@ -175,6 +180,7 @@ impl Inner {
 
     /// As [`Inner::make_room_for_series`], for whoever holds locks of partitions: does not wait for room.
     pub(crate) fn begin_series_in_batch(&self) -> Result<()> {
+        self.check_room()?;
         if self.shelf.is_used() { Ok(()) } else { self.begin_series() }
     }
 

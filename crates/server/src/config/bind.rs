@@ -49,6 +49,23 @@ pub(crate) fn judge(listen: SocketAddr, protection: Protection, door: &str) -> R
     }
 }
 
+/// Whether a door may listen here that knows neither passwords nor TLS.
+///
+/// # Errors
+/// Why not, and what to do.
+pub(crate) fn judge_open(listen: SocketAddr, waived: bool) -> Result<Verdict, String> {
+    if listen.ip().to_canonical().is_loopback() {
+        return Ok(Verdict::Fine);
+    }
+    if waived {
+        return Ok(Verdict::Warn("everybody who reaches this address may write points: lines carry no password"));
+    }
+    Err(format!(
+        "{listen} can be reached from other machines, and this door knows neither passwords nor TLS; listen on 127.0.0.1, or \
+         say allow_insecure_bind = true (--allow-insecure-bind)"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +79,14 @@ mod tests {
         for listen in ["127.0.0.1:7411", "127.9.9.9:0", "[::1]:7411", "[::ffff:127.0.0.1]:7411"] {
             assert_eq!(judged(listen, false, false, false), Ok(Verdict::Fine), "{listen}");
         }
+    }
+
+    #[test]
+    fn a_door_without_passwords_is_for_this_machine_unless_told_otherwise() {
+        let judged = |listen: &str, waived| judge_open(listen.parse().unwrap(), waived);
+        assert_eq!(judged("127.0.0.1:7413", false), Ok(Verdict::Fine));
+        assert!(matches!(judged("0.0.0.0:7413", true), Ok(Verdict::Warn(_))));
+        assert!(judged("0.0.0.0:7413", false).unwrap_err().contains("knows neither passwords nor TLS"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) struct File {
     pub(crate) limits: LimitsTable,
     pub(crate) resp: RespTable,
     pub(crate) http: HttpTable,
+    pub(crate) line: LineTable,
     pub(crate) xa: XaTable,
     pub(crate) users: Vec<UserTable>,
 }
@@ -91,6 +92,20 @@ pub(crate) struct HttpTable {
     pub(crate) body_bytes_max: Option<i64>,
     pub(crate) bodies_bytes_max: Option<i64>,
     pub(crate) tls: Option<TlsTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LineTable {
+    pub(crate) listen: Option<String>,
+    pub(crate) udp_listen: Option<String>,
+    pub(crate) reactors: Option<i64>,
+    pub(crate) connections_max: Option<i64>,
+    pub(crate) idle_timeout_seconds: Option<i64>,
+    pub(crate) delay_milliseconds: Option<i64>,
+    pub(crate) durability: Option<String>,
+    pub(crate) database: Option<String>,
+    pub(crate) user: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

@@ -7,6 +7,7 @@
 mod bind;
 mod error;
 mod file;
+mod line;
 mod log;
 mod reading;
 mod schedule;
@@ -34,6 +35,7 @@ use reading::Reading;
 use schedule::When;
 
 pub(crate) use error::ConfigError;
+pub(crate) use line::Line;
 pub(crate) use log::LogLevel;
 
 const DIR: &str = "holdfast-data";
@@ -80,6 +82,7 @@ pub(crate) struct Config {
     pub(crate) log: LogLevel,
     pub(crate) resp: Resp,
     pub(crate) http: Http,
+    pub(crate) line: Line,
     pub(crate) xa: Xa,
     pub(crate) users: Arc<Users>,
     /// What the operator should know though it is no mistake.
@@ -139,7 +142,7 @@ impl Config {
     fn describe(&self) -> Vec<String> {
         let tls = |tls: &Option<Arc<ServerConfig>>| if tls.is_some() { " with TLS" } else { "" };
         let idle = self.resp.idle_timeout.map_or("never".to_owned(), |time| format!("after {} s", time.as_secs()));
-        vec![
+        let mut lines = vec![
             format!("dir = {}", self.dir.display()),
             format!("durability = {}", self.durability),
             format!("partitions = {} (of a new store)", self.partitions),
@@ -164,11 +167,15 @@ impl Config {
             format!("http.threads_max = {}", self.http.limits.threads_max),
             format!("http.body_bytes_max = {}", self.http.limits.body_bytes_max),
             format!("http.bodies_bytes_max = {}", self.http.limits.bodies_bytes_max),
+        ];
+        lines.extend(self.line.describe(&self.users));
+        lines.extend([
             format!("xa.profiles = {}", self.xa.describe()),
             format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),
             format!("xa.sweep_seconds = {}", self.xa.sweep.map_or(0, |age| age.as_secs())),
             format!("clients must authenticate: {}", if self.users.is_required() { "yes" } else { "no" }),
-        ]
+        ]);
+        lines
     }
 }
 

@@ -17,6 +17,7 @@ use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
 use super::bind::{self, Protection, Verdict};
 use super::error::ConfigError;
 use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable, RespTable, TlsTable, XaTable};
+use super::line::Asked;
 use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
@@ -44,6 +45,7 @@ impl Reading<'_> {
         };
         let partitions = self.number("partitions", file.partitions, PARTITIONS)?;
         let defaults = holdfast::Options::default();
+        let is_line_asked_for = file.line.listen.is_some();
         let mut config = Config {
             dir: self.arguments.dir.clone().or(file.dir.map(|dir| self.beside(dir))).unwrap_or_else(|| DIR.into()),
             durability,
@@ -62,6 +64,7 @@ impl Reading<'_> {
             log: self.arguments.log.or(file.log).unwrap_or_default(),
             resp: self.resp(file.resp)?,
             http: self.http(file.http)?,
+            line: self.line(file.line)?,
             xa: self.xa(file.xa)?,
             users: Arc::new(match self.path {
                 Some(path) => users::users(file.users, path)?,
@@ -79,13 +82,16 @@ impl Reading<'_> {
                 )
             }));
         }
+        let asked = if is_line_asked_for { Asked::Yes } else { Asked::No };
         let waived = self.arguments.allow_insecure_bind || file.allow_insecure_bind.unwrap_or(false);
         self.judge(&mut config, waived)?;
+        let warnings = self.judge_line(&mut config.line, &config.users, (asked, waived))?;
+        config.warnings.extend(warnings);
         Ok(config)
     }
 
     /// An error at a key of the file.
-    fn wrong(&self, key: &str, problem: impl Into<String>) -> ConfigError {
+    pub(super) fn wrong(&self, key: &str, problem: impl Into<String>) -> ConfigError {
         let error = ConfigError::new(key, problem);
         match self.path {
             Some(path) => error.in_file(path),
@@ -93,7 +99,7 @@ impl Reading<'_> {
         }
     }
 
-    fn number<T: TryFrom<i64>>(
+    pub(super) fn number<T: TryFrom<i64>>(
         &self,
         key: &str,
         given: Option<i64>,
@@ -106,7 +112,7 @@ impl Reading<'_> {
         number.map(Some).ok_or_else(|| self.wrong(key, problem()))
     }
 
-    fn address(
+    pub(super) fn address(
         &self,
         key: &str,
         argument: Option<SocketAddr>,
@@ -315,7 +321,7 @@ impl Reading<'_> {
 
 /// One thread for every two processors: the kernel's share of the network's work, clients on the same machine and the
 /// store's background need the others. With two threads on two processors Redis' own benchmark is a fifth slower.
-fn reactors() -> usize {
+pub(super) fn reactors() -> usize {
     let most = usize::try_from(*REACTORS.end()).expect("a small number");
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).clamp(1, most))
 }

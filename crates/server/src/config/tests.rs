@@ -124,6 +124,17 @@ fn every_key_arrives_where_it_belongs() {
         tls.certificate = "certificate.pem"
         tls.key = "key.pem"
 
+        [line]
+        listen = "127.0.0.1:3"
+        udp_listen = "[::1]:4"
+        reactors = 3
+        connections_max = 300
+        idle_timeout_seconds = 60
+        delay_milliseconds = 5
+        durability = "written"
+        database = "metrics"
+        user = "default"
+
         [xa]
         profiles_file = "profiles.toml"
         profiles = ["bank", "shop"]
@@ -175,6 +186,12 @@ fn every_key_arrives_where_it_belongs() {
     let http = &config.http.limits;
     assert_eq!((http.connections_max, http.threads_max), (7, 8));
     assert_eq!((http.body_bytes_max, http.bodies_bytes_max), (1024, 1 << 20));
+    let line = &config.line;
+    assert_eq!(line.listen.map(|listen| listen.to_string()).as_deref(), Some("127.0.0.1:3"));
+    assert_eq!(line.udp_listen.map(|listen| listen.to_string()).as_deref(), Some("[::1]:4"));
+    assert_eq!((line.reactors, line.limits.connections_max), (3, 300));
+    assert_eq!((line.idle_timeout, line.delay), (Some(Duration::from_secs(60)), Duration::from_millis(5)));
+    assert_eq!((line.durability, line.database.as_str()), (Some(Durability::Written), "metrics"));
     assert!(config.resp.tls.is_some());
     assert_eq!(config.http.tls.as_ref().unwrap().alpn_protocols, [b"http/1.1"]);
     let ada = config.users.get("ada").unwrap();
@@ -208,11 +225,49 @@ fn the_command_line_beats_the_file() {
 }
 
 #[test]
+fn lines_have_the_rights_of_a_user_who_is_named_or_do_not_come_in() {
+    let hash = hash_password(b"secret").unwrap();
+    let user = format!("[[users]]\nname = \"ada\"\npassword_hash = \"{hash}\"\nbuckets = ");
+    let (writer, reader) = ("[{ pattern = \"default\", right = \"write\" }]\n", "[]\n");
+    let off = write(&format!("{user}{writer}")).load().unwrap();
+    assert!(off.line.listen.is_none() && off.line.place(&off.users).starts_with("off: there are users"));
+    let on = write(&format!("[line]\nuser = \"ada\"\n{user}{writer}")).load().unwrap();
+    assert_eq!(on.line.place(&on.users), "127.0.0.1:7413");
+    assert_eq!(write("[line]\nlisten = \"off\"\n").load().unwrap().line.listen, None);
+    for (text, wanted) in [
+        (
+            format!("[line]\nlisten = \"127.0.0.1:0\"\n{user}{writer}"),
+            "line.user: there are users, and lines carry no password",
+        ),
+        (format!("[line]\nuser = \"bob\"\n{user}{writer}"), "line.user: there is no user `bob`"),
+        (
+            format!("[line]\nuser = \"ada\"\n{user}{reader}"),
+            "line.user: ada may not write to default through this door",
+        ),
+        ("[line]\nuser = \"ada\"\n".to_owned(), "line.user: there is no user `ada`"),
+        (
+            "[line]\nlisten = \"off\"\nudp_listen = \"127.0.0.1:0\"\n".to_owned(),
+            "line.udp_listen: datagrams come in through the line door",
+        ),
+        ("[line]\nlisten = \"0.0.0.0:0\"\n".to_owned(), "line.listen: 0.0.0.0:0 can be reached from other machines"),
+        (
+            "[line]\nudp_listen = \"0.0.0.0:0\"\n".to_owned(),
+            "line.udp_listen: 0.0.0.0:0 can be reached from other machines",
+        ),
+        ("[line]\ndelay_milliseconds = 1001\n".to_owned(), "line.delay_milliseconds: 1001 is out of range"),
+        ("[line]\ndatabase = \"\"\n".to_owned(), "line.database: this is empty"),
+    ] {
+        let error = error(&text);
+        assert!(error.starts_with(&format!("holdfast.toml: {wanted}")), "{error}");
+    }
+}
+
+#[test]
 fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -347,7 +402,7 @@ fn mistakes_of_content_are_named_with_file_and_key_and_say_what_to_do() {
         ),
         (
             "[[users]]\nname = \"a\"\npassword_hash = \"x\"\ndoors = [\"ftp\"]",
-            "holdfast.toml: users.a.doors: there is no door `ftp`; there are \"resp\" and \"http\"",
+            "holdfast.toml: users.a.doors: there is no door `ftp`; there are \"resp\", \"http\" and \"line\"",
         ),
         (
             "[[users]]\nname = \"a\"\npassword_hash = \"x\"\nbuckets = [{ right = \"read\" }]",
@@ -481,14 +536,15 @@ fn the_manual_names_every_key_and_no_other() {
         "[resp]\n",
         "[resp.tls]\n",
         "[http]\n",
+        "[line]\n",
         "[xa]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in
-            keys.filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "tls", "xa"].contains(key))
+        for key in keys
+            .filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "line", "tls", "xa"].contains(key))
         {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");

@@ -9,7 +9,7 @@ use doors::auth::{BucketRight, Right, User, UserError, Users};
 use super::error::ConfigError;
 use super::file::{BucketTable, RightWord, UserTable};
 
-const DOORS: [&str; 2] = ["resp", "http"];
+const DOORS: [&str; 3] = ["resp", "http", "line"];
 
 /// Checks every user. A key is named by the user's place in the file, counted from 1, until he has a name.
 pub(crate) fn users(tables: Vec<UserTable>, file: &Path) -> Result<Users, ConfigError> {
@@ -38,7 +38,7 @@ fn user(table: UserTable, place: usize) -> Result<User, ConfigError> {
     let password_hash =
         table.password_hash.ok_or_else(|| missing(key("password_hash"), "make one with `holdfast hash-password`"))?;
     if let Some(door) = table.doors.iter().find(|door| !DOORS.contains(&door.as_str())) {
-        let problem = format!("there is no door `{door}`; there are \"resp\" and \"http\"");
+        let problem = format!("there is no door `{door}`; there are \"resp\", \"http\" and \"line\"");
         return Err(ConfigError::new(key("doors"), problem));
     }
     let example = "say what the user may do, for example buckets = [{ pattern = \"*\", right = \"admin\" }]";

@@ -87,7 +87,8 @@ fn a_request_that_never_ends_holds_the_stop_up_for_seconds_and_a_second_signal_d
 fn a_second_start_in_the_directory_is_refused_and_the_first_goes_on() {
     let (_folder, dir) = folder();
     let server = Server::start(&["--dir", &dir]);
-    let (code, _, complained) = run(&["--dir", &dir, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let (code, _, complained) =
+        run(&["--dir", &dir, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]);
     let wanted = format!("holdfast: cannot open the store in {dir}: {dir} is in use by another process\n");
     assert_eq!((code, complained), (Some(1), wanted));
     let (code, _, complained) = run(&["inspect", &dir, "--ledger"]);
@@ -104,8 +105,9 @@ fn a_taken_port_is_named_with_its_door_and_the_store_is_closed() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (door, words) in [
-        ("resp", ["--resp", &address, "--http", "127.0.0.1:0"]),
-        ("http", ["--resp", "127.0.0.1:0", "--http", &address]),
+        ("resp", ["--resp", &address, "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]),
+        ("http", ["--resp", "127.0.0.1:0", "--http", &address, "--line", "127.0.0.1:0"]),
+        ("line", ["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--line", &address]),
     ] {
         let (code, said, complained) = run(&[&["serve", "--dir", &dir], &words[..]].concat());
         assert_eq!((code, said.as_str()), (Some(1), ""));
@@ -117,7 +119,16 @@ fn a_taken_port_is_named_with_its_door_and_the_store_is_closed() {
 #[test]
 fn nobody_has_to_read_what_it_says() {
     let (_folder, dir) = folder();
-    let mut command = crate::program::holdfast(["--dir", &dir, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let mut command = crate::program::holdfast([
+        "--dir",
+        &dir,
+        "--resp",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--line",
+        "127.0.0.1:0",
+    ]);
     let mut child = command.spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     let segment = std::path::Path::new(&dir).join("journal");

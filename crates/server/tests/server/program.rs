@@ -49,7 +49,7 @@ pub(crate) fn run_with_input(arguments: &[&str], input: &[u8]) -> (Option<i32>, 
 impl Server {
     /// Starts on free ports, and waits until it is ready.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let ports = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let ports = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"];
         Self::try_start(ports.iter().chain(arguments).copied()).unwrap_or_else(|(_, text)| panic!("{text}"))
     }
 

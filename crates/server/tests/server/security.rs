@@ -92,13 +92,24 @@ fn write(folder: &Path, name: &str, text: &str) {
 fn an_address_that_others_can_reach_needs_protection_or_an_explicit_word() {
     let folder = TempDir::new().unwrap();
     let dir = folder.path().join("data").to_str().unwrap().to_owned();
-    let (code, _, complained) = run(&["--dir", &dir, "--resp", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
+    let (code, _, complained) =
+        run(&["--dir", &dir, "--resp", "0.0.0.0:0", "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]);
     assert_eq!(code, Some(1));
     assert!(complained.starts_with("holdfast: --resp: 0.0.0.0:0 can be reached from other machines"), "{complained}");
     assert!(!Path::new(&dir).exists(), "nothing was opened");
     let server = Server::start(&["--dir", &dir, "--allow-insecure-bind"]);
     assert_eq!(server.stop().complained, "", "loopback is no reason to warn");
-    let words = ["--dir", &dir, "--resp", "0.0.0.0:0", "--http", "127.0.0.1:0", "--allow-insecure-bind"];
+    let words = [
+        "--dir",
+        &dir,
+        "--resp",
+        "0.0.0.0:0",
+        "--http",
+        "127.0.0.1:0",
+        "--line",
+        "127.0.0.1:0",
+        "--allow-insecure-bind",
+    ];
     let server = Server::try_start(words.into_iter()).unwrap_or_else(|(_, text)| panic!("{text}"));
     let complained = server.stop().complained;
     assert!(complained.contains("WARN") && complained.contains("there are neither users nor TLS"), "{complained}");

@@ -1,23 +1,102 @@
-//! What Prometheus' clients ask: PromQL, labels, series.
+//! What Prometheus' clients ask: PromQL, labels, series, and how many there are.
+//!
+//! Parameters come in the query or, as a form, in the body. Answers and refusals are JSON as Prometheus has it:
+//!   {"status":"success","data":...}
+//!   {"status":"error","errorType":"bad_data","error":"..."}
 //!
 //! May use: the facade's `series`, `handle`, `table`, `upload`. Must not know: sockets.
 
+mod catalog;
+mod export;
+mod json;
+mod moments;
+mod params;
+mod queries;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 use super::failure::Failure;
-use super::handle::Asked;
-use super::table::Route;
+use super::handle::{Asked, JSON, with_type};
+use super::table::{Access, Operation as Any, Route, Verb};
 use super::upload::Upload;
-use crate::auth::User;
+use crate::auth::{Right, User};
+use params::Params;
+use refusal::Refusal;
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {}
+pub(crate) enum Operation {
+    Query,
+    QueryRange,
+    Labels,
+    Values,
+    Series,
+    Metadata,
+    BuildInfo,
+    Cardinality,
+    DeleteSeries,
+    Export,
+}
+
+const QUERY: &[&str] = &["query", "time", "timeout", "db"];
+const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "db"];
+const MATCH: &[&str] = &["match[]", "start", "end", "limit", "db"];
+const ANSWERS: &[u16] = &[200, 400, 422];
+
+const fn route(verb: Verb, path: &'static str, operation: Operation, summary: &'static str) -> Route {
+    let query = match operation {
+        Operation::Query => QUERY,
+        Operation::QueryRange => QUERY_RANGE,
+        Operation::Labels | Operation::Values | Operation::Series | Operation::Export => MATCH,
+        Operation::DeleteSeries => &["match[]", "start", "end", "db", "durability"],
+        Operation::Cardinality => &["limit", "db"],
+        Operation::Metadata | Operation::BuildInfo => &[],
+    };
+    let statuses: &[u16] = match operation {
+        Operation::DeleteSeries => &[204, 400, 507],
+        _ => ANSWERS,
+    };
+    Route { verb, path, operation: Any::Prometheus(operation), access: Access::User, summary, query, statuses }
+}
 
 /// Every route.
-pub(crate) static ROUTES: &[Route] = &[];
+pub(crate) static ROUTES: &[Route] = &[
+    route(Verb::Get, "/api/v1/query", Operation::Query, "Evaluates PromQL at one moment."),
+    route(Verb::Post, "/api/v1/query", Operation::Query, "Evaluates PromQL at one moment; the parameters are a form."),
+    route(Verb::Get, "/api/v1/query_range", Operation::QueryRange, "Evaluates PromQL at each step of a range."),
+    route(
+        Verb::Post,
+        "/api/v1/query_range",
+        Operation::QueryRange,
+        "Evaluates PromQL at each step of a range; the parameters are a form.",
+    ),
+    route(Verb::Get, "/api/v1/labels", Operation::Labels, "The names of labels."),
+    route(Verb::Post, "/api/v1/labels", Operation::Labels, "The names of labels; the parameters are a form."),
+    route(Verb::Get, "/api/v1/label/{name}/values", Operation::Values, "The values of a label."),
+    route(Verb::Get, "/api/v1/series", Operation::Series, "The labels of series that selectors mean."),
+    route(Verb::Post, "/api/v1/series", Operation::Series, "The labels of series; the parameters are a form."),
+    route(Verb::Get, "/api/v1/metadata", Operation::Metadata, "Nothing: metrics have no descriptions here."),
+    route(Verb::Get, "/api/v1/status/buildinfo", Operation::BuildInfo, "Which Prometheus this is like."),
+    route(Verb::Get, "/api/v1/status/tsdb", Operation::Cardinality, "What there are many series of."),
+    route(
+        Verb::Post,
+        "/api/v1/admin/tsdb/delete_series",
+        Operation::DeleteSeries,
+        "Removes the points of series in a range; without a range also the series.",
+    ),
+    route(Verb::Get, "/api/v1/export", Operation::Export, "The points of series, a line of JSON for each."),
+    route(Verb::Post, "/api/v1/export", Operation::Export, "The points of series; the parameters are a form."),
+];
+
+const DATABASE_DEFAULT: &str = "default";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Carries a request out.
 pub(crate) async fn run(
@@ -26,6 +105,76 @@ pub(crate) async fn run(
     user: Option<Arc<User>>,
     upload: &mut Upload,
 ) -> Result<Response, Failure> {
-    let _ = (asked, user, upload);
-    match operation {}
+    let form = read_form(asked, upload).await?;
+    Ok(match answer(asked, operation, user, &form).await {
+        Ok(answer) => answer,
+        Err(refusal) => refusal.into_response(),
+    })
+}
+
+/// The body, when it is one of parameters. Other bodies are not asked for.
+async fn read_form(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
+    let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_form = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM));
+    if asked.parts.method == Method::POST && is_form { upload.read().await } else { Ok(Vec::new()) }
+}
+
+async fn answer(
+    asked: &Asked<'_>,
+    operation: Operation,
+    user: Option<Arc<User>>,
+    form: &[u8],
+) -> Result<Response, Refusal> {
+    let params = Params::parse(form, asked.parts.uri.query())?;
+    let database = params.get("db").unwrap_or(DATABASE_DEFAULT).to_owned();
+    let right = if operation == Operation::DeleteSeries { Right::Admin } else { Right::Read };
+    if user.is_some_and(|user| !user.may(right, database.as_bytes())) {
+        return Err(Refusal::forbidden(&database));
+    }
+    match operation {
+        Operation::Query => queries::instant(asked, &params, database).await,
+        Operation::QueryRange => queries::range(asked, &params, database).await,
+        Operation::Labels => catalog::labels(asked, &params, database).await,
+        Operation::Values => catalog::values(asked, &params, database).await,
+        Operation::Series => catalog::series(asked, &params, database).await,
+        Operation::Metadata => Ok(success("{}")),
+        Operation::BuildInfo => Ok(success(&json::build_info(&asked.shared.options.version))),
+        Operation::Cardinality => catalog::cardinality(asked, &params, database).await,
+        Operation::DeleteSeries => delete(asked, &params, database).await,
+        Operation::Export => export::export(asked, &params, database).await,
+    }
+}
+
+/// An answer with this as its data.
+fn success(data: &str) -> Response {
+    with_type(JSON, json::success(data))
+}
+
+async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
+    let selectors = params.selectors()?;
+    if selectors.is_empty() {
+        return Err(Refusal::bad("no match[] parameter provided"));
+    }
+    let range = params.range()?;
+    let durability = asked.durability().map_err(|_| Refusal::bad("durability is one of synced, window, written"))?;
+    let remove = move |store: &holdfast::Store| {
+        let (series, reader) = (store.series(), store.series().reader());
+        let mut last = None;
+        for selector in selectors {
+            for select in selector.selects(&reader, &database)? {
+                let removed = match range {
+                    Some(range) => series.delete(&select, range)?,
+                    None => series.drop_series(&select)?,
+                };
+                last = Some(last.map_or(removed.0, |last| removed.0.max(last)));
+            }
+        }
+        match last {
+            Some(position) => store.wait(position, durability)?,
+            None => reader.settle()?,
+        }
+        Ok::<_, Refusal>(())
+    };
+    asked.shared.ask(remove).await??;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

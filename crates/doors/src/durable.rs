@@ -1,10 +1,10 @@
 //! Waiting for durability without blocking an event loop.
 //!
-//! One thread syncs for the whole door: connections tell it the newest position they need, it waits in the store for the
+//! One thread syncs for a whole door: connections tell it the newest position they need, it waits in the store for the
 //! newest of all, and publishes how far the store is synced. While one sync runs, the next positions gather: one
 //! `fdatasync` serves everybody who waits. Waiting for `written` costs one `pwrite` and is done on the event loop.
 //!
-//! May use: the facade, threads. Must not know: commands, replies, sockets.
+//! May use: the facade, threads. Must not know: protocols, sockets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,14 +13,12 @@ use std::thread::JoinHandle;
 use holdfast::{Durability, Position, Store};
 use tokio::sync::watch;
 
-use super::call::store_error_text;
-
 /// How durable a position is as far as this door knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Waiting,
     Done,
-    /// Waiting for it failed; the text is an error reply.
+    /// Waiting for it failed; the text is what the door answers.
     Failed(String),
 }
 
@@ -60,7 +58,11 @@ struct Shared {
     failed: Mutex<(u64, String)>,
     failed_to: AtomicU64,
     changed: watch::Sender<u64>,
+    describe: Describe,
 }
+
+/// What a door answers when the store fails.
+pub(crate) type Describe = fn(&holdfast::Error) -> String;
 
 /// The thread that waits for syncs, and what it knows.
 pub(crate) struct Syncer {
@@ -70,7 +72,8 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    pub(crate) fn start(store: impl Waits) -> Self {
+    /// Starts the thread of the door called `door`.
+    pub(crate) fn start(store: impl Waits, door: &str, describe: Describe) -> Self {
         let store: Arc<dyn Waits> = Arc::new(store);
         let (written, synced) = store.written_and_synced();
         let shared = Arc::new(Shared {
@@ -81,10 +84,11 @@ impl Syncer {
             failed: Mutex::new((0, String::new())),
             failed_to: AtomicU64::new(0),
             changed: watch::Sender::new(0),
+            describe,
         });
         let (of_thread, store_of_thread) = (shared.clone(), store.clone());
         let thread = std::thread::Builder::new()
-            .name("resp-sync".to_owned())
+            .name(format!("{door}-sync"))
             .spawn(move || of_thread.run(&*store_of_thread))
             .map_err(|error| tracing::error!(%error, "cannot start the thread that waits for syncs; waiting on the event loop"))
             .ok();
@@ -136,7 +140,7 @@ impl Syncer {
                 self.shared.written.fetch_max(position.get() + 1, Ordering::AcqRel);
                 State::Done
             }
-            Err(error) => State::Failed(store_error_text(&error)),
+            Err(error) => State::Failed((self.shared.describe)(&error)),
         }
     }
 
@@ -144,7 +148,7 @@ impl Syncer {
     pub(crate) fn wait_window(&self, position: Position, window: holdfast::Window) -> State {
         match self.store.wait(position, Durability::Window(window)) {
             Ok(()) => State::Done,
-            Err(error) => State::Failed(store_error_text(&error)),
+            Err(error) => State::Failed((self.shared.describe)(&error)),
         }
     }
 
@@ -190,7 +194,7 @@ impl Shared {
                     self.synced.fetch_max(synced, Ordering::AcqRel);
                 }
                 Err(error) => {
-                    *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = (target, store_error_text(&error));
+                    *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = (target, (self.describe)(&error));
                     // What the store did sync before it failed stays true.
                     self.synced.fetch_max(store.written_and_synced().1.get(), Ordering::AcqRel);
                     self.failed_to.fetch_max(target, Ordering::AcqRel);

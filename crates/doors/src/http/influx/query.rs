@@ -1,0 +1,162 @@
+//! `/query`: rights, then one statement after the other, then the answer to all.
+//!
+//! The answer is made whole before it is sent: only then is it known to be as durable as reads have to be.
+//!
+//! May use: `params`, the facade's `series`. Must not know: the language.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use holdfast::series::influxql::{self, Change, Document, Env, Layout, Need, Statement};
+use holdfast::series::{SeriesError, Source};
+use holdfast::{Durability, Store};
+
+use super::params::Params;
+use super::refused;
+use crate::auth::{Right, User};
+use crate::http::failure::Failure;
+use crate::http::handle::{Asked, JSON, with_type};
+use crate::http::upload::Upload;
+
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+const CSV: &str = "text/csv";
+const NOT_EXECUTED: &str = "not executed";
+
+/// How a request may change things.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// It should not, and is told so: this is a GET.
+    Reading,
+    Writing,
+}
+
+pub(super) async fn query(
+    asked: &Asked<'_>,
+    user: Option<Arc<User>>,
+    upload: &mut Upload,
+) -> Result<Response, Failure> {
+    let params = match Params::read(asked, upload).await? {
+        Ok(params) => params,
+        Err(text) => return Ok(refused(StatusCode::BAD_REQUEST, &text)),
+    };
+    let statements = match influxql::parse(&params.text, &params.parameters) {
+        Ok(statements) => statements,
+        Err(error) => return Ok(refused(StatusCode::BAD_REQUEST, &error.to_string())),
+    };
+    if let Some(text) = user.as_ref().and_then(|user| forbidden(user, &statements, &params.database)) {
+        return Ok(refused(StatusCode::FORBIDDEN, &text));
+    }
+    let durability = asked.durability()?;
+    let is_post = asked.parts.method == axum::http::Method::POST;
+    let mode = if is_post { Mode::Writing } else { Mode::Reading };
+    let kind = if params.layout == Layout::Csv { CSV } else { JSON };
+    let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode));
+    Ok(with_type(kind, asked.shared.ask(run).await??))
+}
+
+fn right(need: Need) -> Right {
+    match need {
+        Need::Read => Right::Read,
+        Need::Write => Right::Write,
+        Need::Drop => Right::Admin,
+    }
+}
+
+/// Why a user may not have these carried out, if that is so.
+fn forbidden(user: &User, statements: &[Statement], database: &str) -> Option<String> {
+    statements.iter().find_map(|statement| {
+        let needs = statement.needs(database).into_iter();
+        let mut missing = needs.filter(|(database, need)| !user.may(right(*need), database.as_bytes()));
+        let (database, need) = missing.next()?;
+        let need = match need {
+            Need::Read => "READ",
+            Need::Write => "WRITE",
+            Need::Drop => "ALL PRIVILEGES",
+        };
+        let text = statement.text();
+        Some(format!(
+            "error authorizing query: not authorized to execute statement '{text}', requires {need} on {database}"
+        ))
+    })
+}
+
+fn run(
+    store: &Store,
+    user: Option<&User>,
+    statements: &[Statement],
+    params: &Params,
+    (durability, mode): (Durability, Mode),
+) -> Result<Vec<u8>, Failure> {
+    let reader = store.series().reader();
+    let may_see = |database: &str| user.is_none_or(|user| user.may(Right::Read, database.as_bytes()));
+    let now = i64::try_from(store.now_ms()).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    let source: &dyn Source = &reader;
+    let env = Env { source, database: &params.database, now, may_see: &may_see };
+    let mut document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
+    let mut has_failed = false;
+    for statement in statements {
+        document.begin();
+        if has_failed {
+            document.fail(NOT_EXECUTED);
+            continue;
+        }
+        let done = if statement.is_change() {
+            change(store, statement, &env, durability)?
+        } else {
+            influxql::read(&env, statement, &mut document)
+        };
+        match done {
+            Ok(()) if statement.is_change() && mode == Mode::Reading => {
+                let text = statement.text();
+                document.end(Some(&format!(
+                    "deprecated use of '{text}' in a read only context, please use a POST request instead"
+                )));
+            }
+            Ok(()) => document.end(None),
+            Err(error) => {
+                document.fail(&error.to_string());
+                has_failed = true;
+            }
+        }
+    }
+    reader.settle()?;
+    Ok(document.finish())
+}
+
+/// Carries a change out, and waits until it is as durable as asked. What the statement is to blame for is the inner error.
+fn change(
+    store: &Store,
+    statement: &Statement,
+    env: &Env<'_>,
+    durability: Durability,
+) -> Result<Result<(), SeriesError>, Failure> {
+    let change = match statement.change(env) {
+        Ok(change) => change,
+        Err(error) => return Ok(Err(error)),
+    };
+    let series = store.series();
+    let mut last = None;
+    match change {
+        None => {}
+        Some(Change::CreateDatabase(name)) => last = Some(series.create_database(&name)?),
+        Some(Change::DropDatabase(name)) => last = Some(series.drop_database(&name)?.0),
+        Some(Change::DropSeries(selects)) => {
+            for select in selects {
+                // A database stays when its last series goes.
+                series.create_database(&select.database)?;
+                last = last.max(Some(series.drop_series(&select)?.0));
+            }
+        }
+        Some(Change::Delete(selects, range)) => {
+            for select in selects {
+                last = last.max(Some(series.delete(&select, range)?.0));
+            }
+        }
+    }
+    if let Some(position) = last {
+        store.wait(position, durability)?;
+    }
+    Ok(Ok(()))
+}

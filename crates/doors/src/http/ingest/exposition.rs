@@ -1,0 +1,216 @@
+//! Prometheus' text format: `<metric>{<label>="<value>",...} <value> [<time>]`, a line for each point.
+//!
+//! Times are milliseconds since 1970; a line without one is of now, or of `timestamp` in the query. What begins with `#` is
+//! ignored, behind a value too. Labels become tags, and those of `extra_label` are added, and beat the line's own.
+//!
+//! May use: `intake`, `crate::line`'s numbers. Must not know: sockets.
+
+use std::borrow::Cow;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use holdfast::Store;
+use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError, Typing};
+use memchr::{memchr, memchr_iter};
+
+use super::super::failure::Failure;
+use super::super::handle::{Asked, say_durability};
+use super::super::shared::Shared;
+use super::super::upload::Upload;
+use super::intake::{Intake, Outcome};
+use crate::line::{Unit, excerpt, number, time};
+
+const MILLISECOND: i64 = 1_000_000;
+const SHAPE: &str = "write metric{label=\"value\"} value";
+
+/// Labels that are added to all points of a request.
+#[derive(Debug, Default)]
+struct Extra {
+    labels: Vec<(String, String)>,
+    /// What distinguishes names with these labels from those with others.
+    raw: Vec<u8>,
+}
+
+/// `POST /api/v1/import/prometheus`.
+pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Response, Failure> {
+    let durability = asked.durability()?;
+    let extra = extra(asked.query.all("extra_label"))?;
+    let at = asked.query.get("timestamp").map(|at| time(at, Unit::Nanos(MILLISECOND))).transpose();
+    let at = at.map_err(|wrong| Failure::bad(format!("timestamp: {wrong}; it is in milliseconds since 1970")))?;
+    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
+        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
+        let now = at.unwrap_or(intake.now);
+        let read = lines(&mut intake, body, &extra, now);
+        let outcome = intake.end(Some(durability))?;
+        read?;
+        Ok::<_, Failure>(outcome)
+    };
+    let outcome = super::take(asked, upload, take).await?;
+    partial(&outcome)?;
+    Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
+}
+
+/// # Errors
+/// 400 when not all points were stored, with the first reasons.
+pub(crate) fn partial(outcome: &Outcome) -> Result<(), Failure> {
+    const REASONS_MAX: usize = 20;
+    if outcome.is_whole() {
+        return Ok(());
+    }
+    let failed = outcome.malformed_count + outcome.refused_points;
+    let mut text = format!("{} points were stored, {failed} were not:", outcome.written);
+    let malformed = outcome.malformed.iter().map(|one| format!(" {}: {};", one.number, one.reason));
+    let refused = outcome.refused.iter().map(|one| format!(" {}: {};", one.metric, one.reason));
+    malformed.chain(refused).take(REASONS_MAX).for_each(|reason| text.push_str(&reason));
+    Err(Failure::bad(text.trim_end_matches(';').to_owned()))
+}
+
+fn extra<'q>(parameters: impl Iterator<Item = &'q [u8]>) -> Result<Extra, Failure> {
+    let mut extra = Extra::default();
+    for parameter in parameters {
+        let text = std::str::from_utf8(parameter).ok().and_then(|text| text.split_once('='));
+        let (name, value) = text.ok_or_else(|| Failure::bad("extra_label is a name, = and a value"))?;
+        extra.labels.push((name.to_owned(), value.to_owned()));
+        extra.raw.extend_from_slice(parameter);
+        extra.raw.push(b'\n');
+    }
+    Ok(extra)
+}
+
+fn lines(intake: &mut Intake<'_>, body: &[u8], extra: &Extra, now: i64) -> holdfast::Result<()> {
+    let ends = memchr_iter(b'\n', body).chain([body.len()]);
+    let mut begin = 0;
+    for (number, end) in (1..).zip(ends) {
+        let line = body.get(begin..end).unwrap_or_default().trim_ascii();
+        begin = end + 1;
+        if matches!(line, [] | [b'#', ..]) {
+            continue;
+        }
+        intake.make_room()?;
+        if let Err(reason) = add(line, extra, now, &mut intake.kit.name, &mut intake.kit.rows) {
+            intake.complain(number, line, reason);
+        }
+    }
+    Ok(())
+}
+
+/// Where the name with its labels ends.
+fn name_end(line: &[u8]) -> Option<usize> {
+    let is_end = |byte: &u8| matches!(byte, b'{' | b' ' | b'\t');
+    let end = line.iter().position(is_end)?;
+    let blanks = line.get(end..)?.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    if line.get(end + blanks) != Some(&b'{') {
+        return Some(end);
+    }
+    let (mut at, mut is_quoted) = (end + blanks + 1, false);
+    loop {
+        match line.get(at)? {
+            b'\\' if is_quoted => at += 1,
+            b'"' => is_quoted = !is_quoted,
+            b'}' if !is_quoted => return Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+fn add(line: &[u8], extra: &Extra, now: i64, name: &mut Vec<u8>, rows: &mut Rows) -> Result<(), Cow<'static, str>> {
+    let end = name_end(line).ok_or(SHAPE)?;
+    let (raw, rest) = line.split_at_checked(end).ok_or(SHAPE)?;
+    // An exemplar.
+    let rest = memchr(b'#', rest).and_then(|at| rest.get(..at)).unwrap_or(rest);
+    let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let value = words.next().ok_or(SHAPE)?;
+    let value = number(value)
+        .ok_or_else(|| format!("invalid value '{}': write a number such as 7, 1.5, NaN or +Inf", excerpt(value)))?;
+    let at = match words.next() {
+        None => now,
+        Some(at) => time(at, Unit::Nanos(MILLISECOND)).map_err(|wrong| {
+            format!("invalid timestamp '{}': {wrong}; it is in milliseconds since 1970", excerpt(at))
+        })?,
+    };
+    if let Some(more) = words.next() {
+        return Err(format!("'{}' is too much: a line ends with its timestamp", excerpt(more)).into());
+    }
+    name.clear();
+    name.extend_from_slice(b"\np");
+    name.extend_from_slice(&extra.raw);
+    name.push(b'\n');
+    name.extend_from_slice(raw);
+    let refused = |error: SeriesError| Cow::Owned(error.to_string());
+    let row = rows.row(name, |_| names(raw, &extra.labels)).map_err(refused)?;
+    let slot = rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())).map_err(refused)?;
+    rows.push_float(slot, at, value.float());
+    Ok(())
+}
+
+/// Metric and labels of a name.
+fn names(raw: &[u8], extra: &[(String, String)]) -> Result<(String, Vec<(String, String)>), SeriesError> {
+    let text = std::str::from_utf8(raw).map_err(|_| SeriesError::invalid("the name is not UTF-8"))?;
+    let (metric, labels) = text.split_once('{').unwrap_or((text, ""));
+    let mut rest = labels.strip_suffix('}').unwrap_or(labels).trim_start();
+    let mut metric = metric.trim().to_owned();
+    let mut tags: Vec<(String, String)> = Vec::new();
+    let shape = || SeriesError::invalid("a label is a name, = and a value in quotes");
+    while !rest.is_empty() {
+        // `{"a metric of any letters", label="value"}` is how names that are no words are written.
+        if metric.is_empty() && rest.starts_with('"') {
+            let after;
+            (metric, after) = quoted(rest).ok_or_else(shape)?;
+            rest = next(after).ok_or_else(shape)?;
+            continue;
+        }
+        let (name, after) = match rest.starts_with('"') {
+            true => {
+                let (name, after) = quoted(rest).ok_or_else(shape)?;
+                (name, after.trim_start().strip_prefix('=').ok_or_else(shape)?)
+            }
+            false => {
+                let (name, after) = rest.split_once('=').ok_or_else(shape)?;
+                (name.trim_end().to_owned(), after)
+            }
+        };
+        let (value, after) = quoted(after.trim_start()).ok_or_else(shape)?;
+        rest = next(after).ok_or_else(shape)?;
+        tags.push((name, value));
+    }
+    for (name, value) in extra {
+        tags.retain(|(other, _)| other != name);
+        tags.push((name.clone(), value.clone()));
+    }
+    // An empty label is as good as none, says Prometheus.
+    tags.retain(|(_, value)| !value.is_empty());
+    Ok((metric, tags))
+}
+
+/// What comes behind a comma, or nothing at the end.
+fn next(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    if text.is_empty() { Some(text) } else { text.strip_prefix(',').map(str::trim_start) }
+}
+
+/// The text in quotes that `text` begins with, and what comes behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let text = text.strip_prefix('"')?;
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    loop {
+        match characters.next()? {
+            (at, '"') => return Some((value, text.get(at + 1..)?)),
+            (_, '\\') => match characters.next()?.1 {
+                'n' => value.push('\n'),
+                other => {
+                    if !matches!(other, '"' | '\\') {
+                        value.push('\\');
+                    }
+                    value.push(other);
+                }
+            },
+            (_, other) => value.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "exposition_tests.rs"]
+mod tests;

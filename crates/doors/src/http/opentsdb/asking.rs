@@ -1,0 +1,236 @@
+//! One question: whose database it is about, where its words are, and the thread that answers it.
+//!
+//! Answers are made piece by piece while they are sent, so that a long one costs the memory of a piece; but what deletes is
+//! made whole, so that nothing is deleted that is not in the answer.
+//!
+//! May use: `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use holdfast::Store;
+use holdfast::series::Reader;
+use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Progress, Query, Suggest};
+use tokio::time::timeout;
+
+use super::super::failure::Failure;
+use super::super::handle::{Asked, say_durability};
+use super::super::pages::{self, Piece, Pieces};
+use super::super::shared::{Shared, Stalled};
+use super::super::upload::Upload;
+use super::about;
+use super::refused::{JSON, Refused};
+use crate::auth::{Right, User};
+
+/// The database of clients that know none.
+const DATABASE_DEFAULT: &str = "default";
+/// How long the first piece of an answer may take: OpenTSDB has no limit, and a store that is stuck must not hold a thread for ever.
+const FIRST_PIECE_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Where the words of a question are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Parameters,
+    Body,
+    /// In the body if there is anything in it.
+    BodyOrParameters,
+}
+
+/// A question of somebody who may ask it.
+pub(super) struct Asking<'a> {
+    asked: &'a Asked<'a>,
+    user: Option<Arc<User>>,
+    database: String,
+    parameters: Parameters,
+    /// `None` when the words are in the parameters.
+    body: Option<Vec<u8>>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) async fn new(
+        asked: &'a Asked<'a>,
+        user: Option<Arc<User>>,
+        form: Form,
+        upload: &mut Upload,
+    ) -> Result<Self, Refused> {
+        let text = |bytes: &[u8]| {
+            String::from_utf8(bytes.to_vec()).map_err(|_| Failure::bad("the parameters of the URL are UTF-8"))
+        };
+        let pairs = asked.query.pairs().map(|(name, value)| Ok((text(name)?, text(value)?)));
+        let parameters = Parameters(pairs.collect::<Result<_, Failure>>()?);
+        let database = parameters.get("db").filter(|name| !name.is_empty()).unwrap_or(DATABASE_DEFAULT).to_owned();
+        let asking = Asking { asked, user, database, parameters, body: None };
+        asking.check(Right::Read)?;
+        let body = match form {
+            Form::Parameters => None,
+            Form::Body => Some(upload.read().await?),
+            Form::BodyOrParameters => Some(upload.read().await?).filter(|body| !body.trim_ascii().is_empty()),
+        };
+        Ok(Asking { body, ..asking })
+    }
+
+    fn check(&self, right: Right) -> Result<(), Refused> {
+        let may = self.user.as_ref().is_none_or(|user| user.may(right, self.database.as_bytes()));
+        if may { Ok(()) } else { Err(Refused::forbidden(&self.database)) }
+    }
+
+    fn now(&self) -> i64 {
+        let ms = i64::try_from(self.asked.shared.store.now_ms()).unwrap_or(i64::MAX);
+        ms.saturating_mul(1_000_000)
+    }
+
+    pub(super) async fn query(self, afterwards: Afterwards) -> Result<Response, Refused> {
+        let now = self.now();
+        let query = match &self.body {
+            Some(body) => Query::from_json(body, &self.parameters, now)?,
+            None => Query::from_parameters(&self.parameters, now)?,
+        };
+        if afterwards == Afterwards::Delete || query.afterwards() == Afterwards::Delete {
+            return self.delete(query.and_delete()).await;
+        }
+        let database = self.database;
+        let begin = move |store: &Store| {
+            let reader = store.series().reader();
+            let mut answer = Answer::begin(&reader, &database, query)?;
+            let mut first = Vec::new();
+            let progress = answer.next(&reader, &mut first)?;
+            reader.settle()?;
+            Ok::<_, Refused>((first, (progress == Progress::More).then_some(Rest { answer, reader })))
+        };
+        let (first, rest) = patiently(self.asked.shared, begin).await??;
+        Ok(match rest {
+            None => json(first),
+            Some(rest) => ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest))).into_response(),
+        })
+    }
+
+    /// Answers a query whole, and deletes the points that it read.
+    async fn delete(self, query: Query) -> Result<Response, Refused> {
+        self.check(Right::Write)?;
+        let (database, durability) = (self.database, self.asked.durability()?);
+        let act = move |store: &Store| {
+            let reader = store.series().reader();
+            let mut answer = Answer::begin(&reader, &database, query)?;
+            let mut whole = Vec::new();
+            loop {
+                let mut piece = Vec::new();
+                let progress = answer.next(&reader, &mut piece)?;
+                whole.append(&mut piece);
+                if progress == Progress::Done {
+                    break;
+                }
+            }
+            reader.settle()?;
+            let mut last = None;
+            for (select, range) in answer.deletions() {
+                last = Some(store.series().delete(select, *range)?.0);
+            }
+            if let Some(position) = last {
+                store.wait(position, durability)?;
+            }
+            Ok::<_, Refused>(whole)
+        };
+        let whole = patiently(self.asked.shared, act).await??;
+        Ok(say_durability(json(whole), durability))
+    }
+
+    pub(super) async fn last(self) -> Result<Response, Refused> {
+        let query = match &self.body {
+            Some(body) => LastQuery::from_json(body, &self.parameters)?,
+            None => LastQuery::from_parameters(&self.parameters)?,
+        };
+        let database = self.database;
+        ask(self.asked.shared, move |reader| {
+            let mut out = Vec::new();
+            query.answer(reader, &database, &mut out)?;
+            Ok(out)
+        })
+        .await
+    }
+
+    pub(super) async fn suggest(self) -> Result<Response, Refused> {
+        let suggest = match &self.body {
+            Some(body) => Suggest::from_json(body)?,
+            None => Suggest::from_parameters(&self.parameters)?,
+        };
+        let database = self.database;
+        ask(self.asked.shared, move |reader| {
+            let mut out = Vec::new();
+            suggest.answer(reader, &database, &mut out)?;
+            Ok(out)
+        })
+        .await
+    }
+
+    pub(super) async fn lookup(self) -> Result<Response, Refused> {
+        let lookup = match &self.body {
+            Some(body) => Lookup::from_json(body)?,
+            None => Lookup::from_parameters(&self.parameters)?,
+        };
+        let (database, begun) = (self.database, Instant::now());
+        ask(self.asked.shared, move |reader| {
+            let mut out = Vec::new();
+            let found = lookup.find(reader, &database)?;
+            found.write(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), &mut out);
+            Ok(out)
+        })
+        .await
+    }
+
+    pub(super) fn assign(self) -> Result<Response, Refused> {
+        Ok(match &self.body {
+            Some(body) => about::assign_from_json(body)?,
+            None => about::assign_from_parameters(&self.parameters)?,
+        })
+    }
+}
+
+pub(super) fn json(bytes: Vec<u8>) -> Response {
+    ([(CONTENT_TYPE, JSON)], bytes).into_response()
+}
+
+/// Answers a question that is answered at once.
+async fn ask(
+    shared: &Shared,
+    act: impl FnOnce(&Reader) -> Result<Vec<u8>, Refused> + Send + 'static,
+) -> Result<Response, Refused> {
+    let answer = patiently(shared, move |store| {
+        let reader = store.series().reader();
+        let answer = act(&reader)?;
+        reader.settle()?;
+        Ok::<_, Refused>(answer)
+    });
+    Ok(json(answer.await??))
+}
+
+/// Lets a thread that may wait ask the store, however much there is to be read.
+async fn patiently<T: Send + 'static>(
+    shared: &Shared,
+    act: impl FnOnce(&Store) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let store = shared.store.clone();
+    match timeout(FIRST_PIECE_TIME_MAX, tokio::task::spawn_blocking(move || act(&store))).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) | Err(_) => Err(Stalled.into()),
+    }
+}
+
+/// What is left of an answer.
+struct Rest {
+    answer: Answer,
+    reader: Reader,
+}
+
+impl Pieces for Rest {
+    fn next(&mut self) -> holdfast::Result<Piece> {
+        let mut piece = Vec::new();
+        let progress = self.answer.next(&self.reader, &mut piece)?;
+        self.reader.settle()?;
+        Ok(match progress {
+            Progress::More => Piece::More(piece),
+            Progress::Done => Piece::Last(piece),
+        })
+    }
+}

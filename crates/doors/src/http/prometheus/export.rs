@@ -1,0 +1,102 @@
+//! `/api/v1/export`: the points of series as VictoriaMetrics exports them, a line of JSON for each series.
+//!
+//! Lines are made while they are sent, so an export of any length costs the memory of one series. Booleans are 0 and 1; texts
+//! are left out; NaN is null.
+//!
+//! May use: `params`, `json`, `pages`. Must not know: expressions.
+
+use std::fmt::Write as _;
+
+use axum::response::Response;
+use holdfast::series::promql::{Named, write_float};
+use holdfast::series::{Points, Range, Reader, Source, ValueRef};
+use holdfast::{Error, ErrorKind, Store};
+
+use super::json;
+use super::params::Params;
+use super::refusal::Refusal;
+use crate::http::handle::{Asked, with_type};
+use crate::http::pages::{self, Piece, Pieces};
+
+const JSON_LINES: &str = "application/stream+json";
+const PIECE_BYTES: usize = 256 << 10;
+
+pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
+    let selectors = params.selectors()?;
+    if selectors.is_empty() {
+        return Err(Refusal::bad("no match[] parameter provided"));
+    }
+    let range = params.range()?.unwrap_or(Range::ALL);
+    let find = move |store: &Store| {
+        let reader = store.series().reader();
+        let mut all = Vec::new();
+        for selector in selectors {
+            all.extend(selector.find(&reader, &database)?);
+        }
+        all.sort_by(|a: &Named, b| a.labels.cmp(&b.labels));
+        all.dedup();
+        Ok::<_, Refusal>(Export { reader, series: all.into_iter(), range, points: Points::new() })
+    };
+    let export = asked.shared.ask(find).await??;
+    let body = pages::body(asked.shared, move |_| Ok(Box::new(export)));
+    Ok(with_type(JSON_LINES, body.await.map_err(|_| Refusal::late())?))
+}
+
+struct Export {
+    reader: Reader,
+    series: std::vec::IntoIter<Named>,
+    range: Range,
+    points: Points,
+}
+
+impl Pieces for Export {
+    fn next(&mut self) -> holdfast::Result<Piece> {
+        let mut text = String::new();
+        for named in self.series.by_ref() {
+            self.points.clear();
+            for id in &named.ids {
+                let read = self.reader.points(*id, self.range, &mut self.points);
+                read.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+            }
+            self.points.sort();
+            line(&named, &self.points, &mut text);
+            if text.len() > PIECE_BYTES {
+                self.reader.settle()?;
+                return Ok(Piece::More(text.into_bytes()));
+            }
+        }
+        self.reader.settle()?;
+        Ok(Piece::Last(text.into_bytes()))
+    }
+}
+
+fn line(named: &Named, points: &Points, to: &mut String) {
+    let number = |value: ValueRef<'_>| match value {
+        ValueRef::Boolean(value) => Some(f64::from(u8::from(value))),
+        other => other.number(),
+    };
+    let numbers = || points.iter().filter_map(|(time, value)| Some((time, number(value)?)));
+    if numbers().next().is_none() {
+        return;
+    }
+    to.push_str("{\"metric\":");
+    json::labels(&named.labels, to);
+    to.push_str(",\"values\":[");
+    for (nth, (_, value)) in numbers().enumerate() {
+        if nth > 0 {
+            to.push(',');
+        }
+        match value {
+            _ if value.is_nan() => to.push_str("null"),
+            _ if value == f64::INFINITY => to.push_str("\"Infinity\""),
+            _ if value == f64::NEG_INFINITY => to.push_str("\"-Infinity\""),
+            _ => write_float(value, to),
+        }
+    }
+    to.push_str("],\"timestamps\":[");
+    for (nth, (time, _)) in numbers().enumerate() {
+        let between = if nth > 0 { "," } else { "" };
+        write!(to, "{between}{}", time.div_euclid(1_000_000)).expect("a string takes all");
+    }
+    to.push_str("]}\n");
+}

@@ -1,0 +1,144 @@
+//! `/api/v1/query` and `/api/v1/query_range`.
+//!
+//! May use: `params`, `json`, `pages`. Must not know: how expressions are evaluated.
+
+use std::time::{Duration, Instant};
+
+use axum::response::Response;
+use holdfast::Store;
+use holdfast::series::promql::{Answer, Expression, Limits, Line, STEP_MS, STEPS_MAX, Scope, Span};
+
+use super::json;
+use super::params::Params;
+use super::refusal::Refusal;
+use crate::http::handle::{Asked, JSON, with_type};
+use crate::http::pages::{self, Piece, Pieces};
+
+/// Answers of more bytes are sent while they are written.
+const PIECE_BYTES: usize = 256 << 10;
+/// Eight bytes each; a query takes no more memory than a few of the largest results.
+const CELLS_MAX: u64 = 20_000_000;
+
+pub(super) async fn instant(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
+    let expression = expression(params, STEP_MS)?;
+    let time = params.moment("time")?.unwrap_or_else(|| now(asked));
+    evaluate(asked, params, database, move |scope| expression.instant(scope, time)).await
+}
+
+pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
+    let now = now(asked);
+    let end_ms = params.moment("end")?.unwrap_or(now);
+    let start_ms = params.moment("start")?.unwrap_or(end_ms.saturating_sub(STEP_MS));
+    // Without a step it is VictoriaMetrics' five minutes, or as much as keeps the answer within its bounds.
+    let step_ms = match params.duration("step")? {
+        Some(step_ms) => step_ms,
+        None => STEP_MS.max(end_ms.saturating_sub(start_ms) / STEPS_MAX + 1),
+    };
+    let span = Span { start_ms, end_ms, step_ms };
+    span.check().map_err(|error| Refusal::bad(error.to_string()))?;
+    let expression = expression(params, step_ms)?;
+    evaluate(asked, params, database, move |scope| expression.range(scope, span)).await
+}
+
+fn now(asked: &Asked<'_>) -> i64 {
+    i64::try_from(asked.shared.store.now_ms()).unwrap_or(i64::MAX)
+}
+
+fn expression(params: &Params, step_ms: i64) -> Result<Expression, Refusal> {
+    let text = params.get("query").unwrap_or_default();
+    Expression::parse(text, step_ms).map_err(|error| Refusal::bad(format!("invalid parameter \"query\": {error}")))
+}
+
+/// An answer that is written, or the one whose beginning is.
+enum Written {
+    All(String),
+    Begun(Box<Rest>),
+}
+
+async fn evaluate(
+    asked: &Asked<'_>,
+    params: &Params,
+    database: String,
+    act: impl FnOnce(Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
+) -> Result<Response, Refusal> {
+    let longest = asked.shared.options.limits.answer_timeout;
+    let timeout = params.duration("timeout")?.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+    let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
+    let written = asked.shared.ask(move |store: &Store| {
+        let reader = store.series().reader();
+        let go_on = || Instant::now() < end;
+        let limits = Limits { cells_max: CELLS_MAX, ..Limits::default() };
+        let scope = Scope { source: &reader, database: &database, limits, go_on: &go_on };
+        let answer = act(scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
+        reader.settle()?;
+        let mut rest = Rest::of(answer);
+        Ok::<_, Refusal>(match rest.next_piece() {
+            (text, true) => Written::All(text),
+            (text, false) => {
+                rest.ready = Some(text);
+                Written::Begun(Box::new(rest))
+            }
+        })
+    });
+    match written.await?? {
+        Written::All(text) => Ok(with_type(JSON, text)),
+        Written::Begun(rest) => {
+            let body = pages::body(asked.shared, move |_| Ok(rest));
+            Ok(with_type(JSON, body.await.map_err(|_| Refusal::late())?))
+        }
+    }
+}
+
+/// What is still to be written of an answer.
+struct Rest {
+    ready: Option<String>,
+    lines: std::vec::IntoIter<Line>,
+    write: fn(&Line, &mut String),
+    is_list: bool,
+    is_first: bool,
+    text: String,
+}
+
+impl Rest {
+    fn of(answer: Answer) -> Self {
+        let mut text = String::new();
+        json::head(&answer, &mut text);
+        let (lines, write, is_list): (_, fn(&Line, &mut String), _) = match answer {
+            Answer::Vector(lines) => (lines, json::vector_line, true),
+            Answer::Matrix(lines) => (lines, json::matrix_line, true),
+            Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
+        };
+        Self { ready: None, lines: lines.into_iter(), write, is_list, is_first: true, text }
+    }
+
+    /// The next part, and whether it is the last.
+    fn next_piece(&mut self) -> (String, bool) {
+        let mut text = std::mem::take(&mut self.text);
+        for line in self.lines.by_ref() {
+            if !std::mem::take(&mut self.is_first) {
+                text.push(',');
+            }
+            (self.write)(&line, &mut text);
+            if text.len() > PIECE_BYTES {
+                return (text, false);
+            }
+        }
+        if self.is_list {
+            text.push(']');
+        }
+        text.push_str(json::END);
+        (text, true)
+    }
+}
+
+impl Pieces for Rest {
+    fn next(&mut self) -> holdfast::Result<Piece> {
+        if let Some(text) = self.ready.take() {
+            return Ok(Piece::More(text.into_bytes()));
+        }
+        Ok(match self.next_piece() {
+            (text, true) => Piece::Last(text.into_bytes()),
+            (text, false) => Piece::More(text.into_bytes()),
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Why something is refused, as Prometheus says it.
+//!
+//! May use: the facade's errors, `json`. Must not know: routes.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use holdfast::ErrorKind;
+use holdfast::series::SeriesError;
+
+use super::json;
+use crate::http::failure::Failure;
+use crate::http::handle::{JSON, with_type};
+use crate::http::shared::Stalled;
+
+/// An answer that is not what was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    kind: &'static str,
+    text: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &'static str, text: impl Into<String>) -> Self {
+        Self { status, kind, text: text.into() }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn bad(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_data", text)
+    }
+
+    /// The request makes sense, and what is stored does not let it be answered.
+    pub(super) fn execution(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "execution", text)
+    }
+
+    /// It took too long.
+    pub(super) fn late() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", "query timed out in expression evaluation")
+    }
+
+    pub(super) fn forbidden(database: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", format!("this user may not do this with the database {database}"))
+    }
+}
+
+impl From<SeriesError> for Refusal {
+    fn from(error: SeriesError) -> Self {
+        match error {
+            SeriesError::Source { text } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text),
+            SeriesError::Malformed { .. } => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
+            }
+            _ => Self::execution(error.to_string()),
+        }
+    }
+}
+
+impl From<holdfast::Error> for Refusal {
+    fn from(error: holdfast::Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::Invalid => "bad_data",
+            ErrorKind::Limit => "execution",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::Unavailable | ErrorKind::Closed | ErrorKind::Unknown => "unavailable",
+            _ => "internal",
+        };
+        let text = error.to_string();
+        Self::new(Failure::from(error).into_response().status(), kind, text)
+    }
+}
+
+impl From<Stalled> for Refusal {
+    fn from(_: Stalled) -> Self {
+        Self::late()
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut answer = with_type(JSON, json::error(self.kind, &self.text));
+        *answer.status_mut() = self.status;
+        answer
+    }
+}

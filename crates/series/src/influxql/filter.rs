@@ -1,0 +1,135 @@
+//! Conditions that have to be looked at point by point, and those that a row's tags decide once and for all.
+//!
+//! May use: `node`, `input`. Must not know: what is computed of the points that stay.
+
+use super::answer::Cell;
+use super::ast::Expr;
+use super::input::{Input, Member};
+use super::node::Node;
+use crate::error::{Error, Result};
+use crate::points::Points;
+use crate::source::Range;
+use crate::value::ValueRef;
+
+/// A condition on rows, ready for any member.
+pub(crate) struct Filter {
+    node: Option<Node>,
+    names: Vec<String>,
+}
+
+/// The condition for one member's rows.
+pub(crate) enum Kept<'f> {
+    All,
+    Nothing,
+    Some(Box<Sieve<'f>>),
+}
+
+/// Looks at one time after the other.
+pub(crate) struct Sieve<'f> {
+    node: &'f Node,
+    places: Vec<Place<'f>>,
+    points: Vec<Points>,
+    cursors: Vec<usize>,
+}
+
+enum Place<'f> {
+    Time,
+    Tag(&'f str),
+    Field(usize),
+    Nothing,
+}
+
+impl Filter {
+    pub(crate) fn new(expr: Option<&Expr>) -> Result<Self> {
+        let mut names: Vec<String> = Vec::new();
+        let slot = &mut |expr: &Expr| match expr {
+            Expr::Name(name) => Ok(names.iter().position(|known| known == name).unwrap_or_else(|| {
+                names.push(name.clone());
+                names.len() - 1
+            })),
+            Expr::Call(call) => Err(Error::invalid(format!("invalid function call in condition: {}()", call.name))),
+            _ => Err(Error::invalid("invalid condition")),
+        };
+        let node = expr.map(|expr| Node::of(expr, slot)).transpose()?;
+        Ok(Self { node, names })
+    }
+
+    /// What it comes to for a member, in a range of times.
+    pub(crate) fn of<'f>(&'f self, input: &Input<'_>, member: &'f Member, range: Range) -> Result<Kept<'f>> {
+        let Some(node) = &self.node else { return Ok(Kept::All) };
+        let (mut places, mut points) = (Vec::with_capacity(self.names.len()), Vec::new());
+        for name in &self.names {
+            places.push(match (name.as_str(), member.field(name)) {
+                ("time", _) => Place::Time,
+                (_, Some(column)) => {
+                    let mut read = Points::new();
+                    input.read(column, range, &mut read)?;
+                    points.push(read);
+                    Place::Field(points.len() - 1)
+                }
+                (name, None) if input.has_field(name) && member.key.tag(name).is_empty() => Place::Nothing,
+                (name, None) => Place::Tag(member.key.tag(name)),
+            });
+        }
+        let cursors = vec![0; points.len()];
+        let is_decided = places.iter().all(|place| matches!(place, Place::Tag(_) | Place::Nothing));
+        let mut sieve = Sieve { node, places, points, cursors };
+        Ok(match is_decided {
+            true if sieve.keeps(0) => Kept::All,
+            true => Kept::Nothing,
+            false => Kept::Some(Box::new(sieve)),
+        })
+    }
+}
+
+impl Sieve<'_> {
+    /// Begins again with the first time.
+    pub(crate) fn restart(&mut self) {
+        self.cursors.fill(0);
+    }
+
+    /// Whether the row of a time stays; times must not go back.
+    pub(crate) fn keeps(&mut self, time: i64) -> bool {
+        for (cursor, points) in self.cursors.iter_mut().zip(&self.points) {
+            while points.times().get(*cursor).is_some_and(|at| *at < time) {
+                *cursor += 1;
+            }
+        }
+        let mut few: [Cell<'_>; 8] = [None; 8];
+        let mut many;
+        let slots = match few.get_mut(..self.places.len()) {
+            Some(slots) => slots,
+            None => {
+                many = vec![None; self.places.len()];
+                &mut many[..]
+            }
+        };
+        for (slot, place) in slots.iter_mut().zip(&self.places) {
+            *slot = match place {
+                Place::Time => Some(ValueRef::Integer(time)),
+                Place::Tag(value) => Some(ValueRef::Text(value)),
+                Place::Nothing => None,
+                Place::Field(at) => {
+                    let cursor = self.cursors.get(*at).copied().unwrap_or(usize::MAX);
+                    let point = self.points.get(*at).and_then(|points| points.get(cursor));
+                    point.filter(|(at, _)| *at == time).map(|(_, value)| value)
+                }
+            };
+        }
+        self.node.holds(slots)
+    }
+
+    /// The points of a column that stay.
+    pub(crate) fn sift(&mut self, points: &Points) -> Points {
+        let mut kept = Points::new();
+        let mut start = 0;
+        for (at, time) in points.times().iter().enumerate() {
+            if !self.keeps(*time) {
+                kept.extend_from(points, start..at);
+                start = at + 1;
+            }
+        }
+        kept.extend_from(points, start..points.len());
+        kept
+    }
+}

@@ -1,0 +1,239 @@
+//! What a selection reads: the measurements' rows, each a metric with its tags, and the series that are their fields.
+//!
+//! May use: `source`, `condition`. Must not know: what is computed.
+
+use std::sync::Arc;
+
+use super::answer::{Table, Tables};
+use super::ast::{Expr, Measurement, Pattern};
+use super::condition::Condition;
+use super::{Env, run};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::points::Points;
+use crate::select::{Match, Select};
+use crate::source::{Range, Series, SeriesId, Source};
+use crate::value::{Kind, Value};
+
+/// Where the points of a field are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Column {
+    Stored(SeriesId),
+    Made(usize),
+}
+
+/// A metric with tags.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) key: Arc<Key>,
+    pub(crate) fields: Vec<(Arc<Key>, Column)>,
+}
+
+impl Member {
+    pub(crate) fn field(&self, name: &str) -> Option<Column> {
+        self.fields.iter().find(|(key, _)| key.field == name).map(|(_, column)| *column)
+    }
+}
+
+pub(crate) struct Input<'a> {
+    source: &'a dyn Source,
+    /// Sorted by their keys, within one thing that is read from.
+    pub(crate) members: Vec<Member>,
+    made: Vec<Points>,
+    /// Names that conditions take for tags and that are fields.
+    pub(crate) fields: Vec<String>,
+}
+
+fn pattern(pattern: &Pattern) -> Match {
+    match pattern {
+        Pattern::Is(name) => Match::is(name.clone()),
+        Pattern::Regex(regex) => Match::Regex(regex.clone()),
+    }
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(source: &'a dyn Source) -> Self {
+        Self { source, members: Vec::new(), made: Vec::new(), fields: Vec::new() }
+    }
+
+    /// Adds the series of a measurement that a condition does not exclude by their tags; of the fields `names`, or of all.
+    pub(crate) fn add_stored(
+        &mut self,
+        env: &Env<'_>,
+        from: &Measurement,
+        condition: &Condition,
+        names: Option<Vec<String>>,
+    ) -> Result<()> {
+        let database = env.database(from.database.as_deref())?.to_owned();
+        let field = names.map(Match::In);
+        let mut select = Select { database, metric: Some(pattern(&from.name)), field, tags: Vec::new() };
+        select.tags = condition.tags(&self.fields);
+        let mut found = self.source.series(&select)?;
+        let doubtful = select.tags.iter().map(|tag| &tag.tag);
+        let doubtful = doubtful.filter(|tag| found.iter().all(|series| series.key.tag(tag).is_empty()));
+        let doubtful: Vec<String> = doubtful.cloned().collect();
+        // A name that no series has for a tag may be that of a field. That is looked for only now: most often it is a tag.
+        if !doubtful.is_empty() {
+            let before = self.fields.len();
+            for name in doubtful {
+                let field = Some(Match::is(name.clone()));
+                let asked = Select { field, tags: Vec::new(), ..select.clone() };
+                if !self.source.series(&asked)?.is_empty() {
+                    self.fields.push(name);
+                }
+            }
+            if self.fields.len() > before {
+                select.tags = condition.tags(&self.fields);
+                if let Some(Match::In(names)) = &mut select.field {
+                    names.extend(self.fields.iter().cloned());
+                }
+                found = self.source.series(&select)?;
+            }
+        }
+        if found.is_empty() {
+            env.check_database(&select.database)?;
+        }
+        self.add_series(found);
+        Ok(())
+    }
+
+    fn add_series(&mut self, found: Vec<Series>) {
+        for series in found {
+            let column = Column::Stored(series.id);
+            match self.members.last_mut() {
+                Some(last)
+                    if last.key.metric == series.key.metric
+                        && last.key.tags == series.key.tags
+                        && last.key.database == series.key.database =>
+                {
+                    last.fields.push((series.key, column));
+                }
+                _ => self.members.push(Member { key: series.key.clone(), fields: vec![(series.key, column)] }),
+            }
+        }
+    }
+
+    /// Adds the rows that an inner selection answers. There is no index of their tags: conditions on them are left to the filter.
+    pub(crate) fn add_selected(
+        &mut self,
+        env: &Env<'_>,
+        select: &super::ast::Select,
+        condition: &Condition,
+    ) -> Result<()> {
+        self.fields.extend(condition.tags(&[]).into_iter().map(|tag| tag.tag));
+        let mut tables = Tables::default();
+        run::select(env, select, condition.range, &mut tables)?;
+        for Table { name, tags, columns, layers, .. } in tables.0 {
+            let tags: Vec<_> = tags.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+            let key = Key { database: String::new(), metric: name, tags, field: String::new() };
+            for layer in layers {
+                let mut member = Member { key: Arc::new(key.clone()), fields: Vec::new() };
+                for (field, points) in columns.iter().zip(layer) {
+                    let points = if points.times().is_sorted() { points } else { reversed(&points) };
+                    let key = Key { field: field.clone(), ..key.clone() };
+                    member.fields.push((Arc::new(key), Column::Made(self.made.len())));
+                    self.made.push(points);
+                }
+                self.members.push(member);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the points of a column in a range.
+    pub(crate) fn read(&self, column: Column, range: Range, to: &mut Points) -> Result<()> {
+        if range.from > range.to {
+            return Ok(());
+        }
+        match column {
+            Column::Stored(id) => self.source.points(id, range, to),
+            Column::Made(at) => {
+                if let Some(points) = self.made.get(at) {
+                    to.extend_from(points, points.between(range.from, range.to));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The last point of a column.
+    pub(crate) fn last(&self, column: Column) -> Result<Option<(i64, Value)>> {
+        match column {
+            Column::Stored(id) => self.source.last(id),
+            Column::Made(at) => Ok(self.made.get(at).and_then(Points::last)),
+        }
+    }
+
+    /// The fields there are, sorted, with their types.
+    pub(crate) fn field_kinds(&self) -> Result<Vec<(String, Kind)>> {
+        let mut kinds = std::collections::BTreeMap::new();
+        for (key, column) in self.members.iter().flat_map(|member| &member.fields) {
+            if !kinds.contains_key(&key.field)
+                && let Some((_, value)) = self.last(*column)?
+            {
+                kinds.insert(key.field.clone(), value.as_ref().kind());
+            }
+        }
+        Ok(kinds.into_iter().collect())
+    }
+
+    /// The names of tags there are, sorted.
+    pub(crate) fn tag_names(&self) -> Vec<String> {
+        let names = self.members.iter().flat_map(|member| member.key.tags.iter().map(|(name, _)| name));
+        let names: std::collections::BTreeSet<&String> = names.collect();
+        names.into_iter().cloned().collect()
+    }
+
+    /// Whether there is a field of that name.
+    pub(crate) fn has_field(&self, name: &str) -> bool {
+        self.members.iter().any(|member| member.field(name).is_some())
+    }
+}
+
+fn reversed(points: &Points) -> Points {
+    let mut all = Points::new();
+    for (time, value) in points.iter().rev() {
+        all.push(time, value);
+    }
+    all
+}
+
+/// The names of fields that a selection may have to read; `None` when it names them by a pattern.
+pub(crate) fn names<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Option<Vec<String>> {
+    let (mut names, mut is_open) = (Vec::new(), false);
+    for expr in exprs {
+        expr.walk(&mut |part| {
+            match part {
+                Expr::Name(name) => names.push(name.clone()),
+                Expr::Star(_) => is_open = true,
+                Expr::Binary(binary) if matches!(binary.right, Expr::Regex(_)) => {
+                    names.extend(binary.left.names().into_iter().map(str::to_owned));
+                    return false;
+                }
+                Expr::Regex(_) => is_open = true,
+                _ => {}
+            }
+            true
+        });
+    }
+    names.sort();
+    names.dedup();
+    (!is_open).then_some(names)
+}
+
+impl Env<'_> {
+    /// The database that is meant.
+    pub(crate) fn database<'n>(&'n self, named: Option<&'n str>) -> Result<&'n str> {
+        let name = named.unwrap_or(self.database);
+        if name.is_empty() { Err(Error::invalid("database name required")) } else { Ok(name) }
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] in InfluxDB's words when there is no such database.
+    pub(crate) fn check_database(&self, name: &str) -> Result<()> {
+        if self.source.databases()?.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("database not found: {name}")))
+    }
+}

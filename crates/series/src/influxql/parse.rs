@@ -1,0 +1,179 @@
+//! Statements.
+//!
+//! May use: `words`, `parse_select`, `ast`. Must not know: what there is in a database.
+
+use super::ast::{Kind, Show, Wanted};
+use super::lexer::Token;
+use super::parse_select::{condition, from, order, page, select};
+use super::words::{Parameters, Words};
+use crate::error::{Error, Result};
+
+/// Statements in one request.
+const STATEMENTS_MAX: usize = 1000;
+
+/// One statement of InfluxQL.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    pub(crate) kind: Kind,
+    text: String,
+}
+
+impl Statement {
+    /// How it was said.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Reads statements with semicolons between them.
+///
+/// # Errors
+/// [`Error::Invalid`] with the place where it is wrong, in InfluxDB's words; [`Error::Limit`] when it is too long.
+pub fn parse(text: &str, parameters: &Parameters) -> Result<Vec<Statement>> {
+    let mut words = Words::new(text, parameters)?;
+    let mut statements = Vec::new();
+    loop {
+        while words.takes_sign(";")? {}
+        if *words.peek()? == Token::End {
+            return Ok(statements);
+        }
+        if statements.len() == STATEMENTS_MAX {
+            let limit = STATEMENTS_MAX as u64;
+            return Err(Error::Limit { what: "the number of statements", actual: limit + 1, limit });
+        }
+        let start = words.position();
+        let kind = statement(&mut words)?;
+        let end = words.position();
+        if !matches!(words.peek()?, Token::End | Token::Sign(";")) {
+            return Err(words.expected("; or EOF"));
+        }
+        let said = text.get(start..end).unwrap_or_default().trim_end().to_owned();
+        statements.push(Statement { kind, text: said });
+    }
+}
+
+fn statement(words: &mut Words<'_>) -> Result<Kind> {
+    match words.take_one(&["SELECT", "DELETE", "SHOW", "CREATE", "DROP"])? {
+        "SELECT" => select(words, 0).map(|select| Kind::Select(Box::new(select))),
+        "SHOW" => show(words),
+        "CREATE" => create(words),
+        "DROP" => drop(words),
+        _ => {
+            let kind = Kind::Delete { from: from(words)?, condition: condition(words)? };
+            match &kind {
+                Kind::Delete { from, condition: None } if from.is_empty() => Err(words.expected("FROM, WHERE")),
+                _ => Ok(kind),
+            }
+        }
+    }
+}
+
+fn create(words: &mut Words<'_>) -> Result<Kind> {
+    words.take("DATABASE")?;
+    let name = words.name()?;
+    if words.takes("WITH")? {
+        // Retention policies, shards and replicas have no counterpart here.
+        while !matches!(words.peek()?, Token::End | Token::Sign(";")) {
+            words.next()?;
+        }
+    }
+    Ok(Kind::CreateDatabase { name })
+}
+
+fn drop(words: &mut Words<'_>) -> Result<Kind> {
+    match words.take_one(&["DATABASE", "MEASUREMENT", "SERIES"])? {
+        "DATABASE" => Ok(Kind::DropDatabase { name: words.name()? }),
+        "MEASUREMENT" => Ok(Kind::DropMeasurement { name: words.name()? }),
+        _ => {
+            let (from, condition) = (from(words)?, condition(words)?);
+            if from.is_empty() && condition.is_none() {
+                return Err(words.expected("FROM, WHERE"));
+            }
+            Ok(Kind::DropSeries { from, condition })
+        }
+    }
+}
+
+fn on(words: &mut Words<'_>) -> Result<Option<String>> {
+    if words.takes("ON")? { words.name().map(Some) } else { Ok(None) }
+}
+
+fn show(words: &mut Words<'_>) -> Result<Kind> {
+    match words.take_one(&["DATABASES", "FIELD", "MEASUREMENTS", "RETENTION", "SERIES", "TAG"])? {
+        "DATABASES" => Ok(Kind::ShowDatabases),
+        "MEASUREMENTS" => {
+            let database = on(words)?;
+            let mut wanted_measurement = None;
+            if words.takes("WITH")? {
+                words.take("MEASUREMENT")?;
+                wanted_measurement = Some(wanted(words)?);
+            }
+            let condition = condition(words)?;
+            order(words)?;
+            Ok(Kind::ShowMeasurements { database, wanted: wanted_measurement, condition, page: page(words)? })
+        }
+        "RETENTION" => {
+            words.take("POLICIES")?;
+            Ok(Kind::ShowRetentionPolicies { database: on(words)? })
+        }
+        "FIELD" => {
+            words.take("KEYS")?;
+            rest(words, None).map(|(show, _)| Kind::ShowFieldKeys(show))
+        }
+        "SERIES" => rest(words, None).map(|(show, _)| Kind::ShowSeries(show)),
+        _ => match words.take_one(&["KEYS", "VALUES"])? {
+            "KEYS" => rest(words, None).map(|(show, _)| Kind::ShowTagKeys(show)),
+            _ => match rest(words, Some("KEY"))? {
+                (show, Some(keys)) => Ok(Kind::ShowTagValues { show, keys }),
+                _ => Err(words.expected("WITH")),
+            },
+        },
+    }
+}
+
+/// `ON`, `FROM`, `WITH` what is named, `WHERE`, and the page.
+fn rest(words: &mut Words<'_>, with: Option<&str>) -> Result<(Show, Option<Wanted>)> {
+    let database = on(words)?;
+    let from = from(words)?;
+    let mut keys = None;
+    if let Some(what) = with {
+        words.take("WITH")?;
+        words.take(what)?;
+        keys = Some(wanted(words)?);
+    }
+    let condition = condition(words)?;
+    order(words)?;
+    Ok((Show { database, from, condition, page: page(words)? }, keys))
+}
+
+/// `= name`, `!= name`, `=~ /x/`, `!~ /x/`, `IN (a, b)`.
+fn wanted(words: &mut Words<'_>) -> Result<Wanted> {
+    if words.takes("IN")? {
+        words.take_sign("(")?;
+        let mut names = vec![words.name()?];
+        while words.takes_sign(",")? {
+            names.push(words.name()?);
+        }
+        words.take_sign(")")?;
+        return Ok(Wanted::In(names));
+    }
+    let operator = words.next()?;
+    let Token::Sign(sign) = operator else { return Err(words.expected("IN, =, !=, =~, !~")) };
+    match sign {
+        "=" | "==" | "!=" | "<>" => {
+            // Measurements may be qualified; what counts is the last.
+            let mut name = words.name()?;
+            while words.takes_sign(".")? {
+                name = words.name()?;
+            }
+            Ok(if sign.starts_with('=') { Wanted::In(vec![name]) } else { Wanted::NotIn(vec![name]) })
+        }
+        "=~" | "!~" => match words.regex()? {
+            Some(regex) if sign == "=~" => Ok(Wanted::Regex(regex)),
+            Some(regex) => Ok(Wanted::NotRegex(regex)),
+            None => Err(words.expected("regex")),
+        },
+        _ => Err(words.expected("IN, =, !=, =~, !~")),
+    }
+}

@@ -1,0 +1,222 @@
+//! SHOW: what there is in a database.
+//!
+//! May use: `input`, `filter`, `answer`. Must not know: points, but for their types.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Env;
+use super::answer::Sink;
+use super::ast::{Expr, Kind, Measurement, Page, Pattern, Show, Wanted};
+use super::condition::Condition;
+use super::filter::{Filter, Kept};
+use super::input::{Input, Member};
+use crate::error::Result;
+use crate::select::{Match, Select};
+use crate::source::{Range, Series};
+use crate::value::ValueRef;
+
+/// One answer of a SHOW statement with its pages.
+struct Out<'s> {
+    sink: &'s mut dyn Sink,
+    page: Page,
+    series: usize,
+}
+
+impl Out<'_> {
+    /// Sends a series of rows of texts, if it has any and is on the page.
+    fn send(&mut self, name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
+        let Page { limit, offset, series_limit, series_offset } = self.page;
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let mut rows = rows.skip(offset).take(limit).peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        self.series += 1;
+        if self.series <= series_offset || (series_limit > 0 && self.series - series_offset > series_limit) {
+            return Ok(());
+        }
+        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+        self.sink.series(name, &[], &columns)?;
+        for row in rows {
+            let cells: Vec<_> = row.iter().map(|text| Some(ValueRef::Text(text))).collect();
+            self.sink.row(None, &cells)?;
+        }
+        Ok(())
+    }
+}
+
+/// The series of a database, by what FROM and WHERE say of metrics and tags.
+pub(crate) fn found(
+    env: &Env<'_>,
+    database: Option<&str>,
+    from: &[Measurement],
+    condition: &Condition,
+) -> Result<Vec<Series>> {
+    let everything = [None];
+    let wanted: Vec<Option<&Measurement>> = from.iter().map(Some).collect();
+    let rest = condition.rest(&[]);
+    let filter = Filter::new(rest.as_ref())?;
+    let mut all = Vec::new();
+    for measurement in if from.is_empty() { &everything[..] } else { &wanted } {
+        let named = measurement.and_then(|measurement| measurement.database.as_deref());
+        let database = env.database(named.or(database))?;
+        let metric = measurement.map(|measurement| match &measurement.name {
+            Pattern::Is(name) => Match::is(name.clone()),
+            Pattern::Regex(regex) => Match::Regex(regex.clone()),
+        });
+        let select = Select { database: database.to_owned(), metric, field: None, tags: condition.tags(&[]) };
+        let found = env.source.series(&select)?;
+        if found.is_empty() {
+            env.check_database(database)?;
+        }
+        let input = Input::new(env.source);
+        for series in found {
+            let member = Member { key: series.key.clone(), fields: Vec::new() };
+            if rest.is_none() || !matches!(filter.of(&input, &member, Range::ALL)?, Kept::Nothing) {
+                all.push(series);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn series(env: &Env<'_>, show: &Show) -> Result<Vec<Series>> {
+    let condition = Condition::of(show.condition.as_ref(), env.now)?;
+    found(env, show.database.as_deref(), &show.from, &condition)
+}
+
+/// Answers a statement, if it is one of these.
+pub(crate) fn show(env: &Env<'_>, kind: &Kind, sink: &mut dyn Sink) -> Result<()> {
+    let out = |sink, page| Out { sink, page, series: 0 };
+    match kind {
+        Kind::ShowDatabases => databases(env, sink),
+        Kind::ShowMeasurements { database, wanted, condition, page } => {
+            let names = measurements(env, database.as_deref(), wanted.as_ref(), condition.as_ref())?;
+            out(sink, *page).send("measurements", &["name"], names.into_iter().map(|name| vec![name]))
+        }
+        Kind::ShowTagKeys(show) => {
+            let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for series in series(env, show)? {
+                let known = keys.entry(series.key.metric.clone()).or_default();
+                known.extend(series.key.tags.iter().map(|(name, _)| name.clone()));
+            }
+            let mut out = out(sink, show.page);
+            keys.into_iter()
+                .try_for_each(|(metric, keys)| out.send(&metric, &["tagKey"], keys.into_iter().map(|key| vec![key])))
+        }
+        Kind::ShowTagValues { show, keys } => tag_values(env, show, keys, &mut out(sink, show.page)),
+        Kind::ShowFieldKeys(show) => field_keys(env, show, &mut out(sink, show.page)),
+        Kind::ShowSeries(show) => {
+            let keys: BTreeSet<String> = series(env, show)?.iter().map(written).collect();
+            out(sink, show.page).send("", &["key"], keys.into_iter().map(|key| vec![key]))
+        }
+        Kind::ShowRetentionPolicies { database } => policies(env, database.as_deref(), sink),
+        _ => Ok(()),
+    }
+}
+
+fn databases(env: &Env<'_>, sink: &mut dyn Sink) -> Result<()> {
+    sink.series("databases", &[], &["name".to_owned()])?;
+    for name in env.source.databases()? {
+        if (env.may_see)(&name) {
+            sink.row(None, &[Some(ValueRef::Text(&name))])?;
+        }
+    }
+    Ok(())
+}
+
+fn measurements(
+    env: &Env<'_>,
+    database: Option<&str>,
+    wanted: Option<&Wanted>,
+    condition: Option<&Expr>,
+) -> Result<Vec<String>> {
+    let mut names = if condition.is_some() {
+        let condition = Condition::of(condition, env.now)?;
+        let names: BTreeSet<String> =
+            found(env, database, &[], &condition)?.iter().map(|series| series.key.metric.clone()).collect();
+        names.into_iter().collect()
+    } else {
+        let database = env.database(database)?;
+        let names = env.source.metrics(database)?;
+        if names.is_empty() {
+            env.check_database(database)?;
+        }
+        names
+    };
+    names.retain(|name| wanted.is_none_or(|wanted| wanted.matches(name)));
+    Ok(names)
+}
+
+fn tag_values(env: &Env<'_>, show: &Show, keys: &Wanted, out: &mut Out<'_>) -> Result<()> {
+    let mut values: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
+    for series in series(env, show)? {
+        let wanted = series.key.tags.iter().filter(|(name, _)| keys.matches(name));
+        let mut wanted = wanted.peekable();
+        if wanted.peek().is_none() {
+            continue;
+        }
+        match values.get_mut(&series.key.metric) {
+            Some(known) => wanted.for_each(|tag| {
+                if !known.contains(tag) {
+                    known.insert(tag.clone());
+                }
+            }),
+            None => {
+                values.insert(series.key.metric.clone(), wanted.cloned().collect());
+            }
+        }
+    }
+    values.into_iter().try_for_each(|(metric, values)| {
+        out.send(&metric, &["key", "value"], values.into_iter().map(|(key, value)| vec![key, value]))
+    })
+}
+
+fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
+    let mut kinds: BTreeMap<String, BTreeMap<String, &'static str>> = BTreeMap::new();
+    for series in series(env, show)? {
+        let known = kinds.entry(series.key.metric.clone()).or_default();
+        if !known.contains_key(&series.key.field)
+            && let Some((_, value)) = env.source.last(series.id)?
+        {
+            known.insert(series.key.field.clone(), value.as_ref().kind().name());
+        }
+    }
+    kinds.into_iter().try_for_each(|(metric, kinds)| {
+        let rows = kinds.into_iter().map(|(field, kind)| vec![field, kind.to_owned()]);
+        out.send(&metric, &["fieldKey", "fieldType"], rows)
+    })
+}
+
+fn policies(env: &Env<'_>, database: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
+    let database = env.database(database)?;
+    env.check_database(database)?;
+    let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"].map(str::to_owned);
+    sink.series("", &[], &columns)?;
+    let (name, duration, group) = (ValueRef::Text("autogen"), ValueRef::Text("0s"), ValueRef::Text("168h0m0s"));
+    sink.row(
+        None,
+        &[Some(name), Some(duration), Some(group), Some(ValueRef::Integer(1)), Some(ValueRef::Boolean(true))],
+    )
+}
+
+/// A series as line protocol writes it.
+fn written(series: &Series) -> String {
+    let mut text = String::new();
+    let mut add = |part: &str, escaped: &[char]| {
+        for char in part.chars() {
+            if escaped.contains(&char) {
+                text.push('\\');
+            }
+            text.push(char);
+        }
+    };
+    add(&series.key.metric, &[',', ' ']);
+    for (name, value) in &series.key.tags {
+        add(",", &[]);
+        add(name, &[',', ' ', '=']);
+        add("=", &[]);
+        add(value, &[',', ' ', '=']);
+    }
+    text
+}

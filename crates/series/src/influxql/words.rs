@@ -1,0 +1,169 @@
+//! Reading statements word by word: what is next, and what is said when it is something else.
+//!
+//! May use: `lexer`. Must not know: which statements there are.
+
+use std::collections::BTreeMap;
+
+use regex::{Regex, RegexBuilder};
+
+use super::lexer::{Lexer, Token};
+use crate::error::{Error, Result};
+use crate::value::Value;
+
+/// The longest text of statements.
+const QUERY_BYTES_MAX: usize = 1 << 20;
+/// The largest program that an expression may become.
+const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Words that begin a clause: no names unless they are quoted.
+const RESERVED: [&str; 26] = [
+    "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "LIMIT", "OFFSET", "SLIMIT", "SOFFSET", "AND", "OR", "AS", "IN",
+    "INTO", "WITH", "ON", "SHOW", "CREATE", "DROP", "DELETE", "ASC", "DESC", "INSERT", "SET", "TO",
+];
+
+/// What `$name` stands for.
+pub type Parameters = BTreeMap<String, Value>;
+
+pub(crate) struct Words<'a> {
+    lexer: Lexer<'a>,
+    ahead: Option<(Token, usize)>,
+    pub(crate) parameters: &'a Parameters,
+}
+
+fn show(token: &Token) -> String {
+    match token {
+        Token::Word(text) | Token::Quoted(text) | Token::Text(text) => text.clone(),
+        Token::Float(number) => number.to_string(),
+        Token::Integer(number) => number.to_string(),
+        Token::Duration(nanos) => format!("{nanos}ns"),
+        Token::Sign(sign) => (*sign).to_owned(),
+        Token::End => "EOF".to_owned(),
+    }
+}
+
+impl<'a> Words<'a> {
+    /// # Errors
+    /// [`Error::Limit`] when the text is too long.
+    pub(crate) fn new(text: &'a str, parameters: &'a Parameters) -> Result<Self> {
+        if text.len() > QUERY_BYTES_MAX {
+            let (actual, limit) = (text.len() as u64, QUERY_BYTES_MAX as u64);
+            return Err(Error::Limit { what: "the length of a query", actual, limit });
+        }
+        Ok(Self { lexer: Lexer::new(text), ahead: None, parameters })
+    }
+
+    /// The byte where the next word begins.
+    pub(crate) fn position(&mut self) -> usize {
+        self.ahead.as_ref().map_or_else(|| self.lexer.position(), |(_, at)| *at)
+    }
+
+    pub(crate) fn peek(&mut self) -> Result<&Token> {
+        if self.ahead.is_none() {
+            let at = self.lexer.position();
+            self.ahead = Some((self.lexer.next()?, at));
+        }
+        Ok(self.ahead.as_ref().map_or(&Token::End, |(token, _)| token))
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Token> {
+        self.peek()?;
+        Ok(self.ahead.take().map_or(Token::End, |(token, _)| token))
+    }
+
+    /// What is there is not what should be.
+    pub(crate) fn expected(&mut self, what: &str) -> Error {
+        let at = self.position();
+        match self.peek() {
+            Ok(token) => {
+                let text = format!("found {}, expected {what}", show(token));
+                self.lexer.error(at, &text)
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// An error at the next word.
+    pub(crate) fn error(&mut self, text: &str) -> Error {
+        let at = self.position();
+        self.lexer.error(at, text)
+    }
+
+    /// Takes a word of the language if it is next.
+    pub(crate) fn takes(&mut self, word: &str) -> Result<bool> {
+        let is_it = matches!(self.peek()?, Token::Word(found) if found.eq_ignore_ascii_case(word));
+        if is_it {
+            self.ahead = None;
+        }
+        Ok(is_it)
+    }
+
+    pub(crate) fn take(&mut self, word: &str) -> Result<()> {
+        if self.takes(word)? { Ok(()) } else { Err(self.expected(word)) }
+    }
+
+    /// Takes one of these words.
+    pub(crate) fn take_one(&mut self, words: &[&'static str]) -> Result<&'static str> {
+        for word in words {
+            if self.takes(word)? {
+                return Ok(word);
+            }
+        }
+        Err(self.expected(&words.join(", ")))
+    }
+
+    pub(crate) fn takes_sign(&mut self, sign: &str) -> Result<bool> {
+        let is_it = matches!(self.peek()?, Token::Sign(found) if *found == sign);
+        if is_it {
+            self.ahead = None;
+        }
+        Ok(is_it)
+    }
+
+    pub(crate) fn take_sign(&mut self, sign: &str) -> Result<()> {
+        if self.takes_sign(sign)? { Ok(()) } else { Err(self.expected(sign)) }
+    }
+
+    /// Whether the next word may be a name.
+    pub(crate) fn is_name(&mut self) -> Result<bool> {
+        Ok(match self.peek()? {
+            Token::Quoted(_) => true,
+            Token::Word(word) => !RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word)),
+            _ => false,
+        })
+    }
+
+    pub(crate) fn name(&mut self) -> Result<String> {
+        if !self.is_name()? {
+            return Err(self.expected("identifier"));
+        }
+        match self.next()? {
+            Token::Quoted(name) | Token::Word(name) => Ok(name),
+            _ => Err(self.expected("identifier")),
+        }
+    }
+
+    /// A whole number that is not negative.
+    pub(crate) fn count(&mut self) -> Result<usize> {
+        match self.peek()? {
+            Token::Integer(number) => {
+                let number = usize::try_from(*number).unwrap_or(usize::MAX);
+                self.ahead = None;
+                Ok(number)
+            }
+            _ => Err(self.expected("integer")),
+        }
+    }
+
+    /// The expression between slashes, if one is next.
+    pub(crate) fn regex(&mut self) -> Result<Option<Regex>> {
+        let at = self.position();
+        if self.ahead.is_some() && !matches!(self.peek()?, Token::Sign("/")) {
+            return Ok(None);
+        }
+        let mut lexer = self.lexer.clone();
+        lexer.seek(at);
+        let Some(text) = lexer.regex()? else { return Ok(None) };
+        (self.lexer, self.ahead) = (lexer, None);
+        let built = RegexBuilder::new(&text).size_limit(REGEX_BYTES_MAX).build();
+        built.map(Some).map_err(|error| self.lexer.error(at, &format!("bad regular expression: {error}")))
+    }
+}

@@ -1,0 +1,305 @@
+//! The points of one series on their way to an answer: read piece by piece, made one for each interval, made rates.
+//!
+//! May use: `calendar`, `fold`, `query`. Must not know: other series of the query.
+
+use super::aggregator::Aggregator;
+use super::calendar::{Grid, Interval};
+use super::fold::{Fold, with_fold};
+use super::query::{Counter, Downsample, Drops, Fill, Rate};
+use super::time::{HOUR, MILLISECOND, SECOND};
+use crate::error::{Error, Result};
+use crate::points::Points;
+use crate::source::{Range, SeriesId, Source};
+use crate::value::{Kind, ValueRef};
+
+/// How many points a piece should have.
+const PIECE_POINTS: i64 = 1 << 17;
+/// How long the first piece is, when nothing is known of the series, and how long any may be: what comes after a time without points
+/// may be dense.
+const PIECE_FIRST: i64 = 2 * HOUR;
+const PIECE_MAX: i64 = 7 * 24 * HOUR;
+/// Intervals without points that are filled in one series.
+const FILLED_MAX: u64 = 10_000_000;
+
+/// Points of a series in a range, piece by piece: the memory of an answer does not grow with the range.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    id: SeriesId,
+    next: Option<i64>,
+    to: i64,
+    length: i64,
+}
+
+impl Pieces {
+    pub(crate) fn new(id: SeriesId, range: Range) -> Self {
+        Self { id, next: (range.from <= range.to).then_some(range.from), to: range.to, length: PIECE_FIRST }
+    }
+
+    /// Puts the next points in the place of those of `points`; whether there was a piece left, even an empty one.
+    pub(crate) fn next(&mut self, source: &dyn Source, points: &mut Points) -> Result<bool> {
+        points.clear();
+        let Some(from) = self.next else { return Ok(false) };
+        let end = from.saturating_add(self.length - 1);
+        // A short rest is not worth a piece of its own: what a piece costs is mostly to find it.
+        let is_last = self.to.saturating_sub(end) < self.length / 4;
+        let to = if is_last { self.to } else { end };
+        source.points(self.id, Range { from, to }, points)?;
+        let found = i64::try_from(points.len()).unwrap_or(i64::MAX).max(1);
+        self.length = match PIECE_POINTS / found {
+            0 => (self.length / 4).max(SECOND),
+            times => self.length.saturating_mul(times).min(PIECE_MAX),
+        };
+        self.next = if to < self.to { to.checked_add(1) } else { None };
+        Ok(true)
+    }
+}
+
+/// A number as OpenTSDB prints it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Value {
+    Integer(i64),
+    /// Beyond the signed.
+    Unsigned(u64),
+    Double(f64),
+}
+
+impl Value {
+    /// The number of a value; `None` of text and of true and false.
+    pub(crate) fn of(value: ValueRef<'_>) -> Option<Self> {
+        match value {
+            ValueRef::Float(value) => Some(Self::Double(value)),
+            ValueRef::Integer(value) => Some(Self::Integer(value)),
+            ValueRef::Unsigned(value) => Some(i64::try_from(value).map_or(Self::Unsigned(value), Self::Integer)),
+            ValueRef::Boolean(_) | ValueRef::Text(_) => None,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is meant")]
+    pub(crate) fn to_double(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Unsigned(value) => value as f64,
+            Self::Double(value) => value,
+        }
+    }
+}
+
+/// The numbers of a series, in the order of their times, each time once.
+#[derive(Debug, Default)]
+pub(crate) struct Column {
+    pub(crate) times: Vec<i64>,
+    pub(crate) numbers: Numbers,
+}
+
+#[derive(Debug)]
+pub(crate) enum Numbers {
+    Integers(Vec<i64>),
+    Doubles(Vec<f64>),
+    Both(Vec<Value>),
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self::Integers(Vec::new())
+    }
+}
+
+impl Column {
+    /// The points of a series as they are.
+    pub(crate) fn raw(source: &dyn Source, mut pieces: Pieces, points: &mut Points) -> Result<Self> {
+        let mut column = Self::default();
+        while pieces.next(source, points)? {
+            column.extend(points);
+        }
+        Ok(column)
+    }
+
+    fn extend(&mut self, points: &Points) {
+        let doubles = || points.bits().iter().map(|bits| f64::from_bits(*bits));
+        let is_new = self.times.is_empty();
+        match (&mut self.numbers, points.kind()) {
+            _ if points.is_empty() => return,
+            (Numbers::Doubles(numbers), Some(Kind::Float)) => numbers.extend(doubles()),
+            (numbers, Some(Kind::Float)) if is_new => *numbers = Numbers::Doubles(doubles().collect()),
+            (Numbers::Integers(numbers), Some(Kind::Integer)) => {
+                numbers.extend(points.bits().iter().map(|bits| bits.cast_signed()));
+            }
+            _ => return self.extend_by_each(points),
+        }
+        self.times.extend_from_slice(points.times());
+    }
+
+    fn extend_by_each(&mut self, points: &Points) {
+        let mut both: Vec<Value> = (0..self.times.len()).filter_map(|at| self.get(at)).collect();
+        for (time, value) in points.iter() {
+            if let Some(value) = Value::of(value) {
+                self.times.push(time);
+                both.push(value);
+            }
+        }
+        self.numbers = Numbers::Both(both);
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<Value> {
+        match &self.numbers {
+            Numbers::Integers(numbers) => numbers.get(at).copied().map(Value::Integer),
+            Numbers::Doubles(numbers) => numbers.get(at).copied().map(Value::Double),
+            Numbers::Both(numbers) => numbers.get(at).copied(),
+        }
+    }
+
+    /// One number for each interval that has points, or that is filled.
+    pub(crate) fn reduced(
+        source: &dyn Source,
+        (id, range): (SeriesId, Range),
+        downsample: &Downsample,
+        points: &mut Points,
+    ) -> Result<Self> {
+        let pieces = Pieces::new(id, range);
+        let reduced = with_fold!(downsample.function, f64, reduce(source, pieces, downsample, points))?;
+        if downsample.fill == Fill::None || reduced.times.is_empty() || matches!(downsample.grid, Grid::All { .. }) {
+            return Ok(reduced);
+        }
+        filled(&reduced, range, downsample)
+    }
+
+    /// The change per second since the point before, of every point but the first.
+    pub(crate) fn rates(&self, rate: Rate) -> Self {
+        let (mut times, mut rates) = (Vec::with_capacity(self.times.len()), Vec::with_capacity(self.times.len()));
+        let points = || self.times.iter().enumerate().filter_map(|(at, time)| Some((*time, self.get(at)?)));
+        for (before, (time, value)) in points().zip(points().skip(1)) {
+            if let Some(found) = change(before, (time, value), rate.counter) {
+                times.push(time);
+                rates.push(found);
+            }
+        }
+        Self { times, numbers: Numbers::Doubles(rates) }
+    }
+}
+
+/// Points gathered by interval, whichever pieces they come in.
+struct Gathering<'a, F> {
+    grid: &'a Grid,
+    current: Option<Interval>,
+    fold: F,
+    times: Vec<i64>,
+    numbers: Vec<f64>,
+}
+
+impl<F: Fold<Of = f64>> Gathering<'_, F> {
+    fn feed<T: Copy>(&mut self, times: &[i64], values: &[T], number: impl Fn(T) -> f64) {
+        let mut rest = (times, values);
+        while let Some(time) = rest.0.first() {
+            let interval = match self.current {
+                Some(interval) if *time < interval.end => interval,
+                _ => {
+                    self.flush();
+                    self.grid.interval(*time)
+                }
+            };
+            self.current = Some(interval);
+            // At least one: what holds more than all times is no interval.
+            let count = rest.0.partition_point(|time| *time < interval.end).max(1);
+            let (Some((_, times)), Some((mine, values))) =
+                (rest.0.split_at_checked(count), rest.1.split_at_checked(count))
+            else {
+                return;
+            };
+            for value in mine {
+                self.fold.push(number(*value));
+            }
+            rest = (times, values);
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(interval) = self.current.take() {
+            self.times.push(interval.start);
+            self.numbers.push(self.fold.finish());
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "OpenTSDB makes doubles of all that it gathers")]
+fn reduce<F: Fold<Of = f64>>(
+    source: &dyn Source,
+    mut pieces: Pieces,
+    downsample: &Downsample,
+    points: &mut Points,
+) -> Result<Column> {
+    let fold = F::begin(downsample.function);
+    let mut gathering =
+        Gathering { grid: &downsample.grid, current: None, fold, times: Vec::new(), numbers: Vec::new() };
+    while pieces.next(source, points)? {
+        match points.kind() {
+            Some(Kind::Float) => gathering.feed(points.times(), points.bits(), f64::from_bits),
+            Some(Kind::Integer) => gathering.feed(points.times(), points.bits(), |bits| bits.cast_signed() as f64),
+            _ => {
+                let (times, numbers): (Vec<i64>, Vec<f64>) = points.numbers().unzip();
+                gathering.feed(&times, &numbers, |number| number);
+            }
+        }
+    }
+    gathering.flush();
+    Ok(Column { times: gathering.times, numbers: Numbers::Doubles(gathering.numbers) })
+}
+
+/// A number for every interval of the range.
+fn filled(reduced: &Column, range: Range, downsample: &Downsample) -> Result<Column> {
+    let missing = if downsample.fill == Fill::Zero { 0.0 } else { f64::NAN };
+    let mut column = Column { times: Vec::new(), numbers: Numbers::Integers(Vec::new()) };
+    let mut numbers = Vec::new();
+    let mut interval = downsample.grid.interval(range.from);
+    let length = interval.end.saturating_sub(interval.start).max(1);
+    let expected = range.to.saturating_sub(interval.start).unsigned_abs() / length.unsigned_abs();
+    if expected > FILLED_MAX {
+        return Err(Error::invalid(format!(
+            "The range has {expected} intervals and {FILLED_MAX} can be filled: use a longer interval or no fill policy"
+        )));
+    }
+    let mut at = 0;
+    while interval.start <= range.to {
+        column.times.push(interval.start);
+        let found = reduced.times.get(at).is_some_and(|time| *time == interval.start);
+        numbers.push(reduced.get(at).filter(|_| found).map_or(missing, Value::to_double));
+        at += usize::from(found);
+        if interval.end <= interval.start || interval.end == i64::MAX {
+            break;
+        }
+        interval = downsample.grid.interval(interval.end);
+    }
+    column.numbers = Numbers::Doubles(numbers);
+    Ok(column)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the nearest double is what is meant")]
+fn change(before: (i64, Value), now: (i64, Value), counter: Option<Counter>) -> Option<f64> {
+    let nanoseconds = now.0.saturating_sub(before.0);
+    let seconds = match nanoseconds % MILLISECOND {
+        0 => (nanoseconds / MILLISECOND) as f64 / 1_000.0,
+        _ => nanoseconds as f64 / SECOND as f64,
+    };
+    let integers = match (before.1, now.1) {
+        (Value::Integer(before), Value::Integer(now)) => Some((before, now)),
+        _ => None,
+    };
+    let difference = match integers {
+        Some((before, now)) => now.wrapping_sub(before) as f64,
+        None => now.1.to_double() - before.1.to_double(),
+    };
+    let Some(counter) = counter.filter(|_| difference < 0.0) else { return Some(difference / seconds) };
+    if counter.drops == Drops::Drop {
+        return None;
+    }
+    let difference = match integers {
+        Some((before, now)) => counter.max.wrapping_sub(before).wrapping_add(now) as f64,
+        None => counter.max as f64 - before.1.to_double() + now.1.to_double(),
+    };
+    let rate = difference / seconds;
+    Some(if counter.reset > 0 && rate > counter.reset as f64 { 0.0 } else { rate })
+}
+
+/// Whether an aggregator of one number is that number.
+pub(crate) fn keeps_one(aggregator: Aggregator) -> bool {
+    !matches!(aggregator, Aggregator::Count | Aggregator::Dev | Aggregator::Diff | Aggregator::SquareSum)
+}
