@@ -1,4 +1,5 @@
-//! Points in the real program: SIGKILL at random moments, while clients write over HTTP, loses none that was acknowledged.
+//! Points in the real program: SIGKILL at random moments, while clients write, loses none that was acknowledged: over HTTP by the
+//! answer, over TCP by a checkpoint.
 //!
 //! Each client has a series of its own and writes its rows in order, some in a request; the value of a row is known from its number.
 //! So after a restart a client's rows have to be those from 0 on without a gap, at least as many as were acknowledged and at most as
@@ -44,6 +45,15 @@ enum Way {
     Put,
     /// `POST /api/put`, JSON.
     Json,
+    /// Influx lines over TCP, with a checkpoint after each request.
+    Tcp,
+}
+
+/// Where the program listens.
+#[derive(Debug, Clone, Copy)]
+struct Doors {
+    http: SocketAddr,
+    line: SocketAddr,
 }
 
 /// What one client knows.
@@ -81,10 +91,10 @@ fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_twenty_clients
                 compared += writer.compare(server.http()).map_err(told).unwrap_or_else(|what| panic!("{what}"));
             }
             let life = Duration::from_millis(random.below(LIFE_MAX_MILLIS) as u64);
-            let address = server.http();
+            let doors = Doors { http: server.http(), line: server.line() };
             let outcome: Result<(), String> = thread::scope(|scope| {
                 let running: Vec<_> =
-                    writers.iter_mut().map(|writer| scope.spawn(move || writer.write(address))).collect();
+                    writers.iter_mut().map(|writer| scope.spawn(move || writer.write(doors))).collect();
                 thread::sleep(life);
                 server.kill();
                 running.into_iter().try_for_each(|client| client.join().expect("a client does not panic"))
@@ -104,7 +114,7 @@ fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_twenty_clients
 
 impl Writer {
     fn new(name: usize) -> Self {
-        let way = [Way::Line, Way::Put, Way::Json][name % 3];
+        let way = [Way::Line, Way::Put, Way::Json, Way::Tcp][name % 4];
         Self { name, way, acknowledged: 0, sent: 0 }
     }
 
@@ -117,11 +127,12 @@ impl Writer {
         let rows = first..first + ROWS_PER_REQUEST;
         let name = self.name;
         let point = |row: u64| (FIRST_MILLIS + row * STEP_MILLIS, self.value(row));
+        let line = |(at, value)| format!("load,client=c{name} value={value} {at}\n");
         let (path, kind, body) = match self.way {
             Way::Line => {
-                let lines = rows.map(point).map(|(at, value)| format!("load,client=c{name} value={value} {at}\n"));
-                ("/write?db=default&precision=ms", "text/plain", lines.collect::<String>())
+                ("/write?db=default&precision=ms", "text/plain", rows.map(point).map(line).collect::<String>())
             }
+            Way::Tcp => return format!("{}checkpoint\n", rows.map(point).map(line).collect::<String>()).into(),
             Way::Put => {
                 let lines = rows.map(point).map(|(at, value)| format!("put load {at} {value} client=c{name}\n"));
                 ("/api/put", "text/plain", lines.collect())
@@ -143,14 +154,18 @@ impl Writer {
     }
 
     /// Writes until the server is gone. Any answer but one of success is a failure.
-    fn write(&mut self, address: SocketAddr) -> Result<(), String> {
+    fn write(&mut self, doors: Doors) -> Result<(), String> {
+        let address = if self.way == Way::Tcp { doors.line } else { doors.http };
         let Ok(mut stream) = connect(address) else { return Ok(()) };
         loop {
             let first = self.acknowledged;
             self.sent = self.sent.max(first + ROWS_PER_REQUEST);
             let sent = stream.write_all(&self.request(first));
-            match sent.and_then(|()| status(&mut stream)) {
-                Ok(204) => self.acknowledged += ROWS_PER_REQUEST,
+            let answer = sent.and_then(|()| if self.way == Way::Tcp { line(&mut stream) } else { status(&mut stream) });
+            match answer {
+                Ok(answer) if answer == "204" || answer.starts_with("checkpoint ") && answer.ends_with(" errors 0") => {
+                    self.acknowledged += ROWS_PER_REQUEST;
+                }
                 Ok(other) => return Err(format!("client {}, {:?}: answered with {other}", self.name, self.way)),
                 Err(_) => return Ok(()),
             }
@@ -184,16 +199,25 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// The status of an answer without a body, or of one whose body does not matter because it ends everything.
-fn status(stream: &mut TcpStream) -> std::io::Result<u16> {
-    let (mut head, mut some) = (Vec::new(), [0; 512]);
-    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+fn status(stream: &mut TcpStream) -> std::io::Result<String> {
+    let head = until(stream, b"\r\n\r\n")?;
+    head.split(' ').nth(1).map(str::to_owned).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
+/// The one line that a checkpoint is answered with.
+fn line(stream: &mut TcpStream) -> std::io::Result<String> {
+    until(stream, b"\n").map(|line| line.trim_end().to_owned())
+}
+
+fn until(stream: &mut TcpStream, end: &[u8]) -> std::io::Result<String> {
+    let (mut text, mut some) = (Vec::new(), [0; 512]);
+    while !text.windows(end.len()).any(|part| part == end) {
         match stream.read(&mut some)? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => head.extend_from_slice(&some[..count]),
+            count => text.extend_from_slice(&some[..count]),
         }
     }
-    let status = String::from_utf8_lossy(&head).split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// All points of a client, in order of time. HTTP/1.0 has no chunks, and ends with the connection.
