@@ -9,6 +9,7 @@
 mod checks;
 mod model;
 mod run;
+mod series;
 mod space;
 mod step;
 mod world;

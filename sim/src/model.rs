@@ -73,7 +73,10 @@ pub(crate) fn apply(contents: &mut Contents, batch: &Batch) {
                 let (value, metadata, indexes) = (value.clone(), metadata.clone(), indexes.clone());
                 // Entries of spaces do not tell when they were changed.
                 let modified_ms = if name.0 == crate::space::BUCKET { 0 } else { batch.now_ms };
-                let (version, expires_ms) = (batch.position, *expires_ms);
+                // Points have no version.
+                let is_point = name.0 == crate::series::BUCKET;
+                let modified_ms = if is_point { 0 } else { modified_ms };
+                let (version, expires_ms) = (if is_point { Position::ZERO } else { batch.position }, *expires_ms);
                 contents.insert(name.clone(), Thing { version, value, expires_ms, modified_ms, metadata, indexes });
             }
             Effect::Delete => {
@@ -106,7 +109,7 @@ impl Model {
     /// What is visible of objects by key.
     pub(crate) fn visible_keys(contents: &Contents, now_ms: u64) -> Contents {
         let mut visible = Self::visible(contents, now_ms);
-        visible.retain(|(bucket, _), _| bucket != crate::space::BUCKET);
+        visible.retain(|(bucket, _), _| bucket != crate::space::BUCKET && bucket != crate::series::BUCKET);
         visible
     }
 

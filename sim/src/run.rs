@@ -10,7 +10,7 @@ use holdfast::{Durability, Position, Store};
 use crate::checks::views::View;
 use crate::checks::{self, contents, durable, folds, indexes, live, replay, tree};
 use crate::model::Model;
-use crate::space;
+use crate::{series, space};
 use crate::step;
 use crate::world::Sim;
 use crate::xa::{self, Said};
@@ -160,7 +160,8 @@ impl Run {
 
     fn step(&mut self) -> Check<()> {
         match self.sim.random.below(100) {
-            0..36 => step::change(self),
+            0..30 => step::change(self),
+            30..36 => series::step(self),
             36..50 => space::step(self),
             50..62 => xa::step(self),
             62..72 => step::read(self),

@@ -15,11 +15,11 @@ mod write;
 
 use journal::Position;
 
-pub use ::series::{influxql, opentsdb, promql};
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
 pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
+pub use ::series::{influxql, opentsdb, promql};
 
 pub use ::series::Cardinality;
 pub use read::Reader;

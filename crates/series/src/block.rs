@@ -16,6 +16,8 @@
 //!   integers  0, (zigzag of the difference to the one before)*; or 1, bytes of packed
 //!   packed    a chunk of pco's standalone format (pcodec.org), 1.0
 //!
+//! Format: docs/formats/series.md.
+//!
 //! Every double comes back bit by bit: numbers with few decimals are integers that, divided by a power of ten, are exactly that
 //! double again; what is not (a NaN, 1e300) is a patch.
 //!

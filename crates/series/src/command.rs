@@ -13,6 +13,8 @@
 //!   times     first 8 | (zigzag of how a step differs from the one before)*
 //!   values    floats, integers, unsigned: 8 each; booleans: 1 each; texts: one after another
 //!
+//! Format: docs/formats/series.md.
+//!
 //! May use: `points`. Must not know: what follows from a command.
 
 use base::{Fields, put_string, put_varint, unzigzag, zigzag};

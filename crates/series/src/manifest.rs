@@ -10,6 +10,8 @@
 //!              3 | partition | number                        it was dropped
 //!
 //! Lists are their count and their entries; counts and numbers are LEB128, other integers little-endian; keys are as in commands.
+//! Format: docs/formats/series.md.
+//!
 //! Registers count in the order in which the manifest names them.
 //!
 //! May use: `command`. Must not know: how files are read and written.

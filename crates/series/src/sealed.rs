@@ -8,6 +8,8 @@
 //!            | points | bytes of the block | crc32c of the block 4
 //!   footer   offset of the index 8 | its length 8 | its crc32c 4 | crc32c of the 20 bytes before 4 | magic 8 "HFSEALED"
 //!
+//! Format: docs/formats/series.md.
+//!
 //! Lengths, counts and numbers are LEB128, other integers little-endian. A file never changes.
 //!
 //! May use: `block`. Must not know: how files are read and written.

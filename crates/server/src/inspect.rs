@@ -41,7 +41,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
         let bytes = Bytes(bytes);
         say(format_args!("verified   {batches} batches, {bytes}; {segments} sealed segments whole, every chain"));
     }
-    for one in inspection.damage() {
+    for one in &inspection.damage() {
         say(format_args!("{:<10} {}", if is_loss(one) { "damage" } else { "unfinished" }, describe(one)));
     }
     let mut is_sound = true;

@@ -111,6 +111,7 @@ fn options(config: &Config) -> holdfast::Options {
         tree: config.tree,
         compaction: config.compaction,
         scrub_bytes_per_second: config.scrub_bytes_per_second,
+        series: config.series.clone(),
         progress: Some(progress::show("replaying the journal")),
     }
 }

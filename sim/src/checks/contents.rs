@@ -8,7 +8,7 @@ use holdfast::{Page, Store};
 
 use crate::model::{Contents, Model, Thing};
 use crate::run::{Check, refused, violation};
-use crate::space;
+use crate::{series, space};
 
 /// Everything that pages show.
 pub(crate) fn read_all(store: &Store) -> Check<Contents> {
@@ -35,6 +35,7 @@ pub(crate) fn read_all(store: &Store) -> Check<Contents> {
         }
     }
     space::read_all(store, &mut contents)?;
+    series::read_all(store, &mut contents)?;
     Ok(contents)
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn check(store: &Store, model: &Model) -> Check<()> {
         return Err(violation("contents", difference(&expected, &found)));
     }
     space::check(store, model)?;
-    for (name, thing) in expected.iter().filter(|((bucket, _), _)| bucket != space::BUCKET) {
+    for (name, thing) in &Model::visible_keys(&model.contents, store.now_ms()) {
         let object = store.kv().peek(&name.0, &name.1).map_err(|error| refused("contents", &error))?;
         let value = object.value.map(|object| object.value.to_vec());
         if value.as_ref() != Some(&thing.value) {

@@ -8,6 +8,7 @@
 use std::fmt::Display;
 use std::fmt::Write;
 
+use holdfast::series::SeriesStats;
 use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
@@ -46,6 +47,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
     xa(&mut text, snapshot);
+    series(&mut text, &snapshot.stats.series);
     spaces(&mut text, &snapshot.types);
     doors(&mut text, snapshot);
     text.0
@@ -233,6 +235,20 @@ fn damage(text: &mut Text, damage: &[Damage]) {
             text.line(name, &format!("{{kind=\"{word}\"}}"), sum);
         }
     }
+}
+
+fn series(text: &mut Text, stats: &SeriesStats) {
+    text.gauge("series", "Time series.", stats.series);
+    text.gauge("series_memory_bytes", "Bytes of points in memory, which the journal keeps.", stats.memory_bytes);
+    text.gauge("series_names_bytes", "Bytes of series' names and their index in memory, nearly.", stats.names_bytes);
+    text.gauge("series_files", "Sealed files of points.", stats.files);
+    text.gauge("series_file_bytes", "Bytes in sealed files of points.", stats.file_bytes);
+    text.gauge("series_blocks", "Blocks in sealed files.", stats.blocks);
+    text.gauge("series_sealed_points", "Points in sealed files; one in several files counts in each.", stats.points);
+    text.counter("series_points_written_total", "Points written.", stats.written);
+    text.counter("series_points_refused_total", "Points refused because of their type or a limit.", stats.refused);
+    let help = "1 while points are refused because the disk is nearly full; else 0.";
+    text.gauge("series_disk_low", help, u8::from(stats.is_disk_low));
 }
 
 fn scrub(text: &mut Text, stats: &ScrubStats) {

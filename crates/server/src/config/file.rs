@@ -30,6 +30,7 @@ pub(crate) struct File {
     pub(crate) resp: RespTable,
     pub(crate) http: HttpTable,
     pub(crate) line: LineTable,
+    pub(crate) series: SeriesTable,
     pub(crate) xa: XaTable,
     pub(crate) users: Vec<UserTable>,
 }
@@ -106,6 +107,23 @@ pub(crate) struct LineTable {
     pub(crate) durability: Option<String>,
     pub(crate) database: Option<String>,
     pub(crate) user: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SeriesTable {
+    pub(crate) memory_bytes: Option<i64>,
+    pub(crate) series_max: Option<i64>,
+    pub(crate) free_bytes_min: Option<i64>,
+    pub(crate) retention: Vec<RetentionTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetentionTable {
+    pub(crate) database: Option<String>,
+    pub(crate) metric: Option<String>,
+    pub(crate) keep_hours: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -11,6 +11,7 @@ mod line;
 mod log;
 mod reading;
 mod schedule;
+mod series;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doors::auth::Users;
+use holdfast::series::SeriesOptions;
 use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::Profile;
@@ -83,6 +85,7 @@ pub(crate) struct Config {
     pub(crate) resp: Resp,
     pub(crate) http: Http,
     pub(crate) line: Line,
+    pub(crate) series: SeriesOptions,
     pub(crate) xa: Xa,
     pub(crate) users: Arc<Users>,
     /// What the operator should know though it is no mistake.
@@ -169,6 +172,7 @@ impl Config {
             format!("http.bodies_bytes_max = {}", self.http.limits.bodies_bytes_max),
         ];
         lines.extend(self.line.describe(&self.users));
+        lines.extend(series::describe(&self.series, &self.limits));
         lines.extend([
             format!("xa.profiles = {}", self.xa.describe()),
             format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),

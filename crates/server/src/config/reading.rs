@@ -46,11 +46,14 @@ impl Reading<'_> {
         let partitions = self.number("partitions", file.partitions, PARTITIONS)?;
         let defaults = holdfast::Options::default();
         let is_line_asked_for = file.line.listen.is_some();
+        let mut limits = self.limits(&file.limits)?;
+        let series = self.series(file.series, &mut limits)?;
         let mut config = Config {
             dir: self.arguments.dir.clone().or(file.dir.map(|dir| self.beside(dir))).unwrap_or_else(|| DIR.into()),
             durability,
             partitions: self.arguments.partitions.or(partitions).unwrap_or(defaults.partitions),
-            limits: self.limits(&file.limits)?,
+            limits,
+            series,
             compression: file.compression.map_or(defaults.compression, |word| match word {
                 CompressionWord::None => Compression::None,
                 CompressionWord::Lz4 => Compression::Lz4,

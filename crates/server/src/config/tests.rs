@@ -267,7 +267,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -493,6 +493,9 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
+        ("series.series_max", number(limits.series_max), series::SERIES),
+        ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),
         ("xa.sweep_seconds", 0, SWEEP_SECONDS),
         ("xa.interval_seconds", wide(tm::Pace::default().interval.as_secs()), RECOVERY_SECONDS),
     ] {
@@ -522,6 +525,7 @@ fn the_manual_names_every_key_and_no_other() {
         let text = match table.as_slice() {
             [] => format!("{name} = {value}"),
             ["users"] => format!("[[users]]\n{name} = {value}"),
+            ["series", "retention"] => format!("[[series.retention]]\n{name} = {value}"),
             ["users", "buckets"] => format!("[[users]]\nbuckets = [{{ {name} = {value} }}]"),
             table => format!("[{}]\n{name} = {value}", table.join(".")),
         };
@@ -537,15 +541,18 @@ fn the_manual_names_every_key_and_no_other() {
         "[resp.tls]\n",
         "[http]\n",
         "[line]\n",
+        "[series]\n",
+        "[[series.retention]]\n",
         "[xa]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in keys
-            .filter(|key| !["tree", "compaction", "scrub", "limits", "resp", "http", "line", "tls", "xa"].contains(key))
-        {
+        for key in keys.filter(|key| {
+            !["tree", "compaction", "scrub", "limits", "resp", "http", "line", "series", "retention", "tls", "xa"]
+                .contains(key)
+        }) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
         }
