@@ -42,6 +42,7 @@ pub struct Server {
     output: Output,
     resp: SocketAddr,
     http: SocketAddr,
+    line: Option<SocketAddr>,
 }
 
 impl Launch {
@@ -128,7 +129,8 @@ impl Server {
         let ready = output.wait_for(START_TIME_MAX, |line| (line.trim() == "ready").then_some(()));
         let door = |name: &str| output.wait_for(Duration::ZERO, |line| line.strip_prefix(name)?.trim().parse().ok());
         if let (Some(()), Some(resp), Some(http)) = (ready, door("resp "), door("http ")) {
-            return Ok(Self { child, output, resp, http });
+            let line = door("line ");
+            return Ok(Self { child, output, resp, http, line });
         }
         let exit = until(Duration::from_secs(5), || child.try_wait().ok().flatten());
         drop(child.kill());
@@ -154,6 +156,14 @@ impl Server {
     /// Where it speaks HTTP.
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    /// Where it takes lines of points.
+    ///
+    /// # Panics
+    /// When it takes none.
+    pub fn line(&self) -> SocketAddr {
+        self.line.unwrap_or_else(|| panic!("no line door:\n{}", self.output.text()))
     }
 
     /// What it has printed.

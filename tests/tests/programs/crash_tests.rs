@@ -182,7 +182,7 @@ fn lose_ledger(folder: &Path) -> bool {
 }
 
 /// Recovery must survive its own death.
-fn die_while_starting(launch: &Launch, random: &mut Random) {
+pub(crate) fn die_while_starting(launch: &Launch, random: &mut Random) {
     let (mut child, output) = launch.spawn();
     let moment = Duration::from_millis(random.below(RECOVERY_TIME_MAX_MILLIS) as u64);
     output.wait_for(moment, |line| (line.trim() == "ready").then_some(()));

@@ -17,4 +17,5 @@ mod life_tests;
 mod load;
 mod oracle;
 mod python_tests;
+mod series_tests;
 mod space_tests;

@@ -61,7 +61,7 @@ fn points(ask: &Ask, scenario: &Scenario, device: u32) -> Vec<(i64, f64)> {
         Read::Precise | Read::Range => all.collect(),
         Read::Descending => all.rev().collect(),
         Read::Filter => all.filter(|(_, value)| *value > f64::from(ask.above)).collect(),
-        Read::Latest => all.last().into_iter().collect(),
+        Read::Latest => ask.rows.end.checked_sub(1).map(value).into_iter().collect(),
         Read::Sum => vec![(ask.from, all.map(|(_, value)| value).sum())],
         Read::Count => vec![(ask.from, all.count() as f64)],
         Read::Hourly => averages(all, HOUR_MILLIS),
