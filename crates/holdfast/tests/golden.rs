@@ -193,7 +193,7 @@ fn write_points(store: &Store, first: i64) {
     series.create_database("forgotten").unwrap();
     series.drop_database("forgotten").unwrap();
     let mut rows = Rows::new("golden");
-    let mut point = |rows: &mut Rows, (metric, field): (&str, &str), at: i64, value: ValueRef<'_>| {
+    let point = |rows: &mut Rows, (metric, field): (&str, &str), at: i64, value: ValueRef<'_>| {
         let name = |_: &[u8]| Ok((metric.to_owned(), vec![("host".to_owned(), "a".to_owned())]));
         let row = rows.row(metric.as_bytes(), name).unwrap();
         let slot = rows.field(row, 0, field.as_bytes(), |_| Ok(field.to_owned())).unwrap();
