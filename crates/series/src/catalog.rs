@@ -41,8 +41,6 @@ struct Metric {
 pub struct Cardinality {
     /// Series by metric.
     pub metrics: BTreeMap<String, u64>,
-    /// Different values by the name of a tag.
-    pub tag_values: BTreeMap<String, u64>,
     /// Series by tag and value, as `name=value`.
     pub pairs: BTreeMap<String, u64>,
 }
@@ -296,7 +294,6 @@ impl Catalog {
             *to.metrics.entry(name.to_owned()).or_default() += metric.all.len();
             for (tag, values) in &metric.tags {
                 let tag = self.names.text(*tag);
-                *to.tag_values.entry(tag.to_owned()).or_default() += values.len() as u64;
                 for (value, postings) in values {
                     let pair = format!("{tag}={}", self.names.text(*value));
                     *to.pairs.entry(pair).or_default() += postings.len();
