@@ -11,7 +11,7 @@
 use hashbrown::HashTable;
 
 use crate::error::{Error, Result};
-use crate::key::Key;
+use crate::key::{FIELD_DEFAULT, Key};
 use crate::points::Points;
 use crate::value::ValueRef;
 
@@ -73,6 +73,8 @@ struct Name {
     raw: Box<[u8]>,
     database: u32,
     row: u32,
+    /// The row's series of the default field, once it was asked for: who has no fields finds it without looking at the row.
+    slot: Option<Slot>,
 }
 
 #[derive(Debug)]
@@ -174,32 +176,60 @@ impl Rows {
         raw: &[u8],
         parse: impl FnOnce(&[u8]) -> Result<(String, Vec<(String, String)>)>,
     ) -> Result<Row> {
+        let at = self.name(raw, parse)?;
+        Ok(Row(self.names.get(at as usize).expect("just found").row))
+    }
+
+    /// The series that is called `raw` in a protocol without fields: [`Rows::row`] and its default field in one.
+    ///
+    /// # Errors
+    /// As [`Rows::row`].
+    pub fn series(
+        &mut self,
+        raw: &[u8],
+        parse: impl FnOnce(&[u8]) -> Result<(String, Vec<(String, String)>)>,
+    ) -> Result<Slot> {
+        let at = self.name(raw, parse)? as usize;
+        let name = self.names.get(at).expect("just found");
+        if let Some(slot) = name.slot {
+            return Ok(slot);
+        }
+        let row = Row(name.row);
+        let slot = self.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned()))?;
+        self.names.get_mut(at).expect("just found").slot = Some(slot);
+        Ok(slot)
+    }
+
+    /// The name `raw`: its number.
+    fn name(
+        &mut self,
+        raw: &[u8],
+        parse: impl FnOnce(&[u8]) -> Result<(String, Vec<(String, String)>)>,
+    ) -> Result<u32> {
         let database = self.database;
         let is_it = |name: &Name| *name.raw == *raw && name.database == database;
         if let Some(name) = self.names.get(self.last as usize)
             && is_it(name)
         {
-            return Ok(Row(name.row));
+            return Ok(self.last);
         }
         let hash = base::hash64(raw).wrapping_add(u64::from(database).wrapping_mul(SPREAD));
         let names = &self.names;
         let found = self.named.find(hash, |at| names.get(*at as usize).is_some_and(is_it));
-        if let Some(at) = found
-            && let Some(name) = names.get(*at as usize)
-        {
+        if let Some(at) = found {
             self.last = *at;
-            return Ok(Row(name.row));
+            return Ok(*at);
         }
         let (metric, mut tags) = parse(raw)?;
         tags.sort();
         check(&metric, &tags)?;
         let row = self.row_of(metric, tags)?;
         let at = number(self.names.len())?;
-        self.names.push(Name { hash, raw: raw.into(), database, row });
+        self.names.push(Name { hash, raw: raw.into(), database, row, slot: None });
         let names = &self.names;
         self.named.insert_unique(hash, at, |at| names.get(*at as usize).map_or(0, |name| name.hash));
         self.last = at;
-        Ok(Row(row))
+        Ok(at)
     }
 
     /// The row of this metric and these tags.
@@ -411,6 +441,14 @@ mod tests {
         assert_eq!(push("a", "m,y=2,x=1", "\\f", 2), first);
         assert_eq!(push("a", "m,y=2,x=1", "\\f", 3), first);
         assert_ne!(push("b", "m,x=1,y=2", "f", 1), first);
+        let series = |database: &str, raw: &str| {
+            let mut rows = Rows::new(database);
+            let slot = rows.series(raw.as_bytes(), parse).unwrap();
+            assert_eq!(rows.series(raw.as_bytes(), |_| panic!("known")).unwrap(), slot);
+            let row = rows.row(raw.as_bytes(), |_| panic!("known")).unwrap();
+            assert_eq!(rows.field(row, 0, b"value", |_| panic!("known")).unwrap(), slot);
+        };
+        series("a", "m,x=1");
         assert_ne!(push("a", "m,x=1", "f", 1), first);
         let counts: Vec<_> = rows.pending().map(|(_, it)| (it.row.database.as_str(), it.points.len())).collect();
         assert_eq!(counts, [("a", 3), ("b", 1), ("a", 1)]);

@@ -5,6 +5,7 @@
 use crate::command::{put_database, put_declare, put_delete, put_drop, put_forget, put_points};
 use crate::engine::Engine;
 use crate::key::Key;
+use crate::points::Points;
 use crate::rows::{Pending, Typing};
 use crate::source::Range;
 use crate::value::Kind;
@@ -27,6 +28,17 @@ pub struct Bounds {
     pub name_bytes_max: usize,
 }
 
+/// Points that were added.
+#[derive(Debug)]
+pub struct Staged {
+    /// Of their series.
+    pub number: u32,
+    /// How many were left out because of their type.
+    pub misfits: usize,
+    /// Why.
+    pub reason: String,
+}
+
 impl Stage {
     /// Adds points, once for each series: [`crate::Rows`] has all of one series together. The series' number, or why they cannot be
     /// written.
@@ -39,7 +51,7 @@ impl Stage {
         pending: &Pending<'_>,
         typing: Typing,
         bounds: &Bounds,
-    ) -> Result<u32, String> {
+    ) -> Result<Staged, String> {
         let known = pending
             .place
             .filter(|place| place.dropped == engine.dropped())
@@ -59,9 +71,22 @@ impl Stage {
                 (self.declare(engine, pending, first), first)
             }
         };
-        let widen = fits(pending, typing, kind)?;
-        put_points(number, pending.points, widen, &mut self.part);
-        Ok(number)
+        match fits(pending.points, pending, typing, kind) {
+            Ok(widen) => {
+                put_points(number, pending.points, widen, &mut self.part);
+                Ok(Staged { number, misfits: 0, reason: String::new() })
+            }
+            Err(reason) => {
+                // Rare: what fits is written, so that one bad point costs no others.
+                let fitting = fitting(pending.points, typing, kind);
+                if fitting.is_empty() {
+                    return Err(reason);
+                }
+                let widen = fits(&fitting, pending, typing, kind)?;
+                put_points(number, &fitting, widen, &mut self.part);
+                Ok(Staged { number, misfits: pending.points.len() - fitting.len(), reason })
+            }
+        }
     }
 
     fn declare(&mut self, engine: &Engine, pending: &Pending<'_>, kind: Kind) -> u32 {
@@ -119,18 +144,28 @@ fn check_name(pending: &Pending<'_>, bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the points' types go with the series'; and whether integers become doubles.
-fn fits(pending: &Pending<'_>, typing: Typing, kind: Kind) -> Result<bool, String> {
+fn goes_with(other: Kind, typing: Typing, kind: Kind) -> bool {
     let is_number = |kind: Kind| matches!(kind, Kind::Float | Kind::Integer | Kind::Unsigned);
-    let one = pending.points.kind();
+    other == kind || typing == Typing::Numbers && is_number(other) && is_number(kind)
+}
+
+/// The points whose types go with the series'.
+fn fitting(points: &Points, typing: Typing, kind: Kind) -> Points {
+    let mut fitting = Points::new();
+    for (time, value) in points.iter().filter(|(_, value)| goes_with(value.kind(), typing, kind)) {
+        fitting.push(time, value);
+    }
+    fitting
+}
+
+/// Whether the points' types go with the series'; and whether integers become doubles.
+fn fits(points: &Points, pending: &Pending<'_>, typing: Typing, kind: Kind) -> Result<bool, String> {
+    let one = points.kind();
     if one == Some(kind) {
         return Ok(false);
     }
-    let all = (0..pending.points.len()).filter_map(|at| pending.points.kind_at(at));
-    let other = all.into_iter().find(|other| match typing {
-        Typing::Strict => *other != kind,
-        Typing::Numbers => *other != kind && !(is_number(*other) && is_number(kind)),
-    });
+    let all = (0..points.len()).filter_map(|at| points.kind_at(at));
+    let other = all.into_iter().find(|other| !goes_with(*other, typing, kind));
     match other {
         None => Ok(kind == Kind::Float),
         Some(other) => Err(format!(

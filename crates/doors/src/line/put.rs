@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError, ValueRef};
+use holdfast::series::{Rows, SeriesError, ValueRef};
 use memchr::memchr2;
 
 use super::number::{Number, Unit, number, time};
@@ -69,8 +69,7 @@ impl Reader {
         self.name.push(b' ');
         self.name.extend_from_slice(tags.trim_ascii_end());
         let refused = |error: SeriesError| Cow::Owned(error.to_string());
-        let row = rows.row(&self.name, name).map_err(refused)?;
-        let slot = rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())).map_err(refused)?;
+        let slot = rows.series(&self.name, name).map_err(refused)?;
         match value {
             Number::Float(value) => rows.push_float(slot, at, value),
             Number::Integer(value) => rows.push(slot, at, ValueRef::Integer(value)),

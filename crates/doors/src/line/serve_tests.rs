@@ -477,3 +477,30 @@ fn datagrams_without_room_are_counted() {
         (0..200).for_each(|_| drop(socket.send_to(text.as_bytes(), to)));
     }
 }
+
+#[test]
+fn what_a_checkpoint_promised_is_in_the_store_when_it_is_opened_again() {
+    use holdfast::series::{Points, Range, Select, Source};
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = Store::open(folder.path(), holdfast::Options::default()).unwrap();
+    let running = serve(store.clone(), Options::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let socket = Socket::connect(running.local_addr()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = Client { reader: BufReader::new(socket.try_clone().unwrap()), socket };
+    client.say(
+        &(0..1000).map(|at| format!("put cpu {at} {at} host=a\ncpu,host=a user={at}i {at}\n")).collect::<String>(),
+    );
+    client.say("cpu,host=a user=\"text\" 5\n");
+    client.say("checkpoint\n");
+    let told = client.line();
+    assert!(told.starts_with("error: 1 points of cpu user were refused: field type conflict"), "{told}");
+    assert!(client.checkpoint().contains(" lines "), "it is answered");
+    running.stop();
+    store.close().unwrap();
+    let store = Store::open(folder.path(), holdfast::Options::default()).unwrap();
+    let reader = store.series().reader();
+    let found = reader.series(&Select::metric("default", "cpu")).unwrap();
+    let mut points = Points::new();
+    found.iter().for_each(|series| reader.points(series.id, Range::ALL, &mut points).unwrap());
+    assert_eq!(points.len(), 2000);
+}

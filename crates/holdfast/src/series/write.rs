@@ -5,7 +5,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use ::series::{Bounds, Engine, Place, Rows, Slot, Stage};
+use ::series::{Bounds, Engine, Place, Rows, Slot, Stage, Staged};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::{Refused, Written};
@@ -70,9 +70,14 @@ impl<'a> Writing<'a> {
                 let bounds = Bounds { series_left, tags_max, name_bytes_max };
                 let count = pending.points.len() as u64;
                 match guard.stage.points(&guard.engine, &pending, rows.typing(), &bounds) {
-                    Ok(number) => {
-                        writing.points += count;
+                    Ok(Staged { number, misfits, reason }) => {
+                        writing.points += count - misfits as u64;
                         guard.slots.push((*slot, number));
+                        if misfits > 0 {
+                            let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
+                            let (points, owner) = (misfits as u64, pending.owner);
+                            writing.refused.push(Refused { metric, field, points, owner, reason });
+                        }
                     }
                     Err(reason) => {
                         let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError};
+use holdfast::series::{Rows, SeriesError};
 use memchr::memchr;
 
 use crate::line::{Unit, excerpt, number, time};
@@ -89,8 +89,7 @@ pub(crate) fn add(
     name.push(b'\n');
     name.extend_from_slice(raw);
     let refused = |error: SeriesError| Cow::Owned(error.to_string());
-    let row = rows.row(name, |_| names(raw, &extra.labels)).map_err(refused)?;
-    let slot = rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())).map_err(refused)?;
+    let slot = rows.series(name, |_| names(raw, &extra.labels)).map_err(refused)?;
     rows.push_float(slot, at, value.float());
     Ok(())
 }

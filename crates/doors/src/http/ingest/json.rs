@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError, ValueRef};
+use holdfast::series::{Rows, SeriesError, ValueRef};
 use memchr::memchr2;
 use serde_json::Value;
 
@@ -241,8 +241,7 @@ impl DataPoint<'_> {
         name.push(b' ');
         name.extend_from_slice(self.tags.unwrap_or(b"null"));
         let refused = |error: SeriesError| Cow::Owned(error.to_string());
-        let row = rows.row(name, names).map_err(refused)?;
-        let slot = rows.field(row, 0, FIELD_DEFAULT.as_bytes(), |_| Ok(FIELD_DEFAULT.to_owned())).map_err(refused)?;
+        let slot = rows.series(name, names).map_err(refused)?;
         match value {
             Number::Float(value) => rows.push_float(slot, at, value),
             Number::Integer(value) => rows.push(slot, at, ValueRef::Integer(value)),
