@@ -68,13 +68,18 @@ impl Http {
     /// # Errors
     /// When the answer is not one of success, with its beginning.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<&[u8]> {
-        self.stream.write_all(request).await?;
-        let status = self.answer().await?;
+        let status = self.exchange(request).await?;
         if !(200..300).contains(&status) {
             let start: String = String::from_utf8_lossy(&self.body).chars().take(300).collect();
             return Err(format!("the server answered {status}: {}", start.trim()).into());
         }
         Ok(&self.body)
+    }
+
+    /// Sends a request and reads its answer; the status, whichever it is.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<u16> {
+        self.stream.write_all(request).await?;
+        self.answer().await
     }
 
     async fn answer(&mut self) -> Result<u16> {
