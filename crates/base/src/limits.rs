@@ -82,7 +82,7 @@ impl Default for Limits {
             entry_cache_bytes: 32 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
-            series_memory_bytes: 32 << 20,
+            series_memory_bytes: 24 << 20,
             series_max: 10_000_000,
             series_tags_max: 64,
             series_name_bytes_max: 4 << 10,

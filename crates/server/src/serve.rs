@@ -39,10 +39,18 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     }
     let connections_max =
         [config.resp.limits.clients_max, config.http.limits.connections_max, config.line.limits.connections_max];
+    use_small_pages();
     raise_descriptors(connections_max.iter().sum::<usize>() as u64);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(run(config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has memory handed out in pages of 4 KiB: of huge ones, the allocator holds on to each as long as a byte of it is used, and
+/// under points that come by HTTP the process takes three times as much (measured; the CPU it takes is the same).
+fn use_small_pages() {
+    // A system that does not know such pages has nothing to turn off.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
