@@ -308,18 +308,14 @@ fn a_changed_byte_costs_its_block_and_is_told() {
     assert!(files.len() >= 5, "{files:?}");
     for (path, bytes) in files {
         for offset in 0..bytes {
+            let (disk, ledgers) = (disk.fork(offset), MemoryLedgers::default());
             disk.flip(&path, offset, 1 << (offset % 8));
             let store = open(&disk, &ledgers);
             let found = contents(&store);
-            let told = !store.stats().damage.is_empty();
+            assert!(!store.stats().damage.is_empty(), "{path:?} {offset}: nothing is told");
             let lost = whole.iter().filter(|(key, points)| found.get(key) != Some(points)).count();
-            // Files that are kept twice may have their second damaged without anybody looking.
-            let is_second = path.extension().is_some_and(|end| end == "copy") || offset + 200 > bytes;
-            assert!(told || is_second, "{path:?} {offset}: nothing is told");
             assert!(lost <= 1, "{path:?} {offset}: {lost} series lost");
             assert!(found.values().flatten().all(|(time, value)| *value == Value::Float(*time as f64)));
-            drop(store);
-            disk.flip(&path, offset, 1 << (offset % 8));
         }
     }
 }
@@ -425,4 +421,98 @@ fn a_disk_that_is_nearly_full_takes_no_points_and_all_else() {
     disk.set_capacity(64 << 20);
     store.step().unwrap();
     assert_eq!(write(&store).unwrap(), 2, "what was refused is still there to be written");
+}
+
+/// A sealing that failed left heads frozen; what was deleted since came back with the next that succeeded.
+#[test]
+fn what_is_deleted_after_a_sealing_that_failed_stays_deleted() {
+    for fault_at in 0..12 {
+        let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+        let store = open(&disk, &ledgers);
+        let mut rows = Rows::new(DATABASE);
+        let m = key("m", "a", "value");
+        (1..4).for_each(|time| add(&mut rows, &m, time, ValueRef::Float(time as f64)));
+        let written = flush(&store, &mut rows);
+        store.wait(written.position, Durability::Synced).unwrap();
+        disk.plan(fault_at, base::memory::Fault::Full);
+        let failed = store.series().seal().is_err();
+        disk.clear_plan();
+        store.series().delete(&Select::metric(DATABASE, "m"), Range { from: 2, to: 2 }).unwrap();
+        store.series().seal().unwrap();
+        let times = |store: &Store| one(store, &m).into_iter().map(|(time, _)| time).collect::<Vec<_>>();
+        assert_eq!(times(&store), [1, 3], "fault at {fault_at}, which failed: {failed}");
+        store.close().unwrap();
+        drop(store);
+        assert_eq!(times(&open(&disk, &ledgers)), [1, 3], "fault at {fault_at}, reopened");
+        let names =
+            disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "points"));
+        assert!(names.count() <= 2, "fault at {fault_at}: files that nothing names are left");
+    }
+}
+
+/// Without a manifest the folder was taken for one that was never used, and its files were overwritten.
+#[test]
+fn files_without_their_manifests_are_set_aside_and_told_of() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    add(&mut rows, &key("m", "a", "value"), 1, ValueRef::Float(1.0));
+    flush(&store, &mut rows);
+    store.close().unwrap();
+    drop(store);
+    let files: &dyn base::Files = &disk;
+    for name in ["manifest", "manifest.copy"] {
+        files.remove(&Path::new("/store/series").join(name)).unwrap();
+    }
+    let store = open(&disk, &ledgers);
+    assert!(
+        store.stats().damage.iter().any(|damage| damage.reason.contains("set aside")),
+        "{:?}",
+        store.stats().damage
+    );
+    add(&mut rows, &key("n", "a", "value"), 1, ValueRef::Float(1.0));
+    flush(&store, &mut rows);
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, &ledgers);
+    assert_eq!(one(&store, &key("n", "a", "value")), [(1, Value::Float(1.0))]);
+    let lost =
+        disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "lost")).count();
+    assert_eq!(lost, 3, "{:?}", disk.inventory());
+}
+
+/// Merging took damaged blocks away, and with them every word of the damage.
+#[test]
+fn a_damaged_file_is_not_merged_and_a_damaged_copy_is_mended() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    (0..5).for_each(|time| add(&mut rows, &key("m", "a", "value"), time, ValueRef::Float(time as f64)));
+    flush(&store, &mut rows);
+    store.close().unwrap();
+    drop(store);
+    let of_end = |end: &str| {
+        let mut all = disk.inventory().into_iter().map(|(path, _)| path);
+        all.find(|path| path.to_string_lossy().contains("/series/") && path.to_string_lossy().ends_with(end)).unwrap()
+    };
+    let points = of_end(".points");
+    disk.flip(&points, 20, 1);
+    disk.flip(&of_end("manifest"), 20, 1);
+    disk.flip(&of_end(".names"), 12, 1);
+    let store = open(&disk, &ledgers);
+    assert_eq!(store.stats().damage.len(), 2, "{:?}", store.stats().damage);
+    for time in 0..8 {
+        add(&mut rows, &key("n", "a", "value"), time, ValueRef::Float(1.0));
+        flush(&store, &mut rows);
+        // What the damage keeps from being merged is no reason to merge nothing.
+        let _ = store.series().seal();
+    }
+    assert_eq!(one(&store, &key("n", "a", "value")).len(), 8);
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, &ledgers);
+    assert!(store.stats().damage.is_empty(), "copies were mended: {:?}", store.stats().damage);
+    assert!(one(&store, &key("m", "a", "value")).is_empty());
+    let damage = store.stats().damage;
+    assert!(damage.len() == 1 && damage[0].path == points, "{damage:?}");
 }

@@ -6,7 +6,7 @@
 //!
 //! May use: `catalog`, `command`, `points`. Must not know: files, other partitions, clocks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use journal::Position;
@@ -26,11 +26,12 @@ pub struct Engine {
     catalog: Catalog,
     /// By number, as in the catalog.
     states: Vec<State>,
-    /// Series whose head has points.
+    /// Series whose head has points, or had some before they were deleted; one may be there twice.
     active: Vec<u32>,
     /// Heads that are being sealed, oldest first.
     frozen: Vec<Arc<Frozen>>,
-    erased: Vec<Erased>,
+    /// What was deleted, by series.
+    erased: BTreeMap<u32, Vec<Erased>>,
     databases: BTreeSet<String>,
     applied: Position,
     /// When the catalog changed last, or something was deleted.
@@ -137,7 +138,10 @@ impl Engine {
 
     /// Takes over what sealed files have, when a store is opened.
     pub fn restore(&mut self, applied: Position, digest: u64, erased: Vec<Erased>, databases: BTreeSet<String>) {
-        (self.applied, self.digest, self.erased, self.databases) = (applied, digest, erased, databases);
+        (self.applied, self.digest, self.databases) = (applied, digest, databases);
+        for erased in erased {
+            self.erased.entry(erased.number).or_default().push(erased);
+        }
     }
 
     /// Takes over a series that sealed files have.
@@ -252,11 +256,10 @@ impl Engine {
             head.newest = position;
             if head.points.is_empty() {
                 state.head = None;
-                self.active.retain(|one| *one != number);
             }
         }
         state.last = Last::Unknown;
-        self.erased.push(Erased { number, range, at: position });
+        self.erased.entry(number).or_default().push(Erased { number, range, at: position });
         self.changed = position;
     }
 
@@ -268,9 +271,8 @@ impl Engine {
             && let Some(head) = state.head.take()
         {
             self.head_bytes = self.head_bytes.saturating_sub(head.points.memory_bytes());
-            self.active.retain(|one| *one != number);
         }
-        self.erased.retain(|erased| erased.number != number);
+        self.erased.remove(&number);
         self.retyped.remove(&number);
         self.gone.insert(number);
         self.dropped += 1;
@@ -403,7 +405,7 @@ impl Engine {
             view.newest = view.newest.max(frozen.newest);
             view.frozen.push(Arc::clone(frozen));
         }
-        view.erased.extend(self.erased.iter().filter(|erased| erased.number == number));
+        view.erased.extend(self.erased.get(&number).into_iter().flatten());
         view.newest = view.erased.iter().fold(view.newest, |newest, erased| newest.max(erased.at));
         Some(view)
     }
@@ -423,13 +425,14 @@ impl Engine {
     pub fn note_last(&mut self, number: u32, seen: Position, last: Option<(i64, Value)>) {
         let unchanged = self.applied == seen;
         if let Some(state) = self.states.get_mut(number as usize).filter(|_| unchanged) {
-            state.last = last.map_or(Last::None, |(time, value)| Last::Known(time, value, Position::ZERO));
+            state.last = last.map_or(Last::None, |(time, value)| Last::Known(time, value, seen));
         }
     }
 
     /// Freezes all heads, so that everything up to `through` is frozen or sealed.
     pub fn rotate(&mut self, through: Position) -> Arc<Frozen> {
         self.active.sort_unstable();
+        self.active.dedup();
         let mut series = Vec::with_capacity(self.active.len());
         let mut newest = Position::ZERO;
         for number in self.active.drain(..) {
@@ -461,13 +464,16 @@ impl Engine {
 
     /// What was deleted, and may still be in sealed files.
     #[must_use]
-    pub fn erased(&self) -> &[Erased] {
-        &self.erased
+    pub fn erased(&self) -> Vec<Erased> {
+        self.erased.values().flatten().copied().collect()
     }
 
     /// Forgets what was deleted up to a position: nothing that is sealed is older.
     pub fn forget_erased(&mut self, through: Position) {
-        self.erased.retain(|erased| erased.at > through);
+        self.erased.retain(|_, all| {
+            all.retain(|erased| erased.at > through);
+            !all.is_empty()
+        });
     }
 
     /// The series whose type changed, and those that were dropped, since this was last asked.

@@ -24,7 +24,9 @@ pub(crate) fn parse(header: &[u8]) -> Option<Credentials> {
     if scheme.eq_ignore_ascii_case(b"basic") {
         return split(&base64::decode(token)?);
     }
-    if scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() {
+    // `Token` is what clients of InfluxDB send, with a name and a password as with `Bearer`.
+    let is_token = scheme.eq_ignore_ascii_case(b"bearer") || scheme.eq_ignore_ascii_case(b"token");
+    if is_token && !token.is_empty() {
         let nameless = || Credentials { name: NAMELESS.into(), password: token.to_vec() };
         return Some(split(token).unwrap_or_else(nameless));
     }
@@ -53,6 +55,7 @@ mod tests {
         assert_eq!(parsed("Basic YWRhOmxvdmU6bGFjZQ=="), wanted);
         assert_eq!(parsed("basic  YWRhOmxvdmU6bGFjZQ"), wanted);
         assert_eq!(parsed("Bearer ada:love:lace"), wanted);
+        assert_eq!(parsed("Token ada:love:lace"), wanted);
         assert_eq!(parsed("BEARER secret"), Some(("default".to_owned(), "secret".to_owned())));
         assert_eq!(parsed("Basic Og=="), Some((String::new(), String::new())));
     }

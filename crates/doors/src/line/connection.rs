@@ -137,6 +137,12 @@ impl Connection {
 
     /// The client sends no more. Half a line is not taken: its other half may be lost, and `12` is another value than `123`.
     fn end(&mut self) {
+        // A text that was opened holds back the lines behind it: they are taken without the line that opened it.
+        while self.rest.contains(&b'\n') && matches!(self.mode, Mode::Reading) {
+            let text = std::mem::take(&mut self.rest);
+            let behind = self.too_long(&text);
+            self.turn(behind);
+        }
         if !self.rest.is_empty() {
             let line = std::mem::take(&mut self.rest);
             self.complain(Shape::Influx, &line, "the connection was closed within the line: end each with a line end");

@@ -3,11 +3,13 @@
 //!   manifest, manifest.copy            which of the others count
 //!   NNNNNNNNNN.names, the same .copy   registers
 //!   NNNNNNNNNN.points                  sealed files
+//!   the same .lost                     what was there when both manifests were missing or damaged: set aside for whoever can read it
 //!
 //! May use: `base`, `series`. Must not know: what is done with what is read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::series::{
     BlockAt, Manifest, Points, Range, SEALED_HEADER_BYTES, SealedFile, SeriesId, check_sealed_header,
@@ -23,6 +25,8 @@ pub(crate) const FOLDER: &str = "series";
 pub(crate) const MANIFEST: &str = "manifest";
 /// How the second of two equal files ends.
 const COPY: &str = "copy";
+/// How files end that were set aside because their manifest is lost.
+const LOST: &str = "lost";
 /// Bytes of a manifest or a register at most.
 const BYTES_MAX: u64 = 16 << 30;
 
@@ -40,6 +44,8 @@ pub(crate) struct Shelved {
     file: Arc<dyn File>,
     /// Its blocks by series and time.
     pub(crate) index: Vec<BlockAt>,
+    /// A block of it was found damaged.
+    damaged: AtomicBool,
 }
 
 pub(crate) fn failed(path: &Path, error: &std::io::Error) -> Error {
@@ -115,6 +121,37 @@ impl Folder<'_> {
         Ok(first.or(second))
     }
 
+    /// Makes two files equal again of which one is missing or damaged, or was not reached when the power went. Damage is told.
+    pub(crate) fn mend<T: PartialEq>(
+        &self,
+        name: &str,
+        decode: impl Fn(&[u8]) -> ::series::Result<T>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<()> {
+        let with_bytes = |bytes: &[u8]| decode(bytes).map(|_| bytes.to_vec());
+        match self.both(name, with_bytes, tell)? {
+            [None, None] => Ok(()),
+            [Some(first), Some(second)] if first == second => Ok(()),
+            [Some(bytes), _] | [None, Some(bytes)] => self.write_both(name, &bytes),
+        }
+    }
+
+    /// Sets files aside whose manifest is lost: they are told of, and nothing removes or replaces them.
+    pub(crate) fn set_aside(&self) -> Result<usize> {
+        let mut count = 0;
+        for name in self.names()?.iter().filter(|name| name.contains(".points") || name.contains(".names")) {
+            if !name.ends_with(LOST) {
+                let (from, to) = (self.path(name), self.path(&format!("{name}.{LOST}")));
+                self.files.rename(&from, &to).map_err(|error| failed(&from, &error))?;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            self.files.sync_dir(self.dir).map_err(|error| failed(self.dir, &error))?;
+        }
+        Ok(count)
+    }
+
     /// Writes two equal files, durably.
     pub(crate) fn write_both(&self, name: &str, bytes: &[u8]) -> Result<()> {
         for name in [copy_name(name), name.to_owned()] {
@@ -142,7 +179,11 @@ impl Folder<'_> {
     pub(crate) fn remove_unnamed(&self, manifest: &Manifest) {
         let named = Self::named(manifest);
         let names = self.files.list(self.dir).unwrap_or_default();
-        self.remove(names.into_iter().filter(|name| !name.starts_with(MANIFEST) && !named.contains(name)));
+        self.remove(
+            names
+                .into_iter()
+                .filter(|name| !name.starts_with(MANIFEST) && !name.ends_with(LOST) && !named.contains(name)),
+        );
     }
 
     /// Opens a sealed file, with its index; `None` when nothing of it can be read. Damage is told.
@@ -171,7 +212,7 @@ impl Folder<'_> {
                 index => found = found.or(index),
             }
         }
-        Ok(found.map(|index| Shelved { of: of.clone(), path, file, index }))
+        Ok(found.map(|index| Shelved { of: of.clone(), path, file, index, damaged: AtomicBool::new(false) }))
     }
 
     /// The manifest; `None` when there is none that is intact.
@@ -256,6 +297,11 @@ impl Shelved {
         self.of.through.get(usize::from(partition)).copied().unwrap_or_default()
     }
 
+    /// Whether a block of it was found damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
     /// A block's bytes; they may be damaged.
     pub(crate) fn block_bytes(&self, at: &BlockAt) -> Result<Vec<u8>> {
         let mut bytes = vec![0; at.bytes as usize];
@@ -273,6 +319,7 @@ impl Shelved {
         if read_sealed_block(at, &bytes, &mut points).is_ok() {
             return Ok(Some(points));
         }
+        self.damaged.store(true, Ordering::Relaxed);
         let (path, reason) = (self.path.clone(), "a block of points");
         let (kind, position) = (DamageKind::Record, Position::ZERO);
         tell(Damage { kind, path, offset: at.offset, bytes: at.bytes.into(), position, reason });

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
+use journal::{Level, Log};
+
 use ::series::{BlockAt, Erased, Points, SeriesId, without_erased};
 
 use super::folder::Shelved;
 use super::seal::Writer;
 use super::shelf::Contents;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Inner, lock};
 
 /// Files that are merged at least, unless something else calls for it.
@@ -29,7 +31,10 @@ fn worth_merging(files: &[Arc<Shelved>]) -> Option<std::ops::Range<usize>> {
     let mut start = files.len();
     let mut bytes = 0u64;
     for (at, file) in files.iter().enumerate().rev() {
-        if file.of.bytes > FILE_BYTES_MAX || (files.len() - at > FILES_MIN && file.of.bytes > 2 * bytes) {
+        if file.of.bytes > FILE_BYTES_MAX
+            || file.is_damaged()
+            || (files.len() - at > FILES_MIN && file.of.bytes > 2 * bytes)
+        {
             break;
         }
         start = at;
@@ -62,8 +67,7 @@ impl Inner {
     fn merge(&self, contents: &Contents, run: std::ops::Range<usize>) -> Result<()> {
         let files = contents.files.get(run).unwrap_or_default();
         let Some(newest) = files.last() else { return Ok(()) };
-        let erased: Vec<Vec<Erased>> =
-            self.partitions.iter().map(|partition| partition.series().erased().to_vec()).collect();
+        let erased: Vec<Vec<Erased>> = self.partitions.iter().map(|partition| partition.series().erased()).collect();
         let mut writer = Writer::create(self, self.shelf.new_file())?;
         let mut cursors: Vec<&[BlockAt]> = files.iter().map(|file| file.index.as_slice()).collect();
         while let Some(series) = cursors.iter().filter_map(|blocks| blocks.first()).map(|at| at.series).min() {
@@ -87,6 +91,8 @@ impl Inner {
         let through = newest.of.through.clone();
         let merged: Vec<u64> = files.iter().map(|file| file.of.file).collect();
         let made = writer.finish(through)?;
+        // What was deleted or dropped, and is left out now, must not come back with the power.
+        self.journal.wait(self.newest(), Level::Synced)?;
         self.shelf.change(|manifest| {
             let at = manifest.files.iter().position(|of| merged.contains(&of.file));
             manifest.files.retain(|of| !merged.contains(&of.file));
@@ -135,8 +141,11 @@ impl Inner {
     }
 
     fn gather(&self, file: &Shelved, at: &BlockAt, erased: &[Erased], to: &mut Points) -> Result<()> {
-        // What is damaged has been noted, and is lost.
-        let Some(points) = self.shelf.block(file, at)? else { return Ok(()) };
+        let Some(points) = self.shelf.block(file, at)? else {
+            // The file stays as it is, and is told of: merging would take the damage away, and with it what could be saved.
+            let text = "a sealed file is damaged, and is not merged";
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        };
         let through = file.through(at.series.partition);
         if erased.iter().all(|erased| erased.at <= through) {
             to.extend_from(&points, 0..points.len());

@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 
 use ::series::{
     Engine, Erased, Frozen, Manifest, Points, Range, Register, Registered, Sealed, SealedFile, Sealer, SeriesId,
+    without_erased,
 };
 use base::File;
 use journal::{Level, Log, Position};
 
 use super::shelf::Contents;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Inner, lock};
 
 /// Bytes of a file that are written at once.
@@ -87,11 +88,15 @@ impl Inner {
     fn rotate(&self, engine: &mut Engine) -> Rotated {
         // Under the partition's lock nothing of it is on its way, so everything to come is behind this.
         let through = self.newest();
-        engine.rotate(through);
+        let fresh = engine.rotate(through);
+        if fresh.series.is_empty() {
+            // Nothing to be sealed, but heads that were emptied may have counted for something.
+            self.shelf.memory_bytes.fetch_sub(fresh.bytes as u64, Ordering::Relaxed);
+        }
         Rotated {
             sealed: Sealed { through, digest: engine.digest(), next: engine.next() },
             frozen: engine.frozen().to_vec(),
-            erased: engine.erased().to_vec(),
+            erased: engine.erased(),
             databases: engine.created_databases().clone(),
             changes: engine.take_changes(),
         }
@@ -102,14 +107,16 @@ impl Inner {
         self.journal.wait(newest, Level::Synced)?;
         let through: Vec<Position> = rotated.iter().map(|rotated| rotated.sealed.through).collect();
         let file = self.seal_points(rotated, through)?;
-        let register = self.seal_names(before, rotated)?;
+        // What no manifest will name is not left lying about: on a nearly full disk each attempt would take more of it.
+        let forget = |_: &Error| self.shelf.forget_points(file.iter().map(|of| of.file));
+        let register = self.seal_names(before, rotated).inspect_err(forget)?;
         let erased: Vec<(u16, Erased)> = (0u16..)
             .zip(rotated)
             .flat_map(|(partition, rotated)| rotated.erased.iter().map(move |erased| (partition, *erased)))
             .collect();
         let databases = rotated.first().map(|first| first.databases.clone());
         // Names were looked at as they are by now: what was dropped or retyped since must not come back without its name.
-        self.journal.wait(self.newest(), Level::Synced)?;
+        self.journal.wait(self.newest(), Level::Synced).map_err(Error::from).inspect_err(forget)?;
         self.shelf.change(|manifest: &mut Manifest| {
             manifest.partitions = rotated.iter().map(|rotated| rotated.sealed).collect();
             manifest.erased = erased;
@@ -133,18 +140,14 @@ impl Inner {
             let numbers = rotated.frozen.iter().flat_map(|frozen| frozen.series.iter().map(|(number, _)| *number));
             let numbers: BTreeSet<u32> = numbers.collect();
             for number in numbers {
-                let mut of_it = rotated.frozen.iter().filter_map(|frozen| frozen.points(number));
                 let series = SeriesId { partition, number };
+                let mut of_it =
+                    rotated.frozen.iter().filter_map(|frozen| Some((frozen.through, frozen.points(number)?)));
+                let erased: Vec<Erased> =
+                    rotated.erased.iter().filter(|erased| erased.number == number).copied().collect();
                 match (of_it.next(), of_it.next()) {
-                    (Some(only), None) => writer.add(series, only)?,
-                    _ => {
-                        let mut all = Points::new();
-                        for points in rotated.frozen.iter().filter_map(|frozen| frozen.points(number)) {
-                            all.extend_from(points, 0..points.len());
-                        }
-                        all.sort();
-                        writer.add(series, &all)?;
-                    }
+                    (Some((_, only)), None) if erased.is_empty() => writer.add(series, only)?,
+                    _ => writer.add(series, &join(&rotated.frozen, number, &erased))?,
                 }
             }
         }
@@ -197,6 +200,21 @@ impl Inner {
             engine.forget_erased(oldest.unwrap_or(Position::MAX));
         }
     }
+}
+
+/// The points of a series in frozen heads, of which the later count. An earlier sealing may have failed: then something was
+/// deleted since the older ones were frozen, which the file will be taken to know.
+fn join(frozen: &[Arc<Frozen>], number: u32, erased: &[Erased]) -> Points {
+    let mut all = Points::new();
+    for frozen in frozen {
+        if let Some(points) = frozen.points(number) {
+            let mut points = points.clone();
+            without_erased(&mut points, erased, frozen.through);
+            all.extend_from(&points, 0..points.len());
+        }
+    }
+    all.sort();
+    all
 }
 
 /// A file of points that is being written.

@@ -95,10 +95,12 @@ impl Shelf {
             is_disk_low: AtomicBool::new(false),
         };
         let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
+        shelf.folder().mend(MANIFEST, Manifest::decode, &mut |damage| shelf.note(damage))?;
         let Some(manifest) = shelf.folder().manifest(&mut |damage| shelf.note(damage))? else {
-            if shelf.folder().has_either(MANIFEST)? {
+            let was_used = shelf.folder().has_either(MANIFEST)?;
+            if shelf.folder().set_aside()? > 0 || was_used {
                 shelf.is_used.store(true, Ordering::Release);
-                let reason = "both manifests are damaged: what is sealed cannot be found";
+                let reason = "both manifests are damaged or missing: what was sealed is set aside, and not shown";
                 shelf.note(shelf.folder().damage(MANIFEST, 0, 0, reason));
             } else {
                 // Never used: nothing to replay.
@@ -124,6 +126,7 @@ impl Shelf {
                 let mut entries = Vec::new();
                 Register::read(bytes, &mut |entry| entries.push(entry)).map(|()| entries)
             };
+            self.folder().mend(&name, decode, &mut |damage| self.note(damage))?;
             let Some(entries) = self.folder().read_either(&name, decode, &mut |damage| self.note(damage))? else {
                 let reason = "both copies of a register are damaged or missing: its series have no names";
                 self.note(self.folder().damage(&name, 0, 0, reason));
@@ -220,6 +223,11 @@ impl Shelf {
         let path = self.folder().path(&points_name(file));
         let _ = self.files.remove(&path);
         failed(&path, error)
+    }
+
+    /// Removes files for points that no manifest names.
+    pub(crate) fn forget_points(&self, files: impl Iterator<Item = u64>) {
+        self.folder().remove(files.map(points_name));
     }
 
     /// Writes a register.

@@ -13,7 +13,7 @@ use crate::source::{Range, SeriesId, Source};
 use crate::value::{Kind, ValueRef};
 
 /// Points of the series of one group that may be there after they were reduced and filled, 16 bytes each.
-pub(crate) const GROUP_POINTS_MAX: u64 = 64 << 20;
+pub(crate) const GROUP_POINTS_MAX: u64 = 8 << 20;
 
 /// How much is read of a series at a time.
 #[derive(Debug, Clone, Copy)]
@@ -293,8 +293,8 @@ fn filled(reduced: &Column, range: Range, downsample: &Downsample, points_max: u
     let expected = range.to.saturating_sub(interval.start).unsigned_abs() / length.unsigned_abs();
     if expected > points_max {
         return Err(Error::invalid(format!(
-            "The range has {expected} intervals, and one group may have {GROUP_POINTS_MAX} in all: \
-             use a longer interval or no fill policy"
+            "The range has {expected} intervals for each series, and all series of a group together may have \
+             {GROUP_POINTS_MAX}: use a longer interval or no fill policy"
         )));
     }
     let mut at = 0;
