@@ -120,6 +120,17 @@ impl Model {
         contents
     }
 
+    /// The first of some last batches without all of which the same is visible.
+    pub(crate) fn unseen_from(&self, now_ms: u64) -> Option<Position> {
+        /// More than these no crash takes without a trace: something of them would be seen.
+        const LOOKED_AT: usize = 16;
+        let all = Self::visible(&self.contents, now_ms);
+        let from = self.batches.len().saturating_sub(LOOKED_AT);
+        let mut counts = from..self.batches.len();
+        let count = counts.find(|count| Self::visible(&self.prefix(*count), now_ms) == all)?;
+        self.batches.get(count).map(|batch| batch.position)
+    }
+
     /// Forgets the batches behind the first `count`, which a crash took.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.contents = self.prefix(count);

@@ -135,16 +135,18 @@ pub(crate) fn hear(run: &mut Run) -> Check<()> {
     }
     let expected = said(&run.model, behind);
     let now_ms = run.store.now_ms();
-    // A crash may have taken a batch of which nothing is left to be seen: whether it is there, the contents do not tell.
-    let has_expired = |effect: &Effect| matches!(effect, Effect::Put { expires_ms: Some(at), .. } if *at <= now_ms);
-    let batch = |at: Position| run.model.batches.iter().find(|batch| batch.position == at);
-    let is_unseen =
-        |at: Position| batch(at).is_some_and(|batch| batch.effects.iter().all(|(_, effect)| has_expired(effect)));
-    let is_explained = |at: &Position| !heard.contains_key(at) && is_unseen(*at);
+    // A crash may have taken the last batches, of which nothing is left to be seen: whether they are there, the contents do
+    // not tell. So what was not told of them is gone.
+    let unseen = run.model.unseen_from(now_ms);
+    let is_explained = |at: &Position| !heard.contains_key(at) && unseen.is_some_and(|unseen| *at >= unseen);
     let differs = |at: &&Position| heard.get(at) != expected.get(at) && !is_explained(at);
     if let Some(first) = heard.keys().chain(expected.keys()).filter(differs).min() {
-        return Err(violation("listener", format!("from {from}: batch {first} was told otherwise")));
+        let (told, wanted) = (heard.get(first), expected.get(first));
+        let text = format!("from {from}: batch {first} was told otherwise: {told:?} instead of {wanted:?}");
+        return Err(violation("listener", text));
     }
+    let gone: Vec<Position> = expected.keys().filter(|at| is_explained(at)).copied().collect();
+    run.model.batches.retain(|batch| !gone.contains(&batch.position));
     run.heard = Some(listener.bookmark());
     drop(listener);
     run.trace("listener", heard.len() as u64);
