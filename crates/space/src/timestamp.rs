@@ -11,7 +11,7 @@ const DAY_SECONDS: i64 = 86_400;
 pub(crate) fn to_text(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let fraction = nanoseconds.rem_euclid(1_000_000_000);
-    let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
+    let (year, month, day) = base::date_of_day(seconds.div_euclid(DAY_SECONDS));
     let second = seconds.rem_euclid(DAY_SECONDS);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let fraction = match fraction {
@@ -32,10 +32,10 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     let month = rest.number(2)?;
     rest.expect(b"-")?;
     let day = rest.number(2)?;
-    if !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
+    if !(1..=12).contains(&month) || day < 1 || day > base::days_in_month(year, month) {
         return None;
     }
-    let mut seconds = days(year, month, day) * DAY_SECONDS;
+    let mut seconds = base::day_of_date(year, month, day) * DAY_SECONDS;
     let mut fraction = 0;
     if !rest.0.is_empty() {
         rest.expect(b"Tt ")?;
@@ -101,39 +101,6 @@ impl Text<'_> {
         let minutes = self.number(2)?;
         (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
     }
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 to a date.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// The year, month and day that is so many days from 1970-01-01.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -1,34 +1,9 @@
 //! Times as text: RFC 3339 in UTC going out, and what InfluxDB takes for a time coming in.
 //!
-//! The calendar is computed by Howard Hinnant's algorithms (`chrono-Compatible Low-Level Date Algorithms`), which hold for every
-//! year that nanoseconds of 64 bits reach.
-//!
-//! May use: nothing. Must not know: clocks.
+//! May use: the calendar. Must not know: clocks.
 
 const SECOND: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
-
-/// Days since 1970 of a day of the calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Year, month and day.
-fn date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
 
 /// Appends digits, with zeros before them.
 fn push(out: &mut Vec<u8>, number: i64, width: u32) {
@@ -41,7 +16,7 @@ fn push(out: &mut Vec<u8>, number: i64, width: u32) {
 /// Appends a time in RFC 3339, with as many digits behind the second as it has.
 pub(crate) fn write(out: &mut Vec<u8>, nanos: i64) {
     let (seconds, fraction) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
-    let (year, month, day) = date(seconds.div_euclid(DAY_SECONDS));
+    let (year, month, day) = base::date_of_day(seconds.div_euclid(DAY_SECONDS));
     let of_day = seconds.rem_euclid(DAY_SECONDS);
     push(out, year, 4);
     for (sign, number) in
@@ -80,8 +55,10 @@ pub(crate) fn read(text: &str) -> Option<i64> {
     let month = take(&mut rest, 2)?;
     take_sign(&mut rest, '-')?;
     let day = take(&mut rest, 2)?;
-    let is_date = (1..=12).contains(&month) && (1..=31).contains(&day) && date(days(year, month, day)).2 == day;
-    let (mut seconds, mut nanos) = (days(year, month, day) * DAY_SECONDS, 0);
+    let is_date = (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && base::date_of_day(base::day_of_date(year, month, day)).2 == day;
+    let (mut seconds, mut nanos) = (base::day_of_date(year, month, day) * DAY_SECONDS, 0);
     if !is_date {
         return None;
     }

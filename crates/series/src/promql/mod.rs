@@ -26,6 +26,8 @@ mod sums;
 mod tests;
 #[cfg(test)]
 mod tests_model;
+#[cfg(test)]
+mod tests_shapes;
 mod window;
 
 use std::cell::Cell;

@@ -67,7 +67,7 @@ fn rfc3339(text: &str) -> Option<i64> {
     for (at, signs) in [(4, &b"-"[..]), (7, b"-"), (10, b"Tt "), (13, b":"), (16, b":")] {
         sign(at, signs)?;
     }
-    let is_possible = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
+    let is_possible = (1..=12).contains(&month) && (1..=base::days_in_month(year, month)).contains(&day);
     if !is_possible || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -87,19 +87,8 @@ fn rfc3339(text: &str) -> Option<i64> {
         }
         _ => return None,
     };
-    let days = days_before(year, month) + day - 1;
+    let days = base::day_of_date(year, month, day);
     Some(days * MS_PER_DAY + (hour * 60 + minute - offset) * 60_000 + second * 1000 + ms)
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    days_before(year, month + 1) - days_before(year, month)
-}
-
-/// Days from 1970 to the first of a month; month 13 is the next January.
-fn days_before(year: i64, month: i64) -> i64 {
-    // Years that begin with March, so that the leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 - 719_468
 }
 
 #[cfg(test)]
