@@ -141,6 +141,10 @@ impl Recoverer {
             return Ok(None);
         }
         let managers = managers(&xa.profiles)?;
+        // Here and not in the thread: whoever finds the server ready finds the number too.
+        for (count, managers) in counts.0.iter().zip(&managers) {
+            count.managers.store(managers.len() as u64, Relaxed);
+        }
         let embedded = Embedded::over(store.clone());
         let coordinator = Coordinator::embedded(embedded.clone());
         let sweeping = xa.sweep.map(|age| (embedded, managers.concat(), age));
@@ -156,9 +160,6 @@ impl Recoverer {
                 let mut running = tokio::task::JoinSet::new();
                 for (number, (profile, managers)) in profiles.into_iter().enumerate() {
                     let (counts, ended) = (Arc::clone(&counts), end(stopped.clone()));
-                    if let Some(count) = counts.0.get(number) {
-                        count.managers.store(managers.len() as u64, Relaxed);
-                    }
                     let recovery = Recovery::new(&coordinator, managers, pace);
                     let mut watch = Watch::new(profile);
                     running.spawn(recovery.keep_running_until(ended, move |report| {
