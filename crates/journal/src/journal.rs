@@ -266,10 +266,16 @@ impl Journal {
         };
         debug_assert_eq!(segment.base, tail.segment.end());
         let header = header_bytes(usize::from(self.options.partitions));
-        segment.set_capacity(capacity_for(bytes, header, self.options.segment_bytes));
-        if let Err(error) = segment.reserve(header + bytes, 0) {
+        let capacity = capacity_for(bytes, header, self.options.segment_bytes);
+        segment.set_capacity(capacity);
+        let is_unusual = capacity > self.options.segment_bytes;
+        if let Err(error) = segment.reserve(if is_unusual { capacity } else { header + bytes }, 0) {
             *next = Some(segment);
             return Err(error);
+        }
+        if is_unusual {
+            // The file's length tells the capacity when a power cut takes the header: positions in here are never given again.
+            segment.sync().map_err(|error| self.poisoned(error))?;
         }
         self.segments.write().unwrap_or_else(PoisonError::into_inner).insert(segment.base, Arc::clone(&segment));
         tail.roll(segment);

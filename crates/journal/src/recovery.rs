@@ -195,6 +195,8 @@ fn find(
 ) -> Result<Vec<Found>> {
     let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
     let mut all = Vec::new();
+    // Earlier runs may have made larger ones than these options say.
+    let mut usual_capacity = options.segment_bytes;
     for base in names.iter().filter_map(|name| base_of(name)) {
         let segment = match mode {
             Mode::Seal => Segment::open(files, dir, base)?,
@@ -206,8 +208,12 @@ fn find(
         };
         let start = segment.read_start()?;
         let capacity = match &start {
-            Start::Header(header) => header.capacity,
-            Start::Blank | Start::Damaged => options.segment_bytes.max(segment.capacity()),
+            Start::Header(header) => {
+                usual_capacity = usual_capacity.max(header.capacity);
+                header.capacity
+            }
+            // The file of an unusually large one was given its length, durably, before it was used.
+            Start::Blank | Start::Damaged => usual_capacity.max(segment.capacity()),
         };
         segment.set_capacity(capacity);
         *next_base = segment.end().max(*next_base);

@@ -1,5 +1,5 @@
 //! Acknowledged implies present: after a crash the store holds a prefix of the committed batches that covers everything
-//! that was promised; a batch is there whole or not at all.
+//! that was promised; a batch is there whole or not at all; no position is given twice.
 //!
 //! May use: the model. Must not know: how the crash came about.
 
@@ -20,11 +20,14 @@ pub(crate) fn check(store: &Store, model: &mut Model, promised: Position) -> Che
             model.truncate(count);
             // What an opened store shows is on the disk: recovery has synced it.
             let last = model.batches.last().map_or(Position::ZERO, |batch| batch.position);
-            // What was promised beyond the journal's end was promised for a kill, and the power took it: positions there are
-            // given again to batches of which nothing was promised.
-            let end = Position::new(store.watermarks().appended.get().saturating_sub(1));
-            model.written = model.written.min(end).max(last);
-            model.synced = model.synced.min(end).max(last);
+            model.written = model.written.max(last);
+            model.synced = model.synced.max(last);
+            // Not those either of batches that a power cut took.
+            let end = store.watermarks().appended;
+            if model.written >= end {
+                let text = format!("position {} was given, and the journal goes on at {end}", model.written);
+                return Err(violation("durable", text));
+            }
             return indexes::check(store, model);
         }
     }
