@@ -40,6 +40,8 @@ pub struct Limits {
     pub ledger_cache_bytes: u64,
     /// Cache of single ledger entries of the whole store, in bytes.
     pub entry_cache_bytes: u64,
+    /// Cache of values that are read one by one, of the whole store, in bytes; 0 is none.
+    pub value_cache_bytes: u64,
     /// Most entries in one answer of a listing.
     pub page_entries_max: usize,
     /// Expired objects removed by one background step.
@@ -80,6 +82,7 @@ impl Default for Limits {
             inline_bytes_max: 128,
             ledger_cache_bytes: 32 << 20,
             entry_cache_bytes: 32 << 20,
+            value_cache_bytes: 128 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
             series_memory_bytes: 24 << 20,
@@ -114,6 +117,7 @@ impl Limits {
             inline_bytes_max: 16,
             ledger_cache_bytes: 64 << 10,
             entry_cache_bytes: 4 << 10,
+            value_cache_bytes: 16 << 10,
             page_entries_max: 100,
             expiry_batch_max: 3,
             series_memory_bytes: 2 << 10,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::Files;
 
 use journal::{Journal, Log, PartitionId, Position, Record, RecordSection, StateMachine, Visit};
-use kv::{Engine, EntryCache, Ledgers, Places};
+use kv::{Caches, Engine, Ledgers, Places};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Options, Progress};
@@ -77,13 +77,13 @@ fn attempt(
 ) -> Attempt<Vec<Engine>> {
     let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max, tree: options.tree };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
-    let cache = Arc::new(EntryCache::new(options.limits.entry_cache_bytes));
+    let caches = Arc::new(Caches::new(options.limits.entry_cache_bytes, options.limits.value_cache_bytes));
     let mut engines = Vec::new();
     for id in (0..).map(PartitionId::new).take(others.0.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
         let engine = ledgers
             .open(id)
-            .and_then(|ledger| Engine::open(ledger, Arc::clone(&cache), log, places.clone() as _, engine_options));
+            .and_then(|ledger| Engine::open(ledger, Arc::clone(&caches), log, places.clone() as _, engine_options));
         engines.push(engine.map_err(|error| (id, error))?);
     }
     // A crash may have come between letting go of a segment and writing out that it holds nothing any more.

@@ -13,13 +13,15 @@ use base::hash128;
 use journal::{Log, Position, StateMachine};
 
 use crate::bytes::{len32, put_string};
-use crate::cache::{Entries, EntryCache};
+use crate::cache::{Caches, Entries};
 use crate::clock::Clock;
 use crate::command::{Command, Commands, Put};
+use crate::compression::Compression;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::hash::object_hash;
 use crate::indexes;
+use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{Ledger, Slice};
 use crate::live::{LiveBytes, Places};
@@ -55,7 +57,7 @@ impl Engine {
     /// `Ledger` when the ledger's summary is missing or damaged: discard the ledger and replay everything.
     pub fn open(
         ledger: Arc<dyn Ledger>,
-        cache: Arc<EntryCache>,
+        caches: Arc<Caches>,
         log: Arc<dyn Log>,
         places: Arc<dyn Places + Send + Sync>,
         options: Options,
@@ -68,7 +70,7 @@ impl Engine {
             summary = Summary::decode(&bytes).ok_or_else(damaged)?;
         }
         let applied = applied.unwrap_or_default();
-        let reader = Reader::new(Entries::new(ledger, cache), log);
+        let reader = Reader::new(Entries::new(ledger, caches), log);
         let mut engine = Self { reader, places, options, summary, applied, removed: Position::ZERO };
         if engine.summary.tree.as_ref().map(Tree::size) != options.tree {
             engine.grow_tree()?;
@@ -184,7 +186,7 @@ impl Engine {
         self.ledger().rotate(next);
     }
 
-    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
+    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Bytes>> {
         self.reader.entries.get(ledger_key)
     }
 
@@ -220,6 +222,9 @@ impl Engine {
         self.summary.live.add(change.segment, change.command_bytes as u64);
         self.note_clock(put.bucket, put.key, old.as_ref(), Some(&entry));
         self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
+        if entry.inline.is_none() && entry.compression == Compression::None {
+            self.reader.entries.caches.keep_written(entry.at, entry.checksum, put.stored);
+        }
         let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
         if put.expires_ms != 0 && !had(&|old| old.expires_ms == put.expires_ms) {
             let expiry = key::expiry(put.expires_ms, put.bucket, put.key);

@@ -9,6 +9,7 @@ use journal::Position;
 use crate::clock::Clock;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
+use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{self, Slice};
 use crate::query::{Reader, Value, decode};
@@ -30,7 +31,7 @@ pub struct FoldRange<'a> {
 #[derive(Debug, Clone)]
 pub struct Item {
     ledger_key: Slice,
-    slice: Slice,
+    entry: Bytes,
 }
 
 /// Objects, ascending by bucket, then key; expired ones are left out.
@@ -62,7 +63,7 @@ impl Item {
     }
 
     fn entry(&self) -> Result<Entry<'_>> {
-        decode(&self.slice)
+        decode(&self.entry)
     }
 
     /// Whether it has expired by `now_ms`.
@@ -124,7 +125,7 @@ impl Iterator for Items {
             };
             match decode(&slice).map(|entry| entry.expired(self.now_ms)) {
                 Ok(true) => {}
-                Ok(false) => return Some(Ok(Item { ledger_key, slice })),
+                Ok(false) => return Some(Ok(Item { ledger_key, entry: slice.into() })),
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -170,7 +171,7 @@ impl Reader {
     pub fn item(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Item>> {
         let ledger_key = key::object(bucket, key);
         let found = self.entry(&ledger_key)?;
-        Ok(found.map(|slice| Item { ledger_key: Slice::new(&ledger_key), slice }))
+        Ok(found.map(|entry| Item { ledger_key: Slice::new(&ledger_key), entry }))
     }
 
     /// The value of an object that a fold came to.
@@ -179,7 +180,7 @@ impl Reader {
     /// `Value` when the stored bytes are not what was put.
     pub fn value_of(&self, item: &Item) -> Result<Value> {
         let (bucket, key) = item.name()?;
-        self.value(&bucket, key, &item.slice)
+        self.value(&bucket, key, &item.entry)
     }
 }
 

@@ -19,6 +19,7 @@ mod hash;
 mod index;
 mod indexes;
 mod keep;
+mod kept;
 mod key;
 mod leaf_set;
 mod ledger;
@@ -28,7 +29,7 @@ mod query;
 mod summary;
 mod tree;
 
-pub use cache::EntryCache;
+pub use cache::Caches;
 pub use clock::Clock;
 pub use command::{Command, Commands, OTHER_PART_HEADER_BYTES, Put, Recorded, Said, other_parts, put_other_part};
 pub use compression::{Compression, Stored, UnknownCompression};

@@ -16,6 +16,7 @@ use crate::command::{Command, Recorded};
 use crate::compression::Compression;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
+use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{self, Slice, View};
 
@@ -29,16 +30,7 @@ pub struct Reader {
 
 /// An object's value. Dereferences to its bytes.
 #[derive(Clone)]
-pub struct Value {
-    buffer: Buffer,
-    from: usize,
-}
-
-#[derive(Clone)]
-enum Buffer {
-    Ledger(Slice),
-    Journal(Vec<u8>),
-}
+pub struct Value(Bytes);
 
 /// An object: what is known of it, and its value.
 #[derive(Debug, Clone)]
@@ -83,15 +75,10 @@ pub struct PageOut {
 }
 
 impl Value {
-    fn inline(entry: Slice, len: usize) -> Self {
-        let from = entry.len() - len;
-        Self { buffer: Buffer::Ledger(entry), from }
-    }
-
     /// A value that is not stored yet.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Self {
-        Self { buffer: Buffer::Journal(bytes), from: 0 }
+        Self(bytes.into())
     }
 }
 
@@ -99,11 +86,7 @@ impl Deref for Value {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let all: &[u8] = match &self.buffer {
-            Buffer::Ledger(slice) => slice,
-            Buffer::Journal(bytes) => bytes,
-        };
-        all.get(self.from..).unwrap_or_default()
+        &self.0
     }
 }
 
@@ -155,9 +138,9 @@ impl Reader {
         Self { view: Some(self.entries.ledger.view(at)), ..self.clone() }
     }
 
-    pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Slice>> {
+    pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Bytes>> {
         match &self.view {
-            Some(view) => view.get(ledger_key),
+            Some(view) => Ok(view.get(ledger_key)?.map(Bytes::from)),
             None => self.entries.get(ledger_key),
         }
     }
@@ -177,13 +160,17 @@ impl Reader {
         let ledger_key = key::object(bucket, key);
         let mut gone = None;
         loop {
-            let Some(slice) = self.entry(&ledger_key)? else { return Ok(Found::nothing()) };
-            let entry = decode(&slice)?;
+            let Some(stored) = self.entry(&ledger_key)? else { return Ok(Found::nothing()) };
+            let entry = decode(&stored)?;
             let version = Some(entry.version);
             if entry.expired(now_ms) {
                 return Ok(Found { value: None, version });
             }
-            match self.value(bucket, key, &slice) {
+            let value = match self.at_hand(&stored, &entry)? {
+                Some(value) => Ok(value),
+                None => self.read_value(bucket, key, &entry),
+            };
+            match value {
                 Ok(value) => return Ok(Found { value: Some(Object { head: entry.head(), value }), version }),
                 // Compaction has moved the value since the look-up, and the entry says where to; unless it says the same.
                 Err(Error::Journal(journal::Error::Missing { .. })) if gone != Some(entry.at) => gone = Some(entry.at),
@@ -197,23 +184,41 @@ impl Reader {
     /// # Errors
     /// What the ledger says.
     pub fn head(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Head>> {
-        let Some(slice) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
-        let entry = decode(&slice)?;
+        let Some(stored) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
+        let entry = decode(&stored)?;
         let value = (!entry.expired(now_ms)).then(|| entry.head());
         Ok(Found { value, version: Some(entry.version) })
     }
 
-    /// The value that a ledger entry stands for.
-    pub(crate) fn value(&self, bucket: &[u8], key: &[u8], slice: &Slice) -> Result<Value> {
-        let entry = decode(slice)?;
+    /// The value that a ledger entry stands for. Does not make room for it among what was used lately: whoever goes through
+    /// many values uses each once.
+    pub(crate) fn value(&self, bucket: &[u8], key: &[u8], stored: &Bytes) -> Result<Value> {
+        let entry = decode(stored)?;
+        match self.at_hand(stored, &entry)? {
+            Some(value) => Ok(value),
+            None => self.stored_value(bucket, key, &entry),
+        }
+    }
+
+    /// The value if it is in the ledger itself, or was read lately.
+    fn at_hand(&self, stored: &Bytes, entry: &Entry<'_>) -> Result<Option<Value>> {
+        match (entry.inline, entry.compression) {
+            (Some(inline), Compression::None) => Ok(Some(Value(stored.clone().last(inline.len())))),
+            (Some(inline), compression) => expand(compression, inline, entry).map(Value::from_vec).map(Some),
+            (None, _) => Ok(self.entries.caches.value(entry.at, entry.checksum).map(Value)),
+        }
+    }
+
+    /// Reads the value from the journal, and keeps it at hand if that happens often.
+    fn read_value(&self, bucket: &[u8], key: &[u8], entry: &Entry<'_>) -> Result<Value> {
+        let value = self.stored_value(bucket, key, entry)?;
+        self.entries.caches.note_value(entry.at, entry.checksum, &value);
+        Ok(value)
+    }
+
+    fn stored_value(&self, bucket: &[u8], key: &[u8], entry: &Entry<'_>) -> Result<Value> {
         let at = entry.at;
         let damaged = |reason| Error::Value { at, reason };
-        if let Some(inline) = entry.inline {
-            return match entry.compression {
-                Compression::None => Ok(Value::inline(slice.clone(), inline.len())),
-                compression => expand(compression, inline, &entry).map(Value::from_vec),
-            };
-        }
         let mut buffer = vec![0; usize::try_from(entry.command_bytes).map_err(|_| damaged("impossible length"))?];
         self.log.read_at(at, &mut buffer)?;
         let put = match Recorded::decode(&buffer) {
@@ -224,13 +229,13 @@ impl Reader {
             return Err(damaged("another key's value there"));
         }
         if put.compression != Compression::None {
-            return expand(put.compression, put.stored, &entry).map(Value::from_vec);
+            return expand(put.compression, put.stored, entry).map(Value::from_vec);
         }
         if put.value_bytes != entry.value_bytes || crc32c(put.stored) != entry.checksum {
             return Err(damaged("checksum mismatch"));
         }
-        let from = buffer.len() - put.stored.len();
-        Ok(Value { buffer: Buffer::Journal(buffer), from })
+        let bytes = put.stored.len();
+        Ok(Value(Bytes::from(buffer).last(bytes)))
     }
 
     /// Bytes of ledger in memory that were not written out.

@@ -71,6 +71,7 @@ pub(crate) struct LimitsTable {
     pub(crate) segment_bytes: Option<i64>,
     pub(crate) ledger_cache_bytes: Option<i64>,
     pub(crate) ledger_memory_bytes: Option<i64>,
+    pub(crate) value_cache_bytes: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

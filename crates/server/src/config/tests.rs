@@ -106,6 +106,7 @@ fn every_key_arrives_where_it_belongs() {
         segment_bytes = 8_388_608
         ledger_cache_bytes = 1_048_576
         ledger_memory_bytes = 65_536
+        value_cache_bytes = 0
 
         [resp]
         listen = "0.0.0.0:1"
@@ -177,6 +178,7 @@ fn every_key_arrives_where_it_belongs() {
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
+    assert_eq!(limits.value_cache_bytes, 0);
     let ratio = Limits::default().ledger_memory_bytes_max / Limits::default().ledger_memory_bytes;
     assert_eq!(limits.ledger_memory_bytes_max, ratio * (64 << 10));
     assert_eq!((config.resp.listen.port(), config.resp.reactors), (1, 2));
@@ -486,6 +488,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("limits.segment_bytes", wide(limits.segment_bytes), SEGMENT_BYTES),
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
         ("limits.ledger_memory_bytes", wide(limits.ledger_memory_bytes), LEDGER_MEMORY_BYTES),
+        ("limits.value_cache_bytes", wide(limits.value_cache_bytes), VALUE_CACHE_BYTES),
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),

@@ -1,0 +1,375 @@
+//! A bounded table of small pieces of memory that were used lately, found by their marks.
+//!
+//! A piece is looked for in the four slots of one set, which lie side by side, and is itself one stretch of memory with all
+//! that is to be compared: of random reads over more than the processor's caches hold, each place that has to be looked at
+//! costs as much as a hundred instructions, and this looks at two. Room is made by the clock algorithm (Corbato, "A paging
+//! experiment with the Multics system", 1968).
+//!
+//! May use: nothing. Must not know: what the pieces mean.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::ledger::Slice;
+
+/// Bytes that a piece costs beside its own.
+const OVERHEAD_BYTES: usize = 64;
+const SHARDS: usize = 64;
+const WAYS: usize = 4;
+
+/// Bytes, whoever holds them. Dereferences to them; clones share them but for those of its own.
+#[derive(Clone)]
+pub(crate) struct Bytes {
+    holder: Holder,
+    from: usize,
+}
+
+#[derive(Clone)]
+enum Holder {
+    Ledger(Slice),
+    Own(Vec<u8>),
+    Kept(Arc<[u8]>),
+}
+
+/// By what a piece is found. Pieces of the same mark are told apart by what is in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    /// Gives its place in the table; need not be spread evenly.
+    pub(crate) number: u64,
+    /// Whatever else has to be the same.
+    pub(crate) tag: u32,
+}
+
+/// The table. Shared by threads.
+pub(crate) struct Kept {
+    shards: Box<[Shard]>,
+    /// Sets of one shard.
+    sets: usize,
+    /// Bytes of one shard.
+    bytes_max: usize,
+}
+
+/// A line of the processor's cache of its own, so that threads in different shards do not disturb each other.
+#[repr(align(64))]
+#[derive(Default)]
+struct Shard(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// Empty until the first piece comes.
+    slots: Vec<Slot>,
+    /// What was asked about once: a part of its mark, in a place that the mark gives.
+    seen: Vec<u32>,
+    bytes: usize,
+    /// Where making room goes on.
+    hand: usize,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    mark: Mark,
+    is_used: bool,
+    piece: Option<Arc<[u8]>>,
+}
+
+struct Place {
+    shard: usize,
+    set: usize,
+    /// Never zero, which is nothing's.
+    trace: u32,
+}
+
+impl Bytes {
+    /// The same without the first `count`.
+    pub(crate) fn skip(mut self, count: usize) -> Self {
+        self.from += count;
+        self
+    }
+
+    /// The last `count` of them.
+    pub(crate) fn last(self, count: usize) -> Self {
+        let skipped = self.len().saturating_sub(count);
+        self.skip(skipped)
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let all: &[u8] = match &self.holder {
+            Holder::Ledger(slice) => slice,
+            Holder::Own(bytes) => bytes,
+            Holder::Kept(bytes) => bytes,
+        };
+        all.get(self.from..).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+impl From<Slice> for Bytes {
+    fn from(slice: Slice) -> Self {
+        Self { holder: Holder::Ledger(slice), from: 0 }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { holder: Holder::Own(bytes), from: 0 }
+    }
+}
+
+impl From<Arc<[u8]>> for Bytes {
+    fn from(piece: Arc<[u8]>) -> Self {
+        Self { holder: Holder::Kept(piece), from: 0 }
+    }
+}
+
+impl Kept {
+    /// A table of at most about `bytes`, nothing when that is 0, with a slot for each `slot_bytes` of them.
+    pub(crate) fn new(bytes: u64, slot_bytes: u64) -> Self {
+        let share = |total: u64| usize::try_from(total / SHARDS as u64).unwrap_or(usize::MAX);
+        let sets = (share(bytes / slot_bytes) / WAYS).max(1);
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), sets, bytes_max: share(bytes) }
+    }
+
+    fn place(&self, mark: Mark) -> Place {
+        // Numbers may be multiples of eight: multiplied, the high bits depend on all.
+        let mixed = mark.number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let [shard, a, b, c, d, x, y, z] = mixed.to_be_bytes();
+        let set = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or_default() % self.sets;
+        Place { shard: usize::from(shard) % SHARDS, set, trace: u32::from_be_bytes([c | 1, x, y, z]) }
+    }
+
+    fn table(&self, place: &Place) -> Option<MutexGuard<'_, Table>> {
+        // Whoever panicked while holding it left every slot whole.
+        self.shards.get(place.shard).map(|shard| shard.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The piece with this mark that `is_it`.
+    pub(crate) fn get(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> Option<Arc<[u8]>> {
+        let place = self.place(mark);
+        let mut table = self.table(&place)?;
+        let slot = table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it))?;
+        slot.is_used = true;
+        slot.piece.clone()
+    }
+
+    /// Whether a piece of so many bytes may be kept at all.
+    pub(crate) fn may_keep(&self, bytes: usize) -> bool {
+        bytes + OVERHEAD_BYTES <= self.bytes_max
+    }
+
+    /// Whether the mark was asked about before, as far as is known; from now on it was.
+    pub(crate) fn was_seen(&self, mark: Mark) -> bool {
+        let place = self.place(mark);
+        let Some(mut table) = self.table(&place) else { return false };
+        if table.seen.is_empty() {
+            table.seen = vec![0; self.sets * WAYS];
+        }
+        let way = usize::try_from(place.trace).unwrap_or_default() % WAYS;
+        let trace = table.seen.get_mut(place.set * WAYS + way);
+        trace.is_some_and(|trace| std::mem::replace(trace, place.trace) == place.trace)
+    }
+
+    /// Keeps a piece, instead of the one with this mark that `is_it`.
+    pub(crate) fn keep(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool, piece: Arc<[u8]>) {
+        if !self.may_keep(piece.len()) {
+            return self.remove(mark, is_it);
+        }
+        let place = self.place(mark);
+        let Some(mut table) = self.table(&place) else { return };
+        if table.slots.is_empty() {
+            table.slots = vec![Slot::default(); self.sets * WAYS];
+        }
+        table.keep(place.set, Slot { mark, is_used: false, piece: Some(piece) }, is_it);
+        table.make_room(self.bytes_max);
+    }
+
+    /// Lets go of the piece with this mark that `is_it`.
+    pub(crate) fn remove(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) {
+        let place = self.place(mark);
+        let Some(mut table) = self.table(&place) else { return };
+        let slot = table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it));
+        let bytes = slot.map_or(0, |slot| std::mem::take(slot).bytes());
+        table.bytes -= bytes;
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            *shard.0.lock().unwrap_or_else(PoisonError::into_inner) = Table::default();
+        }
+    }
+}
+
+impl Table {
+    fn slots_of(&mut self, set: usize) -> &mut [Slot] {
+        self.slots.get_mut(set * WAYS..(set + 1) * WAYS).unwrap_or_default()
+    }
+
+    /// Puts it into its set: where the same is, into a slot that is free, or into one that was not used lately.
+    fn keep(&mut self, set: usize, kept: Slot, is_it: impl Fn(&[u8]) -> bool) {
+        let slots = self.slots_of(set);
+        let same = slots.iter().position(|slot| slot.holds(kept.mark, &is_it));
+        let free = || slots.iter().position(|slot| slot.piece.is_none());
+        let unused = || slots.iter().position(|slot| !slot.is_used);
+        let chosen = same.or_else(free).or_else(unused).unwrap_or_else(|| {
+            slots.iter_mut().for_each(|slot| slot.is_used = false);
+            0
+        });
+        let Some(slot) = slots.get_mut(chosen) else { return };
+        let more = kept.bytes();
+        let less = std::mem::replace(slot, kept).bytes();
+        self.bytes = self.bytes + more - less;
+    }
+
+    fn make_room(&mut self, bytes_max: usize) {
+        // Each slot is passed at most twice: once to forget that it was used, once to be emptied.
+        for _ in 0..self.slots.len() * 2 {
+            if self.bytes <= bytes_max {
+                break;
+            }
+            self.hand = (self.hand + 1) % self.slots.len();
+            let Some(slot) = self.slots.get_mut(self.hand) else { break };
+            if !std::mem::take(&mut slot.is_used) {
+                self.bytes -= std::mem::take(slot).bytes();
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn holds(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> bool {
+        self.mark == mark && self.piece.as_deref().is_some_and(is_it)
+    }
+
+    fn bytes(&self) -> usize {
+        self.piece.as_ref().map_or(0, |piece| piece.len() + OVERHEAD_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base::Random;
+
+    use super::*;
+
+    /// Half of the marks are two pieces' each, told apart by their first byte.
+    fn mark(number: u64) -> Mark {
+        Mark { number: if number.is_multiple_of(2) { number * 8 } else { (number / 4) * 8 + 4 }, tag: 7 }
+    }
+
+    fn numbered(number: u64) -> Mark {
+        Mark { number, tag: 7 }
+    }
+
+    fn piece(number: u64, version: u8) -> Arc<[u8]> {
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.resize(9 + usize::try_from(number % 400).unwrap(), version);
+        bytes.into()
+    }
+
+    fn is(number: u64) -> impl Fn(&[u8]) -> bool {
+        move |piece| piece.starts_with(&number.to_le_bytes())
+    }
+
+    fn bytes(kept: &Kept) -> usize {
+        kept.shards.iter().map(|shard| shard.0.lock().unwrap().bytes).sum()
+    }
+
+    fn counted(kept: &Kept) -> usize {
+        let one = |shard: &Shard| shard.0.lock().unwrap().slots.iter().map(Slot::bytes).sum::<usize>();
+        kept.shards.iter().map(one).sum()
+    }
+
+    #[test]
+    fn it_shows_the_newest_piece_or_nothing_in_bounded_memory() {
+        for bytes_max in [0, 1 << 10, 256 << 10, 4 << 20] {
+            let kept = Kept::new(bytes_max, 128);
+            let mut model = BTreeMap::new();
+            let mut random = Random::new(bytes_max);
+            let (mut asked, mut found) = (0, 0);
+            for n in 0..200_000 {
+                let number = random.below(3_000);
+                match random.below(10) {
+                    0 => {
+                        kept.remove(mark(number), is(number));
+                        model.remove(&number);
+                    }
+                    1..4 => {
+                        let piece = piece(number, u8::try_from(n % 251).unwrap());
+                        kept.keep(mark(number), is(number), Arc::clone(&piece));
+                        model.insert(number, piece);
+                    }
+                    _ => {
+                        let got = kept.get(mark(number), is(number));
+                        assert!(got.is_none() || got.as_ref() == model.get(&number), "{number}");
+                        asked += usize::from(model.contains_key(&number));
+                        found += usize::from(got.is_some());
+                    }
+                }
+            }
+            assert_eq!(bytes(&kept), counted(&kept));
+            assert!(bytes(&kept) as u64 <= bytes_max, "{} of {bytes_max}", bytes(&kept));
+            // All of it takes less than a megabyte.
+            assert!((found > 0) == (bytes_max >= 256 << 10), "{found}");
+            assert!(bytes_max < 4 << 20 || found * 100 > asked * 98, "{found} of {asked}");
+            kept.clear();
+            assert!((0..3_000).all(|number| kept.get(mark(number), is(number)).is_none()) && bytes(&kept) == 0);
+        }
+    }
+
+    #[test]
+    fn what_is_used_stays_when_much_else_comes() {
+        let kept = Kept::new(1 << 20, 512);
+        let used = |kept: &Kept| (1..200).filter(|n| kept.get(numbered(n * 4096), |_| true).is_some()).count();
+        for n in 1..200 {
+            kept.keep(numbered(n * 4096), |_| true, vec![0; 1000].into());
+        }
+        let before = used(&kept);
+        for n in 0..20_000 {
+            kept.keep(numbered((1 << 30) + n * 1024), |_| true, vec![0; 1000].into());
+            if n % 100 == 0 {
+                used(&kept);
+            }
+        }
+        assert!(before > 190 && used(&kept) > 150, "{before}, then {}", used(&kept));
+    }
+
+    #[test]
+    fn what_was_asked_about_once_is_known_for_a_while() {
+        let kept = Kept::new(1 << 20, 512);
+        let marks = || (1..200_u64).map(|n| numbered(n * 4096));
+        assert!(marks().filter(|mark| kept.was_seen(*mark)).count() < 5);
+        assert!(marks().filter(|mark| kept.was_seen(*mark)).count() > 180);
+    }
+
+    #[test]
+    fn threads_share_it() {
+        let kept = Kept::new(1 << 18, 128);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let kept = &kept;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed);
+                    for _ in 0..20_000 {
+                        let number = random.below(2_000);
+                        match kept.get(mark(number), is(number)) {
+                            Some(got) => assert_eq!(got, piece(number, 1)),
+                            None => kept.keep(mark(number), is(number), piece(number, 1)),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(bytes(&kept), counted(&kept));
+    }
+}
