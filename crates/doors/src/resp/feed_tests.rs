@@ -24,7 +24,7 @@ fn small() -> Fixture {
     options.limits = Limits::tiny();
     let door = Door::new(store, options, "127.0.0.1:1".parse().unwrap());
     let session = Fixture::session(&door);
-    Fixture { session, reply: Reply::new(1 << 26), door, _dir: dir }
+    Fixture { session, reply: Reply::new(1 << 26), door, usage: None, _dir: dir }
 }
 
 /// Runs a command when everything is written, as it is once a connection has sent its replies.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use holdfast::{Durability, Exclusive, Position, Scope};
 
-use super::call::{Answer, Call, Fail, View, arity};
+use super::call::{Answer, Call, Fail, SYNTAX, View, arity};
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
@@ -208,7 +208,8 @@ pub(crate) fn run_in<'s>(
 
 /// Runs the handler, and notes what it showed. A reply that does not fit is an error before anything is committed.
 fn run_handler(call: &mut Call<'_, '_>) -> Answer {
-    (call.command.run)(call)?;
+    let command = call.command;
+    (command.run)(call).map_err(|fail| explain(command, fail))?;
     if call.reply.take_overflow() {
         return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
     }
@@ -219,6 +220,17 @@ fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         View::Direct { .. } | View::Exclusive(_) => {}
     }
     Ok(())
+}
+
+/// Says of a command that only Holdfast has how it is written: there is no manual elsewhere to look it up in.
+fn explain(command: &Command, fail: Fail) -> Fail {
+    match fail {
+        Fail::Text(text) if text == SYNTAX && command.group == "holdfast" => {
+            let name = command.name.replace('|', " ").to_uppercase();
+            format!("{SYNTAX}: it is {name} {}", command.syntax).into()
+        }
+        fail => fail,
+    }
 }
 
 /// Takes the reply of a command that waited for entries: those in it that the client does not have yet.

@@ -22,6 +22,8 @@ struct Fixture {
     door: Door,
     session: Session,
     reply: Reply,
+    /// What the newest reply said of how the command is written.
+    usage: Option<String>,
     _dir: tempfile::TempDir,
 }
 
@@ -38,7 +40,7 @@ impl Fixture {
         change(&mut options);
         let door = Door::new(store, options, "127.0.0.1:1".parse().unwrap());
         let session = Self::session(&door);
-        Fixture { session, reply: Reply::new(1 << 26), door, _dir: dir }
+        Fixture { session, reply: Reply::new(1 << 26), door, usage: None, _dir: dir }
     }
 
     fn session(door: &Door) -> Session {
@@ -80,7 +82,10 @@ impl Fixture {
             pending => self.session.pending = pending,
         }
         let bytes = self.reply.take(Vec::new());
-        String::from_utf8_lossy(&bytes).replace("\r\n", " ").trim_end().to_owned()
+        let text = String::from_utf8_lossy(&bytes).replace("\r\n", " ").trim_end().to_owned();
+        // How a command is written changes more often than what is wrong; one test looks at that.
+        self.usage = text.strip_prefix("-ERR syntax error: it is ").map(str::to_owned);
+        if self.usage.is_some() { "-ERR syntax error".to_owned() } else { text }
     }
 
     /// Runs words separated by spaces; `""` is an empty argument. Line ends of the reply become spaces.
@@ -271,6 +276,25 @@ fn scan_returns_every_key_once_and_forgets_cursors_with_an_error() {
     );
     fixture.run("SELECT 1");
     assert_eq!(fixture.run("KEYS *"), "*0");
+}
+
+#[test]
+fn a_command_of_ours_that_is_written_wrongly_says_how_it_is_written() {
+    let mut fixture = Fixture::new();
+    for (line, usage) in [
+        ("FEED FROM 0 LIMIT 1", Some("FEED FROM position [COUNT count] [BLOCK milliseconds]")),
+        ("TS.LAST db m NO", Some("TS.LAST series [DB database]")),
+        ("KV.KEYS things NOSUCH 1", Some("KV.KEYS ")),
+        ("SET k v NX XX", None),
+    ] {
+        fixture.run(line);
+        let told = fixture.usage.as_deref();
+        assert!(told.is_some() == usage.is_some() && told.unwrap_or("").starts_with(usage.unwrap_or("")), "{told:?}");
+    }
+    // In a transaction too.
+    fixture.run("MULTI");
+    fixture.run("KV.KEYS things NOSUCH 1");
+    assert!(fixture.run("EXEC").contains("-ERR syntax error: it is KV.KEYS "));
 }
 
 #[test]
