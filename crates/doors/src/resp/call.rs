@@ -68,6 +68,7 @@ impl Fail {
 pub(crate) fn store_error_text(error: &holdfast::Error) -> String {
     let code = match error.kind() {
         ErrorKind::Conflict => "CONFLICT",
+        ErrorKind::Limit => "LIMIT",
         ErrorKind::Timeout => "TIMEOUT",
         ErrorKind::Unavailable | ErrorKind::Closed | ErrorKind::Unknown => "UNAVAILABLE",
         ErrorKind::Aborted => "ABORTED",

@@ -10,6 +10,7 @@ pub(crate) mod argument;
 pub(crate) mod change;
 pub(crate) mod declare;
 pub(crate) mod describe;
+pub(crate) mod iterate;
 pub(crate) mod listen;
 pub(crate) mod query;
 pub(crate) mod read;
@@ -75,6 +76,18 @@ fn write_entry(reply: &mut Reply, entry: &Entry) {
     reply.array(3);
     reply.text(&entry.document.to_json());
     reply.unsigned(entry.version.get());
+    write_expiry(reply, entry);
+}
+
+/// The same of an entry that is written by the batch under way.
+fn write_entry_of_batch(reply: &mut Reply, entry: &Entry) {
+    reply.array(3);
+    reply.text(&entry.document.to_json());
+    reply.commit_position();
+    write_expiry(reply, entry);
+}
+
+fn write_expiry(reply: &mut Reply, entry: &Entry) {
     match entry.expires_ms {
         Some(at) => reply.unsigned(at),
         None => reply.null(),
