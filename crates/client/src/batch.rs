@@ -10,9 +10,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use holdfast::series::Rows;
-use holdfast::space::{
-    Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
-};
+use holdfast::space::{Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written};
 use holdfast::{
     Committed, Condition, Durability, Error, ErrorKind, Exclusive, Position, PutOptions, Result, Scope, Shown, Store,
     Transaction,
@@ -20,7 +18,7 @@ use holdfast::{
 
 use crate::call::Call;
 use crate::client::Place;
-use crate::entries::{At, Entries};
+use crate::entries::{At, Entries, check_changes};
 use crate::remote::{Again, Reply, Words};
 use crate::series::{Point, SeriesName};
 use crate::{kv, read, series};
@@ -137,10 +135,8 @@ impl Batch {
 
     /// The part of a type in the process.
     fn of(&mut self, entries: &Entries) -> Option<holdfast::space::Entries> {
-        let is_same = matches!(
-            (&self.place, &entries.at),
-            (Place::Here(_), At::Here(..)) | (Place::There(_), At::There(..))
-        );
+        let is_same =
+            matches!((&self.place, &entries.at), (Place::Here(_), At::Here(..)) | (Place::There(_), At::There(..)));
         if !is_same {
             let text = "the entries are not of the client that the batch is of";
             self.wrong.get_or_insert(Error::new(ErrorKind::Invalid, text));
@@ -218,6 +214,9 @@ impl Batch {
         options: &WriteOptions,
     ) -> Made<Option<Changed>> {
         let here = self.of(entries);
+        if let Err(error) = check_changes(changes) {
+            self.wrong.get_or_insert(error);
+        }
         let options = WriteOptions { durability: self.durability, lock_timeout: None, ..options.clone() };
         let (of_run, asked, all) = (wanted.clone(), options.clone(), changes.to_vec());
         let run = move |within: &mut Within<'_, '_>| {
@@ -351,7 +350,7 @@ fn commit_here(store: &Store, run: Vec<Run>, keys: &[(Vec<u8>, Vec<u8>)]) -> Res
         late.push(run(&mut Within { exclusive: &mut exclusive, joined: &mut joined, rows: &mut rows })?);
     }
     exclusive.join_spaces(&mut joined);
-    if rows.len() > 0 {
+    if !rows.is_empty() {
         exclusive.add_points(&mut rows)?;
     }
     let position = exclusive.commit()?.position;

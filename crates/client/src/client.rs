@@ -72,7 +72,6 @@ impl Client {
     }
 
     /// Operations that are to happen together or not at all.
-    #[must_use]
     pub fn batch(&self) -> Batch {
         Batch::new(self.place.clone())
     }

@@ -65,7 +65,9 @@ impl Embedded {
                 Ok(shown) => shown,
                 Err(error) => return Step::Done(Err(error)),
             };
-            let Some(durability) = durability.filter(|_| position != Position::ZERO) else { return Step::Done(Ok(value)) };
+            let Some(durability) = durability.filter(|_| position != Position::ZERO) else {
+                return Step::Done(Ok(value));
+            };
             if how == How::Wait {
                 return Step::Done(this.store().wait(position, durability).map(|()| value));
             }

@@ -144,6 +144,9 @@ impl Entries {
     /// # Errors
     /// As there.
     pub fn change(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Call<Option<Changed>> {
+        if let Err(error) = check_changes(changes) {
+            return Call::done(Err(error));
+        }
         match &self.at {
             At::Here(here, entries) => {
                 let (entries, wanted, changes) = (entries.clone(), wanted.clone(), changes.to_vec());

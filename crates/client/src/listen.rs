@@ -31,7 +31,7 @@ const BLOCK_MAX: Duration = Duration::from_secs(20);
 pub struct Listener(Arc<Inner>);
 
 enum Inner {
-    Here(Embedded, Mutex<space::Listener>),
+    Here(Embedded, Box<Mutex<space::Listener>>),
     There(Remote, Box<There>),
 }
 
@@ -67,7 +67,7 @@ impl Entries {
         match &self.at {
             At::Here(here, entries) => {
                 let listener = entries.listen(wanted, listen);
-                Call::done(listener.map(|it| Listener(Arc::new(Inner::Here(here.clone(), Mutex::new(it))))))
+                Call::done(listener.map(|it| Listener(Arc::new(Inner::Here(here.clone(), Box::new(Mutex::new(it)))))))
             }
             At::There(there, _) => {
                 let words = match self.listen_words(wanted) {
@@ -90,7 +90,8 @@ impl Entries {
     /// The beginning of SPACE.LISTEN.
     pub(crate) fn listen_words(&self, wanted: &Wanted) -> Result<Words> {
         if !self.is_durable() {
-            let text = "entries of a volatile type are in no journal: who is not in the process misses what happens to them";
+            let text =
+                "entries of a volatile type are in no journal: who is not in the process misses what happens to them";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         self.words("SPACE.LISTEN").wanted(wanted)

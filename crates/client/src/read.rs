@@ -4,8 +4,8 @@
 
 use holdfast::Result;
 use holdfast::space::{
-    AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, Notice, NoticeKind, Order, Path,
-    Plan, Reason, Storage, Usage, Value, Written,
+    AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, Notice, NoticeKind, Order,
+    Path, Plan, Reason, Storage, Usage, Value, Written,
 };
 
 use crate::remote::{Reply, strange};

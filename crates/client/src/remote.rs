@@ -62,9 +62,9 @@ impl Remote {
             let first = Arc::clone(&target);
             let connecting = handle.spawn(async move { first.connect().await });
             Step::Running(Box::pin(async move {
-                let connected = connecting.await.unwrap_or_else(|_| {
-                    Err(NoConnection::Unreachable("connecting was ended".to_owned()))
-                });
+                let connected = connecting
+                    .await
+                    .unwrap_or_else(|_| Err(NoConnection::Unreachable("connecting was ended".to_owned())));
                 connected.map_err(|error| match error {
                     NoConnection::Refused(text) => Error::new(ErrorKind::Invalid, text),
                     NoConnection::Unreachable(text) => Error::new(ErrorKind::Unavailable, text),
@@ -131,16 +131,19 @@ impl Remote {
         Call::new(move |how| {
             let lost = |_| Err(Error::new(ErrorKind::Closed, "the client was closed before the answer came"));
             if how == How::Await {
+                // Now, and not when it is polled again: calls stay in the order in which they were begun.
+                let sent = this.0.link.send(request);
                 return Step::Running(Box::pin(async move {
-                    let replies = match this.0.link.send(request).await {
+                    let replies = match sent {
                         Ok(answer) => answer.await.unwrap_or_else(lost),
                         Err(error) => Err(error),
                     };
+                    drop(this);
                     read(replies)
                 }));
             }
             // Who blocks anyway waits for room here, so that it is in the queue when this returns.
-            match crate::call::block_on(this.0.link.send(request)) {
+            match crate::call::block_on(this.0.link.send_with_room(request)) {
                 Err(error) => Step::Done(read(Err(error))),
                 Ok(answer) => Step::Running(Box::pin(async move {
                     let replies = answer.await.unwrap_or_else(lost);

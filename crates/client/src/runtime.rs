@@ -17,7 +17,8 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub(crate) fn start() -> Result<Self> {
-        let no = |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("no thread for the client: {error}"));
+        let no =
+            |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("no thread for the client: {error}"));
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(64).build().map_err(no)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -66,7 +66,8 @@ impl SeriesName {
         let parts = self.tags.iter().flat_map(|(name, value)| [name, value]).chain([&self.metric, &self.field]);
         for part in parts.chain([&self.database]) {
             if part.is_empty() || part.contains(['\\', '\n', '\r']) {
-                let text = format!("`{part}` cannot be a name on a server: one is not empty, and has no \\ and no line break");
+                let text =
+                    format!("`{part}` cannot be a name on a server: one is not empty, and has no \\ and no line break");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
         }

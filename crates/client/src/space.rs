@@ -55,9 +55,10 @@ impl Space {
                 }
                 let of = there.clone();
                 // Declared twice it is the same.
-                let declared = there.call_alone(&words::declare(&definition), Again::May, Some(Default::default()), |reply| {
-                    reply.ok()
-                });
+                let declared =
+                    there.call_alone(&words::declare(&definition), Again::May, Some(Default::default()), |reply| {
+                        reply.ok()
+                    });
                 declared.then(move |()| Ok(Entries::there(of, Arc::new(definition))))
             }
         }

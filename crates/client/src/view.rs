@@ -60,12 +60,8 @@ impl LocalView {
         }
         let hears = Hears { updated: true, ..Hears::MATCHING };
         let feed = Feed::new(entries, wanted, hears);
-        let found = Found {
-            entries: entries.clone(),
-            wanted: wanted.clone(),
-            by_id: BTreeMap::new(),
-            read: Arc::default(),
-        };
+        let found =
+            Found { entries: entries.clone(), wanted: wanted.clone(), by_id: BTreeMap::new(), read: Arc::default() };
         Follow::start(feed, found, staleness).then(|follow| Ok(Self { follow }))
     }
 
@@ -96,11 +92,7 @@ impl LocalView {
 }
 
 /// Reads all entries that match, a batch at a time.
-async fn read_all(
-    entries: Entries,
-    wanted: Wanted,
-    to: Arc<Mutex<BTreeMap<Vec<u8>, Seen>>>,
-) -> Result<()> {
+async fn read_all(entries: Entries, wanted: Wanted, to: Arc<Mutex<BTreeMap<Vec<u8>, Seen>>>) -> Result<()> {
     let id_field = entries.definition().id.clone();
     let mut all = BTreeMap::new();
     let mut iteration = entries.iterate(&wanted).await?;

@@ -32,7 +32,8 @@ impl Embedded {
             };
             if how == How::Wait {
                 return Step::Done(run(lock_timeout).map(settle).and_then(|(value, needed)| {
-                    let waited = needed.map_or(Ok(()), |(position, durability)| this.store().wait(position, durability));
+                    let waited =
+                        needed.map_or(Ok(()), |(position, durability)| this.store().wait(position, durability));
                     waited.map(|()| value)
                 }));
             }

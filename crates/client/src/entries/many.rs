@@ -202,6 +202,9 @@ impl Entries {
     /// # Errors
     /// As [`Entries::change`]; those before the error are changed.
     pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Call<u64> {
+        if let Err(error) = check_changes(changes) {
+            return failed(error);
+        }
         match &self.at {
             At::Here(here, entries) => {
                 let (entries, wanted) = (entries.clone(), wanted.clone());
@@ -209,7 +212,7 @@ impl Entries {
                 here.elsewhere(move || entries.change_many(&wanted, &changes, &options))
             }
             At::There(there, _) => {
-                let words = check_lock_timeout(options).and_then(|()| check_changes(changes)).and_then(|()| {
+                let words = check_lock_timeout(options).and_then(|()| {
                     let words = self.words("SPACE.MCHANGE").wanted(wanted)?;
                     Ok(words.changes(changes).lease(options.lease).durability(options.durability))
                 });
@@ -355,4 +358,3 @@ impl Iteration {
 fn all(parts: Vec<Call<Vec<Result<Written>>>>) -> Call<Vec<Result<Written>>> {
     Call::all(parts).then(|parts| Ok(parts.into_iter().flatten().collect()))
 }
-

@@ -23,7 +23,8 @@ use super::wire::Reply;
 const GATHER_BYTES: usize = 256 << 10;
 /// What a request takes of the room besides its bytes.
 const REQUEST_BYTES: usize = 256;
-/// The shortest and the longest pause between two attempts to connect.
+/// The shortest and the longest pause between two attempts to connect; an eighth of the time that calls have is never exceeded, so
+/// that each call sees several.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// How often it is looked whether somebody has waited too long, while there is no connection.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
@@ -50,7 +51,8 @@ struct Way {
     until: Instant,
     got: Vec<Reply>,
     answer: oneshot::Sender<Result<Vec<Reply>>>,
-    _room: OwnedSemaphorePermit,
+    /// Of those who block while there is no room.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Way {
@@ -61,13 +63,18 @@ impl Way {
 }
 
 /// The way to the task that owns the connection.
+///
+/// What was sent and not answered is bounded. What waits to be sent is held by those who await it, in their order; those who
+/// block to put more there wait for room first.
 pub(crate) struct Link {
     queue: mpsc::UnboundedSender<Way>,
-    /// Bounds the queue, in bytes.
     room: Arc<Semaphore>,
     room_bytes: usize,
     timeout: Duration,
 }
+
+/// Where the answer comes.
+type Answer = oneshot::Receiver<Result<Vec<Reply>>>;
 
 impl Link {
     /// Starts the task in the runtime that is entered.
@@ -75,21 +82,40 @@ impl Link {
         let room_bytes = target.options.queue_bytes_max.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         let (queue, requests) = mpsc::unbounded_channel();
         let timeout = target.options.timeout;
-        tokio::spawn(Task { target, requests, waiting: VecDeque::new(), sent: VecDeque::new() }.run());
+        let task =
+            Task { target, requests, waiting: VecDeque::new(), sent: VecDeque::new(), sent_bytes: 0, room_bytes };
+        tokio::spawn(task.run());
         Self { queue, room: Arc::new(Semaphore::new(room_bytes)), room_bytes, timeout }
     }
 
-    /// Puts a request into the queue, behind all that are there. Waits for room; then whoever asked first is first.
-    pub(crate) async fn send(&self, request: Request) -> Result<oneshot::Receiver<Result<Vec<Reply>>>> {
-        let closed = |_| Error::new(ErrorKind::Closed, "the client is closed");
-        let bytes = (request.bytes.len() + REQUEST_BYTES).min(self.room_bytes);
-        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(permits).await.map_err(|_| closed(()))?;
+    /// Puts a request into the queue, behind all that are there.
+    pub(crate) fn send(&self, request: Request) -> Result<Answer> {
+        self.put(request, None)
+    }
+
+    /// As [`Link::send`], once there is room.
+    pub(crate) async fn send_with_room(&self, request: Request) -> Result<Answer> {
+        let permits = u32::try_from(request.cost().min(self.room_bytes)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
+        self.put(request, Some(room.map_err(|_| closed())?))
+    }
+
+    fn put(&self, request: Request, room: Option<OwnedSemaphorePermit>) -> Result<Answer> {
         let (answer, receiver) = oneshot::channel();
         let until = Instant::now() + self.timeout;
-        let way = Way { request, until, got: Vec::new(), answer, _room: room };
-        self.queue.send(way).map_err(|_| closed(()))?;
+        self.queue.send(Way { request, until, got: Vec::new(), answer, _room: room }).map_err(|_| closed())?;
         Ok(receiver)
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client is closed")
+}
+
+impl Request {
+    /// What it takes of the room.
+    fn cost(&self) -> usize {
+        self.bytes.len() + REQUEST_BYTES
     }
 }
 
@@ -100,6 +126,8 @@ struct Task {
     waiting: VecDeque<Way>,
     /// Sent, and not answered.
     sent: VecDeque<Way>,
+    sent_bytes: usize,
+    room_bytes: usize,
 }
 
 /// Why a connection is used no more.
@@ -124,7 +152,7 @@ impl Task {
                 End::Done => return,
                 End::Broken(error) => self.lose(&error.to_string()),
                 End::Silent => {
-                    if let Some(first) = self.sent.pop_front() {
+                    if let Some(first) = self.answered() {
                         let text = format!(
                             "no answer within {:?}; whether it happened is known by reading",
                             self.target.options.timeout
@@ -165,7 +193,7 @@ impl Task {
                 sleep(LOOK_INTERVAL.min(pause)).await;
             }
             self.look(error.text());
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(PAUSE.1).min(self.target.options.timeout / 8);
         }
         None
     }
@@ -191,6 +219,7 @@ impl Task {
 
     /// What becomes of those that were sent on a connection that is gone.
     fn lose(&mut self, why: &str) {
+        self.sent_bytes = 0;
         for mut way in std::mem::take(&mut self.sent).into_iter().rev() {
             if way.request.again == Again::May {
                 way.got.clear();
@@ -204,7 +233,7 @@ impl Task {
 
     /// Puts requests into `out` while there are any and it has room.
     fn fill(&mut self, out: &mut Vec<u8>) {
-        while out.len() < GATHER_BYTES {
+        while out.len() < GATHER_BYTES && self.has_room() {
             let next = self.waiting.pop_front().or_else(|| self.requests.try_recv().ok());
             let Some(way) = next else { break };
             self.put(way, out);
@@ -215,8 +244,20 @@ impl Task {
         // What nobody waits for any more, and was not sent, does not happen.
         if !way.answer.is_closed() {
             out.extend_from_slice(&way.request.bytes);
+            self.sent_bytes += way.request.cost();
             self.sent.push_back(way);
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.sent_bytes < self.room_bytes
+    }
+
+    /// The first that was sent, which is no more.
+    fn answered(&mut self) -> Option<Way> {
+        let way = self.sent.pop_front()?;
+        self.sent_bytes = self.sent_bytes.saturating_sub(way.request.cost());
+        Some(way)
     }
 
     async fn serve(&mut self, connection: Connection) -> End {
@@ -252,7 +293,7 @@ impl Task {
                     }
                     Err(error) => return self.last_words(&mut reader, &mut input, error).await,
                 },
-                way = self.requests.recv(), if !is_closed && out.len() < GATHER_BYTES => match way {
+                way = self.requests.recv(), if !is_closed && out.len() < GATHER_BYTES && self.has_room() => match way {
                     Some(way) => self.put(way, &mut out),
                     None => is_closed = true,
                 },
@@ -292,7 +333,7 @@ impl Task {
             };
             first.got.push(reply);
             if first.got.len() == first.request.replies
-                && let Some(way) = self.sent.pop_front()
+                && let Some(way) = self.answered()
             {
                 // Nobody may wait any more.
                 let _ = way.answer.send(Ok(way.got));

@@ -26,8 +26,8 @@ pub struct ConnectOptions {
     /// How long a call waits for its reply, and for the server to be reached again, beyond the time it was told to block;
     /// from 10 ms.
     pub timeout: Duration,
-    /// Bytes of requests that wait to be sent or answered, on the connection that all calls share; more wait for their turn.
-    /// From 64 KiB.
+    /// Bytes of requests that are sent and not answered, on the connection that all calls share, and as many that wait to be
+    /// sent for callers who block; more wait for their turn. Calls that are awaited wait for theirs where they are. From 64 KiB.
     pub queue_bytes_max: usize,
     /// Connections besides it, for calls that block or take long, one for each at a time; more wait for their turn. From 1.
     pub connections_max: usize,

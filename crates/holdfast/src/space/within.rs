@@ -401,12 +401,7 @@ impl Within<'_> {
     ///
     /// # Errors
     /// As [`Entries::change`]; `Conflict` also when this and other transactions wait for each other.
-    pub fn change(
-        &mut self,
-        wanted: &Wanted,
-        changes: &[InPlace],
-        options: &WriteOptions,
-    ) -> Result<Option<Changed>> {
+    pub fn change(&mut self, wanted: &Wanted, changes: &[InPlace], options: &WriteOptions) -> Result<Option<Changed>> {
         if wanted.id.is_none() {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use holdfast::space::{Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Reason, Storage, Wanted};
+use holdfast::space::{
+    Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Reason, Storage, Wanted,
+};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
