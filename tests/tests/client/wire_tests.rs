@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, ConnectOptions};
+use client::{Client, ConnectOptions, Tls};
 use holdfast::space::{Definition, Document, Order, ReadOptions, Value, Wanted, WriteMode, WriteOptions};
 use holdfast::{Durability, ErrorKind, PutOptions};
 use holdfast_tests::Launch;
@@ -121,6 +121,50 @@ fn a_wrong_password_and_a_name_without_rights_are_told() {
     assert_eq!(ada.kv().get_value(b"shop", b"k").wait().unwrap(), Some(b"v".to_vec()));
 }
 
+#[test]
+fn a_connection_is_encrypted_and_its_server_is_who_it_says() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let certificate = file("certificate.pem", &made.cert.pem());
+    let key = file("key.pem", &made.signing_key.serialize_pem());
+    let stranger = file("stranger.pem", &other.cert.pem());
+    let text = format!("[resp.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let config = file("holdfast.toml", &text);
+    let launch = Launch::new(&folder.path().join("data")).argument("--config").argument(config.to_str().unwrap());
+    let server = launch.start();
+    let address = format!("localhost:{}", server.resp().port());
+    let with = |authorities: Option<&std::path::PathBuf>, address: &str| {
+        let tls = authorities.map(|authorities| Tls { authorities: authorities.clone() });
+        let timeout = Duration::from_millis(2_000);
+        Client::connect(ConnectOptions { tls, timeout, ..ConnectOptions::new(address) }).wait()
+    };
+    let client = with(Some(&certificate), &address).unwrap();
+    let long = vec![7; 3 << 20];
+    client.kv().put(b"b", b"k", &long, &PutOptions::default(), None).wait().unwrap();
+    assert_eq!(client.kv().get_value(b"b", b"k").wait().unwrap(), Some(long));
+    let jobs = orders(&client);
+    let waits = ReadOptions { wait: Some(Duration::from_secs(20)), ..ReadOptions::default() };
+    let waits = jobs.take(&Wanted::all(), &waits).begin();
+    let calls: Vec<_> = (0..500).map(|id| jobs.write(&order(id, id), &upsert()).begin()).collect();
+    calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
+    assert!(waits.wait().unwrap().is_some());
+    let by_number = format!("127.0.0.1:{}", server.resp().port());
+    for (authorities, address) in [(Some(&stranger), &address), (Some(&certificate), &by_number)] {
+        let refused = with(authorities, address).map(|_| ()).unwrap_err();
+        assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains("certificate"), "{refused}");
+    }
+    let plain = with(None, &address).map(|_| ()).unwrap_err();
+    assert_eq!(plain.kind(), ErrorKind::Unavailable, "{plain}");
+    let nothing = with(Some(&config), &address).map(|_| ()).unwrap_err();
+    assert!(nothing.kind() == ErrorKind::Invalid && nothing.to_string().contains("there are none"), "{nothing}");
+}
+
 /// A server that does this with its first connections, and what connecting to it says.
 fn strange(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> (ErrorKind, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -193,6 +237,23 @@ fn what_is_too_long_is_refused_and_harms_nobody() {
     // The largest that may be goes through.
     client.kv().put(b"b", b"k", &value[..64 << 20], &PutOptions::default(), None).wait().unwrap();
     assert_eq!(client.kv().get_value(b"b", b"k").wait().unwrap().map(|it| it.len()), Some(64 << 20));
+}
+
+#[test]
+fn many_calls_on_the_way_are_not_too_late_while_answers_come() {
+    let folder = TempDir::new().unwrap();
+    let server = Launch::new(folder.path()).durability("written").start();
+    let timeout = Duration::from_millis(300);
+    let options = ConnectOptions { timeout, ..ConnectOptions::new(&server.resp().to_string()) };
+    let jobs = orders(&Client::connect(options).wait().unwrap());
+    let text = "x".repeat(2_000);
+    let begun = Instant::now();
+    let calls: Vec<_> = (0..30_000_i64)
+        .map(|id| jobs.write(&document([("id", id.into()), ("text", text.as_str().into())]), &upsert()).begin())
+        .collect();
+    calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
+    assert!(begun.elapsed() > timeout, "too fast to show anything: {:?}", begun.elapsed());
+    assert_eq!(jobs.count(&Wanted::all()).wait().unwrap(), 30_000);
 }
 
 #[test]

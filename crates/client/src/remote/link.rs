@@ -48,6 +48,7 @@ pub(crate) struct Request {
 /// A request on its way.
 struct Way {
     request: Request,
+    /// Until when it may wait for a connection.
     until: Instant,
     got: Vec<Reply>,
     answer: oneshot::Sender<Result<Vec<Reply>>>,
@@ -135,7 +136,7 @@ enum End {
     /// Nobody asks any more.
     Done,
     Broken(io::Error),
-    /// The first that was sent was not answered in time.
+    /// Nothing came for too long while an answer was due.
     Silent,
 }
 
@@ -265,20 +266,26 @@ impl Task {
         let (mut reader, mut writer) = tokio::io::split(stream);
         let (mut out, mut written) = (Vec::new(), 0);
         let mut is_closed = false;
+        // Many may be on the way at once, so the time of each begins when those before it are answered.
+        let mut heard_at = Instant::now();
         loop {
             if written == out.len() {
                 out.clear();
                 written = 0;
             }
+            if self.sent.is_empty() {
+                heard_at = Instant::now();
+            }
             self.fill(&mut out);
             if is_closed && self.sent.is_empty() && out.is_empty() {
                 return End::Done;
             }
-            let until = self.sent.front().map_or_else(Instant::now, |way| way.until);
+            let until = heard_at + self.target.options.timeout;
             let is_waited_for = !self.sent.is_empty();
             let unwritten = out.get(written..).unwrap_or_default();
             tokio::select! {
                 read = input.read(&mut reader) => {
+                    heard_at = Instant::now();
                     if let Err(error) = read.and_then(|()| self.answer(&mut input)) {
                         return End::Broken(error);
                     }

@@ -23,8 +23,8 @@ pub struct ConnectOptions {
     pub login: Option<(String, String)>,
     /// What the server's list of clients calls this program.
     pub name: Option<String>,
-    /// How long a call waits for its reply, and for the server to be reached again, beyond the time it was told to block;
-    /// from 10 ms.
+    /// How long the server may send nothing while an answer is due, beyond the time it was told to block, and how long a call waits
+    /// for the server to be reached; from 10 ms.
     pub timeout: Duration,
     /// Bytes of requests that are sent and not answered, on the connection that all calls share, and as many that wait to be
     /// sent for callers who block; more wait for their turn. Calls that are awaited wait for theirs where they are. From 64 KiB.
