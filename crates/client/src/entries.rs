@@ -93,11 +93,11 @@ impl Entries {
 
     pub(crate) fn write_words(&self, document: &Document, options: &WriteOptions) -> Result<Words> {
         check_lock_timeout(options)?;
-        let json = document.to_json();
+        let packed = document.to_msgpack();
         if let At::There(there, _) = &self.at {
-            there.check_bytes("document", json.len())?;
+            there.check_bytes("document", packed.len())?;
         }
-        Ok(self.words("SPACE.WRITE").and(json).writing(options))
+        Ok(self.words("SPACE.WRITE").and(packed).writing(options))
     }
 
     /// Reads one entry: [`holdfast::space::Entries::read`].

@@ -2,23 +2,26 @@
 //!
 //! May use: `remote`, the facade. Must not know: stores, sockets, commands.
 
-use holdfast::Result;
 use holdfast::space::{
     AtLimit, Bookmark, Changed, Definition, Document, Entry, IndexDefinition, IndexKind, Notice, NoticeKind, Order,
     Path, Plan, Reason, Storage, Usage, Value, Written,
 };
+use holdfast::{Error, ErrorKind, Result};
 
 use crate::remote::{Reply, strange};
 
 pub(crate) fn document(reply: Reply) -> Result<Document> {
-    Ok(Document::from_json(&reply.bytes()?)?)
+    let bytes = reply.bytes()?;
+    Document::from_msgpack(&bytes).map_err(|error| {
+        Error::new(ErrorKind::Invalid, format!("the server answered a document that is none: {error}"))
+    })
 }
 
 fn some_document(reply: Reply) -> Result<Option<Document>> {
     reply.some()?.map(document).transpose()
 }
 
-/// `[json, version, expires]`.
+/// `[document, version, expires]`.
 pub(crate) fn entry(reply: Reply) -> Result<Entry> {
     let [json, version, expires] = reply.items()?;
     let expires_ms = expires.some()?.map(|at| at.unsigned()).transpose()?;

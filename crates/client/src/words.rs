@@ -41,7 +41,7 @@ impl Words {
             (Some(id), WantedBy::All) => self = self.and("ID").and(value(id)),
             (Some(_), _) => return invalid("on a server entries are wanted by their id, a template or a query"),
             (None, WantedBy::All) => self.add("ANY"),
-            (None, WantedBy::Template(template)) => self = self.and("TEMPLATE").and(template.to_json()),
+            (None, WantedBy::Template(template)) => self = self.and("TEMPLATE").and(template.to_msgpack()),
             (None, WantedBy::Query { sql, parameters }) => {
                 self = self.and("WHERE").and(sql.as_bytes()).and(parameters.len().to_string());
                 parameters.iter().for_each(|parameter| self.add(value(parameter)));

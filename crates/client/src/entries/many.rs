@@ -57,20 +57,20 @@ impl Entries {
         documents: &'d [Document],
         options: &WriteOptions,
     ) -> (Call<Vec<Result<Written>>>, &'d [Document]) {
-        let (mut jsons, mut bytes, mut too_long) = (Vec::new(), 0, Vec::new());
+        let (mut all, mut bytes, mut too_long) = (Vec::new(), 0, Vec::new());
         for (number, document) in documents.iter().enumerate().take(WRITES_MAX.0) {
-            let json = document.to_json();
-            if let Err(error) = there.check_bytes("document", json.len()) {
+            let packed = document.to_msgpack();
+            if let Err(error) = there.check_bytes("document", packed.len()) {
                 too_long.push((number, error));
                 continue;
             }
-            if bytes > 0 && bytes + json.len() > WRITES_MAX.1 {
+            if bytes > 0 && bytes + packed.len() > WRITES_MAX.1 {
                 break;
             }
-            bytes += json.len();
-            jsons.push(json);
+            bytes += packed.len();
+            all.push(packed);
         }
-        let count = jsons.len() + too_long.len();
+        let count = all.len() + too_long.len();
         let rest = documents.get(count..).unwrap_or_default();
         let outcomes = move |mut outcomes: Vec<Result<Written>>| {
             // In ascending order, so that each place is right when it is come to.
@@ -79,12 +79,12 @@ impl Entries {
             }
             outcomes
         };
-        if jsons.is_empty() {
+        if all.is_empty() {
             return (Call::done(Ok(outcomes(Vec::new()))), rest);
         }
-        let mut words = self.words("SPACE.MWRITE").and(jsons.len().to_string());
-        jsons.iter().for_each(|json| words.add(json));
-        let sent = jsons.len();
+        let mut words = self.words("SPACE.MWRITE").and(all.len().to_string());
+        all.iter().for_each(|packed| words.add(packed));
+        let sent = all.len();
         let call = there.call_outcome(&words.writing(options), Again::MustNot, move |reply| {
             let list = reply.and_then(Reply::list);
             Ok(outcomes(match list {

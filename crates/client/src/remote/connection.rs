@@ -86,7 +86,18 @@ impl Target {
         }
         let reply = connection.call(&hello.to_bytes()).await;
         match reply.map_err(|error| NoConnection::Unreachable(format!("{server}: {error}")))? {
-            Reply::Map(_) => Ok(connection),
+            Reply::Map(_) => {
+                let documents = Words::new("CLIENT").and("DOCUMENTS").and("msgpack").to_bytes();
+                match connection.call(&documents).await {
+                    Ok(Reply::Bytes(_)) => Ok(connection),
+                    Ok(Reply::Error(text)) => {
+                        let text = format!("{server} is too old for this client, or no Holdfast: {text}");
+                        Err(NoConnection::Refused(text))
+                    }
+                    Ok(_) => Err(NoConnection::Refused(format!("{server} does not answer as Holdfast does"))),
+                    Err(error) => Err(NoConnection::Unreachable(format!("{server}: {error}"))),
+                }
+            }
             Reply::Error(text) if text.starts_with("LOADING") || text.starts_with("UNAVAILABLE") => {
                 Err(NoConnection::Unreachable(format!("{server}: {text}")))
             }

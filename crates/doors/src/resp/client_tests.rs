@@ -150,3 +150,34 @@ fn a_listener_is_told_why_an_entry_went_and_whether_there_is_more() {
     let plain = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {bookmark}"));
     assert!(plain.starts_with("*2 ") && !plain.contains("*5 "), "{plain}");
 }
+
+#[test]
+fn documents_travel_as_messagepack_where_that_is_asked() {
+    let mut fixture = declared();
+    // {"id":1,"n":[true,1.5]}
+    let packed = b"\x82\xa2id\x01\xa1n\x92\xc3\xcb\x3f\xf8\0\0\0\0\0\0";
+    fixture.run_args(&[b"SPACE.WRITE", b"shop", b"orders", packed]);
+    assert!(fixture.run("SPACE.READ shop orders ID 1").contains(r#"{"id":1,"n":[true,1.5]}"#));
+    let found = fixture.run_args(&[b"SPACE.COUNT", b"shop", b"orders", b"TEMPLATE", b"\x81\xa2id\x01"]);
+    assert_eq!(found, ":1");
+    fixture.check(&[
+        ("CLIENT DOCUMENTS", "$4 json"),
+        ("CLIENT DOCUMENTS xml", "-ERR documents are json or msgpack"),
+        ("CLIENT DOCUMENTS msgpack", "+OK"),
+        ("CLIENT DOCUMENTS", "$7 msgpack"),
+    ]);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":2}"#);
+    for line in [
+        "SPACE.READ shop orders ID 2",
+        "SPACE.SELECT shop orders id=2 0",
+        "SPACE.MREAD shop orders ID 2",
+        "SPACE.TAKE shop orders ID 2 BLOCK 1000",
+    ] {
+        let reply = fixture.run(line);
+        assert!(reply.contains("$5 \u{fffd}\u{fffd}id\u{2}"), "{line}: {reply}");
+    }
+    let cut = fixture.run_args(&[b"SPACE.WRITE", b"shop", b"orders", &packed[..9]]);
+    assert!(cut.starts_with("-ERR "), "{cut}");
+    fixture.run("RESET");
+    fixture.check(&[("CLIENT DOCUMENTS", "$4 json")]);
+}

@@ -130,6 +130,8 @@ commands! {
       "[username] password"; "One argon2 hash"; "Authenticates the connection.";
     "client" -2 [CONTAINER] NONE "connection" "2.4.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about connections.";
+    "client|documents" -2 [NO_MULTI NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::documents;
+      "[json | msgpack]"; "O(1)"; "Returns or sets how documents of spaces are written to this connection. Documents that it sends may be either at any time.";
     "client|durability" -2 [NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::durability;
       "[synced | window | written]"; "O(1)"; "Returns or sets how durable everything this connection is shown must be.";
     "client|getname" 2 [NOSCRIPT LOADING STALE] NONE "connection" "2.6.9" client::getname;

@@ -1,4 +1,4 @@
-//! SPACE.*: entries of the object space, as JSON.
+//! SPACE.*: entries of the object space, as JSON or MessagePack.
 //!
 //! Nothing here waits for a sync, for a lock or for an entry: what an answer rests on is noted with the connection, and what
 //! has to wait is handed to it (`wait.rs`) or to a thread. Inside EXEC entries are written, read and taken within a
@@ -74,7 +74,7 @@ fn show_change(call: &mut Call<'_, '_>, entries: &Entries, position: Position) {
 /// `[document, version, when its lease ends or null]`.
 fn write_entry(reply: &mut Reply, entry: &Entry) {
     reply.array(3);
-    reply.text(&entry.document.to_json());
+    reply.document(&entry.document);
     reply.unsigned(entry.version.get());
     write_expiry(reply, entry);
 }
@@ -82,7 +82,7 @@ fn write_entry(reply: &mut Reply, entry: &Entry) {
 /// The same of an entry that is written by the batch under way.
 fn write_entry_of_batch(reply: &mut Reply, entry: &Entry) {
     reply.array(3);
-    reply.text(&entry.document.to_json());
+    reply.document(&entry.document);
     reply.commit_position();
     write_expiry(reply, entry);
 }

@@ -23,7 +23,7 @@ use super::{entries, need_of};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
-use crate::resp::reply::{Protocol, Reply};
+use crate::resp::reply::{Form, Reply};
 use crate::resp::session::{Need, Pending, ReplyMode};
 use crate::resp::work::{Worked, elsewhere};
 
@@ -49,7 +49,7 @@ pub(crate) struct Listening {
 #[derive(Clone, Copy)]
 struct Page {
     durability: holdfast::Durability,
-    protocol: Protocol,
+    form: Form,
     output_bytes_max: usize,
     events_bytes_max: usize,
     /// Why entries went, and whether there is more.
@@ -125,7 +125,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     }
     let page = Page {
         durability: call.durability,
-        protocol: call.reply.protocol,
+        form: call.reply.form(),
         output_bytes_max: limits.output_bytes_max,
         events_bytes_max: limits.feed_bytes_max,
         details,
@@ -227,8 +227,7 @@ impl Page {
     }
 
     fn answer(&self, entries: &Entries, read: &Read) -> Worked {
-        let mut reply = Reply::new(self.output_bytes_max);
-        reply.protocol = self.protocol;
+        let mut reply = Reply::of_form(self.form, self.output_bytes_max);
         let bookmark = read.notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
         reply.array(if self.details { 3 } else { 2 });
         reply.text(&bookmark.to_string());
@@ -246,7 +245,7 @@ impl Page {
             reply.text(&notice.bookmark.to_string());
             for document in [&notice.after, &notice.before] {
                 match document {
-                    Some(document) => reply.text(&document.to_json()),
+                    Some(document) => reply.document(document),
                     None => reply.null(),
                 }
             }

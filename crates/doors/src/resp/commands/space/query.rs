@@ -75,7 +75,7 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
             return Err(format!("ERR more than {most} documents: say LIMIT").into());
         }
         reply.array(documents.len());
-        documents.iter().for_each(|document| reply.text(&document.to_json()));
+        documents.iter().for_each(|document| reply.document(document));
         Ok(Need::NOTHING)
     });
     Ok(())

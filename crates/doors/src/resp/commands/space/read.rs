@@ -109,7 +109,7 @@ fn wait(
         is_long,
         client: call.session.client.clone(),
         turns: call.door.turns.clone(),
-        protocol: call.reply.protocol,
+        form: call.reply.form(),
         output_bytes_max: call.door.options.limits.output_bytes_max,
         durability: call.durability,
         is_silent: call.session.reply_mode != crate::resp::session::ReplyMode::On,
