@@ -2,7 +2,7 @@
 //!
 //! May use: everything of this folder. Must not know: sockets, journals.
 
-use holdfast::{Result, Store};
+use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown, Store};
 
 use crate::batch::Batch;
 use crate::call::Call;
@@ -51,6 +51,21 @@ impl Client {
     #[must_use]
     pub fn is_remote(&self) -> bool {
         matches!(self.place, Place::There(_))
+    }
+
+    /// Until a position of a store in this process is as durable as asked. With it whatever the store does without waiting is awaited
+    /// too: what it calls `_shown`, tasks, and transactions that are committed as `Written`, become a future without a thread each.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses; `Invalid` over a server, whose answers are as durable as they were asked to be.
+    pub fn durable(&self, position: Position, durability: Durability) -> Call<()> {
+        match &self.place {
+            Place::Here(here) => here.shown(Some(durability), move || Ok(Shown { value: (), position })),
+            Place::There(_) => {
+                let text = "positions are waited for where the store is: ask each call for its durability";
+                Call::done(Err(Error::new(ErrorKind::Invalid, text)))
+            }
+        }
     }
 
     /// The space of this name; it is there as soon as a type is declared in it.

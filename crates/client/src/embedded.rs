@@ -8,6 +8,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown, Store};
 use tokio::sync::oneshot;
@@ -25,8 +26,19 @@ pub(crate) struct Embedded(Arc<Inner>);
 struct Inner {
     store: Store,
     runtime: Runtime,
-    /// To the thread that waits for syncs, which ends with this.
-    syncs: Mutex<Sender<Sync>>,
+    /// To the thread that waits for syncs, which ends when this is gone.
+    syncs: Mutex<Option<Sender<Sync>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        drop(self.syncs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // The store is let go of when this returns, so that it can be opened again.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Somebody who waits for a position.
@@ -41,11 +53,11 @@ impl Embedded {
         let runtime = Runtime::start()?;
         let (syncs, waiting) = channel();
         let waits = store.clone();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("holdfast-client-sync".to_owned())
             .spawn(move || wait_for_all(&waits, &waiting))
             .map_err(|error| Error::new(ErrorKind::Unavailable, format!("no thread for the client: {error}")))?;
-        Ok(Self(Arc::new(Inner { store, runtime, syncs: Mutex::new(syncs) })))
+        Ok(Self(Arc::new(Inner { store, runtime, syncs: Mutex::new(Some(syncs)), thread: Some(thread) })))
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -85,8 +97,10 @@ impl Embedded {
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let (answer, settled) = oneshot::channel();
         let syncs = self.0.syncs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that is gone drops what it was sent, which is told below.
-        let _ = syncs.send(Sync { position, durability, answer });
+        // Without the thread the answer is dropped, which is told below.
+        if let Some(syncs) = &*syncs {
+            let _ = syncs.send(Sync { position, durability, answer });
+        }
         drop(syncs);
         async move { settled.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the client is closed"))) }
     }

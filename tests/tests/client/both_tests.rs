@@ -204,3 +204,26 @@ fn a_view_that_is_relaxed_hears_by_itself() {
         }
     });
 }
+
+#[test]
+fn a_transaction_of_the_store_is_awaited_by_its_position_and_the_store_is_free_after_the_client() {
+    let folder = tempfile::TempDir::new().unwrap();
+    for round in 0..3_i64 {
+        let store = holdfast::Store::open(folder.path(), holdfast::Options::default()).unwrap();
+        let client = client::Client::embedded(&store).unwrap();
+        let jobs = orders(&client);
+        let entries = store.space("shop").entries("orders").unwrap();
+        let mut transaction = store.begin();
+        entries.within(&mut transaction).write(&order(round, round), &upsert()).unwrap();
+        let committed = transaction.commit(Durability::Written).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(client.durable(committed.position, Durability::Synced)).unwrap();
+        assert!(store.watermarks().synced > committed.position);
+        let view = LocalView::open(&jobs, &Wanted::all(), Duration::from_secs(1)).wait().unwrap();
+        assert_eq!(view.count().wait().unwrap(), usize::try_from(round).unwrap() + 1);
+        let waits = ReadOptions { wait: Some(Duration::from_secs(60)), ..ReadOptions::default() };
+        let waiting = jobs.take(&Wanted::id(99), &waits).begin();
+        drop((waiting, view, jobs, entries, client));
+        store.close().unwrap();
+    }
+}

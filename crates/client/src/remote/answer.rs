@@ -8,12 +8,21 @@ use holdfast::{Error, ErrorKind, Position, Result};
 
 use super::wire::Reply;
 
-/// Most characters of a strange reply that are shown.
-const SHOWN_MAX: usize = 80;
-
+/// What a reply of another shape is; what is in it may be a secret.
 pub(crate) fn strange(reply: &Reply) -> Error {
-    let shown: String = format!("{reply:?}").chars().take(SHOWN_MAX).collect();
-    Error::new(ErrorKind::Invalid, format!("the server answered what this client does not understand: {shown}"))
+    let shape = match reply {
+        Reply::Null => "nothing".to_owned(),
+        Reply::Bool(_) => "a boolean".to_owned(),
+        Reply::Integer(_) => "an integer".to_owned(),
+        Reply::Double(_) => "a number".to_owned(),
+        Reply::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        Reply::Error(_) => "an error".to_owned(),
+        Reply::List(items) => format!("a list of {}", items.len()),
+        Reply::Map(pairs) => format!("a map of {}", pairs.len()),
+        Reply::Push => "news".to_owned(),
+    };
+    let text = format!("the server answered what this client does not understand, {shape}: are both of one version?");
+    Error::new(ErrorKind::Invalid, text)
 }
 
 /// The error that an error reply says.
@@ -141,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_another_shape_is_an_error_that_shows_it() {
-        let refused = Reply::Integer(7).list().unwrap_err();
-        assert!(refused.to_string().ends_with("does not understand: Integer(7)"), "{refused}");
+    fn a_reply_of_another_shape_is_an_error_that_says_which_and_not_what() {
+        let refused = Reply::Bytes(b"secret".to_vec()).list().unwrap_err().to_string();
+        assert!(refused.contains("does not understand, 6 bytes") && !refused.contains("secret"), "{refused}");
         assert!(Reply::List(vec![Reply::Null]).items::<2>().is_err());
         assert!(Reply::Integer(-1).unsigned().is_err());
     }

@@ -171,17 +171,15 @@ impl Task {
         let mut pause = PAUSE.0;
         while !self.waiting.is_empty() {
             let target = Arc::clone(&self.target);
-            let connecting = tokio::spawn(async move { target.connect().await });
+            let mut connecting = std::pin::pin!(async move { target.connect().await });
             let error = loop {
-                if connecting.is_finished() {
-                    match connecting.await {
-                        Ok(Ok(connection)) => return Some(connection),
-                        Ok(Err(error)) => break error,
-                        Err(_) => break NoConnection::Unreachable("connecting was ended".to_owned()),
-                    }
+                tokio::select! {
+                    connected = &mut connecting => match connected {
+                        Ok(connection) => return Some(connection),
+                        Err(error) => break error,
+                    },
+                    () = sleep(LOOK_INTERVAL) => self.look("still connecting"),
                 }
-                self.look("still connecting");
-                sleep(Duration::from_millis(1)).await;
             };
             if let NoConnection::Refused(text) = &error {
                 self.gather();
