@@ -19,7 +19,7 @@ pub struct Kv {
 
 /// A query of one index, with what it is asked of. See [`IndexQuery`].
 #[derive(Debug, Clone)]
-pub struct Range {
+pub struct IndexRange {
     /// Lowest term.
     pub from: Term,
     /// Highest term, of the same kind; the same as `from` asks for objects with just that term.
@@ -31,9 +31,6 @@ pub struct Range {
     /// Go on where an earlier page ended.
     pub after: Option<IndexCursor>,
 }
-
-/// A page of an index. See [`IndexPage`].
-pub type IndexFound = IndexPage;
 
 impl Kv {
     pub(crate) fn new(place: Place) -> Self {
@@ -172,7 +169,7 @@ impl Kv {
     ///
     /// # Errors
     /// As there; `Invalid` when the two ends are of different kinds.
-    pub fn index(&self, bucket: &[u8], index: &[u8], range: &Range) -> Call<IndexFound> {
+    pub fn index(&self, bucket: &[u8], index: &[u8], range: &IndexRange) -> Call<IndexPage> {
         match &self.place {
             Place::Here(here) => {
                 let (store, bucket, index, range) =
@@ -302,7 +299,7 @@ fn read_head(reply: &Reply) -> Result<Head> {
     })
 }
 
-fn index_words(bucket: &[u8], index: &[u8], range: &Range) -> Result<Words> {
+fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words> {
     let mut words = Words::new("KV.INDEX").and(bucket).and(index).and("TERMS");
     words = match (&range.from, &range.to) {
         (Term::Integer(from), Term::Integer(to)) => {

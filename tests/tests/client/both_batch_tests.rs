@@ -3,7 +3,7 @@
 use client::{Point, SeriesName};
 use holdfast::series::Value as Number;
 use holdfast::space::{Change, Definition, Path, ReadOptions, Storage, Wanted, WriteMode, WriteOptions};
-use holdfast::{Condition, ErrorKind, PutOptions};
+use holdfast::{Condition, Durability, ErrorKind, PutOptions};
 
 use crate::scene::{both, declare, number, order, orders, upsert};
 
@@ -98,5 +98,28 @@ fn what_belongs_to_no_batch_is_refused() {
         let _ = first;
         let empty = client.batch().commit().wait();
         assert!(empty.is_ok(), "nothing to do is done");
+    });
+}
+
+#[test]
+fn many_are_taken_in_a_batch_or_none() {
+    both(|client| {
+        let orders = orders(client);
+        for id in 0..20 {
+            orders.write(&order(id, id), &upsert()).wait().unwrap();
+        }
+        let small = Wanted::query("total < ?", &[10.into()]).unwrap();
+        for (refused, left) in [(true, 20), (false, 13)] {
+            let mut batch = client.batch().durability(Durability::Synced);
+            let taken = batch.take_many(&orders, &small, 7);
+            if refused {
+                let _ = batch.delete(b"b", b"none", Condition::Present);
+            }
+            match batch.commit().wait() {
+                Ok(mut done) => assert_eq!(done.take(taken).unwrap().len(), 7),
+                Err(error) => assert!(refused && error.kind() == ErrorKind::Conflict, "{error}"),
+            }
+            assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), left);
+        }
     });
 }

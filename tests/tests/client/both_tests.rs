@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{LocalView, NearCache, Point, Range, SeriesName};
+use client::{IndexRange, LocalView, NearCache, Point, SeriesName};
 use futures_util::StreamExt;
 use holdfast::series::{Range as Times, Value as Number};
 use holdfast::space::{Definition, Listen, ReadOptions, Wanted};
@@ -53,7 +53,7 @@ fn an_index_is_gone_through_page_by_page() {
             kv.put(b"people", format!("p{age:02}").as_bytes(), b"", &options, None).wait().unwrap();
         }
         let mut range =
-            Range { from: Term::Integer(5), to: Term::Integer(20), term_regex: None, limit: 6, after: None };
+            IndexRange { from: Term::Integer(5), to: Term::Integer(20), term_regex: None, limit: 6, after: None };
         let mut ages = Vec::new();
         loop {
             let page = kv.index(b"people", b"age", &range).wait().unwrap();
@@ -66,10 +66,10 @@ fn an_index_is_gone_through_page_by_page() {
             range.after = Some(next);
         }
         assert_eq!(ages, (5..=20).collect::<Vec<_>>());
-        let ones = Range { term_regex: Some("^1.$".to_owned()), limit: 100, after: None, ..range.clone() };
+        let ones = IndexRange { term_regex: Some("^1.$".to_owned()), limit: 100, after: None, ..range.clone() };
         assert_eq!(kv.index(b"people", b"age", &ones).wait().unwrap().entries.len(), 10);
         if client.is_remote() {
-            let mixed = Range { to: Term::Binary(b"x".to_vec()), ..ones };
+            let mixed = IndexRange { to: Term::Binary(b"x".to_vec()), ..ones };
             assert_eq!(kv.index(b"people", b"age", &mixed).wait().unwrap_err().kind(), ErrorKind::Invalid);
         }
     });
@@ -226,4 +226,30 @@ fn a_transaction_of_the_store_is_awaited_by_its_position_and_the_store_is_free_a
         drop((waiting, view, jobs, entries, client));
         store.close().unwrap();
     }
+}
+
+#[test]
+fn of_events_of_one_entry_that_wait_only_the_newest_is_told_where_that_is_asked() {
+    both(|client| {
+        let orders = orders(client);
+        let listen = Listen { conflate: true, ..Listen::default() };
+        let mut heard = orders.listen(&Wanted::all(), listen).wait().unwrap();
+        let waits = heard.next(Duration::from_secs(20)).begin();
+        for total in 0..20 {
+            orders.write(&order(1, total), &upsert()).wait().unwrap();
+        }
+        orders.write(&order(2, 0), &upsert()).wait().unwrap();
+        let first = waits.wait().unwrap().unwrap();
+        let mut heard_of_one = vec![first];
+        loop {
+            let notice = heard.next(Duration::from_secs(20)).wait().unwrap().unwrap();
+            if number(notice.after.as_ref().unwrap(), "id") == 2 {
+                break;
+            }
+            heard_of_one.push(notice);
+        }
+        // How many wait is a matter of time; the last one is always told, and none twice or out of order.
+        assert!(heard_of_one.windows(2).all(|pair| pair[0].bookmark < pair[1].bookmark));
+        assert_eq!(number(heard_of_one.last().unwrap().after.as_ref().unwrap(), "total"), 19);
+    });
 }

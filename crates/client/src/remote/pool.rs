@@ -55,7 +55,7 @@ impl Pool {
                     self.keep(connection);
                     return Ok(reply);
                 }
-                Err(_) if again == Again::May && begin.elapsed() < patience => {}
+                Err(_) if again == Again::May && begin.elapsed() < patience => sleep(PAUSE).await,
                 Err(error) => {
                     let (kind, text) = match again {
                         Again::May => (ErrorKind::Unavailable, format!("no answer: {error}")),
