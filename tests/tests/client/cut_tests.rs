@@ -189,3 +189,18 @@ fn a_change_that_was_not_answered_is_unknown_and_a_read_is_asked_again() {
     scene.way.refuse(false);
     far.write(&order(1, 5), &upsert()).wait().unwrap();
 }
+
+#[test]
+fn more_views_than_a_server_lets_wait_are_all_kept_up_to_date() {
+    const BOUND: Duration = Duration::from_secs(3);
+    let scene = Scene::new();
+    let far = orders(&scene.client(10_000));
+    let views: Vec<LocalView> = (0..70).map(|_| LocalView::open(&far, &Wanted::all(), BOUND).wait().unwrap()).collect();
+    for total in 1..=3 {
+        far.write(&order(1, total), &upsert()).wait().unwrap();
+        thread::sleep(BOUND);
+        for view in &views {
+            assert_eq!(number(&view.get(&1.into()).wait().unwrap().unwrap(), "total"), total);
+        }
+    }
+}
