@@ -172,4 +172,28 @@ def garbage(r):
     equal("still there", r.ping(), True)
 
 
-main(documents, leases, arrival_order, killed_while_waiting, together, garbage)
+def programs(r):
+    """What programs need: going through all, changing all, positions, strict conditions, MessagePack."""
+    fresh(r, "many", "HISTORY")
+    r.execute_command("SPACE.MWRITE", "shop", "many", 250, *(json.dumps({"id": n, "n": n}) for n in range(250)))
+    cursor, seen = None, []
+    while cursor != b"0":
+        which = ["ANY"] if cursor is None else ["CURSOR", cursor]
+        cursor, entries = r.execute_command("SPACE.ITERATE", "shop", "many", *which, "COUNT", 40)
+        seen += [document(entry)["id"] for entry in entries]
+    equal("each once", sorted(seen), list(range(250)))
+    equal("all changed", r.execute_command("SPACE.MCHANGE", "shop", "many", "ANY", "INCR", "n", 1000), 250)
+    equal("counted", r.execute_command("SPACE.COUNT", "shop", "many", "WHERE", "n >= 1000", 0), 250)
+    bookmark, _, more = r.execute_command("SPACE.LISTEN", "shop", "many", "ANY", "DETAILS")
+    equal("no more", more, 0)
+    r.execute_command("SPACE.TAKE", "shop", "many", "ID", 7, "STRICT")
+    _, events, _ = r.execute_command("SPACE.LISTEN", "shop", "many", "ANY", "FROM", bookmark, "DETAILS")
+    equal("why it went", [event[4] for event in events], [b"taken"])
+    strict = lambda: r.execute_command("SPACE.TAKE", "shop", "many", "ID", 7, "STRICT")
+    raises("strict", ERROR, "CONFLICT", strict)
+    equal("either", r.execute_command("CLIENT", "DOCUMENTS"), b"json")
+    r.execute_command("SPACE.WRITE", "shop", "many", b"\x82\xa2id\xa1x\xa1n\x01")
+    equal("packed", document(r.execute_command("SPACE.READ", "shop", "many", "ID", "x")), {"id": "x", "n": 1})
+
+
+main(documents, programs, leases, arrival_order, killed_while_waiting, together, garbage)

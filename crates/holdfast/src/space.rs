@@ -36,7 +36,7 @@ pub use many::Iteration;
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
 pub use task::Task;
-pub use wanted::Wanted;
+pub use wanted::{Wanted, WantedBy};
 pub use within::{ReadLock, Within};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 

@@ -13,7 +13,7 @@ use super::tree::Tree;
 
 /// Everything that only programs and tools may stand on.
 const BELOW: &[&str] =
-    &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "grid", "doors", "cluster", "c"];
+    &["base", "journal", "kv", "space", "series", "xa", "holdfast", "tm", "grid", "client", "doors", "cluster", "c"];
 
 /// What exists only for tests.
 const FOR_TESTS: &[&str] = &["xa-monkey"];
@@ -29,6 +29,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("holdfast", &["kv", "space", "series", "xa", "journal", "base"]),
     ("tm", &["holdfast", "xa"]),
     ("grid", &["holdfast"]),
+    ("client", &["holdfast"]),
     ("doors", &["holdfast"]),
     ("cluster", &["holdfast"]),
     ("server", &["holdfast", "tm", "doors", "cluster", "base"]),
@@ -36,7 +37,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("compare", BELOW),
     ("fuzz", BELOW),
     ("sim", &["base", "journal", "kv", "space", "series", "xa", "holdfast"]),
-    ("examples", &["holdfast", "tm", "grid"]),
+    ("examples", &["holdfast", "tm", "grid", "client"]),
     ("c", &["holdfast", "tm"]),
     ("xa-monkey", &[]),
     ("python", &["holdfast"]),

@@ -146,6 +146,8 @@ impl Asked<'_> {
             Operation::FetchEntry => self.fetch_entry().await,
             Operation::StoreEntry => self.store_entry(WriteMode::Upsert, upload).await,
             Operation::MergeEntry => self.store_entry(WriteMode::Partial, upload).await,
+            Operation::ChangeEntry => self.change_entry(upload).await,
+            Operation::RenewEntry => self.renew_entry().await,
             Operation::DeleteEntry => self.delete_entry().await,
             Operation::QueryEntries => self.query_entries(upload).await,
             Operation::TakeEntries => self.take_entries(upload).await,

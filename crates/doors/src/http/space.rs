@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, Wanted, WriteMode, WriteOptions, Written,
+    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, Wanted, WriteMode, WriteOptions,
+    Written,
 };
 use holdfast::{Durability, Position, Store};
 
@@ -127,6 +128,32 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
     let written = entries.write_shown(&document, &options)?;
     settle(store, &entries, written.version, how.durability)?;
     Ok(written)
+}
+
+/// Changes an entry in place.
+///
+/// # Errors
+/// 404 when there is none, 412 when a condition does not hold, and what the store says.
+pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) -> Result<Entry, Failure> {
+    let entries = one.place.entries(store)?;
+    let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
+    let options = WriteOptions { lease: how.lease, version, ..WriteOptions::default() };
+    let changed = entries.change_shown(&one.wanted(), changes, &options)?.ok_or_else(Failure::not_found)?;
+    settle(store, &entries, changed.now.version, how.durability)?;
+    Ok(changed.now)
+}
+
+/// Ends an entry's lease at another time.
+///
+/// # Errors
+/// 404 when there is none, and what the store says.
+pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> {
+    let entries = one.place.entries(store)?;
+    let shown = entries.renew_shown(&one.wanted(), how.lease)?;
+    if !shown.value {
+        return Err(Failure::not_found());
+    }
+    settle(store, &entries, shown.position, how.durability)
 }
 
 /// Writes an entry that is not there; without an id it is given one.

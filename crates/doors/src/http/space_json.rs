@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdfast::space::{
-    AtLimit, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Path, Storage, Usage, Value, Wanted,
+    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Path, Storage, Usage, Value,
+    Wanted,
 };
 
 use super::failure::Failure;
@@ -205,6 +206,59 @@ pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Quer
     let limit = if select.is_some() { bounds.limit } else { limit.min(bounds.limit) };
     let wait = wait.unwrap_or_default().min(bounds.wait);
     Ok(Query { wanted, select: select.map(|sql| (sql, parameters)), limit, wait })
+}
+
+/// The changes that a body says: `{"changes": [{"set": path, "value": value}, ..]}`.
+pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Failure> {
+    let mut fields = Fields::parse(body)?;
+    let changes: Vec<Change> = fields.list("changes")?.into_iter().map(change).collect::<Result<_, _>>()?;
+    fields.end()?;
+    if changes.is_empty() {
+        return Err(Failure::bad("changes has to be a list of at least one change"));
+    }
+    Ok(changes)
+}
+
+/// The words of changes, and beside which fields they stand.
+const CHANGES: [(&str, &str); 8] = [
+    ("set", "value"),
+    ("unset", ""),
+    ("increment", "by"),
+    ("append", "value"),
+    ("add", "value"),
+    ("remove", "value"),
+    ("put_key", "value"),
+    ("remove_key", ""),
+];
+
+fn change(value: Value) -> Result<Change, Failure> {
+    let Value::Map(fields) = value else { return Err(Failure::bad("a change has to be an object")) };
+    let unknown =
+        || Failure::bad("a change is one of set, unset, increment, append, add, remove, put_key and remove_key");
+    let (word, with) = CHANGES.into_iter().find(|(word, _)| fields.contains_key(*word)).ok_or_else(unknown)?;
+    let mut fields = Fields(fields);
+    let path = fields.path(word)?.ok_or_else(|| Failure::bad(format!("{word} has to be a path")))?;
+    let missing = |name: &str| Failure::bad(format!("{word} needs {name}"));
+    let key = match word {
+        "put_key" | "remove_key" => fields.text("key")?.ok_or_else(|| missing("key"))?,
+        _ => String::new(),
+    };
+    // Null is a value as any other here.
+    let value = match with {
+        "" => Value::Null,
+        name => fields.0.remove(name).ok_or_else(|| missing(name))?,
+    };
+    fields.end()?;
+    Ok(match word {
+        "set" => Change::Set { path, value },
+        "unset" => Change::Unset { path },
+        "increment" => Change::Increment { path, by: value },
+        "append" => Change::Append { path, value },
+        "add" => Change::AddUnique { path, value },
+        "remove" => Change::RemoveItem { path, value },
+        "put_key" => Change::PutKey { path, key, value },
+        _ => Change::RemoveKey { path, key },
+    })
 }
 
 /// Entries as JSON: the version is that of the entity tag.

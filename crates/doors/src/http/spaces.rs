@@ -166,6 +166,27 @@ impl Asked<'_> {
         Ok(say_durability(answer, durability))
     }
 
+    pub(crate) async fn change_entry(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (one, how) = (self.one()?, self.how(WriteMode::Update)?);
+        upload.check_present()?;
+        let changes = space_json::changes(&upload.read().await?)?;
+        let durability = how.durability;
+        let entry = self.shared.ask(move |store| space::change(store, &one, &changes, &how)).await??;
+        let mut answer = with_type(JSON, entry.document.to_json());
+        write_state(&entry, answer.headers_mut());
+        Ok(say_durability(answer, durability))
+    }
+
+    pub(crate) async fn renew_entry(&self) -> Result<Response, Failure> {
+        let (one, how) = (self.one()?, self.how(WriteMode::Update)?);
+        if how.lease == Lease::Default {
+            return Err(Failure::bad("say lease_ms: a number of milliseconds, at least 1, or forever"));
+        }
+        let durability = how.durability;
+        self.shared.ask(move |store| space::renew(store, &one, &how)).await??;
+        Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
+    }
+
     pub(crate) async fn delete_entry(&self) -> Result<Response, Failure> {
         let (one, conditions, durability) = (self.one()?, Conditions::parse(&self.parts.headers)?, self.durability()?);
         self.shared.ask(move |store| space::delete(store, &one, &conditions, durability)).await??;

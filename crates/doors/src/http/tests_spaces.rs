@@ -108,6 +108,49 @@ fn entries_have_versions_as_tags_and_conditions_hold() {
 }
 
 #[test]
+fn entries_are_changed_in_place_and_their_leases_renewed() {
+    let door = declared();
+    door.put(&entry("1"), &[], r#"{"n":1,"tags":["a"]}"#);
+    let changes = r#"{"changes":[{"increment":"n","by":2},{"set":"at.city","value":"Ulm"},{"append":"tags","value":"b"},
+        {"add":"tags","value":"a"},{"put_key":"map","key":"l","value":4}]}"#;
+    let changed = post(&door, "/entries/1/change", changes);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let now = json!({"id": 1, "n": 3, "tags": ["a", "b"], "at": {"city": "Ulm"}, "map": {"l": 4}});
+    assert_eq!(changed.json(), now);
+    assert_eq!(changed.header("etag"), door.get(&entry("1")).header("etag"));
+    let stale = door.send(
+        &format!("POST {}/change", entry("1")),
+        &[("if-match", "\"0000000000000001\"")],
+        Some(br#"{"changes":[{"unset":"n"}]}"#),
+    );
+    assert_eq!(stale.status, 412);
+    let less =
+        r#"{"changes":[{"unset":"n"},{"remove":"tags","value":"a"},{"remove_key":"map","key":"l"},{"unset":"at"}]}"#;
+    assert_eq!(post(&door, "/entries/1/change", less).json(), json!({"id": 1, "tags": ["b"], "map": {}}));
+    for (body, wanted) in [
+        ("{}", "at least one"),
+        (r#"{"changes":[7]}"#, "an object"),
+        (r#"{"changes":[{"double":"n"}]}"#, "a change is one of"),
+        (r#"{"changes":[{"set":"n"}]}"#, "set needs value"),
+        (r#"{"changes":[{"put_key":"n","value":1}]}"#, "put_key needs key"),
+        (r#"{"changes":[{"set":"n","value":1,"by":2}]}"#, "by is not known"),
+        (r#"{"changes":[{"set":"id","value":2}]}"#, "fixed"),
+        (r#"{"changes":[{"set":7,"value":2}]}"#, "set has to be a string"),
+    ] {
+        let answer = post(&door, "/entries/1/change", body);
+        assert!(answer.status == 400 && answer.text().contains(wanted), "{body}: {answer:?}");
+    }
+    assert_eq!(post(&door, "/entries/9/change", less).status, 404);
+    let renew = |path: &str| door.send(&format!("POST {ORDERS}/entries/{path}"), &[], None).status;
+    let lease = |door: &Door| door.get(&entry("1")).header("x-holdfast-expires").map(str::to_owned);
+    let before = lease(&door);
+    assert_eq!((renew("1/renew?lease_ms=forever"), lease(&door)), (204, None));
+    assert_eq!(renew("1/renew?lease_ms=900000"), 204);
+    assert!(lease(&door).is_some() && lease(&door) != before);
+    assert_eq!((renew("1/renew"), renew("1/renew?lease_ms=0"), renew("9/renew?lease_ms=5")), (400, 400, 404));
+}
+
+#[test]
 fn queries_find_entries_and_takes_remove_them() {
     let door = declared();
     for (id, city) in [(1, "Ulm"), (2, "Ulm"), (3, "Bonn")] {

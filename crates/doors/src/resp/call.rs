@@ -68,6 +68,7 @@ impl Fail {
 pub(crate) fn store_error_text(error: &holdfast::Error) -> String {
     let code = match error.kind() {
         ErrorKind::Conflict => "CONFLICT",
+        ErrorKind::Limit => "LIMIT",
         ErrorKind::Timeout => "TIMEOUT",
         ErrorKind::Unavailable | ErrorKind::Closed | ErrorKind::Unknown => "UNAVAILABLE",
         ErrorKind::Aborted => "ABORTED",
@@ -262,7 +263,7 @@ impl<'c> Call<'c, '_> {
     pub(crate) fn defer(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
         let is_silent = self.session.reply_mode != ReplyMode::On;
         let bytes_max = self.door.options.limits.output_bytes_max;
-        self.session.pending = Some(Pending::Work(Work::new(self.reply.protocol, bytes_max, is_silent, run)));
+        self.session.pending = Some(Pending::Work(Work::new(self.reply.form(), bytes_max, is_silent, run)));
     }
 
     /// The arguments, free of the borrow of `self`.

@@ -15,6 +15,7 @@ use super::call::store_error_text;
 use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
+use super::iterations::{Iterations, locked};
 use super::limits::Limits;
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
@@ -120,6 +121,7 @@ pub(crate) struct Door {
     pub(crate) peak_clients: AtomicU64,
     cursors: Mutex<Cursors>,
     snapshots: Mutex<Snapshots>,
+    pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
@@ -156,6 +158,7 @@ impl Door {
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
+            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,
@@ -192,6 +195,10 @@ impl Door {
 
     pub(crate) fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn iterations(&self) -> MutexGuard<'_, Iterations> {
+        locked(&self.iterations)
     }
 
     /// A sum over all reactors.

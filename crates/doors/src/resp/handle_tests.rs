@@ -474,6 +474,8 @@ fn the_table_describes_itself() {
 #[path = "query_tests.rs"]
 mod query;
 
+#[path = "client_tests.rs"]
+mod client_tests;
 #[path = "feed_tests.rs"]
 mod feed_tests;
 

@@ -57,6 +57,8 @@ pub struct Limits {
     pub space_entries_max: usize,
     /// Bytes of documents that one SPACE.MTAKE takes before it returns; the entry that exceeds it is still there.
     pub space_bytes_max: usize,
+    /// Iterations through entries that the door remembers; the oldest is forgotten first.
+    pub iterations_max: usize,
     /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
     pub snapshots_max: usize,
     /// Snapshots that one connection may have open.
@@ -99,6 +101,7 @@ impl Default for Limits {
             feed_block_max: Duration::from_secs(60),
             space_entries_max: 10_000,
             space_bytes_max: 16 << 20,
+            iterations_max: 256,
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
@@ -138,6 +141,7 @@ impl Limits {
             feed_block_max: Duration::from_millis(20),
             space_entries_max: 8,
             space_bytes_max: 1 << 10,
+            iterations_max: 2,
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,

@@ -15,6 +15,7 @@ mod door;
 mod extended;
 mod glob;
 mod handle;
+mod iterations;
 mod limits;
 mod number;
 mod permit;

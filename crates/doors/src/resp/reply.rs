@@ -6,7 +6,9 @@
 //! A reply may name the position of its own commit before that position exists: [`Reply::commit_position`] leaves a gap
 //! that [`Reply::resolve`] fills. The buffer is bounded: past its maximum nothing is added and [`Reply::take_overflow`] says so.
 //!
-//! May use: `number`. Must not know: sockets, commands, the store.
+//! May use: `number`, the facade's `Document`. Must not know: sockets, commands, the store.
+
+use holdfast::space::Document;
 
 use super::number::Decimal;
 
@@ -17,10 +19,26 @@ pub(crate) enum Protocol {
     Resp3,
 }
 
+/// How a client wants documents written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Documents {
+    #[default]
+    Json,
+    MessagePack,
+}
+
+/// How replies to a client are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    protocol: Protocol,
+    documents: Documents,
+}
+
 /// The replies of one connection that have not been handed on yet.
 pub(crate) struct Reply {
     out: Vec<u8>,
     pub(crate) protocol: Protocol,
+    pub(crate) documents: Documents,
     bytes_max: usize,
     overflowed: bool,
     /// Where in `out` a commit position is to be inserted, ascending.
@@ -29,7 +47,25 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Reply { out: Vec::new(), protocol: Protocol::Resp2, bytes_max, overflowed: false, gaps: Vec::new() }
+        let (protocol, documents) = (Protocol::Resp2, Documents::Json);
+        Reply { out: Vec::new(), protocol, documents, bytes_max, overflowed: false, gaps: Vec::new() }
+    }
+
+    /// One that is to become a part of another.
+    pub(crate) fn of_form(form: Form, bytes_max: usize) -> Self {
+        Reply { protocol: form.protocol, documents: form.documents, ..Self::new(bytes_max) }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        Form { protocol: self.protocol, documents: self.documents }
+    }
+
+    /// A document, as the client wants them.
+    pub(crate) fn document(&mut self, document: &Document) {
+        match self.documents {
+            Documents::Json => self.text(&document.to_json()),
+            Documents::MessagePack => self.bulk(&document.to_msgpack()),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

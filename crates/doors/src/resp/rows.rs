@@ -130,6 +130,8 @@ commands! {
       "[username] password"; "One argon2 hash"; "Authenticates the connection.";
     "client" -2 [CONTAINER] NONE "connection" "2.4.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about connections.";
+    "client|documents" -2 [NO_MULTI NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::documents;
+      "[json | msgpack]"; "O(1)"; "Returns or sets how documents of spaces are written to this connection. Documents that it sends may be either at any time.";
     "client|durability" -2 [NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::durability;
       "[synced | window | written]"; "O(1)"; "Returns or sets how durable everything this connection is shown must be.";
     "client|getname" 2 [NOSCRIPT LOADING STALE] NONE "connection" "2.6.9" client::getname;
@@ -171,8 +173,8 @@ commands! {
 
     "discard" 1 [IMMEDIATE NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "2.0.0" transaction::discard;
       ""; "O(n) with the number of queued commands"; "Forgets the queued commands.";
-    "exec" 1 [IMMEDIATE NOSCRIPT LOADING STALE] NONE "transactions" "1.2.0" transaction::exec;
-      ""; "That of the queued commands"; "Runs the queued commands as one batch of the journal: all or nothing, across crashes too.";
+    "exec" -1 [IMMEDIATE NOSCRIPT LOADING STALE] NONE "transactions" "1.2.0" transaction::exec;
+      "[POSITION]"; "That of the queued commands"; "Runs the queued commands as one batch of the journal: all or nothing, across crashes too. POSITION returns [position of the batch, replies] instead of the replies.";
     "multi" 1 [IMMEDIATE NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "1.2.0" transaction::multi;
       ""; "O(1)"; "Starts to queue commands for EXEC.";
     "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "2.2.0" transaction::unwatch;
@@ -256,7 +258,7 @@ commands! {
     "kv.compact" -1 [ADMIN NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" compact::compact;
       "[STATUS]"; "O(1); what it begins reads what is worth it of the journal"; "Begins to compact the journal in the background; returns started, or running if a run that was asked for is under way. STATUS returns a map: whether such a run is under way (1 or 0), and since the store was opened the segments let go, the bytes of their files, the bytes read and moved, and the segments that wait for a snapshot.";
     "kv.del" -3 [WRITE FAST] OWN "holdfast" "0.1.0" own::del;
-      "bucket key [IFVERSION version] [DURABILITY synced|window|written]"; "O(1)"; "Deletes a key; returns [1 or 0, position, durability], or null if the version is another one.";
+      "bucket key [NX | XX | IFVERSION version] [STRICT] [DURABILITY synced|window|written]"; "O(1)"; "Deletes a key; returns [1 or 0, position, durability], or null if the condition does not hold. With STRICT that is the error CONFLICT, which inside MULTI discards everything.";
     "kv.fold" -1 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" fold::fold;
       "[BUCKET bucket [START key] [END key]] [KEYREGEX pattern] [MODIFIED from-milliseconds to-milliseconds] [LEAVES size leaf [leaf ...]] [ORDER key|write|partition] [HEADS | OBJECTS | KEYS | COUNT] [LIMIT count] [AFTER cursor] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with the objects looked at, 100000 at most, in a thread of its own"; "Goes through objects; returns [objects or their count, where to go on AFTER or null, durability]. An object is [bucket, key], with HEADS (the default) also the map of KV.HEAD without durability, with OBJECTS also that and the value. LIMIT is 1000 unless given and 10000 at most; a page also ends after 100000 objects looked at or 1 MiB, so with filters it may hold few objects, or none, and yet not be the last: go on until the cursor is null. START and FROM are included, END and TO are not. Write order passes over what was overwritten.";
     "kv.get" -3 [READONLY FAST] OWN "holdfast" "0.1.0" own::get;
@@ -268,7 +270,7 @@ commands! {
     "kv.keys" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" pages::keys;
       "bucket [START key] [END key] [PREFIX prefix] [MATCH pattern] [LIMIT count] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [sorted keys, where to START next or null, durability]; START is included, END is not.";
     "kv.put" -4 [WRITE DENYOOM FAST] OWN "holdfast" "0.1.0" own::put;
-      "bucket key value [NX | XX | IFVERSION version] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] [META name value ...] [INDEX index term ...] [INDEXINT index integer ...] [COMPRESSION none|lz4|zstd] [DURABILITY synced|window|written]"; "O(1)"; "Stores a value; returns [version, durability], or null if the condition does not hold. META, INDEX and INDEXINT take one pair and may be repeated; all metadata and index entries of an object are replaced.";
+      "bucket key value [NX | XX | IFVERSION version] [STRICT] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] [META name value ...] [INDEX index term ...] [INDEXINT index integer ...] [COMPRESSION none|lz4|zstd] [DURABILITY synced|window|written]"; "O(1)"; "Stores a value; returns [version, durability], or null if the condition does not hold; with STRICT that is the error CONFLICT, which inside MULTI discards everything. META, INDEX and INDEXINT take one pair and may be repeated; all metadata and index entries of an object are replaced.";
     "kv.range" -2 [READONLY WHOLE] BUCKET "holdfast" "0.1.0" pages::range;
       "bucket [START key] [END key] [PREFIX prefix] [LIMIT count] [VALUES] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [entries, where to START next or null, durability]; an entry is [key, version, bytes] and with VALUES the value.";
     "kv.snapshot" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
@@ -293,11 +295,11 @@ commands! {
       ""; "O(1)"; "Lists the subcommands.";
     "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
       "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
-    "space.change" -6 [WRITE DENYOOM NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::change::run;
+    "space.change" -6 [WRITE DENYOOM NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::change::run;
       "space type id SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [ROUTING value] [VERSION version] [LEASE milliseconds|FOREVER] [PREVIOUS] [DURABILITY durability]"; "O(n) with the size of the document"; "Changes an entry in place, all changes or none; returns [json, version, expires] of what is there now, with PREVIOUS [that, the same of what was there], or null if there is no such entry.";
     "space.clear" -4 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::clear;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Removes all entries that are wanted; returns how many.";
-    "space.count" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::count;
+    "space.count" -4 [READONLY NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::count;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns how many entries there are that are wanted.";
     "space.declare" -3 [WRITE NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::declare::declare;
       "space type [ID field] [ROUTING path] [LEASE milliseconds] [VOLATILE] [FIFO | GROUPS path] [HISTORY] [MEMORY bytes [EVICT]] [INDEX name HASH|ORDERED [UNIQUE] count path [path ...]] ..."; "O(n) with the number of entries when an index is added"; "Declares a type of entries, or changes one while it is used: indexes, lease, history and limit. OK once that is on stable storage.";
@@ -307,8 +309,12 @@ commands! {
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value]"; "O(n) with the number of partitions"; "Returns how entries would be found, as a map: partitions, candidates (how many entries are looked at) and by, each [how, partitions, candidates].";
     "space.info" 3 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::describe::info;
       "space type"; "O(n) with the number of partitions"; "Returns a map of what a type is, what it takes of memory, and how many wait for its entries. An index is [name, kind, unique, paths, bytes].";
+    "space.iterate" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::iterate::iterate;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY | CURSOR cursor [ROUTING value] [COUNT count] [DURABILITY durability]"; "O(n) with the number of entries looked at, in a thread of its own"; "Goes through all entries that are wanted; returns [cursor, entries], up to COUNT entries, 100 unless given, each [json, version, expires]. Go on with CURSOR; at the end it is 0. A cursor serves once, from any connection, and is forgotten after a minute.";
     "space.listen" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::listen::listen;
-      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [FROM bookmark|START] [HEARS written,updated,taken,expired,entered,left] [COUNT count] [BLOCK milliseconds] [CONFLATE]"; "O(n) with what is read of the journal"; "Returns [bookmark, events] of what happened to entries behind a bookmark, without one from now on, in order and each once; go on FROM the bookmark. An event is [kind, bookmark, json now or null, json before or null].";
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [FROM bookmark|START] [HEARS written,updated,taken,expired,entered,left] [COUNT count] [BLOCK milliseconds] [CONFLATE] [DETAILS]"; "O(n) with what is read of the journal"; "Returns [bookmark, events] of what happened to entries behind a bookmark, without one from now on, in order and each once; go on FROM the bookmark. An event is [kind, bookmark, json now or null, json before or null]. DETAILS adds to an event why the entry went, taken, expired, cleared, evicted or null, and to the reply 1 if there is more now, or 0.";
+    "space.mchange" -6 [WRITE DENYOOM NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::change::many;
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [LEASE milliseconds|FOREVER] [DURABILITY durability]"; "O(n) with the number of entries looked at, in a thread of its own"; "Changes every entry that is wanted in place, each by itself, as SPACE.CHANGE does; returns how many.";
     "space.mread" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mread;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns up to COUNT entries, 100 unless given, each [json, version, expires], in the order of the SQL if it says one.";
     "space.mtake" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mtake;
@@ -316,13 +322,13 @@ commands! {
     "space.mwrite" -5 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::mwrite;
       "space type count json [json ...] [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(n) with the number of entries"; "Writes several entries, each by itself; returns what SPACE.WRITE would for each, an error in the place of those that fail. Inside MULTI all or none.";
     "space.read" -4 [READONLY NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::read;
-      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry as [json, version, expires in Unix milliseconds or null], or null. BLOCK waits for one, 0 without end.";
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [STRICT] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry as [json, version, expires in Unix milliseconds or null], or null. BLOCK waits for one, 0 without end.";
     "space.renew" -6 [WRITE NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::write::renew;
       "space type id LEASE milliseconds|FOREVER [ROUTING value] [DURABILITY durability]"; "O(1)"; "Ends an entry's lease at another time; returns 1, or 0 if there is no such entry.";
     "space.select" -5 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::select;
       "space type sql count [parameter ...]"; "O(n) with the number of entries looked at"; "Answers a query with columns, aggregates, GROUP BY, HAVING, ORDER BY and LIMIT; returns a document as JSON for each row.";
     "space.take" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::take;
-      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry and removes it, atomically: of all who take, one gets it. Who waits with BLOCK is served in the order of coming.";
+      "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [STRICT] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry and removes it, atomically: of all who take, one gets it. Who waits with BLOCK is served in the order of coming.";
     "space.types" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" space::describe::types;
       "[space]"; "O(n) with the number of types"; "Returns the types that are declared, each [space, type].";
     "space.write" -4 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::write;

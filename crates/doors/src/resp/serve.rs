@@ -284,6 +284,7 @@ async fn sweep(door: Arc<Door>) {
     loop {
         ticks.tick().await;
         door.snapshots().close_expired(Instant::now());
+        door.iterations().close_expired(Instant::now());
         let now_ms = door.store.now_ms();
         let idle_ms = door.settings.idle_timeout_s.load(Relaxed) * 1000;
         let stall_ms = door.options.stall_timeout.map_or(0, |timeout| timeout.as_millis() as u64);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::call::Fail;
-use super::reply::{Protocol, Reply};
+use super::reply::{Form, Reply};
 use super::session::Need;
 
 type Run = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
@@ -18,7 +18,7 @@ type Run = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
 /// A command to be run elsewhere. It writes its reply and says how durable what it shows must be.
 pub(crate) struct Work {
     run: Run,
-    protocol: Protocol,
+    form: Form,
     bytes_max: usize,
     /// Whether its reply is to be sent.
     pub(crate) is_silent: bool,
@@ -28,20 +28,19 @@ pub(crate) struct Work {
 pub(crate) type Worked = Result<(Vec<u8>, Need), Fail>;
 
 impl Work {
-    /// `run` is to write a reply of the protocol, of `bytes_max` at most.
+    /// `run` is to write a reply of this form, of `bytes_max` at most.
     pub(crate) fn new(
-        protocol: Protocol,
+        form: Form,
         bytes_max: usize,
         is_silent: bool,
         run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
     ) -> Self {
-        Work { run: Box::new(run), protocol, bytes_max, is_silent }
+        Work { run: Box::new(run), form, bytes_max, is_silent }
     }
 
     /// Runs it here. Blocks.
     pub(crate) fn run(self) -> Worked {
-        let mut reply = Reply::new(self.bytes_max);
-        reply.protocol = self.protocol;
+        let mut reply = Reply::of_form(self.form, self.bytes_max);
         let need = (self.run)(&mut reply)?;
         if reply.take_overflow() {
             return Err(Fail::TooBig(self.bytes_max));

@@ -231,7 +231,7 @@ fn what_makes_no_sense_is_refused_and_harms_nobody() {
     fixture.check(&[
         (
             &format!("XA.COMMIT {id} BRANCHES 10000{many}"),
-            "-ERR the coordinator holds at most 1000 branches of a transaction",
+            "-LIMIT the coordinator holds at most 1000 branches of a transaction",
         ),
         (
             &format!("XA.COMMIT {id} BRANCHES 18446744073709551615 a"),

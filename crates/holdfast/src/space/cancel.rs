@@ -3,6 +3,7 @@
 //! May use: `wait`. Must not know: operations.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 
 use super::wait::Waiter;
 
@@ -15,6 +16,7 @@ pub struct Cancel(Arc<Mutex<Canceled>>);
 struct Canceled {
     is_canceled: bool,
     waiting: Vec<Weak<Waiter>>,
+    wakers: Vec<Waker>,
 }
 
 impl Cancel {
@@ -30,6 +32,22 @@ impl Cancel {
         this.is_canceled = true;
         for waiter in this.waiting.drain(..).filter_map(|waiter| waiter.upgrade()) {
             waiter.interrupt();
+        }
+        let wakers = std::mem::take(&mut this.wakers);
+        drop(this);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes `waker` when it is used; at once if it was: for futures that look at [`Cancel::is_canceled`].
+    pub fn wake_with(&self, waker: &Waker) {
+        let mut this = self.lock();
+        if this.is_canceled {
+            drop(this);
+            return waker.wake_by_ref();
+        }
+        // A future that is polled again is known already.
+        if !this.wakers.iter().any(|known| known.will_wake(waker)) {
+            this.wakers.push(waker.clone());
         }
     }
 

@@ -10,6 +10,22 @@ use ::space::{Document, Filter, MapRef, Projection, Query, Value};
 use super::within::is_excepted;
 use crate::error::{Error, ErrorKind, Result};
 
+/// What a [`Wanted`] was made of, besides an id and a routing value: for whoever asks another store for the same.
+#[derive(Debug, Clone)]
+pub enum WantedBy {
+    /// No more is asked of the entries.
+    All,
+    /// A template.
+    Template(Document),
+    /// An SQL condition and what its parameters were.
+    Query {
+        /// The condition.
+        sql: Arc<str>,
+        /// The values of its parameters, in order.
+        parameters: Arc<[Value]>,
+    },
+}
+
 /// Which entries an operation is about: one by its id, or those that match a template or a query.
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -18,13 +34,14 @@ pub struct Wanted {
     pub(crate) routing: Option<Value>,
     pub(crate) limit: Option<u64>,
     pub(crate) query: Option<Arc<Query>>,
+    pub(crate) by: WantedBy,
     /// Keys of ids of entries to be passed over.
     pub(crate) except: Arc<BTreeSet<Vec<u8>>>,
 }
 
 impl Wanted {
     fn of(filter: Filter) -> Self {
-        Self { filter, id: None, routing: None, limit: None, query: None, except: Arc::default() }
+        Self { filter, id: None, routing: None, limit: None, query: None, by: WantedBy::All, except: Arc::default() }
     }
 
     /// All entries.
@@ -42,7 +59,7 @@ impl Wanted {
     /// Entries whose fields are equal to those of the template; a field that is null there counts for nothing.
     #[must_use]
     pub fn template(template: &Document) -> Self {
-        Self::of(Filter::template(template))
+        Self { by: WantedBy::Template(template.clone()), ..Self::of(Filter::template(template)) }
     }
 
     /// Entries for which the SQL condition is true, such as `price > ? AND tags[*] = 'new' ORDER BY price DESC LIMIT 10`, with
@@ -56,7 +73,8 @@ impl Wanted {
             let text = "this operation gives whole entries: leave out columns, aggregates and GROUP BY, or use select";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Self::of_query(query))
+        let by = WantedBy::Query { sql: sql.into(), parameters: parameters.into() };
+        Ok(Self { by, ..Self::of_query(query) })
     }
 
     pub(crate) fn of_query(query: Query) -> Self {
@@ -69,6 +87,24 @@ impl Wanted {
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         self.limit
+    }
+
+    /// What it was made of.
+    #[must_use]
+    pub fn by(&self) -> &WantedBy {
+        &self.by
+    }
+
+    /// The id of the entry, if it is about one.
+    #[must_use]
+    pub fn by_id(&self) -> Option<&Value> {
+        self.id.as_ref()
+    }
+
+    /// The routing value, if it was given one.
+    #[must_use]
+    pub fn routing(&self) -> Option<&Value> {
+        self.routing.as_ref()
     }
 
     /// Refuses a query whose ORDER BY or OFFSET the operation would pass over.

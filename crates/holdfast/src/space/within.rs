@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, What};
@@ -22,7 +22,9 @@ use super::read::ReadOptions;
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
-use super::write::{LOCK_TIMEOUT, WriteOptions, Written, next_document, next_expiry};
+use super::write::{
+    Changed, LOCK_TIMEOUT, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Inner, Store};
 use crate::transaction::Transaction;
@@ -394,6 +396,46 @@ impl Within<'_> {
         Ok(Some(granted.entry.into()))
     }
 
+    /// Changes the entry that is wanted by its id in place: it is locked now, and changed when the transaction commits. `None` if
+    /// there is none. The version of what is there now is that of before, or 0: the new one is known after the commit.
+    ///
+    /// # Errors
+    /// As [`Entries::change`]; `Conflict` also when this and other transactions wait for each other.
+    pub fn change(&mut self, wanted: &Wanted, changes: &[InPlace], options: &WriteOptions) -> Result<Option<Changed>> {
+        if wanted.id.is_none() {
+            return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
+        }
+        let wait = Some(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
+        // A lock is waited for, and an entry that is not there is not.
+        let reading = ReadOptions { wait, if_exists: true, ..ReadOptions::default() };
+        let Some(before) = self.read(wanted, ReadLock::Exclusive, &reading)? else {
+            return self.locked_or_gone(wanted);
+        };
+        let old = Stored {
+            document: before.document.clone(),
+            version: before.version,
+            expires_ms: before.expires_ms.unwrap_or(0),
+            sequence: 0,
+        };
+        let document = changed_document(&self.entries.definition(), &old, changes)?;
+        let options = WriteOptions { mode: WriteMode::Update, ..options.clone() };
+        let written = self.write(&document, &options)?;
+        let expires_ms = self.own(wanted).and_then(|(_, staged)| staged.will).map_or(0, |(_, expires_ms)| expires_ms);
+        let expires_ms = (expires_ms != 0).then_some(expires_ms);
+        Ok(Some(Changed { before, now: Entry { document, version: written.version, expires_ms } }))
+    }
+
+    /// Tells an entry that another transaction keeps from one that is not there.
+    fn locked_or_gone(&mut self, wanted: &Wanted) -> Result<Option<Changed>> {
+        let wanted = self.others(wanted);
+        let id_field = self.entries.definition().id.clone();
+        let found = self.entries.read_many_shown(&wanted, 1)?.value;
+        if !found.iter().any(|entry| wanted.matches(&id_field, entry.document.fields())) {
+            return Ok(None);
+        }
+        Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"))
+    }
+
     /// How many entries there are that match, as this transaction would have it. Nothing is locked.
     ///
     /// # Errors
@@ -408,7 +450,10 @@ impl Within<'_> {
             .filter(|(document, _)| wanted.matches(&id_field, document.fields()));
         let own = own.count() as u64;
         let others = self.others(wanted);
-        Ok(own + self.entries.count(&others)?)
+        let shown = self.entries.count_shown(&others)?;
+        let is_durable = self.entries.definition().storage == ::space::Storage::Durable;
+        self.show(is_durable.then_some(shown.position))?;
+        Ok(own + shown.value)
     }
 
     fn show(&mut self, position: Option<Position>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Transactions and tasks.
 
-use holdfast::space::{Change, Order, Path, ReadLock};
+use holdfast::space::{Cancel, Change, Order, Path, ReadLock, WantedBy};
 use holdfast::{ErrorKind, PutOptions};
 
 use super::*;
@@ -279,4 +279,67 @@ fn what_is_changed_together_keeps_to_the_limit_too() {
     assert_eq!(orders.take(&ordered, &now()).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(orders.clear(&ordered, None).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(orders.clear(&Wanted::query("total = 0 LIMIT 2", &[]).unwrap(), None).unwrap(), 2);
+}
+
+#[test]
+fn an_entry_is_changed_within_a_transaction_and_by_nobody_else_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 10), &upsert()).unwrap();
+    let more = [Change::Increment { path: Path::parse("total").unwrap(), by: 5.into() }];
+    let mut transaction = store.begin();
+    let changed = orders.within(&mut transaction).change(&Wanted::id(1), &more, &upsert()).unwrap().unwrap();
+    assert_eq!((changed.before.document, changed.now.document), (order(1, "ada", 10), order(1, "ada", 15)));
+    let twice = orders.within(&mut transaction).change(&Wanted::id(1), &more, &upsert()).unwrap().unwrap();
+    assert_eq!(twice.now.document, order(1, "ada", 20));
+    assert_eq!(orders.within(&mut transaction).change(&Wanted::id(2), &more, &upsert()).unwrap(), None);
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..upsert() };
+    let mut other = store.begin();
+    let kinds = [
+        orders.within(&mut other).change(&Wanted::id(1), &more, &at_once).unwrap_err().kind(),
+        orders.within(&mut other).change(&Wanted::all(), &more, &at_once).unwrap_err().kind(),
+        orders.change(&Wanted::id(1), &more, &at_once).unwrap_err().kind(),
+    ];
+    assert_eq!(kinds, [ErrorKind::Timeout, ErrorKind::Invalid, ErrorKind::Timeout]);
+    let committed = transaction.commit(Durability::Written).unwrap();
+    let entry = orders.read(&Wanted::id(1), &now()).unwrap().unwrap();
+    assert_eq!((entry.document, entry.version), (order(1, "ada", 20), committed.position));
+    // What it takes is there no more, also for itself.
+    let mut transaction = store.begin();
+    orders.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    assert_eq!(orders.within(&mut transaction).change(&Wanted::id(1), &more, &at_once).unwrap(), None);
+}
+
+#[test]
+fn what_is_wanted_says_what_it_was_made_of() {
+    let example = order(1, "ada", 10);
+    let wanted = Wanted::template(&example).routed("r");
+    assert!(matches!(wanted.by(), WantedBy::Template(template) if *template == example));
+    assert_eq!((wanted.routing(), wanted.by_id()), (Some(&"r".into()), None));
+    let query = Wanted::query("total > ?", &[7.into()]).unwrap();
+    assert!(
+        matches!(query.by(), WantedBy::Query { sql, parameters } if &**sql == "total > ?" && **parameters == [7.into()])
+    );
+    assert!(matches!(Wanted::id(7).by(), WantedBy::All));
+    assert_eq!(Wanted::id(7).by_id(), Some(&7.into()));
+}
+
+#[test]
+fn a_cancel_wakes_futures_that_look_at_it() {
+    struct Woken(std::sync::atomic::AtomicUsize);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    let (cancel, woken) = (Cancel::new(), Arc::new(Woken(0.into())));
+    let waker = std::task::Waker::from(Arc::clone(&woken));
+    cancel.wake_with(&waker);
+    cancel.wake_with(&waker);
+    assert_eq!(woken.0.load(std::sync::atomic::Ordering::SeqCst), 0);
+    cancel.cancel();
+    assert_eq!(woken.0.load(std::sync::atomic::Ordering::SeqCst), 1, "once, however often it was left");
+    cancel.wake_with(&waker);
+    assert_eq!(woken.0.load(std::sync::atomic::Ordering::SeqCst), 2, "at once when it was used");
 }

@@ -8,6 +8,7 @@ use super::connection::check_name;
 use crate::resp::call::{Answer, Call, SYNTAX};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
+use crate::resp::reply::Documents;
 use crate::resp::session::ReplyMode;
 
 pub(crate) fn id(call: &mut Call<'_, '_>) -> Answer {
@@ -98,6 +99,23 @@ pub(crate) fn durability(call: &mut Call<'_, '_>) -> Answer {
         (Some(name), 3) => {
             call.session.durability = call.parse_durability(name)?;
             // This very command shows nothing that would have to wait.
+            call.reply.ok();
+        }
+        _ => return Err(call.wrong_arity()),
+    }
+    Ok(())
+}
+
+pub(crate) fn documents(call: &mut Call<'_, '_>) -> Answer {
+    let names = [("json", Documents::Json), ("msgpack", Documents::MessagePack)];
+    match (call.args.get(2), call.args.len()) {
+        (None, _) => {
+            let is = names.iter().find(|(_, documents)| *documents == call.reply.documents);
+            call.reply.text(is.map_or("json", |(name, _)| name));
+        }
+        (Some(name), 3) => {
+            let named = names.iter().find(|(word, _)| name.eq_ignore_ascii_case(word.as_bytes()));
+            call.reply.documents = named.ok_or("ERR documents are json or msgpack")?.1;
             call.reply.ok();
         }
         _ => return Err(call.wrong_arity()),

@@ -5,7 +5,7 @@
 use crate::resp::call::{Answer, Call, SYNTAX};
 use crate::resp::door::Door;
 use crate::resp::number;
-use crate::resp::reply::{Protocol, Reply};
+use crate::resp::reply::{Documents, Protocol, Reply};
 use crate::resp::session::{Hello, Pending, ReplyMode, Session};
 
 /// The version of Redis whose behaviour this door follows: clients choose features by it.
@@ -58,6 +58,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_>) -> Answer {
     drop(names);
     session.client.set_protocol(2);
     call.reply.protocol = Protocol::Resp2;
+    call.reply.documents = Documents::Json;
     call.reply.simple("RESET");
     Ok(())
 }

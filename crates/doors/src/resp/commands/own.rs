@@ -71,7 +71,7 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (bucket, key, value) = (args.at(1), args.at(2), args.at(3));
     let (mut put, mut metadata, mut indexes) = (PutOptions::default(), Vec::new(), Vec::new());
-    let mut index = 4;
+    let (mut index, mut strict) = (4, false);
     while let Some(option) = args.get(index) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
         let unconditional = matches!(put.condition, Condition::None);
@@ -86,6 +86,9 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
         } else if is("ifversion") && unconditional && following >= 1 {
             put.condition = Condition::Version(version(args.at(index + 1))?);
             index += 2;
+        } else if is("strict") && !strict {
+            strict = true;
+            index += 1;
         } else if is("keepttl") && timeless {
             put.keep_expiry = true;
             index += 1;
@@ -125,6 +128,9 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
     }
     // Checked here and not by the store, so that a condition that fails inside EXEC fails alone.
     if !holds(call, bucket, key, &put.condition)? {
+        if strict {
+            return Err(Fail::Store(unfit()));
+        }
         call.reply.null_array();
         return Ok(());
     }
@@ -134,6 +140,12 @@ pub(crate) fn put(call: &mut Call<'_, '_>) -> Answer {
     call.reply.commit_position();
     write_durability(call);
     Ok(())
+}
+
+/// With STRICT, a condition that does not hold fails, and with it the whole of EXEC.
+fn unfit() -> holdfast::Error {
+    let text = "the object is not as the condition wants it: read it again";
+    holdfast::Error::new(holdfast::ErrorKind::Conflict, text)
 }
 
 fn holds(call: &mut Call<'_, '_>, bucket: &[u8], key: &[u8], condition: &Condition) -> Result<bool, Fail> {
@@ -249,10 +261,27 @@ pub(crate) fn write_term(reply: &mut Reply, term: &Term) {
 pub(crate) fn del(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (bucket, key) = (args.at(1), args.at(2));
-    let mut condition = Condition::None;
+    let (mut condition, mut strict) = (Condition::None, false);
     let mut index = 3;
     while let Some(option) = args.get(index) {
-        if option.eq_ignore_ascii_case(b"ifversion") && index + 1 < args.len() {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        let unconditional = matches!(condition, Condition::None);
+        if is("strict") && !strict {
+            strict = true;
+            index += 1;
+            continue;
+        }
+        if is("nx") && unconditional {
+            condition = Condition::Absent;
+            index += 1;
+            continue;
+        }
+        if is("xx") && unconditional {
+            condition = Condition::Present;
+            index += 1;
+            continue;
+        }
+        if is("ifversion") && index + 1 < args.len() {
             condition = Condition::Version(version(args.at(index + 1))?);
         } else if !durability(call, option, index)? {
             return Err(SYNTAX.into());
@@ -260,6 +289,9 @@ pub(crate) fn del(call: &mut Call<'_, '_>) -> Answer {
         index += 2;
     }
     if !holds(call, bucket, key, &condition)? {
+        if strict {
+            return Err(Fail::Store(unfit()));
+        }
         call.reply.null_array();
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! SPACE.*: entries of the object space, as JSON.
+//! SPACE.*: entries of the object space, as JSON or MessagePack.
 //!
 //! Nothing here waits for a sync, for a lock or for an entry: what an answer rests on is noted with the connection, and what
 //! has to wait is handed to it (`wait.rs`) or to a thread. Inside EXEC entries are written, read and taken within a
@@ -10,6 +10,7 @@ pub(crate) mod argument;
 pub(crate) mod change;
 pub(crate) mod declare;
 pub(crate) mod describe;
+pub(crate) mod iterate;
 pub(crate) mod listen;
 pub(crate) mod query;
 pub(crate) mod read;
@@ -73,8 +74,20 @@ fn show_change(call: &mut Call<'_, '_>, entries: &Entries, position: Position) {
 /// `[document, version, when its lease ends or null]`.
 fn write_entry(reply: &mut Reply, entry: &Entry) {
     reply.array(3);
-    reply.text(&entry.document.to_json());
+    reply.document(&entry.document);
     reply.unsigned(entry.version.get());
+    write_expiry(reply, entry);
+}
+
+/// The same of an entry that is written by the batch under way.
+fn write_entry_of_batch(reply: &mut Reply, entry: &Entry) {
+    reply.array(3);
+    reply.document(&entry.document);
+    reply.commit_position();
+    write_expiry(reply, entry);
+}
+
+fn write_expiry(reply: &mut Reply, entry: &Entry) {
     match entry.expires_ms {
         Some(at) => reply.unsigned(at),
         None => reply.null(),

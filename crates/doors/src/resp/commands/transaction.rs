@@ -75,6 +75,15 @@ pub(crate) fn unwatch(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
+    // Whatever else it says, it ends the transaction.
+    let shows_position = match call.args.get(1) {
+        None => false,
+        Some(word) if word.eq_ignore_ascii_case(b"position") && call.args.len() == 2 => true,
+        Some(_) => {
+            end(call.session);
+            return Err("EXECABORT Transaction discarded: ERR EXEC takes nothing, or POSITION".into());
+        }
+    };
     let watched = std::mem::take(&mut call.session.watched);
     let Some(queue) = end(call.session) else {
         call.session.watched = watched;
@@ -83,7 +92,7 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     if queue.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    let ran = run_all(call, &queue.commands, &watched);
+    let ran = run_all(call, &queue.commands, &watched, shows_position);
     call.session.joined = None;
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
@@ -120,7 +129,7 @@ fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: Bucket
     Some(keys)
 }
 
-fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) -> Answer {
+fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], shows_position: bool) -> Answer {
     let named = scope_of(commands, watched, call.session.bucket);
     let door = call.door;
     let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
@@ -154,6 +163,10 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched]) ->
         call.session.need.add(call.session.durability, committed.position);
         call.reply.null_array();
         return Ok(());
+    }
+    if shows_position {
+        call.reply.array(2);
+        call.reply.commit_position();
     }
     call.reply.array(commands.len());
     let mut wanted = Vec::new();

@@ -1,4 +1,4 @@
-//! SPACE.CHANGE: the change travels, not the document.
+//! SPACE.CHANGE and SPACE.MCHANGE: the change travels, not the document.
 //!
 //! May use: `argument`, `wanted`, the facade. Must not know: sockets, dispatch.
 
@@ -8,12 +8,13 @@ use holdfast::space::{Change, Changed, Lease, Path, Wanted, WriteOptions};
 use holdfast::{ErrorKind, Position};
 
 use super::argument::value;
-use super::wanted::lease;
-use super::{entries, need_of, show_change, write_entry};
+use super::wanted::{chosen, lease};
+use super::{entries, need_of, show_change, within, write_entry, write_entry_of_batch};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
 use crate::resp::reply::Reply;
+use crate::resp::session::Need;
 use crate::resp::wire::Args;
 
 fn path(argument: &[u8]) -> Result<Path, Fail> {
@@ -45,11 +46,9 @@ fn change(args: Args<'_>, at: usize) -> Result<Option<(Change, usize)>, Fail> {
     }))
 }
 
-pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
-    let args = call.args();
-    let entries = entries(call)?;
-    let mut wanted = Wanted::id(value(args.at(3))?);
-    let (mut changes, mut options, mut previous, mut at) = (Vec::new(), WriteOptions::default(), false, 4);
+/// Reads changes from `at` on, and where the options begin.
+fn changes(args: Args<'_>, mut at: usize) -> Result<(Vec<Change>, usize), Fail> {
+    let mut changes = Vec::new();
     while let Some((change, next)) = change(args, at)? {
         changes.push(change);
         at = next;
@@ -57,6 +56,19 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
     if changes.is_empty() {
         return Err("ERR say what to change: SET, UNSET, INCR, APPEND, ADD, REMOVE, PUTKEY or REMOVEKEY".into());
     }
+    Ok((changes, at))
+}
+
+pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, one)
+}
+
+fn one(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let mut wanted = Wanted::id(value(args.at(3))?);
+    let (changes, mut at) = changes(args, 4)?;
+    let (mut options, mut previous) = (WriteOptions::default(), false);
     while let Some(option) = args.get(at) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
         if is("previous") && !previous {
@@ -77,12 +89,17 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
         at += 2;
     }
     let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..options.clone() };
+    if call.in_exec {
+        let changed = within::change(call, &entries, &wanted, &changes, &at_once)?;
+        write_changed(call.reply, changed.as_ref(), Version::Coming, previous);
+        return Ok(());
+    }
     let changed = match entries.change_shown(&wanted, &changes, &at_once) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;
             call.defer(move |reply| {
                 let changed = entries.change_shown(&wanted, &changes, &options)?;
-                write_changed(reply, changed.as_ref(), previous);
+                write_changed(reply, changed.as_ref(), Version::Known, previous);
                 let version = changed.map_or(Position::ZERO, |changed| changed.now.version);
                 Ok(need_of(&entries, asked, version))
             });
@@ -91,17 +108,55 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
         changed => changed?,
     };
     show_change(call, &entries, changed.as_ref().map_or(Position::ZERO, |changed| changed.now.version));
-    write_changed(call.reply, changed.as_ref(), previous);
+    write_changed(call.reply, changed.as_ref(), Version::Known, previous);
     Ok(())
 }
 
+/// Changes all that match, each by itself, in a thread: the more there are the longer it takes.
+pub(crate) fn many(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let entries = entries(call)?;
+    let mut chosen = chosen(args, 3)?;
+    if args.get(chosen.next).is_some_and(|word| word.eq_ignore_ascii_case(b"routing")) {
+        chosen.wanted = chosen.wanted.routed(value(args.get(chosen.next + 1).ok_or(SYNTAX)?)?);
+        chosen.next += 2;
+    }
+    let (changes, mut at) = changes(args, chosen.next)?;
+    let mut options = WriteOptions::default();
+    while let Some(option) = args.get(at) {
+        let argument = args.get(at + 1).ok_or(SYNTAX)?;
+        if option.eq_ignore_ascii_case(b"lease") && options.lease == Lease::Default {
+            options.lease = lease(argument)?;
+        } else if !durability(call, option, at)? {
+            return Err(SYNTAX.into());
+        }
+        at += 2;
+    }
+    options.durability = Some(call.durability);
+    call.defer(move |reply| {
+        reply.unsigned(entries.change_many(&chosen.wanted, &changes, &options)?);
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+/// Whether the version of what was changed is known, or is that of the batch under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Known,
+    Coming,
+}
+
 /// What is there now; with PREVIOUS `[what is there now, what was]`.
-fn write_changed(reply: &mut Reply, changed: Option<&Changed>, previous: bool) {
+fn write_changed(reply: &mut Reply, changed: Option<&Changed>, version: Version, previous: bool) {
     let Some(changed) = changed else { return reply.null() };
     if previous {
         reply.array(2);
     }
-    write_entry(reply, &changed.now);
+    match version {
+        Version::Known => write_entry(reply, &changed.now),
+        Version::Coming => write_entry_of_batch(reply, &changed.now),
+    }
     if previous {
         write_entry(reply, &changed.before);
     }

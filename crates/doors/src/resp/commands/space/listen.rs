@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use holdfast::space::{Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Storage, Wanted};
+use holdfast::space::{
+    Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Reason, Storage, Wanted,
+};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -21,7 +23,7 @@ use super::{entries, need_of};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
-use crate::resp::reply::{Protocol, Reply};
+use crate::resp::reply::{Form, Reply};
 use crate::resp::session::{Need, Pending, ReplyMode};
 use crate::resp::work::{Worked, elsewhere};
 
@@ -47,9 +49,11 @@ pub(crate) struct Listening {
 #[derive(Clone, Copy)]
 struct Page {
     durability: holdfast::Durability,
-    protocol: Protocol,
+    form: Form,
     output_bytes_max: usize,
     events_bytes_max: usize,
+    /// Why entries went, and whether there is more.
+    details: bool,
 }
 
 fn hears(words: &[u8]) -> Result<Hears, Fail> {
@@ -89,12 +93,17 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     let definition = entries.definition();
     let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };
     let mut listen = Listen { hears: all, ..Listen::default() };
-    let (mut count, mut block) = (None, None);
+    let (mut count, mut block, mut details) = (None, None, false);
     let mut index = chosen.next;
     while let Some(option) = args.get(index) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
         if is("conflate") && !listen.conflate {
             listen.conflate = true;
+            index += 1;
+            continue;
+        }
+        if is("details") && !details {
+            details = true;
             index += 1;
             continue;
         }
@@ -116,9 +125,10 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     }
     let page = Page {
         durability: call.durability,
-        protocol: call.reply.protocol,
+        form: call.reply.form(),
         output_bytes_max: limits.output_bytes_max,
         events_bytes_max: limits.feed_bytes_max,
+        details,
     };
     call.session.pending = Some(Pending::Listen(Box::new(Listening {
         entries,
@@ -183,34 +193,47 @@ impl Listening {
     }
 }
 
+fn reason_name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Taken => "taken",
+        Reason::Expired => "expired",
+        Reason::Cleared => "cleared",
+        Reason::Evicted => "evicted",
+    }
+}
+
 /// What was read, and the listener behind it.
 struct Read {
     listener: Listener,
     notices: Vec<Notice>,
+    /// It ended at a limit, and not where there was no more.
+    has_more: bool,
 }
 
 impl Page {
     /// The next events. Blocks.
     fn read(&self, mut listener: Listener, count: usize) -> Result<Read, Fail> {
-        let (mut notices, mut bytes) = (Vec::new(), 0);
+        let (mut notices, mut bytes, mut has_more) = (Vec::new(), 0, true);
         while notices.len() < count && bytes < self.events_bytes_max {
-            let Some(notice) = listener.poll()? else { break };
+            let Some(notice) = listener.poll()? else {
+                has_more = false;
+                break;
+            };
             let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
             bytes += size(&notice.before) + size(&notice.after);
             notices.push(notice);
         }
-        Ok(Read { listener, notices })
+        Ok(Read { listener, notices, has_more })
     }
 
     fn answer(&self, entries: &Entries, read: &Read) -> Worked {
-        let mut reply = Reply::new(self.output_bytes_max);
-        reply.protocol = self.protocol;
+        let mut reply = Reply::of_form(self.form, self.output_bytes_max);
         let bookmark = read.notices.last().map_or_else(|| read.listener.bookmark(), |notice| notice.bookmark);
-        reply.array(2);
+        reply.array(if self.details { 3 } else { 2 });
         reply.text(&bookmark.to_string());
         reply.array(read.notices.len());
         for notice in &read.notices {
-            reply.array(4);
+            reply.array(if self.details { 5 } else { 4 });
             reply.text(match notice.kind {
                 NoticeKind::Written => "written",
                 NoticeKind::Updated => "updated",
@@ -222,10 +245,18 @@ impl Page {
             reply.text(&notice.bookmark.to_string());
             for document in [&notice.after, &notice.before] {
                 match document {
-                    Some(document) => reply.text(&document.to_json()),
+                    Some(document) => reply.document(document),
                     None => reply.null(),
                 }
             }
+            match notice.removed.filter(|_| self.details) {
+                Some(reason) => reply.text(reason_name(reason)),
+                None if self.details => reply.null(),
+                None => {}
+            }
+        }
+        if self.details {
+            reply.unsigned(u64::from(read.has_more));
         }
         if reply.take_overflow() {
             return Err(Fail::TooBig(self.output_bytes_max));

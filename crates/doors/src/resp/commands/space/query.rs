@@ -8,7 +8,7 @@ use holdfast::Shown;
 use holdfast::space::{Entries, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
-use super::{entries, is_long, need_of, show, show_change};
+use super::{entries, is_long, need_of, show, show_change, within};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::session::Need;
 
@@ -40,7 +40,19 @@ fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
 }
 
 pub(crate) fn count(call: &mut Call<'_, '_>) -> Answer {
-    counted(call, Entries::count_shown, false)
+    within::all_or_nothing(call, try_count)
+}
+
+fn try_count(call: &mut Call<'_, '_>) -> Answer {
+    if !call.in_exec {
+        return counted(call, Entries::count_shown, false);
+    }
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    options(call, &mut chosen, Takes::Nothing)?;
+    let count = within::count(call, &entries, &chosen.wanted)?;
+    call.reply.unsigned(count);
+    Ok(())
 }
 
 pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
@@ -63,7 +75,7 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
             return Err(format!("ERR more than {most} documents: say LIMIT").into());
         }
         reply.array(documents.len());
-        documents.iter().for_each(|document| reply.text(&document.to_json()));
+        documents.iter().for_each(|document| reply.document(document));
         Ok(Need::NOTHING)
     });
     Ok(())

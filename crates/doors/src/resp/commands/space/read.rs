@@ -35,6 +35,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         // As BLPOP in Redis: inside EXEC nothing waits.
         match within::get(call, &entries, &chosen.wanted, &reading, taking)? {
             Some(entry) => write_entry(call.reply, &entry),
+            None if options.strict => return Err(Fail::Store(gone())),
             None => call.reply.null(),
         }
         return Ok(());
@@ -48,13 +49,23 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
         if let Some(shown) = shown {
             return answer(call, &entries, taking, shown);
         }
+        if options.strict {
+            return Err(Fail::Store(gone()));
+        }
         if options.block.is_none() {
             call.reply.null();
             return Ok(());
         }
     }
+    if options.strict {
+        return Err("ERR STRICT is of an entry that is found fast: by ID, or by an index".into());
+    }
     wait(call, entries, chosen, &options, taking, None, is_long);
     Ok(())
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Conflict, "there is no such entry: read again")
 }
 
 fn answer(
@@ -98,7 +109,7 @@ fn wait(
         is_long,
         client: call.session.client.clone(),
         turns: call.door.turns.clone(),
-        protocol: call.reply.protocol,
+        form: call.reply.form(),
         output_bytes_max: call.door.options.limits.output_bytes_max,
         durability: call.durability,
         is_silent: call.session.reply_mode != crate::resp::session::ReplyMode::On,

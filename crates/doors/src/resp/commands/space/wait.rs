@@ -20,7 +20,7 @@ use super::{need_of, write_entry};
 use crate::handed::Handed;
 use crate::resp::call::Fail;
 use crate::resp::clients::{Ask, Client};
-use crate::resp::reply::{Protocol, Reply};
+use crate::resp::reply::{Form, Reply};
 use crate::resp::session::Need;
 use crate::resp::work::elsewhere;
 
@@ -46,7 +46,7 @@ pub(crate) struct Wait {
     pub(crate) is_long: bool,
     pub(crate) client: Arc<Client>,
     pub(crate) turns: Arc<Semaphore>,
-    pub(crate) protocol: Protocol,
+    pub(crate) form: Form,
     pub(crate) output_bytes_max: usize,
     pub(crate) durability: Durability,
     /// Whether its reply is to be sent.
@@ -104,8 +104,7 @@ impl Wait {
         if got.entries.is_empty() && self.block.is_some() && !self.if_exists {
             got = self.wait().await?;
         }
-        let mut reply = Reply::new(self.output_bytes_max);
-        reply.protocol = self.protocol;
+        let mut reply = Reply::of_form(self.form, self.output_bytes_max);
         match (&self.many, got.entries.first()) {
             (Some(many), _) => many.write(&mut reply, &got.entries),
             (None, Some(entry)) => write_entry(&mut reply, entry),

@@ -31,6 +31,8 @@ pub(crate) struct Options {
     /// How long to wait; zero is without end.
     pub(crate) block: Option<Duration>,
     pub(crate) if_exists: bool,
+    /// No entry is a failure.
+    pub(crate) strict: bool,
     pub(crate) version: Option<Position>,
     pub(crate) count: Option<usize>,
 }
@@ -100,6 +102,11 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
             index += 1;
             continue;
         }
+        if waits && !counts && is("strict") && !options.strict {
+            options.strict = true;
+            index += 1;
+            continue;
+        }
         let argument = args.get(index + 1).ok_or(SYNTAX)?;
         if is("routing") {
             chosen.wanted = chosen.wanted.clone().routed(argument::value(argument)?);
@@ -117,6 +124,9 @@ pub(crate) fn options(call: &mut Call<'_, '_>, chosen: &mut Chosen, takes: Takes
     }
     if options.version.is_some() && (!chosen.is_id || options.block.is_some()) {
         return Err("ERR VERSION is of one entry, by ID and without BLOCK".into());
+    }
+    if options.strict && options.block.is_some() {
+        return Err("ERR STRICT is without BLOCK".into());
     }
     Ok(options)
 }

@@ -4,7 +4,9 @@
 //!
 //! May use: `call`, the facade. Must not know: sockets, replies.
 
-use holdfast::space::{Document, Entries, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written};
+use holdfast::space::{
+    Change, Changed, Document, Entries, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
+};
 use holdfast::{Error, ErrorKind, Transaction};
 
 use crate::resp::call::{Answer, Call, Fail};
@@ -33,6 +35,22 @@ pub(crate) fn write(
     options: &WriteOptions,
 ) -> Result<Written, Fail> {
     Ok(entries.within(transaction(call)?).write(document, options)?)
+}
+
+/// Changes an entry in place.
+pub(crate) fn change(
+    call: &mut Call<'_, '_>,
+    entries: &Entries,
+    wanted: &Wanted,
+    changes: &[Change],
+    options: &WriteOptions,
+) -> Result<Option<Changed>, Fail> {
+    Ok(entries.within(transaction(call)?).change(wanted, changes, options)?)
+}
+
+/// How many entries match.
+pub(crate) fn count(call: &mut Call<'_, '_>, entries: &Entries, wanted: &Wanted) -> Result<u64, Fail> {
+    Ok(entries.within(transaction(call)?).count(wanted)?)
 }
 
 /// Reads an entry, which stays as it is until EXEC has committed, or takes it.

@@ -1,0 +1,93 @@
+//! The beginning of everything: a store in the process, or a server.
+//!
+//! May use: everything of this folder. Must not know: sockets, journals.
+
+use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown, Store};
+
+use crate::batch::Batch;
+use crate::call::Call;
+use crate::embedded::Embedded;
+use crate::kv::Kv;
+use crate::remote::{ConnectOptions, Remote};
+use crate::series::Series;
+use crate::space::Space;
+
+/// Where a client's calls go.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Here(Embedded),
+    There(Remote),
+}
+
+/// A store in this process, or one on a server. Cheap to clone; clones share connections and threads. Dropping the last one
+/// ends them, and calls that were begun and not waited for may not happen.
+#[derive(Clone)]
+pub struct Client {
+    place: Place,
+}
+
+impl Client {
+    /// Over a store that this process has open.
+    ///
+    /// # Errors
+    /// `Unavailable` when there are no threads.
+    pub fn embedded(store: &Store) -> Result<Self> {
+        Ok(Self { place: Place::Here(Embedded::new(store.clone())?) })
+    }
+
+    /// Over a server, to which it connects now, and again whenever the connection breaks.
+    ///
+    /// # Errors
+    /// `Unavailable` when no server can be reached; `Invalid` for options that make no sense, certificates that are not
+    /// trusted, and a server that does not let this user in.
+    pub fn connect(options: ConnectOptions) -> Call<Self> {
+        match Remote::connect(options) {
+            Ok(call) => call.then(|remote| Ok(Self { place: Place::There(remote) })),
+            Err(error) => Call::done(Err(error)),
+        }
+    }
+
+    /// Whether it speaks to a server.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::There(_))
+    }
+
+    /// Until a position of a store in this process is as durable as asked. With it whatever the store does without waiting is awaited
+    /// too: what it calls `_shown`, tasks, and transactions that are committed as `Written`, become a future without a thread each.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses; `Invalid` over a server, whose answers are as durable as they were asked to be.
+    pub fn durable(&self, position: Position, durability: Durability) -> Call<()> {
+        match &self.place {
+            Place::Here(here) => here.shown(Some(durability), move || Ok(Shown { value: (), position })),
+            Place::There(_) => {
+                let text = "positions are waited for where the store is: ask each call for its durability";
+                Call::done(Err(Error::new(ErrorKind::Invalid, text)))
+            }
+        }
+    }
+
+    /// The space of this name; it is there as soon as a type is declared in it.
+    #[must_use]
+    pub fn space(&self, name: &str) -> Space {
+        Space::new(self.place.clone(), name)
+    }
+
+    /// Objects by bucket and key.
+    #[must_use]
+    pub fn kv(&self) -> Kv {
+        Kv::new(self.place.clone())
+    }
+
+    /// The time series.
+    #[must_use]
+    pub fn series(&self) -> Series {
+        Series::new(self.place.clone())
+    }
+
+    /// Operations that are to happen together or not at all.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.place.clone())
+    }
+}

@@ -1,0 +1,144 @@
+//! What waits for entries and for locks in a store of this process, without a thread for each where that is awaited.
+//!
+//! May use: `embedded`, the facade. Must not know: servers.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
+use holdfast::{Durability, ErrorKind, Position, Result, Shown};
+
+use crate::call::{Call, How, Step};
+use crate::embedded::Embedded;
+
+/// The longest time that is waited when no end was said: longer than any program runs.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+impl Embedded {
+    /// Does something for which a transaction's lock may have to be waited for: then in another thread, if it is awaited.
+    pub(crate) fn locking<T: Send + 'static>(
+        &self,
+        durability: Option<Durability>,
+        lock_timeout: Option<Duration>,
+        run: impl Fn(Option<Duration>) -> Result<Shown<T>> + Send + 'static,
+    ) -> Call<T> {
+        let this = self.clone();
+        Call::new(move |how| {
+            let settle = move |shown: Shown<T>| {
+                let needed = durability.filter(|_| shown.position != Position::ZERO);
+                (shown.value, needed.map(|durability| (shown.position, durability)))
+            };
+            if how == How::Wait {
+                return Step::Done(run(lock_timeout).map(settle).and_then(|(value, needed)| {
+                    let waited =
+                        needed.map_or(Ok(()), |(position, durability)| this.store().wait(position, durability));
+                    waited.map(|()| value)
+                }));
+            }
+            match run(Some(Duration::ZERO)) {
+                Err(error) if error.kind() == ErrorKind::Timeout && lock_timeout != Some(Duration::ZERO) => {
+                    let locked = this.off(move || run(lock_timeout));
+                    Step::Running(Box::pin(async move {
+                        let (value, needed) = settle(locked.await?);
+                        if let Some((position, durability)) = needed {
+                            this.settled(position, durability).await?;
+                        }
+                        Ok(value)
+                    }))
+                }
+                Err(error) => Step::Done(Err(error)),
+                Ok(shown) => match settle(shown) {
+                    (value, None) => Step::Done(Ok(value)),
+                    (value, Some((position, durability))) => {
+                        let settled = this.settled(position, durability);
+                        Step::Running(Box::pin(async move { settled.await.map(|()| value) }))
+                    }
+                },
+            }
+        })
+    }
+
+    /// Reads or takes one entry.
+    pub(crate) fn get(
+        &self,
+        entries: &Entries,
+        wanted: &Wanted,
+        options: &ReadOptions,
+        taking: Taking,
+        is_durable: bool,
+    ) -> Call<Option<Entry>> {
+        let (this, entries, wanted, options) = (self.clone(), entries.clone(), wanted.clone(), options.clone());
+        Call::new(move |how| {
+            let blocking = move |entries: &Entries, wanted: &Wanted, options: &ReadOptions| match taking {
+                Taking::Read => entries.read(wanted, options),
+                Taking::Take => entries.take(wanted, options),
+            };
+            if how == How::Wait {
+                return Step::Done(blocking(&entries, &wanted, &options));
+            }
+            if options.if_exists && options.wait.is_some() {
+                // What is waited for is a lock, which has no queue to be woken from.
+                return Step::Running(Box::pin(this.off(move || blocking(&entries, &wanted, &options))));
+            }
+            let looked = match taking {
+                Taking::Read => entries.read_shown(&wanted, &options),
+                Taking::Take => entries.take_shown(&wanted, &options),
+            };
+            let shown = match looked {
+                Err(error) => return Step::Done(Err(error)),
+                Ok(shown) => shown,
+            };
+            let wait = options.wait.filter(|wait| !wait.is_zero());
+            if shown.is_none() && wait.is_none() {
+                return Step::Done(Ok(None));
+            }
+            // It enters the queue now, so that who asked first is first.
+            let waiting = match (&shown, entries.waiting(&wanted, taking)) {
+                (Some(_), _) => None,
+                (None, Ok(waiting)) => Some(waiting),
+                (None, Err(error)) => return Step::Done(Err(error)),
+            };
+            let durability = match taking {
+                Taking::Read => this.store().durability(),
+                Taking::Take => options.durability.unwrap_or(this.store().durability()),
+            };
+            Step::Running(Box::pin(async move {
+                let shown = match waiting {
+                    None => shown,
+                    Some(waiting) => this.until(waiting, wait.unwrap_or(FOR_EVER), &options).await?,
+                };
+                let Some(Shown { value, position }) = shown else { return Ok(None) };
+                if is_durable && position != Position::ZERO {
+                    this.settled(position, durability).await?;
+                }
+                Ok(Some(value))
+            }))
+        })
+    }
+
+    /// What is waited for, unless it takes too long or is canceled.
+    async fn until<T>(
+        &self,
+        waiting: impl Future<Output = Result<T>>,
+        wait: Duration,
+        options: &ReadOptions,
+    ) -> Result<Option<T>> {
+        let mut waiting = pin!(waiting);
+        let mut late = pin!(self.sleep(wait.min(FOR_EVER)));
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(result) = waiting.as_mut().poll(context) {
+                return Poll::Ready(result.map(Some));
+            }
+            if let Some(cancel) = &options.cancel {
+                cancel.wake_with(context.waker());
+                if cancel.is_canceled() {
+                    return Poll::Ready(Ok(None));
+                }
+            }
+            late.as_mut().poll(context).map(|()| Ok(None))
+        })
+        .await
+    }
+}

@@ -1,0 +1,349 @@
+//! The connection that all calls of a client share: requests go out in the order in which they came, replies come back in it.
+//!
+//! One task owns the socket. When it breaks, what only reads is sent again on the next one; what may have changed something
+//! is [`ErrorKind::Unknown`], because a server that was killed may have done it or not. What was not sent yet waits for the
+//! next connection, as long as its time lasts.
+//!
+//! May use: `connection`, tokio. Must not know: what is asked.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::{Error, ErrorKind, Result};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::connection::{Connection, NoConnection, Target};
+use super::wire::Reply;
+
+/// Bytes that are gathered for one write.
+const GATHER_BYTES: usize = 256 << 10;
+/// What a request takes of the room besides its bytes.
+const REQUEST_BYTES: usize = 256;
+/// The shortest and the longest pause between two attempts to connect; an eighth of the time that calls have is never exceeded, so
+/// that each call sees several.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How often it is looked whether somebody has waited too long, while there is no connection.
+const LOOK_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Whether a request may be sent once more when its reply was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It changes nothing, or changes to the same.
+    May,
+    /// It may have happened.
+    MustNot,
+}
+
+/// What is sent, and how many replies that has.
+pub(crate) struct Request {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) replies: usize,
+    pub(crate) again: Again,
+}
+
+/// A request on its way.
+struct Way {
+    request: Request,
+    /// Until when it may wait for a connection.
+    until: Instant,
+    got: Vec<Reply>,
+    answer: oneshot::Sender<Result<Vec<Reply>>>,
+    /// Of those who block while there is no room.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Way {
+    fn fail(self, kind: ErrorKind, text: impl Into<String>) {
+        // Nobody may wait any more.
+        let _ = self.answer.send(Err(Error::new(kind, text)));
+    }
+}
+
+/// The way to the task that owns the connection.
+///
+/// What was sent and not answered is bounded. What waits to be sent is held by those who await it, in their order; those who
+/// block to put more there wait for room first.
+pub(crate) struct Link {
+    queue: mpsc::UnboundedSender<Way>,
+    room: Arc<Semaphore>,
+    room_bytes: usize,
+    timeout: Duration,
+}
+
+/// Where the answer comes.
+type Answer = oneshot::Receiver<Result<Vec<Reply>>>;
+
+impl Link {
+    /// Starts the task in the runtime that is entered.
+    pub(crate) fn start(target: Arc<Target>) -> Self {
+        let room_bytes = target.options.queue_bytes_max.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
+        let (queue, requests) = mpsc::unbounded_channel();
+        let timeout = target.options.timeout;
+        let task =
+            Task { target, requests, waiting: VecDeque::new(), sent: VecDeque::new(), sent_bytes: 0, room_bytes };
+        tokio::spawn(task.run());
+        Self { queue, room: Arc::new(Semaphore::new(room_bytes)), room_bytes, timeout }
+    }
+
+    /// Puts a request into the queue, behind all that are there.
+    pub(crate) fn send(&self, request: Request) -> Result<Answer> {
+        self.put(request, None)
+    }
+
+    /// As [`Link::send`], once there is room.
+    pub(crate) async fn send_with_room(&self, request: Request) -> Result<Answer> {
+        let permits = u32::try_from(request.cost().min(self.room_bytes)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
+        self.put(request, Some(room.map_err(|_| closed())?))
+    }
+
+    fn put(&self, request: Request, room: Option<OwnedSemaphorePermit>) -> Result<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let until = Instant::now() + self.timeout;
+        self.queue.send(Way { request, until, got: Vec::new(), answer, _room: room }).map_err(|_| closed())?;
+        Ok(receiver)
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client is closed")
+}
+
+impl Request {
+    /// What it takes of the room.
+    fn cost(&self) -> usize {
+        self.bytes.len() + REQUEST_BYTES
+    }
+}
+
+struct Task {
+    target: Arc<Target>,
+    requests: mpsc::UnboundedReceiver<Way>,
+    /// Not sent, or to be sent again.
+    waiting: VecDeque<Way>,
+    /// Sent, and not answered.
+    sent: VecDeque<Way>,
+    sent_bytes: usize,
+    room_bytes: usize,
+}
+
+/// Why a connection is used no more.
+enum End {
+    /// Nobody asks any more.
+    Done,
+    Broken(io::Error),
+    /// Nothing came for too long while an answer was due.
+    Silent,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            // Nobody is connected to for nothing.
+            if self.waiting.is_empty() {
+                let Some(way) = self.requests.recv().await else { return };
+                self.waiting.push_back(way);
+            }
+            let Some(connection) = self.connect().await else { continue };
+            match self.serve(connection).await {
+                End::Done => return,
+                End::Broken(error) => self.lose(&error.to_string()),
+                End::Silent => {
+                    if let Some(first) = self.answered() {
+                        let text = format!(
+                            "no answer within {:?}; whether it happened is known by reading",
+                            self.target.options.timeout
+                        );
+                        first.fail(ErrorKind::Timeout, text);
+                    }
+                    self.lose("the server did not answer in time");
+                }
+            }
+        }
+    }
+
+    /// Connects, however often it takes, for as long as somebody waits for it.
+    async fn connect(&mut self) -> Option<Connection> {
+        let mut pause = PAUSE.0;
+        while !self.waiting.is_empty() {
+            let target = Arc::clone(&self.target);
+            let mut connecting = std::pin::pin!(async move { target.connect().await });
+            let error = loop {
+                tokio::select! {
+                    connected = &mut connecting => match connected {
+                        Ok(connection) => return Some(connection),
+                        Err(error) => break error,
+                    },
+                    () = sleep(LOOK_INTERVAL) => self.look("still connecting"),
+                }
+            };
+            if let NoConnection::Refused(text) = &error {
+                self.gather();
+                self.waiting.drain(..).for_each(|way| way.fail(ErrorKind::Invalid, text));
+                return None;
+            }
+            let next = Instant::now() + pause;
+            while Instant::now() < next {
+                self.look(error.text());
+                sleep(LOOK_INTERVAL.min(pause)).await;
+            }
+            self.look(error.text());
+            pause = (pause * 2).min(PAUSE.1).min(self.target.options.timeout / 8);
+        }
+        None
+    }
+
+    fn gather(&mut self) {
+        while let Ok(way) = self.requests.try_recv() {
+            self.waiting.push_back(way);
+        }
+    }
+
+    /// Tells those who have waited for a connection too long.
+    fn look(&mut self, why: &str) {
+        self.gather();
+        let now = Instant::now();
+        for way in std::mem::take(&mut self.waiting) {
+            if way.until <= now {
+                way.fail(ErrorKind::Unavailable, format!("it was not sent: {why}"));
+            } else if !way.answer.is_closed() {
+                self.waiting.push_back(way);
+            }
+        }
+    }
+
+    /// What becomes of those that were sent on a connection that is gone.
+    fn lose(&mut self, why: &str) {
+        self.sent_bytes = 0;
+        for mut way in std::mem::take(&mut self.sent).into_iter().rev() {
+            if way.request.again == Again::May {
+                way.got.clear();
+                self.waiting.push_front(way);
+            } else {
+                let text = format!("the connection broke before the answer came, and it may have happened: {why}");
+                way.fail(ErrorKind::Unknown, text);
+            }
+        }
+    }
+
+    /// Puts requests into `out` while there are any and it has room.
+    fn fill(&mut self, out: &mut Vec<u8>) {
+        while out.len() < GATHER_BYTES && self.has_room() {
+            let next = self.waiting.pop_front().or_else(|| self.requests.try_recv().ok());
+            let Some(way) = next else { break };
+            self.put(way, out);
+        }
+    }
+
+    fn put(&mut self, way: Way, out: &mut Vec<u8>) {
+        // What nobody waits for any more, and was not sent, does not happen.
+        if !way.answer.is_closed() {
+            out.extend_from_slice(&way.request.bytes);
+            self.sent_bytes += way.request.cost();
+            self.sent.push_back(way);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.sent_bytes < self.room_bytes
+    }
+
+    /// The first that was sent, which is no more.
+    fn answered(&mut self) -> Option<Way> {
+        let way = self.sent.pop_front()?;
+        self.sent_bytes = self.sent_bytes.saturating_sub(way.request.cost());
+        Some(way)
+    }
+
+    async fn serve(&mut self, connection: Connection) -> End {
+        let Connection { stream, mut input } = connection;
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let (mut out, mut written) = (Vec::new(), 0);
+        let mut is_closed = false;
+        // Many may be on the way at once, so the time of each begins when those before it are answered.
+        let mut heard_at = Instant::now();
+        loop {
+            if written == out.len() {
+                out.clear();
+                written = 0;
+            }
+            if self.sent.is_empty() {
+                heard_at = Instant::now();
+            }
+            self.fill(&mut out);
+            if is_closed && self.sent.is_empty() && out.is_empty() {
+                return End::Done;
+            }
+            let until = heard_at + self.target.options.timeout;
+            let is_waited_for = !self.sent.is_empty();
+            let unwritten = out.get(written..).unwrap_or_default();
+            tokio::select! {
+                read = input.read(&mut reader) => {
+                    heard_at = Instant::now();
+                    if let Err(error) = read.and_then(|()| self.answer(&mut input)) {
+                        return End::Broken(error);
+                    }
+                }
+                write = writer.write(unwritten), if !unwritten.is_empty() => match write {
+                    Ok(bytes) => {
+                        written += bytes;
+                        // TLS keeps records back until it is told that there is no more.
+                        if written == out.len() && let Err(error) = writer.flush().await {
+                            return End::Broken(error);
+                        }
+                    }
+                    Err(error) => return self.last_words(&mut reader, &mut input, error).await,
+                },
+                way = self.requests.recv(), if !is_closed && out.len() < GATHER_BYTES && self.has_room() => match way {
+                    Some(way) => self.put(way, &mut out),
+                    None => is_closed = true,
+                },
+                () = sleep_until(until), if is_waited_for => return End::Silent,
+            }
+        }
+    }
+
+    /// A server that refuses a request as too large says so and closes: its words explain the failure of the writing.
+    async fn last_words(
+        &mut self,
+        reader: &mut (impl tokio::io::AsyncRead + Unpin),
+        input: &mut super::connection::Input,
+        error: io::Error,
+    ) -> End {
+        let listen = async {
+            while input.read(reader).await.is_ok() {
+                if self.answer(input).is_err() {
+                    break;
+                }
+            }
+        };
+        // A peer that neither talks nor closes is not waited for.
+        let _ = tokio::time::timeout(Duration::from_millis(100), listen).await;
+        End::Broken(error)
+    }
+
+    /// Hands out the replies that are whole.
+    fn answer(&mut self, input: &mut super::connection::Input) -> io::Result<()> {
+        while let Some(reply) = input.next()? {
+            let Some(first) = self.sent.front_mut() else {
+                let text = match reply {
+                    Reply::Error(text) => text,
+                    _ => "the server answered what nobody had asked".to_owned(),
+                };
+                return Err(io::Error::other(text));
+            };
+            first.got.push(reply);
+            if first.got.len() == first.request.replies
+                && let Some(way) = self.answered()
+            {
+                // Nobody may wait any more.
+                let _ = way.answer.send(Ok(way.got));
+            }
+        }
+        Ok(())
+    }
+}

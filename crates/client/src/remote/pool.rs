@@ -1,0 +1,105 @@
+//! Connections for calls that block or take long: each has one alone, so that nobody waits behind it.
+//!
+//! Whoever stops waiting closes the connection, and so the server knows: an entry that would have been taken stays.
+//!
+//! May use: `connection`, tokio. Must not know: what is asked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use holdfast::{Error, ErrorKind, Result};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::connection::{Connection, NoConnection, Target};
+use super::link::Again;
+use super::wire::Reply;
+
+/// Connections that are kept while nobody uses them.
+const IDLE_MAX: usize = 16;
+/// Between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The connections.
+pub(crate) struct Pool {
+    target: Arc<Target>,
+    idle: Mutex<Vec<Connection>>,
+    room: Semaphore,
+}
+
+impl Pool {
+    pub(crate) fn new(target: Arc<Target>) -> Self {
+        let room = Semaphore::new(target.options.connections_max);
+        Self { target, idle: Mutex::default(), room }
+    }
+
+    /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
+    pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
+        let closed = |_| Error::new(ErrorKind::Closed, "the client is closed");
+        let _room = self.room.acquire().await.map_err(closed)?;
+        let patience = self.target.options.timeout;
+        let begin = Instant::now();
+        loop {
+            let mut connection = self.connection(begin + patience).await?;
+            let until = block.and_then(|block| Instant::now().checked_add(patience.saturating_add(block)));
+            let call = connection.call(request);
+            let reply = match until {
+                Some(until) => timeout_at(until, call).await.map_err(|_| {
+                    let text = format!("no answer within {patience:?}; whether it happened is known by reading");
+                    Error::new(ErrorKind::Timeout, text)
+                })?,
+                None => call.await,
+            };
+            match reply {
+                Ok(reply) => {
+                    self.keep(connection);
+                    return Ok(reply);
+                }
+                Err(_) if again == Again::May && begin.elapsed() < patience => sleep(PAUSE).await,
+                Err(error) => {
+                    let (kind, text) = match again {
+                        Again::May => (ErrorKind::Unavailable, format!("no answer: {error}")),
+                        Again::MustNot => {
+                            let text = "the connection broke before the answer came, and it may have happened";
+                            (ErrorKind::Unknown, format!("{text}: {error}"))
+                        }
+                    };
+                    return Err(Error::new(kind, text));
+                }
+            }
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    /// One that is kept and still there, or a new one.
+    async fn connection(&self, until: Instant) -> Result<Connection> {
+        loop {
+            let kept = self.idle().pop();
+            let Some(mut kept) = kept else { break };
+            if kept.is_quiet().await {
+                return Ok(kept);
+            }
+        }
+        loop {
+            let error = match self.target.connect().await {
+                Ok(connection) => return Ok(connection),
+                Err(NoConnection::Refused(text)) => return Err(Error::new(ErrorKind::Invalid, text)),
+                Err(NoConnection::Unreachable(text)) => text,
+            };
+            if Instant::now() >= until {
+                return Err(Error::new(ErrorKind::Unavailable, format!("it was not sent: {error}")));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Iterations through entries that clients have begun: SPACE.ITERATE.
+//!
+//! A cursor serves once: with each batch there is a new one, so that a client that asks twice is told and does not miss entries.
+//! Their number and their life are bounded: each holds the entries of a partition that it has come to.
+//!
+//! Times are handed in.
+//!
+//! May use: the facade's `Iteration`. Must not know: commands, connections.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use holdfast::space::{Entry, Iteration};
+
+/// How long an iteration is remembered after each batch.
+const LIFE: Duration = Duration::from_secs(60);
+
+/// One that was begun.
+pub(crate) struct Going {
+    /// Space and type.
+    name: (Vec<u8>, Vec<u8>),
+    iteration: Iteration,
+    until: Option<Instant>,
+}
+
+impl Going {
+    pub(crate) fn new(name: (Vec<u8>, Vec<u8>), iteration: Iteration) -> Self {
+        Going { name, iteration, until: None }
+    }
+
+    /// The next entry.
+    pub(crate) fn next(&mut self) -> holdfast::Result<Option<Entry>> {
+        Ok(self.iteration.next(1)?.pop())
+    }
+}
+
+/// The iterations of one door.
+pub(crate) struct Iterations {
+    by_id: BTreeMap<u64, Going>,
+    last_id: u64,
+    max: usize,
+}
+
+/// Whoever panicked while it had them left them whole.
+pub(crate) fn locked(iterations: &Mutex<Iterations>) -> MutexGuard<'_, Iterations> {
+    iterations.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Iterations {
+    pub(crate) fn new(max: usize) -> Self {
+        Iterations { by_id: BTreeMap::new(), last_id: 0, max: max.max(1) }
+    }
+
+    /// Remembers where one stands: its number, which is never 0 and never used again. The oldest makes room.
+    pub(crate) fn add(&mut self, mut going: Going, now: Instant) -> u64 {
+        self.close_expired(now);
+        while self.by_id.len() >= self.max {
+            self.by_id.pop_first();
+        }
+        going.until = Some(now + LIFE);
+        self.last_id += 1;
+        self.by_id.insert(self.last_id, going);
+        self.last_id
+    }
+
+    /// The one with this number, if it is of this space and type; it has another number afterwards.
+    pub(crate) fn take(&mut self, id: u64, (space, of): (&[u8], &[u8]), now: Instant) -> Option<Going> {
+        self.close_expired(now);
+        let is_it = |going: &Going| going.name.0 == space && going.name.1 == of;
+        if !self.by_id.get(&id).is_some_and(is_it) {
+            return None;
+        }
+        self.by_id.remove(&id)
+    }
+
+    /// Lets go of those whose time is over.
+    pub(crate) fn close_expired(&mut self, now: Instant) {
+        self.by_id.retain(|_, going| going.until.is_none_or(|until| now < until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::space::{Definition, Wanted};
+    use holdfast::{Options, Store};
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_serves_once_and_for_a_minute_and_is_of_its_type() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let entries = store.space("s").declare(Definition::new("s", "t")).unwrap();
+        let name = (b"s".to_vec(), b"t".to_vec());
+        let new = || Going::new(name.clone(), entries.iterate(&Wanted::all()).unwrap());
+        let (mut iterations, begin) = (Iterations::new(2), Instant::now());
+        let first = iterations.add(new(), begin);
+        assert!(iterations.take(first, (b"s", b"other"), begin).is_none(), "it is of another type");
+        assert!(iterations.take(first, (b"s", b"t"), begin).is_some());
+        assert!(iterations.take(first, (b"s", b"t"), begin).is_none(), "it was used");
+        let late = iterations.add(new(), begin);
+        assert!(iterations.take(late, (b"s", b"t"), begin + LIFE).is_none(), "its time is over");
+        let three = [(); 3].map(|()| iterations.add(new(), begin));
+        let left = three.map(|id| iterations.take(id, (b"s", b"t"), begin).is_some());
+        assert_eq!(left, [false, true, true], "the oldest made room");
+    }
+}

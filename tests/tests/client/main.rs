@@ -1,0 +1,13 @@
+//! The client library against the real server, and against a store in the process: the same calls, the same answers.
+//!
+//! `HOLDFAST_BIN` names the program; `cargo xtask test` sets it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod both_batch_tests;
+mod both_space_tests;
+mod both_tests;
+mod cut;
+mod cut_tests;
+mod kill_tests;
+mod scene;
+mod wire_tests;
