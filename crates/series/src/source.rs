@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 /// Names a series as long as it is there; a series that was dropped and comes again has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,8 @@ pub struct Series {
     pub id: SeriesId,
     /// Its name.
     pub key: Arc<Key>,
+    /// The type of its values; a series of doubles may hold integers too, that are too long for one.
+    pub kind: Kind,
 }
 
 /// Times from `from` up to and including `to`, in nanoseconds since 1970.

@@ -203,8 +203,8 @@ impl Source for Reader {
         self.each(|engine| {
             let partition = partition.next().expect("there are fewer partitions than 16 bits count");
             for number in engine.select(select) {
-                if let Some(key) = engine.key(number) {
-                    found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key) });
+                if let (Some(key), Some(kind)) = (engine.key(number), engine.kind(number)) {
+                    found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key), kind });
                 }
             }
         })

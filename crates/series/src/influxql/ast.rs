@@ -1,6 +1,6 @@
 //! Statements of InfluxQL as they were said.
 //!
-//! May use: `regex`. Must not know: what there is in a database.
+//! May use: `regex`, `value`. Must not know: what there is in a database.
 
 use regex::Regex;
 
@@ -137,12 +137,30 @@ pub(crate) enum Expr {
     Regex(Regex),
     Star(Star),
     Name(String),
+    /// `name::type`.
+    Cast(Operand),
     Call(Call),
     Binary(Box<Binary>),
     /// All of these hold.
     All(Vec<Expr>),
     /// One of these holds.
     Any(Vec<Expr>),
+}
+
+/// What a name is taken for where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Field,
+    Tag,
+    /// Values of this type, and numbers as numbers of it.
+    To(crate::value::Kind),
+}
+
+/// A field or a tag by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) name: String,
+    pub(crate) cast: Option<Cast>,
 }
 
 #[derive(Debug, Clone)]
@@ -196,11 +214,20 @@ impl Expr {
         }
     }
 
+    /// The field or tag that it is, if it is nothing else.
+    pub(crate) fn operand(&self) -> Option<Operand> {
+        match self {
+            Self::Name(name) => Some(Operand { name: name.clone(), cast: None }),
+            Self::Cast(operand) => Some(operand.clone()),
+            _ => None,
+        }
+    }
+
     /// The names in it.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.walk(&mut |expr| {
-            if let Self::Name(name) = expr {
+            if let Self::Name(name) | Self::Cast(Operand { name, .. }) = expr {
                 names.push(name.as_str());
             }
             true

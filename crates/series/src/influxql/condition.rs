@@ -5,7 +5,7 @@
 //!
 //! May use: `ast`, `select`, `times`. Must not know: sources.
 
-use super::ast::{Expr, Operator};
+use super::ast::{Cast, Expr, Operand, Operator};
 use super::times;
 use crate::error::{Error, Result};
 use crate::select::{Match, TagMatch};
@@ -98,6 +98,8 @@ fn tag(expr: &Expr) -> Option<TagMatch> {
         Expr::Binary(binary) => {
             let (name, other) = match (&binary.left, &binary.right) {
                 (Expr::Name(name), other) | (other, Expr::Name(name)) if name != "time" => (name, other),
+                (Expr::Cast(Operand { name, cast: Some(Cast::Tag) }), other)
+                | (other, Expr::Cast(Operand { name, cast: Some(Cast::Tag) })) => (name, other),
                 _ => return None,
             };
             let value = match (binary.operator, other) {

@@ -17,6 +17,7 @@ mod parse_select;
 mod words;
 
 mod call;
+mod cast;
 mod condition;
 mod filter;
 mod input;
@@ -43,6 +44,8 @@ mod json;
 mod tests;
 #[cfg(test)]
 mod tests_clients;
+#[cfg(test)]
+mod tests_influxdb;
 #[cfg(test)]
 mod tests_model;
 mod times;

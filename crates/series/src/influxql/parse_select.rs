@@ -4,7 +4,7 @@
 
 use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select};
 use super::lexer::Token;
-use super::parse_expr::expr;
+use super::parse_expr::{cast, expr};
 use super::words::Words;
 use crate::error::Result;
 
@@ -131,9 +131,7 @@ fn group(words: &mut Words<'_>) -> Result<(Option<Every>, Vec<Dimension>)> {
                     return Err(words.error("multiple time dimensions not allowed"));
                 }
             } else {
-                if words.takes_sign("::")? {
-                    words.name()?;
-                }
+                cast(words)?;
                 dimensions.push(Dimension::Tag(name));
             }
         }

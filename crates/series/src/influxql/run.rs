@@ -43,7 +43,9 @@ pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dy
     let Page { limit, offset, .. } = select.page;
     let rows_max = if limit == 0 { 0 } else { limit.saturating_add(offset) };
     let (fill, order) = (select.fill, select.order);
-    let job = Job { input: &input, filter: &filter, plan: &plan, range, window, fill, order, rows_max };
+    let names: Vec<&str> = plan.calls().map(|call| call.operand().name.as_str()).collect();
+    let classes = input.classes(&names);
+    let job = Job { input: &input, filter: &filter, plan: &plan, range, window, fill, order, rows_max, classes };
     let is_raw = plan.calls().next().is_none();
     for ((metric, values), members) in groups {
         let tags: Vec<(&str, &str)> = dimensions.iter().map(String::as_str).zip(values).collect();

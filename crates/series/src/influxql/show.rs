@@ -170,14 +170,10 @@ fn tag_values(env: &Env<'_>, show: &Show, keys: &Wanted, out: &mut Out<'_>) -> R
 }
 
 fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
-    let mut kinds: BTreeMap<String, BTreeMap<String, &'static str>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, BTreeSet<(String, &'static str)>> = BTreeMap::new();
     for series in series(env, show)? {
         let known = kinds.entry(series.key.metric.clone()).or_default();
-        if !known.contains_key(&series.key.field)
-            && let Some((_, value)) = env.source.last(series.id)?
-        {
-            known.insert(series.key.field.clone(), value.as_ref().kind().name());
-        }
+        known.insert((series.key.field.clone(), series.kind.name()));
     }
     kinds.into_iter().try_for_each(|(metric, kinds)| {
         let rows = kinds.into_iter().map(|(field, kind)| vec![field, kind.to_owned()]);

@@ -1,0 +1,67 @@
+//! Answers compared with those that an InfluxDB gave that had the same points.
+//!
+//! A file is a statement, its answer, an empty line, and so on.
+
+use super::tests::{SECOND, answer_with, machines};
+use super::*;
+use crate::model::{Model, key};
+use crate::value::Value;
+
+/// Compares all statements of a file, of which there are at least so many.
+fn compare(model: &Model, all: &str, epoch: Epoch, least: usize) {
+    let mut differing = Vec::new();
+    let pairs: Vec<&str> = all.split("\n\n").collect();
+    for pair in &pairs {
+        let (text, wanted) = pair.split_once('\n').unwrap();
+        let answer = answer_with(model, text, Layout::Plain, epoch);
+        if answer.trim() != wanted.trim() {
+            differing.push(format!("{text}\n  is      {}\n  wanted  {}", answer.trim(), wanted.trim()));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    assert!(pairs.len() >= least, "{}", pairs.len());
+}
+
+#[test]
+fn statements_on_fields_and_tags() {
+    compare(&machines(), include_str!("tests_influxdb.txt"), Epoch::Units(SECOND), 80);
+}
+
+/// `mix` with one field of all types, in weeks of their own.
+fn mixed() -> Model {
+    let mut model = machines();
+    let week = 604_800;
+    for (host, seconds, value) in [
+        ("a", 10, Value::Float(1.5)),
+        ("b", 20, Value::Float(2.5)),
+        ("f", 2 * week + 10, Value::Integer(7)),
+        ("c", 2 * week + 20, Value::Integer(9)),
+        ("d", 4 * week + 10, Value::Text("text".into())),
+        ("d", 4 * week + 20, Value::Text("later".into())),
+        ("e", 6 * week + 10, Value::Boolean(true)),
+    ] {
+        model.write(&key("db", "mix", &format!("host={host}"), "v"), seconds * SECOND, value);
+    }
+    model
+}
+
+#[test]
+fn statements_on_a_field_of_many_types_and_casts() {
+    compare(&mixed(), include_str!("tests_influxdb_types.txt"), Epoch::Units(SECOND), 50);
+}
+
+/// InfluxDB shows only the numbers of such a field, in rows too.
+#[test]
+fn rows_show_values_of_all_types() {
+    let answer = answer_with(
+        &mixed(),
+        "SELECT v FROM mix; SELECT v FROM mix WHERE host = 'e'",
+        Layout::Csv,
+        Epoch::Units(SECOND),
+    );
+    let wanted = "name,tags,time,v\nmix,,10,1.5\nmix,,20,2.5\nmix,,1209610,7\nmix,,1209620,9\nmix,,2419210,text\nmix,,2419220,later\nmix,,3628810,true\nmix,,3628810,true\n";
+    assert_eq!(answer, wanted);
+    let counted =
+        answer_with(&mixed(), "SELECT count(v) FROM mix WHERE host =~ /d|e/", Layout::Csv, Epoch::Units(SECOND));
+    assert_eq!(counted, "name,tags,time,count\nmix,,0,2\n");
+}
