@@ -126,7 +126,7 @@ impl Job<'_> {
     }
 
     fn track(&self, applied: &Applied, members: &[usize], range: Range) -> Result<Track> {
-        let every = self.window.map(|window| window.length);
+        let every = self.window.as_ref().map(|window| window.length);
         match applied {
             Applied::Aggregate(aggregate, field) => self.aggregated(aggregate, field, members, range),
             Applied::OfField(transform, field) => {
@@ -150,10 +150,10 @@ impl Job<'_> {
     /// The range with the windows that a function looks back at.
     fn wider(&self, range: Range, transform: Transform) -> Range {
         let windows = transform::windows_before(transform);
-        let more = self.window.map_or(0, |window| window.length.saturating_mul(windows));
+        let Some(window) = &self.window else { return range };
         match self.order {
-            Order::Ascending if range.from != i64::MIN => Range { from: range.from.saturating_sub(more), ..range },
-            Order::Descending if range.to != i64::MAX => Range { to: range.to.saturating_add(more), ..range },
+            Order::Ascending if range.from != i64::MIN => Range { from: window.moved(range.from, -windows), ..range },
+            Order::Descending if range.to != i64::MAX => Range { to: window.moved(range.to, windows), ..range },
             _ => range,
         }
     }
@@ -233,13 +233,13 @@ impl Job<'_> {
             let tag = |member: usize, name: &str| {
                 self.input.members.get(member).map(|member| member.key.tag(name).to_owned()).unwrap_or_default()
             };
-            gather::reduce(&gathered, aggregate, self.window, &tag)?
+            gather::reduce(&gathered, aggregate, self.window.as_ref(), &tag)?
         };
         if !aggregate.keeps_times() {
             self.date(aggregate, is_selector, range, &mut track);
         }
         self.turn(&mut track);
-        match (self.window, self.fill) {
+        match (&self.window, self.fill) {
             (None, _) | (_, Fill::None) => Ok(track),
             _ if !aggregate.is_filled() => Ok(track),
             (Some(window), Fill::Null) if matches!(aggregate, Aggregate::Count | Aggregate::CountDistinct) => {
@@ -255,7 +255,7 @@ impl Job<'_> {
         for at in 0..track.len() {
             let origin = track.origins.get(at).map(|(_, time)| *time);
             let Some(time) = track.times.get_mut(at) else { continue };
-            *time = match (self.window, origin) {
+            *time = match (&self.window, origin) {
                 (Some(_), _) => plain(*time),
                 (None, Some(chosen)) if is_selector => chosen,
                 (None, _) if matches!(aggregate, Aggregate::Integral(_)) => 0,
@@ -265,7 +265,7 @@ impl Job<'_> {
     }
 
     fn reduced(&self, aggregate: &Aggregate, field: &Operand, members: &[usize], range: Range) -> Result<Track> {
-        let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window));
+        let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window.as_ref()));
         let is_last = *aggregate == Aggregate::Last && self.window.is_none() && field.cast.is_none();
         // The last point is at hand, unless the range ends before it.
         let shortcut = |member: usize, column: Column| {

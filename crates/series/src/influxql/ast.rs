@@ -1,7 +1,8 @@
 //! Statements of InfluxQL as they were said.
 //!
-//! May use: `regex`, `value`. Must not know: what there is in a database.
+//! May use: `regex`, `jiff`, `value`. Must not know: what there is in a database.
 
+use jiff::tz::TimeZone;
 use regex::Regex;
 
 /// One statement.
@@ -81,6 +82,8 @@ pub(crate) struct Select {
     pub(crate) fill: Fill,
     pub(crate) order: Order,
     pub(crate) page: Page,
+    /// `None` is UTC.
+    pub(crate) zone: Option<TimeZone>,
 }
 
 #[derive(Debug, Clone)]

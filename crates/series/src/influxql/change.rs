@@ -7,6 +7,7 @@ use super::ast::{From, Kind, Measurement, Pattern, Select as Selection};
 use super::condition::Condition;
 use super::parse::Statement;
 use super::show::found;
+use super::times::Clock;
 use crate::error::{Error, Result};
 use crate::select::{Match, Select, TagMatch};
 use crate::source::Range;
@@ -99,14 +100,14 @@ impl Statement {
                 Change::DropSeries(vec![Select::metric(database, name.clone())])
             }
             Kind::DropSeries { from, condition } => {
-                let condition = Condition::of(condition.as_ref(), env.now)?;
+                let condition = Condition::of(condition.as_ref(), Clock::utc(env.now))?;
                 if condition.range != Range::ALL {
                     return Err(Error::invalid("DROP SERIES doesn't support time in WHERE clause"));
                 }
                 Change::DropSeries(selects(env, from, &condition)?)
             }
             Kind::Delete { from, condition } => {
-                let condition = Condition::of(condition.as_ref(), env.now)?;
+                let condition = Condition::of(condition.as_ref(), Clock::utc(env.now))?;
                 Change::Delete(selects(env, from, &condition)?, condition.range)
             }
             _ => return Ok(None),

@@ -2,6 +2,8 @@
 //!
 //! May use: `words`, `parse_select`, `ast`. Must not know: what there is in a database.
 
+use jiff::tz::TimeZone;
+
 use super::ast::{Kind, Show, Wanted};
 use super::lexer::Token;
 use super::parse_select::{condition, from, order, page, select};
@@ -19,6 +21,14 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// The zone that it is answered in; `None` for UTC.
+    pub(crate) fn zone(&self) -> Option<&TimeZone> {
+        match &self.kind {
+            Kind::Select(select) => select.zone.as_ref(),
+            _ => None,
+        }
+    }
+
     /// How it was said.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -2,11 +2,13 @@
 //!
 //! May use: `words`, `parse_expr`, `ast`. Must not know: what there is in a database.
 
+use jiff::tz::TimeZone;
+
 use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select};
 use super::lexer::Token;
 use super::parse_expr::{cast, expr};
 use super::words::Words;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How deep SELECTs stand in SELECTs.
 const SELECTS_MAX: usize = 8;
@@ -41,20 +43,22 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
     let fill = fill(words)?;
     let order = order(words)?;
     let page = page(words)?;
-    if words.takes("TZ")? {
-        zone(words)?;
-    }
-    Ok(Select { fields, from, condition, every, dimensions, fill, order, page })
+    let zone = if words.takes("TZ")? { zone(words)? } else { None };
+    Ok(Select { fields, from, condition, every, dimensions, fill, order, page, zone })
 }
 
-fn zone(words: &mut Words<'_>) -> Result<()> {
+/// The zone in `tz('Area/City')`; `None` for UTC.
+fn zone(words: &mut Words<'_>) -> Result<Option<TimeZone>> {
     words.take_sign("(")?;
-    match words.peek()? {
-        Token::Text(zone) if matches!(zone.as_str(), "UTC" | "Etc/UTC" | "Etc/GMT" | "GMT" | "") => {}
-        _ => return Err(words.error("tz() knows only 'UTC'")),
+    let Token::Text(name) = words.next()? else {
+        return Err(Error::invalid("error parsing query: expected string argument in tz()"));
+    };
+    words.take_sign(")")?;
+    if matches!(name.as_str(), "" | "UTC") {
+        return Ok(None);
     }
-    words.next()?;
-    words.take_sign(")")
+    let unknown = |_| Error::invalid(format!("error parsing query: unable to find time zone {name}"));
+    TimeZone::get(&name).map(Some).map_err(unknown)
 }
 
 fn source(words: &mut Words<'_>, depth: usize) -> Result<From> {

@@ -10,6 +10,7 @@ use super::ast::{Expr, Kind, Measurement, Page, Pattern, Show, Wanted};
 use super::condition::Condition;
 use super::filter::{Filter, Kept};
 use super::input::{Input, Member};
+use super::times::Clock;
 use crate::error::Result;
 use crate::select::{Match, Select};
 use crate::source::{Range, Series};
@@ -82,7 +83,7 @@ pub(crate) fn found(
 }
 
 fn series(env: &Env<'_>, show: &Show) -> Result<Vec<Series>> {
-    let condition = Condition::of(show.condition.as_ref(), env.now)?;
+    let condition = Condition::of(show.condition.as_ref(), Clock::utc(env.now))?;
     found(env, show.database.as_deref(), &show.from, &condition)
 }
 
@@ -133,7 +134,7 @@ fn measurements(
     condition: Option<&Expr>,
 ) -> Result<Vec<String>> {
     let mut names = if condition.is_some() {
-        let condition = Condition::of(condition, env.now)?;
+        let condition = Condition::of(condition, Clock::utc(env.now))?;
         let names: BTreeSet<String> =
             found(env, database, &[], &condition)?.iter().map(|series| series.key.metric.clone()).collect();
         names.into_iter().collect()

@@ -21,7 +21,7 @@ pub(crate) fn answer_with(model: &Model, text: &str, layout: Layout, epoch: Epoc
     };
     let mut document = Document::new(layout, epoch, 1 << 20);
     for statement in &statements {
-        document.begin();
+        document.begin(statement);
         match read(&env, statement, &mut document) {
             Ok(()) => document.end(None),
             Err(error) => document.fail(&error.to_string()),

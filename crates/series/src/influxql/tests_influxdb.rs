@@ -65,3 +65,18 @@ fn rows_show_values_of_all_types() {
         answer_with(&mixed(), "SELECT count(v) FROM mix WHERE host =~ /d|e/", Layout::Csv, Epoch::Units(SECOND));
     assert_eq!(counted, "name,tags,time,count\nmix,,0,2\n");
 }
+
+#[test]
+fn statements_in_zones_around_changes_of_clocks() {
+    let mut model = Model::default();
+    for start in [1_616_846_400, 1_635_595_200] {
+        for hour in 0..48_i32 {
+            let time = (start + 3600 * i64::from(hour)) * SECOND;
+            model.write(&key("db", "m", "h=a", "v"), time, Value::Float(hour.into()));
+        }
+    }
+    compare(&model, include_str!("tests_influxdb_zones.txt"), Epoch::Text, 30);
+    let error = |text: &str| answer_with(&model, text, Layout::Plain, Epoch::Text);
+    assert_eq!(error("SELECT v FROM m tz('No/Where')"), "error parsing query: unable to find time zone No/Where");
+    assert_eq!(error("SELECT v FROM m tz(UTC)"), "error parsing query: expected string argument in tz()");
+}

@@ -97,7 +97,7 @@ fn run(
     let mut document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
     let mut has_failed = false;
     for statement in statements {
-        document.begin();
+        document.begin(statement);
         if has_failed {
             document.fail(NOT_EXECUTED);
             continue;
