@@ -1,10 +1,11 @@
 //! Where the languages get series and points from.
 //!
-//! May use: `key`, `points`, `select`. Must not know: query languages, files.
+//! May use: `key`, `points`, `select`, what is kept of continuous queries. Must not know: query languages, files.
 
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::influxql::ContinuousQuery;
 use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
@@ -88,4 +89,29 @@ pub trait Source {
     /// # Errors
     /// [`crate::Error::Source`].
     fn tag_values(&self, database: &str) -> Result<Vec<String>>;
+
+    /// The continuous queries of all databases, sorted by database and name.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn continuous_queries(&self) -> Result<Vec<ContinuousQuery>> {
+        Ok(Vec::new())
+    }
+
+    /// How long points of a database are kept; the first policy that fits a metric counts.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn retention(&self, _database: &str) -> Result<Vec<Policy>> {
+        Ok(Vec::new())
+    }
+}
+
+/// How long points of some metrics are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The metric; `*` stands for any characters.
+    pub metric: String,
+    /// How long, in nanoseconds.
+    pub keep: i64,
 }

@@ -16,11 +16,42 @@ pub(crate) enum Kind {
     ShowFieldKeys(Show),
     ShowSeries(Show),
     ShowRetentionPolicies { database: Option<String> },
+    ShowCardinality { of: Counted, precision: Precision, show: Show, keys: Option<Wanted> },
+    ShowContinuousQueries,
     CreateDatabase { name: String },
+    CreateContinuousQuery(Box<Continuous>),
+    DropContinuousQuery { name: String, database: String },
     DropDatabase { name: String },
     DropMeasurement { name: String },
     DropSeries { from: Vec<Measurement>, condition: Option<Expr> },
     Delete { from: Vec<Measurement>, condition: Option<Expr> },
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Series,
+    Measurements,
+    TagKeys,
+    TagValues,
+    FieldKeys,
+}
+
+/// How it is counted. Here it is always exact; InfluxDB names the column of an estimate otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    Estimated,
+    Exact,
+}
+
+/// `CREATE CONTINUOUS QUERY name ON database [RESAMPLE [EVERY every] [FOR span]] BEGIN select END`
+#[derive(Debug, Clone)]
+pub(crate) struct Continuous {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) every: Option<i64>,
+    pub(crate) span: Option<i64>,
+    pub(crate) select: Select,
 }
 
 /// What the SHOW statements have in common.
@@ -72,9 +103,18 @@ pub(crate) enum From {
     Select(Box<Select>),
 }
 
+/// Where the rows of a selection are written to.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) database: Option<String>,
+    /// `None`: to the measurement that they come from.
+    pub(crate) name: Option<String>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     pub(crate) fields: Vec<Field>,
+    pub(crate) into: Option<Target>,
     pub(crate) from: Vec<From>,
     pub(crate) condition: Option<Expr>,
     pub(crate) every: Option<Every>,
@@ -84,6 +124,8 @@ pub(crate) struct Select {
     pub(crate) page: Page,
     /// `None` is UTC.
     pub(crate) zone: Option<TimeZone>,
+    /// The times that are read whatever the condition says: a run of a continuous query has its own.
+    pub(crate) within: Option<crate::source::Range>,
 }
 
 #[derive(Debug, Clone)]

@@ -5,7 +5,10 @@
 use super::Env;
 use super::ast::{From, Kind, Measurement, Pattern, Select as Selection};
 use super::condition::Condition;
+use super::continuous::ContinuousQuery;
+use super::input::Input;
 use super::parse::Statement;
+use super::plan::Plan;
 use super::show::found;
 use super::times::Clock;
 use crate::error::{Error, Result};
@@ -23,6 +26,15 @@ pub enum Change {
     DropSeries(Vec<Select>),
     /// Removes points of series.
     Delete(Vec<Select>, Range),
+    /// Keeps a continuous query; one of its name that says something else is in the way.
+    CreateContinuousQuery(ContinuousQuery),
+    /// Forgets a continuous query, if there is one.
+    DropContinuousQuery {
+        /// The database it belongs to.
+        database: String,
+        /// Its name there.
+        name: String,
+    },
 }
 
 /// What somebody has to be allowed to do with a database.
@@ -47,7 +59,9 @@ impl Statement {
                 | Kind::DropMeasurement { .. }
                 | Kind::DropSeries { .. }
                 | Kind::Delete { .. }
-        )
+                | Kind::CreateContinuousQuery(_)
+                | Kind::DropContinuousQuery { .. }
+        ) || self.is_insert()
     }
 
     /// The databases it has to do with, and what it does with them; `database` is the one that is meant when none is named. SHOW
@@ -63,13 +77,14 @@ impl Statement {
                 .collect(),
         };
         let mut needs = match &self.kind {
-            Kind::ShowDatabases => Vec::new(),
+            Kind::ShowDatabases | Kind::ShowContinuousQueries => Vec::new(),
             Kind::ShowMeasurements { database, .. } | Kind::ShowRetentionPolicies { database } => {
                 vec![(named(database), Need::Read)]
             }
             Kind::ShowTagKeys(show)
             | Kind::ShowFieldKeys(show)
             | Kind::ShowSeries(show)
+            | Kind::ShowCardinality { show, .. }
             | Kind::ShowTagValues { show, .. } => from(&show.from, &show.database, Need::Read),
             Kind::CreateDatabase { name } => vec![(name.clone(), Need::Write)],
             Kind::DropDatabase { name } => vec![(name.clone(), Need::Drop)],
@@ -80,6 +95,12 @@ impl Statement {
                 read(select, database, &mut needs);
                 needs
             }
+            Kind::CreateContinuousQuery(query) => {
+                let mut needs = vec![(query.database.clone(), Need::Write)];
+                read(&query.select, &query.database, &mut needs);
+                needs
+            }
+            Kind::DropContinuousQuery { database, .. } => vec![(database.clone(), Need::Write)],
         };
         needs.sort();
         needs.dedup();
@@ -110,12 +131,27 @@ impl Statement {
                 let condition = Condition::of(condition.as_ref(), Clock::utc(env.now))?;
                 Change::Delete(selects(env, from, &condition)?, condition.range)
             }
+            Kind::CreateContinuousQuery(query) => {
+                query.check()?;
+                let mut needs = vec![(query.database.clone(), Need::Write)];
+                read(&query.select, &query.database, &mut needs);
+                needs.iter().try_for_each(|(database, _)| env.check_database(database))?;
+                // What cannot be planned can never run.
+                Plan::of(&query.select, &Input::new(env.source), &[])?;
+                Change::CreateContinuousQuery(query.kept(env.now))
+            }
+            Kind::DropContinuousQuery { name, database } => {
+                Change::DropContinuousQuery { database: database.clone(), name: name.clone() }
+            }
             _ => return Ok(None),
         }))
     }
 }
 
 fn read(select: &Selection, database: &str, needs: &mut Vec<(String, Need)>) {
+    if let Some(target) = &select.into {
+        needs.push((target.database.clone().unwrap_or_else(|| database.to_owned()), Need::Write));
+    }
     for from in &select.from {
         match from {
             From::Measurement(measurement) => {

@@ -14,6 +14,7 @@ mod lexer;
 mod parse;
 mod parse_expr;
 mod parse_select;
+mod print;
 mod words;
 
 mod call;
@@ -33,7 +34,10 @@ mod reduce;
 mod transform;
 mod window;
 
+mod cardinality;
 mod change;
+mod continuous;
+mod insert;
 mod run;
 mod show;
 
@@ -45,6 +49,8 @@ mod tests;
 #[cfg(test)]
 mod tests_clients;
 #[cfg(test)]
+mod tests_continuous;
+#[cfg(test)]
 mod tests_influxdb;
 #[cfg(test)]
 mod tests_model;
@@ -52,7 +58,9 @@ mod times;
 
 pub use answer::{Cell, Sink};
 pub use change::{Change, Need};
+pub use continuous::{ContinuousQuery, Due, Schedule};
 pub use document::{Document, Epoch, Layout, error_document};
+pub use insert::{Write, insert, say_inserted};
 pub use parse::{Statement, parse};
 pub use words::Parameters;
 

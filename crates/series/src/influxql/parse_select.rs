@@ -4,7 +4,7 @@
 
 use jiff::tz::TimeZone;
 
-use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select};
+use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select, Target};
 use super::lexer::Token;
 use super::parse_expr::{cast, expr};
 use super::words::Words;
@@ -13,8 +13,19 @@ use crate::error::{Error, Result};
 /// How deep SELECTs stand in SELECTs.
 const SELECTS_MAX: usize = 8;
 
+/// Whether a selection says where its rows are written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Into {
+    /// As it likes.
+    May,
+    /// It has to.
+    Must,
+    /// Selections within others cannot.
+    Cannot,
+}
+
 /// What comes after the word SELECT.
-pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
+pub(crate) fn select(words: &mut Words<'_>, depth: usize, into: Into) -> Result<Select> {
     if depth > SELECTS_MAX {
         return Err(words.error("subqueries nest too deeply"));
     }
@@ -27,9 +38,15 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
             break;
         }
     }
-    if words.takes("INTO")? {
-        return Err(words.error("SELECT INTO is not supported"));
-    }
+    let into = match into {
+        Into::Cannot => None,
+        Into::May if !words.takes("INTO")? => None,
+        Into::May => Some(target(words)?),
+        Into::Must => {
+            words.take("INTO")?;
+            Some(target(words)?)
+        }
+    };
     words.take("FROM")?;
     let mut from = Vec::new();
     loop {
@@ -44,7 +61,29 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
     let order = order(words)?;
     let page = page(words)?;
     let zone = if words.takes("TZ")? { zone(words)? } else { None };
-    Ok(Select { fields, from, condition, every, dimensions, fill, order, page, zone })
+    Ok(Select { fields, into, from, condition, every, dimensions, fill, order, page, zone, within: None })
+}
+
+/// `m`, `rp.m`, `db.rp.m`, `db..m`, and `:MEASUREMENT` in the place of m.
+fn target(words: &mut Words<'_>) -> Result<Target> {
+    let mut parts = Vec::new();
+    loop {
+        if words.takes_sign(":")? {
+            words.take("MEASUREMENT")?;
+            parts.push(None);
+            break;
+        }
+        if parts.len() == 1 && words.takes_sign(".")? {
+            parts.push(Some(String::new()));
+            continue;
+        }
+        parts.push(Some(words.name()?));
+        if parts.len() == 3 || !words.takes_sign(".")? {
+            break;
+        }
+    }
+    let database = if parts.len() == 3 { parts.first().cloned().flatten() } else { None };
+    Ok(Target { database, name: parts.pop().flatten() })
 }
 
 /// The zone in `tz('Area/City')`; `None` for UTC.
@@ -64,7 +103,7 @@ fn zone(words: &mut Words<'_>) -> Result<Option<TimeZone>> {
 fn source(words: &mut Words<'_>, depth: usize) -> Result<From> {
     if words.takes_sign("(")? {
         words.take("SELECT")?;
-        let inner = select(words, depth + 1)?;
+        let inner = select(words, depth + 1, Into::Cannot)?;
         words.take_sign(")")?;
         return Ok(From::Select(Box::new(inner)));
     }

@@ -28,6 +28,9 @@ pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dy
     let clock = Clock { now: env.now, zone: select.zone.as_ref() };
     let mut condition = Condition::of(select.condition.as_ref(), clock)?;
     condition.range = Range { from: condition.range.from.max(bound.from), to: condition.range.to.min(bound.to) };
+    if let Some(within) = select.within {
+        condition.range = within;
+    }
     let input = input(env, select, &condition)?;
     let rest = condition.rest(&input.fields);
     let filter = Filter::new(rest.as_ref(), &input)?;

@@ -4,6 +4,7 @@
 
 use super::tests::{SECOND, answer_with, machines};
 use super::*;
+use crate::key::Key;
 use crate::model::{Model, key};
 use crate::value::Value;
 
@@ -79,4 +80,43 @@ fn statements_in_zones_around_changes_of_clocks() {
     let error = |text: &str| answer_with(&model, text, Layout::Plain, Epoch::Text);
     assert_eq!(error("SELECT v FROM m tz('No/Where')"), "error parsing query: unable to find time zone No/Where");
     assert_eq!(error("SELECT v FROM m tz(UTC)"), "error parsing query: expected string argument in tz()");
+}
+
+#[test]
+fn statements_that_count() {
+    compare(&machines(), include_str!("tests_influxdb_cardinality.txt"), Epoch::Units(SECOND), 45);
+}
+
+/// Carries statements out one after the other.
+#[test]
+fn statements_that_write_what_they_select() {
+    let mut model = machines();
+    let pairs: Vec<&str> = include_str!("tests_influxdb_into.txt").split("\n\n").collect();
+    for pair in &pairs {
+        let (text, wanted) = pair.split_once('\n').unwrap();
+        let statement = parse(text, &Parameters::new()).unwrap().pop().unwrap();
+        if !statement.is_insert() {
+            compare(&model, pair, Epoch::Units(SECOND), 1);
+            continue;
+        }
+        let mut document = Document::new(Layout::Plain, Epoch::Units(SECOND), 1 << 20);
+        document.begin(&statement);
+        let mut points = Vec::new();
+        let env = Env { source: &model, database: "db", now: 1000 * SECOND, may_see: &|_| true };
+        let inserted = insert(&env, &statement, &mut |rows| {
+            for (_, pending) in rows.pending() {
+                let key = Key { field: pending.field.to_owned(), ..pending.row.clone() };
+                points.extend(pending.points.iter().map(|(time, value)| (key.clone(), time, value.to_value())));
+            }
+            rows.clear();
+            Ok(())
+        });
+        match inserted.and_then(|count| say_inserted(count, &mut document)) {
+            Ok(()) => document.end(None),
+            Err(error) => document.fail(&error.to_string()),
+        }
+        assert_eq!(String::from_utf8(document.finish()).unwrap().trim(), wanted.trim(), "{text}");
+        points.into_iter().for_each(|(key, time, value)| model.write(&key, time, value));
+    }
+    assert!(pairs.len() > 35, "{}", pairs.len());
 }

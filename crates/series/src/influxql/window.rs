@@ -70,6 +70,11 @@ impl Window {
         Self { length, offset: offset.rem_euclid(length), zone }
     }
 
+    /// The windows of another length with the same offset.
+    pub(crate) fn with_length(&self, length: i64) -> Self {
+        Self::new(length, self.offset, self.zone.clone())
+    }
+
     /// How far into its window a time is that clocks show.
     fn within(&self, local: i128) -> i128 {
         (local - i128::from(self.offset)).rem_euclid(i128::from(self.length))
