@@ -65,12 +65,7 @@ pub(crate) fn to_kind(points: Points, kind: Kind) -> Points {
 
 /// A value as one of a type: of numbers fractions are cut off, and what is too great or too small becomes the greatest or the
 /// least. `None` when it is of another sort.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "this is what a cast asks for"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "this is what a cast asks for")]
 pub(crate) fn value(of: ValueRef<'_>, kind: Kind) -> Option<Value> {
     Some(match (kind, of) {
         (Kind::Float, of) => Value::Float(of.number()?),
