@@ -5,11 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::memory::Disk;
-use holdfast::series::influxql::ContinuousQuery;
-use holdfast::series::{Rows, Source, ValueRef};
+use holdfast::series::influxql::{self, ContinuousQuery, Document, Env, Epoch, Layout, Parameters};
+use holdfast::series::{Retention, Rows, SeriesOptions, Source, ValueRef};
 use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, Store, World};
 
 fn open(disk: &Disk, ledgers: &MemoryLedgers, dir: &str) -> Store {
+    open_with(disk, ledgers, dir, Vec::new())
+}
+
+fn open_with(disk: &Disk, ledgers: &MemoryLedgers, dir: &str, retention: Vec<Retention>) -> Store {
     let world = World {
         files: Arc::new(disk.process()),
         clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
@@ -17,8 +21,13 @@ fn open(disk: &Disk, ledgers: &MemoryLedgers, dir: &str) -> Store {
         threads: false,
         entropy: 42,
     };
-    let options =
-        Options { durability: Durability::Written, limits: Limits::tiny(), partitions: 4, ..Options::default() };
+    let options = Options {
+        durability: Durability::Written,
+        limits: Limits::tiny(),
+        partitions: 4,
+        series: SeriesOptions { retention, ..SeriesOptions::default() },
+        ..Options::default()
+    };
     Store::open_in(&world, Path::new(dir), options).unwrap()
 }
 
@@ -113,4 +122,34 @@ fn there_are_at_most_so_many_queries() {
     create(999).unwrap();
     store.series().drop_continuous_query("db", "5").unwrap();
     create(1000).unwrap();
+}
+
+/// Retention is by pattern here; InfluxDB's clients are shown it as policies.
+#[test]
+fn retention_is_told_as_it_is_configured() {
+    let keep = |database: &str, metric: &str, hours: u64| Retention {
+        database: database.into(),
+        metric: metric.into(),
+        keep: std::time::Duration::from_secs(3600 * hours),
+    };
+    let retention = vec![keep("a*", "cpu.*", 24), keep("b", "x", 1), keep("*", "*", 24 * 7), keep("a*", "never", 1)];
+    let (disk, ledgers) = (Disk::new(4), MemoryLedgers::default());
+    for (retention, database, wanted) in [
+        (vec![], "ab", "autogen,0s,168h0m0s,1,true"),
+        (retention.clone(), "ab", "autogen,168h0m0s,24h0m0s,1,true\n,,cpu.*,24h0m0s,1h0m0s,1,false"),
+        (retention.clone(), "b", "autogen,168h0m0s,24h0m0s,1,true\n,,x,1h0m0s,1h0m0s,1,false"),
+        (retention[..2].to_vec(), "b", "autogen,0s,168h0m0s,1,true\n,,x,1h0m0s,1h0m0s,1,false"),
+    ] {
+        let store = open_with(&disk, &ledgers, "/store", retention);
+        store.series().create_database(database).unwrap();
+        let reader = store.series().reader();
+        let statement = influxql::parse("SHOW RETENTION POLICIES", &Parameters::new()).unwrap().remove(0);
+        let env = Env { source: &reader, database, now: 0, may_see: &|_| true };
+        let mut document = Document::new(Layout::Csv, Epoch::Text, 1 << 20);
+        document.begin(&statement);
+        influxql::read(&env, &statement, &mut document).unwrap();
+        let text = String::from_utf8(document.finish()).unwrap();
+        assert_eq!(text, format!("name,tags,name,duration,shardGroupDuration,replicaN,default\n,,{wanted}\n"));
+        store.close().unwrap();
+    }
 }
