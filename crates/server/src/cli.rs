@@ -268,6 +268,10 @@ pub(crate) struct SeriesExportArguments {
 pub(crate) enum SeriesFormat {
     /// RFC 4180, with names of columns in the first line
     Csv,
+    /// Apache Arrow's streaming format
+    Arrow,
+    /// Apache Parquet, compressed with snappy
+    Parquet,
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {

@@ -8,6 +8,7 @@ mod bench_tests;
 mod cli_tests;
 mod continuous_tests;
 mod crash_tests;
+mod export_tests;
 mod flip_tests;
 mod full_disk_tests;
 mod hostile_tests;
