@@ -343,7 +343,7 @@ mod tests {
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
             (&["series", "export", "--tag", "x"], "write TAG=VALUE"),
             (&["series", "export", "--from", "yesterday"], "`yesterday` is no time"),
-            (&["series", "export", "--format", "parquet"], "possible values: csv"),
+            (&["series", "export", "--format", "xml"], "possible values: csv, arrow, parquet"),
         ] {
             let words = std::iter::once("holdfast").chain(words.iter().copied());
             let error = Cli::try_parse_from(words).unwrap_err().to_string();

@@ -5,7 +5,7 @@
 use super::Env;
 use super::ast::{From, Kind, Measurement, Pattern, Select as Selection};
 use super::condition::Condition;
-use super::continuous::ContinuousQuery;
+use super::continuous::{ContinuousQuery, Schedule};
 use super::input::Input;
 use super::parse::Statement;
 use super::plan::Plan;
@@ -138,7 +138,10 @@ impl Statement {
                 needs.iter().try_for_each(|(database, _)| env.check_database(database))?;
                 // What cannot be planned can never run.
                 Plan::of(&query.select, &Input::new(env.source), &[])?;
-                Change::CreateContinuousQuery(query.kept(env.now))
+                let kept = query.kept(env.now);
+                // Parentheses that were left out are written: they may make it nest too deeply.
+                Schedule::of(&kept)?;
+                Change::CreateContinuousQuery(kept)
             }
             Kind::DropContinuousQuery { name, database } => {
                 Change::DropContinuousQuery { database: database.clone(), name: name.clone() }

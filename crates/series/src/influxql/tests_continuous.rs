@@ -1,7 +1,10 @@
 //! Continuous queries: what is kept of them, what is refused, and when they run over what.
 
+use proptest::prelude::*;
+
 use super::ast::Kind;
 use super::tests::{SECOND, machines};
+use super::tests_clients::selections;
 use super::*;
 
 fn kept(text: &str) -> ContinuousQuery {
@@ -150,4 +153,72 @@ fn a_run_computes_its_own_times_whatever_the_condition_says() {
     });
     assert_eq!(count, Ok(2));
     assert_eq!(written, [(0, crate::Value::Integer(2)), (20, crate::Value::Integer(1))]);
+}
+
+/// Expressions with as many parentheses as there may be, and as few.
+fn exprs() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec![
+        "-n",
+        "1",
+        "3",
+        "-2.5",
+        "0.1234567",
+        "n::float",
+        "\"user\"::field",
+        "-(n)",
+        "1e3",
+        "abs(-user)",
+        "7",
+    ]);
+    let operator = prop::sample::select(vec!["+", "-", "*", "/", "%", "&", "|", "^"]);
+    leaf.prop_map(str::to_owned).prop_recursive(4, 24, 2, move |inner| {
+        prop_oneof![
+            (inner.clone(), operator.clone(), inner.clone())
+                .prop_map(|(left, sign, right)| format!("{left} {sign} {right}")),
+            (inner.clone(), operator.clone(), inner.clone())
+                .prop_map(|(left, sign, right)| format!("({left}) {sign} ({right})")),
+            inner.prop_map(|inner| format!("-({inner})")),
+        ]
+    })
+}
+
+/// What a run of a query would write.
+fn written(text: &str) -> std::result::Result<Vec<String>, String> {
+    let model = machines();
+    let env = Env { source: &model, database: "db", now: 1000 * SECOND, may_see: &|_| true };
+    let schedule =
+        Schedule::of(&ContinuousQuery { text: text.to_owned(), ..kept(text) }).map_err(|error| error.to_string())?;
+    let statement = schedule.statement(Range { from: 0, to: 60 * SECOND - 1 });
+    let mut all = Vec::new();
+    let done = insert(&env, &statement, &mut |rows| {
+        all.extend(rows.pending().map(|(_, pending)| format!("{pending:?}")));
+        rows.clear();
+        Ok(())
+    });
+    done.map(|_| all).map_err(|error| error.to_string())
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_means_what_was_said(column in exprs(), condition in exprs()) {
+        // Of functions instead of fields, which cannot stand beside functions.
+        let column = column.replace("\"user\"::field", "min(user)").replace("n::float", "max(n::float)");
+        let column = column.replace("abs(-user)", "abs(min(user))").replace("-(n)", "-(sum(n))").replace("-n", "-count(n)");
+        let said = format!(
+            "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT max(user) - ({column}) AS a INTO o FROM cpu WHERE {condition} > 1 GROUP BY time(10s) END"
+        );
+        let kept_text = kept(&said).text;
+        prop_assert_eq!(&kept(&kept_text).text, &kept_text);
+        prop_assert_eq!(written(&kept_text), written(&said), "{}", said);
+    }
+
+    #[test]
+    fn whatever_is_selected_is_kept_as_it_was_meant(text in selections()) {
+        let said = format!("CREATE CONTINUOUS QUERY q ON db BEGIN {} END", text.replacen(" FROM ", " INTO o FROM ", 1));
+        if parse(&said, &Parameters::new()).is_ok() {
+            let kept_text = kept(&said).text;
+            prop_assert_eq!(&kept(&kept_text).text, &kept_text);
+            prop_assert_eq!(written(&kept_text), written(&said), "{}", said);
+        }
+    }
 }
