@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use series::influxql::{Document, Env, Epoch, Layout, Parameters, parse, read};
+use series::influxql::{Change, Document, Env, Epoch, Layout, Parameters, Schedule, insert, parse, read};
 use series::{Points, Range, Select, Series, SeriesId, Source, Value};
 
 /// A store with nothing in it but a database.
@@ -45,9 +45,17 @@ fuzz_target!(|text: &str| {
     let env = Env { source: &Nothing, database: "db", now: 0, may_see: &|_| true };
     let mut document = Document::new(Layout::Plain, Epoch::Text, 1 << 20);
     for statement in &statements {
-        document.begin();
+        document.begin(statement);
         let done = read(&env, statement, &mut document);
-        let _ = (statement.needs("db"), statement.change(&env));
+        let _ = statement.needs("db");
+        if let Ok(Some(Change::CreateContinuousQuery(query))) = statement.change(&env) {
+            let schedule = Schedule::of(&query).expect("what is kept can be read again");
+            let _ = schedule.due(query.through, i64::MAX);
+        }
+        let _ = insert(&env, statement, &mut |rows| {
+            rows.clear();
+            Ok(())
+        });
         match done {
             Ok(()) => document.end(None),
             Err(error) => document.fail(&error.to_string()),

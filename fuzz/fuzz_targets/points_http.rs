@@ -17,7 +17,7 @@ mod line {
     mod put;
     mod wire;
 
-    pub(crate) use number::{Number, Unit, number, time};
+    pub(crate) use number::{Number, Unit, advice, number, time};
     pub(crate) use wire::excerpt;
 }
 

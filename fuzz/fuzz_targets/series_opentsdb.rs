@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use series::opentsdb::{Answer, LastQuery, Lookup, Parameters, Progress, Query, Suggest};
-use series::{Key, Points, Range, Result, Select, Series, SeriesId, Source, Value, ValueRef};
+use series::{Key, Kind, Points, Range, Result, Select, Series, SeriesId, Source, Value, ValueRef};
 
 const NOW: i64 = 1_600_000_000_000_000_000;
 
@@ -30,7 +30,7 @@ impl Source for Few {
         let series = |number: u32| {
             let tags = vec![("a".to_owned(), number.to_string())];
             let key = Key { database: "default".to_owned(), metric: "m".to_owned(), tags, field: "value".to_owned() };
-            Series { id: SeriesId { partition: 0, number }, key: Arc::new(key) }
+            Series { id: SeriesId { partition: 0, number }, key: Arc::new(key), kind: Kind::Float }
         };
         Ok((0..2).map(series).filter(|series| select.matches(&series.key)).collect())
     }

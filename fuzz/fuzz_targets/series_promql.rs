@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use series::promql::{Expression, Limits, Scope, Selector, Span};
-use series::{FIELD_DEFAULT, Key, Points, Range, Result, Select, Series, SeriesId, Source, Value};
+use series::{FIELD_DEFAULT, Key, Kind, Points, Range, Result, Select, Series, SeriesId, Source, Value};
 
 /// Counters `x{a="0"}` and `x{a="1"}` with a point every ten seconds.
 struct Two;
@@ -22,6 +22,7 @@ impl Source for Two {
                 tags: vec![("a".to_owned(), number.to_string())],
                 field: FIELD_DEFAULT.to_owned(),
             }),
+            kind: Kind::Float,
         });
         Ok(series.filter(|series| select.matches(&series.key)).collect())
     }

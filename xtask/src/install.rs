@@ -58,7 +58,7 @@ const NEEDS: &[Need] = &[
     },
     Need {
         packages: &["python3", "python3-venv"],
-        why: "redis-py and psycopg talk to the server and to PostgreSQL in the end-to-end tests",
+        why: "redis-py and psycopg talk to the server and to PostgreSQL in the end-to-end tests, pyarrow reads exports",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
     },
     Need {
@@ -119,7 +119,8 @@ fn python(root: &Path, environment: &Path, tally: &mut Tally) {
     let requirements = root.join(REQUIREMENTS);
     let wanted = fs::read_to_string(&requirements).unwrap_or_default();
     let stamp = environment.join(STAMP);
-    let works = run::succeeds(Command::new(environment.join("bin/python")).args(["-c", "import psycopg, redis"]));
+    let works =
+        run::succeeds(Command::new(environment.join("bin/python")).args(["-c", "import psycopg, pyarrow, redis"]));
     if works && fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         println!("needed from Python: {}: all there", wanted.trim().replace('\n', ", "));
         return;

@@ -114,6 +114,26 @@ pub struct RecoveryNumbers {
     pub heuristic: u64,
 }
 
+/// Asks for the numbers of continuous queries. Must not block.
+pub type ContinuousSource = Arc<dyn Fn() -> ContinuousNumbers + Send + Sync>;
+
+/// What the server's runs of continuous queries tell about themselves. All zero where there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContinuousNumbers {
+    /// Continuous queries that are kept.
+    pub queries: u64,
+    /// Runs that came to an end.
+    pub runs: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Rows that they wrote.
+    pub rows: u64,
+    /// Runs that were made up for by later ones.
+    pub missed: u64,
+    /// How long all runs took together.
+    pub nanos: u64,
+}
+
 /// What a type of entries in a space takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypeNumbers {

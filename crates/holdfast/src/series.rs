@@ -5,7 +5,9 @@
 mod background;
 pub(crate) mod backup;
 pub(crate) mod folder;
+mod insert;
 mod merge;
+pub(crate) mod queries;
 mod read;
 mod remove;
 mod retention;
@@ -22,6 +24,7 @@ pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
 pub use ::series::{influxql, opentsdb, promql};
 
 pub use ::series::Cardinality;
+pub use insert::Inserted;
 pub use read::Reader;
 pub use retention::{Retention, SeriesOptions, SeriesStats};
 
@@ -123,7 +126,7 @@ impl Series {
         self.store.inner().create_database(name)
     }
 
-    /// Removes a database with all its series. How many series it was.
+    /// Removes a database with all its series and continuous queries. How many series it was.
     ///
     /// # Errors
     /// `Unavailable` when the disk refuses.

@@ -25,6 +25,7 @@ use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
 use crate::scrub::{self, ScrubCounters};
+use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
 use crate::space::Registry;
@@ -77,6 +78,7 @@ pub(crate) struct Inner {
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
     pub(crate) series_wake: Arc<Signal>,
+    pub(crate) queries: Queries,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -150,6 +152,7 @@ impl Store {
             space_wake: Arc::new(Signal::new()),
             shelf,
             series_wake: Arc::new(Signal::new()),
+            queries: Queries::default(),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),

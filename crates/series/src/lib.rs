@@ -36,6 +36,6 @@ pub use points::Points;
 pub use rows::{Owner, Pending, Place, Row, Rows, Slot, Typing};
 pub use sealed::{BlockAt, Made, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block, read_sealed_end};
 pub use select::{Match, Select, TagMatch};
-pub use source::{Range, Series, SeriesId, Source};
+pub use source::{Policy, Range, Series, SeriesId, Source};
 pub use stage::{Bounds, Stage, Staged};
 pub use value::{Kind, Value, ValueRef};

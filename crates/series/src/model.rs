@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
 use crate::source::{Range, Series, SeriesId, Source};
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 /// All points, by series and time.
 #[derive(Debug, Default, Clone)]
@@ -58,9 +58,10 @@ impl Source for Model {
     fn series(&self, select: &Select) -> Result<Vec<Series>> {
         let meant = self.series.iter().filter(|(key, _)| select.matches(key));
         Ok(meant
-            .map(|(key, (number, _))| Series {
+            .map(|(key, (number, points))| Series {
                 id: SeriesId { partition: 0, number: *number },
                 key: Arc::new(key.clone()),
+                kind: points.values().next().map_or(Kind::Float, |value| value.as_ref().kind()),
             })
             .collect())
     }

@@ -1,14 +1,15 @@
 //! Where the languages get series and points from.
 //!
-//! May use: `key`, `points`, `select`. Must not know: query languages, files.
+//! May use: `key`, `points`, `select`, what is kept of continuous queries. Must not know: query languages, files.
 
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::influxql::ContinuousQuery;
 use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 /// Names a series as long as it is there; a series that was dropped and comes again has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +27,8 @@ pub struct Series {
     pub id: SeriesId,
     /// Its name.
     pub key: Arc<Key>,
+    /// The type of its values; a series of doubles may hold integers too, that are too long for one.
+    pub kind: Kind,
 }
 
 /// Times from `from` up to and including `to`, in nanoseconds since 1970.
@@ -86,4 +89,29 @@ pub trait Source {
     /// # Errors
     /// [`crate::Error::Source`].
     fn tag_values(&self, database: &str) -> Result<Vec<String>>;
+
+    /// The continuous queries of all databases, sorted by database and name.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn continuous_queries(&self) -> Result<Vec<ContinuousQuery>> {
+        Ok(Vec::new())
+    }
+
+    /// How long points of a database are kept; the first policy that fits a metric counts.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn retention(&self, _database: &str) -> Result<Vec<Policy>> {
+        Ok(Vec::new())
+    }
+}
+
+/// How long points of some metrics are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The metric; `*` stands for any characters.
+    pub metric: String,
+    /// How long, in nanoseconds.
+    pub keep: i64,
 }

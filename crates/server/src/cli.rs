@@ -268,6 +268,10 @@ pub(crate) struct SeriesExportArguments {
 pub(crate) enum SeriesFormat {
     /// RFC 4180, with names of columns in the first line
     Csv,
+    /// Apache Arrow's streaming format
+    Arrow,
+    /// Apache Parquet, compressed with snappy
+    Parquet,
 }
 
 fn tag(text: &str) -> Result<(String, String), String> {
@@ -339,7 +343,7 @@ mod tests {
             (&["--dir", "x", "inspect", "y"], "cannot be used with"),
             (&["series", "export", "--tag", "x"], "write TAG=VALUE"),
             (&["series", "export", "--from", "yesterday"], "`yesterday` is no time"),
-            (&["series", "export", "--format", "parquet"], "possible values: csv"),
+            (&["series", "export", "--format", "xml"], "possible values: csv, arrow, parquet"),
         ] {
             let words = std::iter::once("holdfast").chain(words.iter().copied());
             let error = Cli::try_parse_from(words).unwrap_err().to_string();

@@ -63,6 +63,8 @@ pub(crate) enum Failure {
     Transaction(#[from] tm::Error),
     #[error("cannot read the time series: {0}")]
     Series(#[from] holdfast::series::SeriesError),
+    #[error("nothing was exported: {0}")]
+    NoSeries(String),
     #[error("the export is not whole: cannot write it: {0}")]
     Export(#[source] io::Error),
     #[error("cannot hash the password: {0}")]

@@ -11,6 +11,7 @@ mod backup;
 mod cli;
 mod client;
 mod config;
+mod continuous;
 mod failure;
 mod hash_password;
 mod inspect;

@@ -1,13 +1,18 @@
-//! `holdfast series export`: points as CSV, series by series, each in order of time.
+//! `holdfast series export`: points as CSV, Arrow or Parquet, series by series, each in order of time.
 //!
-//! Columns: `time_ns`, `metric`, `field`, `type`, `value`, and one `tag:NAME` for each tag that one of the series has. Times are
+//! Columns of CSV: `time_ns`, `metric`, `field`, `type`, `value`, and one `tag:NAME` for each tag that one of the series has. Times are
 //! nanoseconds since 1970. Values are written so that they are read as what they were: doubles with the fewest digits that mean
 //! them (the payload of a NaN alone is lost), booleans as `true` and `false`, and `type` says which of float, integer, unsigned,
 //! boolean and string a value is.
 //!
-//! Opens the store without threads. One series is in memory at a time.
+//! Opens the store without threads. One series is in memory at a time, or as many rows as a batch has.
 //!
 //! May use: the facade, `inspect`. Must not know: protocols, files of the store.
+
+mod arrow;
+mod columns;
+mod flat;
+mod parquet;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
@@ -20,6 +25,8 @@ use crate::cli::{SeriesArguments, SeriesCommand, SeriesExportArguments, SeriesFo
 use crate::failure::Failure;
 use crate::inspect::open;
 
+use self::columns::Exported;
+
 const NANOS_PER_MS: i64 = 1_000_000;
 
 /// Does what the command line says.
@@ -31,36 +38,73 @@ pub(crate) fn series(arguments: &SeriesArguments) -> Result<ExitCode, Failure> {
     }
     let limits = Limits::default();
     let store = open(dir, World::real(dir, &limits), limits, "replaying the journal")?;
-    let SeriesFormat::Csv = arguments.format;
-    csv(&store.series().reader(), arguments, &mut BufWriter::new(io::stdout().lock()))?;
-    store.close().map_err(Failure::Close)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn csv(source: &dyn Source, arguments: &SeriesExportArguments, to: &mut impl Write) -> Result<(), Failure> {
-    let is = |name: &Option<String>| name.clone().map(Match::is);
-    let tags = arguments.tags.iter();
-    let select = Select {
-        database: arguments.database.clone(),
-        metric: is(&arguments.metric),
-        field: is(&arguments.field),
-        tags: tags.map(|(tag, value)| TagMatch { tag: tag.clone(), value: Match::is(value) }).collect(),
-    };
+    let reader = store.series().reader();
+    let found = found(&reader, arguments)?;
     let range = Range {
         from: arguments.from.map_or(i64::MIN, |ms| ms.saturating_mul(NANOS_PER_MS)),
         to: arguments.to.map_or(i64::MAX, |ms| ms.saturating_mul(NANOS_PER_MS).saturating_add(NANOS_PER_MS - 1)),
     };
+    let mut to = BufWriter::new(io::stdout());
+    match arguments.format {
+        SeriesFormat::Csv => csv(&reader, &found, range, &mut to)?,
+        SeriesFormat::Arrow => arrow::write(&Exported::new(&reader, &found, range)?, &mut to)?,
+        SeriesFormat::Parquet => parquet::write(&Exported::new(&reader, &found, range)?, &mut to)?,
+    }
+    to.flush().map_err(Failure::Export)?;
+    store.close().map_err(Failure::Close)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The series that are meant, of which there are some.
+fn found(source: &dyn Source, arguments: &SeriesExportArguments) -> Result<Vec<Found>, Failure> {
+    let SeriesExportArguments { database, metric, .. } = arguments;
+    let is = |name: &Option<String>| name.clone().map(Match::is);
+    let tags = arguments.tags.iter();
+    let select = Select {
+        database: database.clone(),
+        metric: is(metric),
+        field: is(&arguments.field),
+        tags: tags.map(|(tag, value)| TagMatch { tag: tag.clone(), value: Match::is(value) }).collect(),
+    };
     let found = source.series(&select)?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let databases = source.databases()?;
+    let text = match metric {
+        _ if databases.is_empty() => "the store has no time series".to_owned(),
+        _ if !databases.contains(database) => {
+            format!("there is no database {database}: --database is one of {}", some(&databases))
+        }
+        Some(metric) if !source.metrics(database)?.contains(metric) => {
+            let metrics = source.metrics(database)?;
+            format!("there is no metric {metric} in the database {database}: --metric is one of {}", some(&metrics))
+        }
+        _ => format!("no series of the database {database} has this field and these tags"),
+    };
+    Err(Failure::NoSeries(text))
+}
+
+/// Names, as many as one line has room for.
+fn some(names: &[String]) -> String {
+    const NAMES_MAX: usize = 20;
+    let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", if shown.is_empty() { "none".to_owned() } else { shown.join(", ") })
+}
+
+fn csv(source: &dyn Source, found: &[Found], range: Range, to: &mut impl Write) -> Result<(), Failure> {
     let tags: BTreeSet<&str> =
         found.iter().flat_map(|series| series.key.tags.iter().map(|(name, _)| name.as_str())).collect();
     head(&tags, to).map_err(Failure::Export)?;
     let mut points = Points::new();
-    for series in &found {
+    for series in found {
         points.clear();
         source.points(series.id, range, &mut points)?;
         rows(series, &tags, &points, to).map_err(Failure::Export)?;
     }
-    to.flush().map_err(Failure::Export)
+    Ok(())
 }
 
 fn head(tags: &BTreeSet<&str>, to: &mut impl Write) -> io::Result<()> {

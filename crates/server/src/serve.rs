@@ -21,6 +21,7 @@ use tracing::level_filters::LevelFilter;
 use crate::announce::{Doors, announce};
 use crate::cli::ServeArguments;
 use crate::config::{Config, LogLevel};
+use crate::continuous::{self, Runner};
 use crate::failure::Failure;
 use crate::output::{complain, say};
 use crate::progress;
@@ -70,12 +71,14 @@ async fn run(config: Config) -> Result<(), Failure> {
     let counts = Arc::new(Counts::new(&config.xa));
     let resp = Arc::new(open_resp(&config, &store, &shutdown, &counts)?);
     let line = open_line(&config, &store)?.map(Arc::new);
-    let http = open_http(&config, &store, (&resp, line.as_ref()), &counts)?;
+    let continuous = Arc::new(continuous::Counts::default());
+    let http = open_http(&config, &store, (&resp, line.as_ref()), (&counts, &continuous))?;
     let (asked, profiles) = (store.clone(), config.xa.profiles.clone());
     spawn_blocking(move || recovery::check_coordinators(&asked, &profiles))
         .await
         .map_err(|error| Failure::Start(error.into()))??;
     let recoverer = Recoverer::start(&store, &config.xa, &counts)?;
+    let runner = Runner::start(&store, &continuous)?;
     let doors = Doors {
         resp: resp.local_addr(),
         http: http.local_addr(),
@@ -95,6 +98,7 @@ async fn run(config: Config) -> Result<(), Failure> {
         http.stop();
         drop((resp, line));
         drop(recoverer);
+        drop(runner);
         store.close()
     });
     tokio::select! {
@@ -172,7 +176,7 @@ fn open_http(
     config: &Config,
     store: &Store,
     (resp, line): (&Arc<resp::Running>, Option<&Arc<line::Running>>),
-    counts: &Arc<Counts>,
+    (counts, continuous): (&Arc<Counts>, &Arc<continuous::Counts>),
 ) -> Result<http::Running, Failure> {
     // Weak, so that the HTTP door does not keep the other ones open.
     let resp: Weak<resp::Running> = Arc::downgrade(resp);
@@ -183,6 +187,7 @@ fn open_http(
         let numbers: NumbersSource = Arc::new(move || line.upgrade().map(|line| line.numbers()).unwrap_or_default());
         doors.push(("line".to_owned(), numbers));
     }
+    let continuous = Arc::clone(continuous);
     let options = http::Options {
         limits: config.http.limits.clone(),
         tls: config.http.tls.clone(),
@@ -190,6 +195,7 @@ fn open_http(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         doors,
         recovery: Some(source(counts)),
+        continuous: Some(Arc::new(move || continuous.numbers())),
         ..http::Options::new(config.http.listen)
     };
     http::serve(store.clone(), options).map_err(Failure::Http)

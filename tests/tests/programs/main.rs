@@ -6,7 +6,9 @@
 mod backup_tests;
 mod bench_tests;
 mod cli_tests;
+mod continuous_tests;
 mod crash_tests;
+mod export_tests;
 mod flip_tests;
 mod full_disk_tests;
 mod hostile_tests;

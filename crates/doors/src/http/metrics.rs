@@ -12,7 +12,7 @@ use holdfast::series::SeriesStats;
 use holdfast::{CompactionStats, Damage, DamageKind, Quantiles, ScrubStats, SegmentLive, Stats};
 
 use super::shared::Snapshot;
-use crate::numbers::{DoorNumbers, DoorTotals, PointTotals, TypeNumbers};
+use crate::numbers::{ContinuousNumbers, DoorNumbers, DoorTotals, PointTotals, TypeNumbers};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -48,6 +48,8 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     engine(&mut text, &snapshot.stats);
     xa(&mut text, snapshot);
     series(&mut text, &snapshot.stats.series);
+    let continuous = snapshot.shared.options.continuous.as_ref().map(|numbers| numbers());
+    continuous_queries(&mut text, continuous.unwrap_or_default());
     spaces(&mut text, &snapshot.types);
     doors(&mut text, snapshot);
     text.0
@@ -249,6 +251,18 @@ fn series(text: &mut Text, stats: &SeriesStats) {
     text.counter("series_points_refused_total", "Points refused because of their type or a limit.", stats.refused);
     let help = "1 while points are refused because the disk is nearly full; else 0.";
     text.gauge("series_disk_low", help, u8::from(stats.is_disk_low));
+}
+
+fn continuous_queries(text: &mut Text, numbers: ContinuousNumbers) {
+    let ContinuousNumbers { queries, runs, failed, rows, missed, nanos } = numbers;
+    text.gauge("continuous_queries", "Continuous queries that are kept.", queries);
+    text.counter("continuous_runs_total", "Runs of continuous queries that came to an end.", runs);
+    text.counter("continuous_failures_total", "Runs of continuous queries that failed.", failed);
+    text.counter("continuous_rows_total", "Rows that continuous queries wrote.", rows);
+    let help = "Runs of continuous queries that later ones made up for.";
+    text.counter("continuous_missed_total", help, missed);
+    let help = "How long runs of continuous queries took, all together.";
+    text.counter("continuous_run_seconds_total", help, nanos as f64 * NANOS);
 }
 
 fn scrub(text: &mut Text, stats: &ScrubStats) {

@@ -11,7 +11,7 @@ use holdfast::Window;
 
 use super::limits::Limits;
 use crate::auth::Users;
-use crate::numbers::{DoorNumbers, RecoverySource};
+use crate::numbers::{ContinuousSource, DoorNumbers, RecoverySource};
 
 /// Asks another door for its numbers. Must not block.
 pub type NumbersSource = Arc<dyn Fn() -> DoorNumbers + Send + Sync>;
@@ -35,6 +35,8 @@ pub struct Options {
     pub doors: Vec<(String, NumbersSource)>,
     /// The program's own recovery of distributed transactions, if it does any.
     pub recovery: Option<RecoverySource>,
+    /// The program's runs of continuous queries, if it runs any.
+    pub continuous: Option<ContinuousSource>,
 }
 
 impl Options {
@@ -49,6 +51,7 @@ impl Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             doors: Vec::new(),
             recovery: None,
+            continuous: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use holdfast::series::{Rows, SeriesError, Slot, ValueRef};
 use memchr::{memchr, memchr2};
 
-use super::number::{Number, leading, number, time};
+use super::number::{Number, advice, leading, number, time};
 use super::wire::{After, Bad, Times, excerpt};
 
 const MISSING_FIELDS: &str = "missing fields: write a measurement, a blank, and field=value";
@@ -182,9 +182,9 @@ fn rare(word: &[u8]) -> Result<Scanned, Bad> {
         _ => number(word).map(|number| Scanned::Float(number.float())),
     };
     scanned.ok_or_else(|| {
-        let word = excerpt(word);
-        let text = "write a number such as 1.5, an integer such as 7i or 7u, true, false, or a text in \" \"";
-        format!("invalid value '{word}': {text}").into()
+        let usual = "write a number such as 1.5, an integer such as 7i or 7u, true, false, or a text in \" \"";
+        let (advice, word) = (advice(word, usual), excerpt(word));
+        format!("invalid value '{word}': {advice}").into()
     })
 }
 

@@ -24,7 +24,7 @@ mod put;
 mod wire;
 
 pub(crate) use influx::names;
-pub(crate) use number::{Number, SECOND, Unit, number, time};
+pub(crate) use number::{Number, SECOND, Unit, advice, number, time};
 pub(crate) use wire::{After, Reader, Step, Times, excerpt};
 
 pub use door::Options;

@@ -83,7 +83,23 @@ pub(crate) fn leading(text: &[u8]) -> Option<(Number, &[u8])> {
     Some((Number::Integer(if is_negative { -value } else { value }), rest))
 }
 
-/// The number that all of `text` is; `NaN`, `inf` and `Infinity` in any case, with a sign or without, are numbers too.
+/// Whether `text` is a decimal that is farther from zero than doubles reach.
+fn is_out_of_range(text: &[u8]) -> bool {
+    let number: Option<f64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.is_some_and(f64::is_infinite) && text.iter().any(u8::is_ascii_digit)
+}
+
+/// What would be right instead of what [`number`] does not take: `usual`, unless it is a number all the same.
+pub(crate) fn advice(text: &[u8], usual: &'static str) -> &'static str {
+    if is_out_of_range(text) {
+        "it is out of range: doubles reach from -1.7976931348623157e308 to 1.7976931348623157e308"
+    } else {
+        usual
+    }
+}
+
+/// The number that all of `text` is; `NaN`, `inf` and `Infinity` in any case, with a sign or without, are numbers too. Decimals that
+/// doubles do not reach are not: an infinity is stored only for who says so.
 pub(crate) fn number(text: &[u8]) -> Option<Number> {
     if let Some((number, [])) = leading(text) {
         return Some(number);
@@ -94,7 +110,7 @@ pub(crate) fn number(text: &[u8]) -> Option<Number> {
     if is_integer && let Ok(integer) = text.parse() {
         return Some(Number::Integer(integer));
     }
-    text.parse().ok().map(Number::Float)
+    text.parse().ok().filter(|_| !is_out_of_range(text.as_bytes())).map(Number::Float)
 }
 
 impl Number {
@@ -194,6 +210,9 @@ mod tests {
             (" 1", "nothing"),
             ("--1", "nothing"),
             ("1e", "nothing"),
+            ("1e400", "nothing"),
+            ("-1e309", "nothing"),
+            ("1e-400", "f0"),
         ] {
             assert_eq!(shown(text), wanted, "{text}");
         }

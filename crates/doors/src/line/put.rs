@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use holdfast::series::{Rows, SeriesError, ValueRef};
 use memchr::memchr2;
 
-use super::number::{Number, Unit, number, time};
+use super::number::{Number, Unit, advice, number, time};
 use super::wire::excerpt;
 
 /// The name of a row: metric and tags as they were sent, with the value between them left out. It begins with a blank, so that
@@ -61,8 +61,10 @@ impl Reader {
                 excerpt(at)
             )
         })?;
-        let value = number(value)
-            .ok_or_else(|| format!("invalid value '{}': write a number such as 7, 1.5, -2e9 or NaN", excerpt(value)))?;
+        let value = number(value).ok_or_else(|| {
+            let advice = advice(value, "write a number such as 7, 1.5, -2e9 or NaN");
+            format!("invalid value '{}': {advice}", excerpt(value))
+        })?;
         self.name.clear();
         self.name.push(b' ');
         self.name.extend_from_slice(metric);

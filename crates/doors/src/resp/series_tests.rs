@@ -46,6 +46,10 @@ fn what_is_wrong_is_told_and_nothing_of_it_is_written() {
             "-ERR invalid time 'now': the time is not a number of digits; write * for now, seconds since 1970, or with 13, 16 or 19 digits ms, us or ns",
         ),
         ("TS.ADD cpu 1 x", "-ERR invalid value 'x': write a number such as 7, 1.5 or NaN"),
+        (
+            "TS.ADD cpu 1 1e400",
+            "-ERR invalid value '1e400': it is out of range: doubles reach from -1.7976931348623157e308 to 1.7976931348623157e308",
+        ),
         ("TS.ADD cpu,a 1 1", "-ERR invalid tag 'a': a tag is a name, = and a value"),
         ("TS.ADD cpu,a=1 1 1 TAGS a 2", "-ERR the tag a is there twice"),
         ("TS.ADD cpu 1 1 TAGS a", "-ERR TAGS is followed by names, each with its value"),

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ::series::influxql::ContinuousQuery;
 use ::series::{
-    Cardinality, Engine, Erased, LastPoint, Points, Range, Select, Series, SeriesId, Source, Value, View,
+    Cardinality, Engine, Erased, LastPoint, Points, Policy, Range, Select, Series, SeriesId, Source, Value, View,
     without_erased,
 };
 use journal::Position;
@@ -203,8 +204,8 @@ impl Source for Reader {
         self.each(|engine| {
             let partition = partition.next().expect("there are fewer partitions than 16 bits count");
             for number in engine.select(select) {
-                if let Some(key) = engine.key(number) {
-                    found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key) });
+                if let (Some(key), Some(kind)) = (engine.key(number), engine.kind(number)) {
+                    found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key), kind });
                 }
             }
         })
@@ -235,5 +236,15 @@ impl Source for Reader {
 
     fn tag_values(&self, database: &str) -> ::series::Result<Vec<String>> {
         self.names(|engine, all| all.extend(engine.tag_values(database).map(str::to_owned)))
+    }
+
+    fn continuous_queries(&self) -> ::series::Result<Vec<ContinuousQuery>> {
+        let (queries, position) = self.inner().continuous_queries().map_err(source)?;
+        self.saw(position);
+        Ok(queries)
+    }
+
+    fn retention(&self, database: &str) -> ::series::Result<Vec<Policy>> {
+        Ok(self.inner().retention_of(database))
     }
 }

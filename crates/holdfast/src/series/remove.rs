@@ -67,12 +67,17 @@ impl Inner {
 
     pub(super) fn drop_database(&self, name: &str) -> Result<(Position, u64)> {
         let select = Select { database: name.to_owned(), ..Select::default() };
-        self.remove_and(&select, Removal::Series, |writing| {
-            if let Some(first) = writing.guards.first_mut()
-                && first.engine.created_databases().contains(name)
-            {
-                first.stage.forget(name);
-            }
-        })
+        let drop_series = |forgotten: Option<Position>| {
+            let (position, count) = self.remove_and(&select, Removal::Series, |writing| {
+                if let Some(first) = writing.guards.first_mut()
+                    && first.engine.created_databases().contains(name)
+                {
+                    first.stage.forget(name);
+                }
+            })?;
+            Ok((position.max(forgotten.unwrap_or(Position::ZERO)), count))
+        };
+        // First the queries: what is left of a drop that was cut short must not write to the database again.
+        self.drop_continuous_queries(|query| query.database == name, drop_series)
     }
 }

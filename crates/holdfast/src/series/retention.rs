@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::series::{Key, SeriesId};
+use ::series::{Key, Policy, SeriesId};
 
 use super::folder::Shelved;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +92,13 @@ impl Inner {
         let Some(retention) = self.options.series.retention.iter().find(fitting) else { return i64::MIN };
         let now = i64::try_from(u128::from(self.clock.wall_ms()) * 1_000_000).unwrap_or(i64::MAX);
         now.saturating_sub(i64::try_from(retention.keep.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// What holds for a database, in the order in which it counts.
+    pub(super) fn retention_of(&self, database: &str) -> Vec<Policy> {
+        let fitting = self.options.series.retention.iter().filter(|of| fits(&of.database, database));
+        let keep = |of: &Retention| i64::try_from(of.keep.as_nanos()).unwrap_or(i64::MAX);
+        fitting.map(|of| Policy { metric: of.metric.clone(), keep: keep(of) }).collect()
     }
 
     /// As [`Inner::kept_from`], of a series by its number.

@@ -2,11 +2,13 @@
 //!
 //! May use: `call`, `reduce`, `gather`, `transform`, `fill`, `plan`. Must not know: how rows are sent.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::answer::{Cell, Track};
-use super::ast::{Fill, Order};
+use super::ast::{Cast, Fill, Operand, Order};
 use super::call::{Aggregate, Applied, Transform};
+use super::cast::{self, Class};
 use super::filter::{Filter, Kept};
 use super::gather::{self, Gathered};
 use super::input::{Column, Input};
@@ -33,6 +35,8 @@ pub(crate) struct Job<'a> {
     pub(crate) order: Order,
     /// Rows that will be looked at; 0 is all.
     pub(crate) rows_max: usize,
+    /// The sort of values that functions of a field are computed of: see [`Input::classes`].
+    pub(crate) classes: BTreeMap<&'a str, Class>,
 }
 
 impl Job<'_> {
@@ -50,8 +54,8 @@ impl Job<'_> {
             let chosen = self.plan.slots.iter().position(|slot| !is_name(slot));
             let chosen = chosen.and_then(|at| tracks.get(at)).cloned().unwrap_or_default();
             for (slot, track) in self.plan.slots.iter().zip(&mut tracks) {
-                if let Slot::Name(name) = slot {
-                    *track = self.beside(&chosen, name)?;
+                if let Slot::Name(operand) = slot {
+                    *track = self.beside(&chosen, operand)?;
                 }
             }
         }
@@ -94,21 +98,26 @@ impl Job<'_> {
     }
 
     /// Another field or a tag of the points that were chosen.
-    fn beside(&self, chosen: &Track, name: &str) -> Result<Track> {
+    fn beside(&self, chosen: &Track, operand: &Operand) -> Result<Track> {
         let mut track = Track::default();
         let mut points = Points::new();
         for (at, time) in chosen.times.iter().enumerate() {
             let origin = chosen.origins.get(at).copied().unwrap_or(fill::NO_ORIGIN);
             let member = self.input.members.get(origin.0);
-            let cell = match member.map(|member| (member, member.field(name))) {
+            let cell = match member.map(|member| (member, member.field_of(operand))) {
                 None => None,
                 Some((_, Some(column))) => {
                     points.clear();
                     self.input.read(column, Range { from: origin.1, to: origin.1 }, &mut points)?;
-                    points.last().map(|(_, value)| value)
+                    let value = points.last().map(|(_, value)| value);
+                    match operand.cast {
+                        Some(Cast::To(kind)) => value.and_then(|value| cast::value(value.as_ref(), kind)),
+                        _ => value,
+                    }
                 }
+                Some(_) if !matches!(operand.cast, None | Some(Cast::Tag)) => None,
                 Some((member, None)) => {
-                    Some(member.key.tag(name)).filter(|tag| !tag.is_empty()).map(|tag| Value::Text(tag.into()))
+                    Some(member.key.tag(&operand.name)).filter(|tag| !tag.is_empty()).map(|tag| Value::Text(tag.into()))
                 }
             };
             track.push(*time, cell);
@@ -117,7 +126,7 @@ impl Job<'_> {
     }
 
     fn track(&self, applied: &Applied, members: &[usize], range: Range) -> Result<Track> {
-        let every = self.window.map(|window| window.length);
+        let every = self.window.as_ref().map(|window| window.length);
         match applied {
             Applied::Aggregate(aggregate, field) => self.aggregated(aggregate, field, members, range),
             Applied::OfField(transform, field) => {
@@ -141,10 +150,10 @@ impl Job<'_> {
     /// The range with the windows that a function looks back at.
     fn wider(&self, range: Range, transform: Transform) -> Range {
         let windows = transform::windows_before(transform);
-        let more = self.window.map_or(0, |window| window.length.saturating_mul(windows));
+        let Some(window) = &self.window else { return range };
         match self.order {
-            Order::Ascending if range.from != i64::MIN => Range { from: range.from.saturating_sub(more), ..range },
-            Order::Descending if range.to != i64::MAX => Range { to: range.to.saturating_add(more), ..range },
+            Order::Ascending if range.from != i64::MIN => Range { from: window.moved(range.from, -windows), ..range },
+            Order::Descending if range.to != i64::MAX => Range { to: window.moved(range.to, windows), ..range },
             _ => range,
         }
     }
@@ -152,16 +161,20 @@ impl Job<'_> {
     /// Visits the points of a field in a range, member by member. `shortcut` may take a member without its points being read.
     fn visit(
         &self,
-        field: &str,
+        operand: &Operand,
         members: &[usize],
         range: Range,
         mut shortcut: impl FnMut(usize, Column) -> Result<bool>,
         mut visit: impl FnMut(usize, Points) -> Result<Points>,
     ) -> Result<()> {
         let mut points = Points::new();
+        let class = self.class(operand);
         for at in members {
             let Some(member) = self.input.members.get(*at) else { continue };
-            let Some(column) = member.field(field) else { continue };
+            let Some(column) = member.field_of(operand) else { continue };
+            if class.is_none_or(|class| self.input.is_without(column, class)) {
+                continue;
+            }
             let mut kept = self.filter.of(self.input, member, range)?;
             match kept {
                 Kept::Nothing => continue,
@@ -170,6 +183,7 @@ impl Job<'_> {
             }
             points.clear();
             self.input.read(column, range, &mut points)?;
+            points = self.fitting(operand, class, points);
             if let Kept::Some(sieve) = &mut kept {
                 points = sieve.sift(&points);
             }
@@ -178,7 +192,24 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn gathered(&self, field: &str, members: &[usize], range: Range) -> Result<Gathered> {
+    /// The sort of values that a function is computed of.
+    fn class(&self, operand: &Operand) -> Option<Class> {
+        match operand.cast {
+            Some(Cast::To(kind)) => Some(Class::of(kind)),
+            _ => self.classes.get(operand.name.as_str()).copied(),
+        }
+    }
+
+    /// The points that a function is computed of: others are passed over, as InfluxDB does where types differ.
+    fn fitting(&self, operand: &Operand, class: Option<Class>, points: Points) -> Points {
+        match (operand.cast, class) {
+            (Some(Cast::To(kind)), _) => cast::to_kind(points, kind),
+            (_, Some(class)) => cast::of_class(points, class),
+            _ => points,
+        }
+    }
+
+    fn gathered(&self, field: &Operand, members: &[usize], range: Range) -> Result<Gathered> {
         let mut parts = Vec::new();
         self.visit(
             field,
@@ -193,7 +224,7 @@ impl Job<'_> {
         Ok(Gathered::of(parts))
     }
 
-    fn aggregated(&self, aggregate: &Aggregate, field: &str, members: &[usize], range: Range) -> Result<Track> {
+    fn aggregated(&self, aggregate: &Aggregate, field: &Operand, members: &[usize], range: Range) -> Result<Track> {
         let is_selector = self.plan.selector().is_some();
         let mut track = if reduce::is_for(aggregate) {
             self.reduced(aggregate, field, members, range)?
@@ -202,13 +233,13 @@ impl Job<'_> {
             let tag = |member: usize, name: &str| {
                 self.input.members.get(member).map(|member| member.key.tag(name).to_owned()).unwrap_or_default()
             };
-            gather::reduce(&gathered, aggregate, self.window, &tag)?
+            gather::reduce(&gathered, aggregate, self.window.as_ref(), &tag)?
         };
         if !aggregate.keeps_times() {
             self.date(aggregate, is_selector, range, &mut track);
         }
         self.turn(&mut track);
-        match (self.window, self.fill) {
+        match (&self.window, self.fill) {
             (None, _) | (_, Fill::None) => Ok(track),
             _ if !aggregate.is_filled() => Ok(track),
             (Some(window), Fill::Null) if matches!(aggregate, Aggregate::Count | Aggregate::CountDistinct) => {
@@ -224,7 +255,7 @@ impl Job<'_> {
         for at in 0..track.len() {
             let origin = track.origins.get(at).map(|(_, time)| *time);
             let Some(time) = track.times.get_mut(at) else { continue };
-            *time = match (self.window, origin) {
+            *time = match (&self.window, origin) {
                 (Some(_), _) => plain(*time),
                 (None, Some(chosen)) if is_selector => chosen,
                 (None, _) if matches!(aggregate, Aggregate::Integral(_)) => 0,
@@ -233,9 +264,9 @@ impl Job<'_> {
         }
     }
 
-    fn reduced(&self, aggregate: &Aggregate, field: &str, members: &[usize], range: Range) -> Result<Track> {
-        let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window));
-        let is_last = *aggregate == Aggregate::Last && self.window.is_none();
+    fn reduced(&self, aggregate: &Aggregate, field: &Operand, members: &[usize], range: Range) -> Result<Track> {
+        let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window.as_ref()));
+        let is_last = *aggregate == Aggregate::Last && self.window.is_none() && field.cast.is_none();
         // The last point is at hand, unless the range ends before it.
         let shortcut = |member: usize, column: Column| {
             if !is_last {

@@ -1,7 +1,8 @@
 //! Statements of InfluxQL as they were said.
 //!
-//! May use: `regex`. Must not know: what there is in a database.
+//! May use: `regex`, `jiff`, `value`. Must not know: what there is in a database.
 
+use jiff::tz::TimeZone;
 use regex::Regex;
 
 /// One statement.
@@ -15,11 +16,42 @@ pub(crate) enum Kind {
     ShowFieldKeys(Show),
     ShowSeries(Show),
     ShowRetentionPolicies { database: Option<String> },
+    ShowCardinality { of: Counted, precision: Precision, show: Show, keys: Option<Wanted> },
+    ShowContinuousQueries,
     CreateDatabase { name: String },
+    CreateContinuousQuery(Box<Continuous>),
+    DropContinuousQuery { name: String, database: String },
     DropDatabase { name: String },
     DropMeasurement { name: String },
     DropSeries { from: Vec<Measurement>, condition: Option<Expr> },
     Delete { from: Vec<Measurement>, condition: Option<Expr> },
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Series,
+    Measurements,
+    TagKeys,
+    TagValues,
+    FieldKeys,
+}
+
+/// How it is counted. Here it is always exact; InfluxDB names the column of an estimate otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precision {
+    Estimated,
+    Exact,
+}
+
+/// `CREATE CONTINUOUS QUERY name ON database [RESAMPLE [EVERY every] [FOR span]] BEGIN select END`
+#[derive(Debug, Clone)]
+pub(crate) struct Continuous {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) every: Option<i64>,
+    pub(crate) span: Option<i64>,
+    pub(crate) select: Select,
 }
 
 /// What the SHOW statements have in common.
@@ -71,9 +103,18 @@ pub(crate) enum From {
     Select(Box<Select>),
 }
 
+/// Where the rows of a selection are written to.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) database: Option<String>,
+    /// `None`: to the measurement that they come from.
+    pub(crate) name: Option<String>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     pub(crate) fields: Vec<Field>,
+    pub(crate) into: Option<Target>,
     pub(crate) from: Vec<From>,
     pub(crate) condition: Option<Expr>,
     pub(crate) every: Option<Every>,
@@ -81,6 +122,10 @@ pub(crate) struct Select {
     pub(crate) fill: Fill,
     pub(crate) order: Order,
     pub(crate) page: Page,
+    /// `None` is UTC.
+    pub(crate) zone: Option<TimeZone>,
+    /// The times that are read whatever the condition says: a run of a continuous query has its own.
+    pub(crate) within: Option<crate::source::Range>,
 }
 
 #[derive(Debug, Clone)]
@@ -137,12 +182,30 @@ pub(crate) enum Expr {
     Regex(Regex),
     Star(Star),
     Name(String),
+    /// `name::type`.
+    Cast(Operand),
     Call(Call),
     Binary(Box<Binary>),
     /// All of these hold.
     All(Vec<Expr>),
     /// One of these holds.
     Any(Vec<Expr>),
+}
+
+/// What a name is taken for where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Field,
+    Tag,
+    /// Values of this type, and numbers as numbers of it.
+    To(crate::value::Kind),
+}
+
+/// A field or a tag by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) name: String,
+    pub(crate) cast: Option<Cast>,
 }
 
 #[derive(Debug, Clone)]
@@ -196,11 +259,20 @@ impl Expr {
         }
     }
 
+    /// The field or tag that it is, if it is nothing else.
+    pub(crate) fn operand(&self) -> Option<Operand> {
+        match self {
+            Self::Name(name) => Some(Operand { name: name.clone(), cast: None }),
+            Self::Cast(operand) => Some(operand.clone()),
+            _ => None,
+        }
+    }
+
     /// The names in it.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.walk(&mut |expr| {
-            if let Self::Name(name) = expr {
+            if let Self::Name(name) | Self::Cast(Operand { name, .. }) = expr {
                 names.push(name.as_str());
             }
             true

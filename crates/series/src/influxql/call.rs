@@ -2,10 +2,10 @@
 //!
 //! May use: `ast`. Must not know: how they are computed.
 
-use super::ast::{Call, Expr};
+use super::ast::{Call, Expr, Operand};
+use super::cast::Class;
 use super::node::arguments;
 use crate::error::{Error, Result};
-use crate::value::Kind;
 
 const SECOND: i64 = 1_000_000_000;
 /// Points that a function may keep for each of its results.
@@ -55,8 +55,8 @@ pub(crate) enum Sign {
 /// A call with what it is applied to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Applied {
-    Aggregate(Aggregate, String),
-    OfField(Transform, String),
+    Aggregate(Aggregate, Operand),
+    OfField(Transform, Operand),
     OfCall(Transform, Box<Applied>),
 }
 
@@ -90,20 +90,18 @@ pub(crate) fn is_known(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Whether `name(*)` stands for fields of this type too.
-pub(crate) fn takes(name: &str, kind: Kind) -> bool {
-    match kind {
-        Kind::Float | Kind::Integer | Kind::Unsigned => true,
-        Kind::Boolean => matches!(name, "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "min" | "max"),
-        Kind::Text => matches!(name, "count" | "first" | "last" | "distinct" | "elapsed" | "mode"),
+/// Whether `name(*)` stands for fields with values of this sort too.
+pub(crate) fn takes(name: &str, class: Class) -> bool {
+    match class {
+        Class::Number => true,
+        Class::Boolean => matches!(name, "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "min" | "max"),
+        Class::Text => matches!(name, "count" | "first" | "last" | "distinct" | "elapsed" | "mode"),
     }
 }
 
-fn field(call: &Call) -> Result<String> {
-    match call.arguments.first() {
-        Some(Expr::Name(name)) => Ok(name.clone()),
-        _ => Err(Error::invalid(format!("expected field argument in {}()", call.name))),
-    }
+fn field(call: &Call) -> Result<Operand> {
+    let operand = call.arguments.first().and_then(Expr::operand);
+    operand.ok_or_else(|| Error::invalid(format!("expected field argument in {}()", call.name)))
 }
 
 fn counted(call: &Call, least: usize, most: usize) -> Result<()> {
@@ -224,7 +222,7 @@ fn transform(call: &Call) -> Result<Option<Transform>> {
     }))
 }
 
-fn distinct(call: &Call) -> Result<String> {
+fn distinct(call: &Call) -> Result<Operand> {
     match call.arguments.len() {
         0 => Err(Error::invalid("distinct function requires at least one argument")),
         1 => field(call),
@@ -257,7 +255,7 @@ fn top(call: &Call) -> Result<Aggregate> {
     }
     let most = usize::try_from(*most).unwrap_or(1);
     let tags = call.arguments.iter().skip(1).take(found - 2).map(|argument| match argument {
-        Expr::Name(tag) => Ok(tag.clone()),
+        Expr::Name(tag) | Expr::Cast(Operand { name: tag, .. }) => Ok(tag.clone()),
         _ => Err(Error::invalid(format!("only fields or tags are allowed in {name}()"))),
     });
     let tags = tags.collect::<Result<_>>()?;
@@ -304,6 +302,14 @@ impl Applied {
             Self::Aggregate(aggregate, _) => Some(aggregate),
             Self::OfField(..) => None,
             Self::OfCall(_, inner) => inner.aggregate(),
+        }
+    }
+
+    /// The field it is computed of.
+    pub(crate) fn operand(&self) -> &Operand {
+        match self {
+            Self::Aggregate(_, operand) | Self::OfField(_, operand) => operand,
+            Self::OfCall(_, inner) => inner.operand(),
         }
     }
 }

@@ -5,8 +5,12 @@
 use super::Env;
 use super::ast::{From, Kind, Measurement, Pattern, Select as Selection};
 use super::condition::Condition;
+use super::continuous::{ContinuousQuery, Schedule};
+use super::input::Input;
 use super::parse::Statement;
+use super::plan::Plan;
 use super::show::found;
+use super::times::Clock;
 use crate::error::{Error, Result};
 use crate::select::{Match, Select, TagMatch};
 use crate::source::Range;
@@ -22,6 +26,15 @@ pub enum Change {
     DropSeries(Vec<Select>),
     /// Removes points of series.
     Delete(Vec<Select>, Range),
+    /// Keeps a continuous query; one of its name that says something else is in the way.
+    CreateContinuousQuery(ContinuousQuery),
+    /// Forgets a continuous query, if there is one.
+    DropContinuousQuery {
+        /// The database it belongs to.
+        database: String,
+        /// Its name there.
+        name: String,
+    },
 }
 
 /// What somebody has to be allowed to do with a database.
@@ -46,7 +59,9 @@ impl Statement {
                 | Kind::DropMeasurement { .. }
                 | Kind::DropSeries { .. }
                 | Kind::Delete { .. }
-        )
+                | Kind::CreateContinuousQuery(_)
+                | Kind::DropContinuousQuery { .. }
+        ) || self.is_insert()
     }
 
     /// The databases it has to do with, and what it does with them; `database` is the one that is meant when none is named. SHOW
@@ -62,13 +77,14 @@ impl Statement {
                 .collect(),
         };
         let mut needs = match &self.kind {
-            Kind::ShowDatabases => Vec::new(),
+            Kind::ShowDatabases | Kind::ShowContinuousQueries => Vec::new(),
             Kind::ShowMeasurements { database, .. } | Kind::ShowRetentionPolicies { database } => {
                 vec![(named(database), Need::Read)]
             }
             Kind::ShowTagKeys(show)
             | Kind::ShowFieldKeys(show)
             | Kind::ShowSeries(show)
+            | Kind::ShowCardinality { show, .. }
             | Kind::ShowTagValues { show, .. } => from(&show.from, &show.database, Need::Read),
             Kind::CreateDatabase { name } => vec![(name.clone(), Need::Write)],
             Kind::DropDatabase { name } => vec![(name.clone(), Need::Drop)],
@@ -79,6 +95,12 @@ impl Statement {
                 read(select, database, &mut needs);
                 needs
             }
+            Kind::CreateContinuousQuery(query) => {
+                let mut needs = vec![(query.database.clone(), Need::Write)];
+                read(&query.select, &query.database, &mut needs);
+                needs
+            }
+            Kind::DropContinuousQuery { database, .. } => vec![(database.clone(), Need::Write)],
         };
         needs.sort();
         needs.dedup();
@@ -99,15 +121,30 @@ impl Statement {
                 Change::DropSeries(vec![Select::metric(database, name.clone())])
             }
             Kind::DropSeries { from, condition } => {
-                let condition = Condition::of(condition.as_ref(), env.now)?;
+                let condition = Condition::of(condition.as_ref(), Clock::utc(env.now))?;
                 if condition.range != Range::ALL {
                     return Err(Error::invalid("DROP SERIES doesn't support time in WHERE clause"));
                 }
                 Change::DropSeries(selects(env, from, &condition)?)
             }
             Kind::Delete { from, condition } => {
-                let condition = Condition::of(condition.as_ref(), env.now)?;
+                let condition = Condition::of(condition.as_ref(), Clock::utc(env.now))?;
                 Change::Delete(selects(env, from, &condition)?, condition.range)
+            }
+            Kind::CreateContinuousQuery(query) => {
+                query.check()?;
+                let mut needs = vec![(query.database.clone(), Need::Write)];
+                read(&query.select, &query.database, &mut needs);
+                needs.iter().try_for_each(|(database, _)| env.check_database(database))?;
+                // What cannot be planned can never run.
+                Plan::of(&query.select, &Input::new(env.source), &[])?;
+                let kept = query.kept(env.now);
+                // Parentheses that were left out are written: they may make it nest too deeply.
+                Schedule::of(&kept)?;
+                Change::CreateContinuousQuery(kept)
+            }
+            Kind::DropContinuousQuery { name, database } => {
+                Change::DropContinuousQuery { database: database.clone(), name: name.clone() }
             }
             _ => return Ok(None),
         }))
@@ -115,6 +152,9 @@ impl Statement {
 }
 
 fn read(select: &Selection, database: &str, needs: &mut Vec<(String, Need)>) {
+    if let Some(target) = &select.into {
+        needs.push((target.database.clone().unwrap_or_else(|| database.to_owned()), Need::Write));
+    }
     for from in &select.from {
         match from {
             From::Measurement(measurement) => {

@@ -5,8 +5,8 @@
 //!
 //! May use: `ast`, `select`, `times`. Must not know: sources.
 
-use super::ast::{Expr, Operator};
-use super::times;
+use super::ast::{Cast, Expr, Operand, Operator};
+use super::times::{self, Clock};
 use crate::error::{Error, Result};
 use crate::select::{Match, TagMatch};
 use crate::source::Range;
@@ -28,20 +28,20 @@ struct Part {
 ///
 /// # Errors
 /// [`Error::Invalid`] when a text is no time.
-pub(crate) fn nanos(expr: &Expr, now: i64) -> Result<Option<i64>> {
+pub(crate) fn nanos(expr: &Expr, clock: Clock<'_>) -> Result<Option<i64>> {
     Ok(match expr {
         Expr::Integer(nanos) | Expr::Duration(nanos) => Some(*nanos),
         Expr::Unsigned(_) => Some(i64::MAX),
         #[expect(clippy::cast_possible_truncation, reason = "the cast stops at the ends of the range")]
         Expr::Float(nanos) => Some(*nanos as i64),
         Expr::Text(text) => {
-            let nanos = times::read(text);
+            let nanos = times::read(text, clock.zone);
             let bad = "invalid operation: time and *influxql.StringLiteral are not compatible";
             Some(nanos.ok_or_else(|| Error::invalid(bad))?)
         }
-        Expr::Call(call) if call.name == "now" && call.arguments.is_empty() => Some(now),
+        Expr::Call(call) if call.name == "now" && call.arguments.is_empty() => Some(clock.now),
         Expr::Binary(binary) => {
-            let (Some(left), Some(right)) = (nanos(&binary.left, now)?, nanos(&binary.right, now)?) else {
+            let (Some(left), Some(right)) = (nanos(&binary.left, clock)?, nanos(&binary.right, clock)?) else {
                 return Ok(None);
             };
             match binary.operator {
@@ -61,7 +61,7 @@ fn is_time(expr: &Expr) -> bool {
 }
 
 /// The comparison of `time` with a constant that this is.
-fn time(expr: &Expr, now: i64) -> Result<Option<(Operator, i64)>> {
+fn time(expr: &Expr, clock: Clock<'_>) -> Result<Option<(Operator, i64)>> {
     let Expr::Binary(binary) = expr else { return Ok(None) };
     if !binary.operator.is_comparison() {
         return Ok(None);
@@ -71,20 +71,20 @@ fn time(expr: &Expr, now: i64) -> Result<Option<(Operator, i64)>> {
         (left, right) if is_time(right) => (binary.operator.mirrored(), left),
         _ => return Ok(None),
     };
-    match nanos(other, now)? {
+    match nanos(other, clock)? {
         Some(nanos) => Ok(Some((operator, nanos))),
         None => Err(Error::invalid("invalid operation: time is compared with times only")),
     }
 }
 
 /// Replaces times by numbers wherever `time` is compared.
-fn with_times(expr: &Expr, now: i64) -> Result<Expr> {
-    if let (Expr::Binary(binary), Some((operator, nanos))) = (expr, time(expr, now)?) {
+fn with_times(expr: &Expr, clock: Clock<'_>) -> Result<Expr> {
+    if let (Expr::Binary(binary), Some((operator, nanos))) = (expr, time(expr, clock)?) {
         let mut binary = binary.clone();
         (binary.operator, binary.left, binary.right) = (operator, Expr::Name("time".to_owned()), Expr::Integer(nanos));
         return Ok(Expr::Binary(binary));
     }
-    let all = |parts: &[Expr]| parts.iter().map(|part| with_times(part, now)).collect::<Result<Vec<_>>>();
+    let all = |parts: &[Expr]| parts.iter().map(|part| with_times(part, clock)).collect::<Result<Vec<_>>>();
     Ok(match expr {
         Expr::All(parts) => Expr::All(all(parts)?),
         Expr::Any(parts) => Expr::Any(all(parts)?),
@@ -98,6 +98,8 @@ fn tag(expr: &Expr) -> Option<TagMatch> {
         Expr::Binary(binary) => {
             let (name, other) = match (&binary.left, &binary.right) {
                 (Expr::Name(name), other) | (other, Expr::Name(name)) if name != "time" => (name, other),
+                (Expr::Cast(Operand { name, cast: Some(Cast::Tag) }), other)
+                | (other, Expr::Cast(Operand { name, cast: Some(Cast::Tag) })) => (name, other),
                 _ => return None,
             };
             let value = match (binary.operator, other) {
@@ -129,22 +131,22 @@ fn tag(expr: &Expr) -> Option<TagMatch> {
 impl Condition {
     /// # Errors
     /// [`Error::Invalid`] when a time is none.
-    pub(crate) fn of(expr: Option<&Expr>, now: i64) -> Result<Self> {
+    pub(crate) fn of(expr: Option<&Expr>, clock: Clock<'_>) -> Result<Self> {
         let mut condition = Self { range: Range::ALL, parts: Vec::new() };
         if let Some(expr) = expr {
-            condition.add(expr, now)?;
+            condition.add(expr, clock)?;
         }
         Ok(condition)
     }
 
-    fn add(&mut self, expr: &Expr, now: i64) -> Result<()> {
+    fn add(&mut self, expr: &Expr, clock: Clock<'_>) -> Result<()> {
         if let Expr::All(parts) = expr {
-            return parts.iter().try_for_each(|part| self.add(part, now));
+            return parts.iter().try_for_each(|part| self.add(part, clock));
         }
-        match time(expr, now)? {
+        match time(expr, clock)? {
             Some((operator, nanos)) if operator != Operator::NotEqual => self.narrow(operator, nanos),
             _ => {
-                let expr = with_times(expr, now)?;
+                let expr = with_times(expr, clock)?;
                 self.parts.push(Part { tag: tag(&expr), expr });
                 Ok(())
             }

@@ -5,11 +5,14 @@
 //! the series (within it) or of the statement (beside it) follows.
 //! CSV: a line of names, then rows that begin with the series' name and tags; an empty line where columns change.
 //!
-//! May use: `json`, `times`, `answer`. Must not know: HTTP.
+//! May use: `jiff`, `json`, `parse`, `times`, `answer`. Must not know: HTTP.
 
 use std::io::Write;
 
+use jiff::tz::TimeZone;
+
 use super::answer::{Cell, Sink};
+use super::parse::Statement;
 use super::{json, times};
 use crate::error::{Error, Result};
 use crate::value::ValueRef;
@@ -43,6 +46,8 @@ pub struct Document {
     epoch: Epoch,
     bytes_max: usize,
     out: Vec<u8>,
+    /// Of times in the current statement's answer; `None` is UTC.
+    zone: Option<TimeZone>,
     /// Where the answer to the current statement begins.
     start: usize,
     statement: usize,
@@ -75,6 +80,7 @@ impl Document {
             epoch,
             bytes_max,
             out,
+            zone: None,
             start: 0,
             statement: 0,
             series: 0,
@@ -93,7 +99,8 @@ impl Document {
     }
 
     /// The answer to the next statement begins.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, statement: &Statement) {
+        self.zone = statement.zone().cloned();
         if self.statement > 0 && matches!(self.layout, Layout::Plain | Layout::Pretty) {
             self.out.push(b',');
         }
@@ -183,7 +190,7 @@ impl Document {
             Epoch::Text if self.is_csv() => write!(self.out, "{time}").expect("memory takes what is written"),
             Epoch::Text => {
                 self.out.push(b'"');
-                times::write(&mut self.out, time);
+                times::write(&mut self.out, time, self.zone.as_ref());
                 self.out.push(b'"');
             }
         }

@@ -16,7 +16,7 @@ pub(crate) const NO_ORIGIN: (usize, i64) = (usize::MAX, 0);
 
 /// Fills a column, which is in the order of the answer and has one row for each window that has points, over a range. Where the
 /// range is open at the end that comes first, it begins with the first row.
-pub(crate) fn fill(track: Track, window: Window, range: Range, fill: Fill, order: Order) -> Result<Track> {
+pub(crate) fn fill(track: Track, window: &Window, range: Range, fill: Fill, order: Order) -> Result<Track> {
     let (Some(first), Some(last)) = (track.times.first().copied(), track.times.last().copied()) else {
         return Ok(track);
     };
@@ -29,12 +29,11 @@ pub(crate) fn fill(track: Track, window: Window, range: Range, fill: Fill, order
     if count > WINDOWS_MAX {
         return Err(Error::invalid(format!("max-select-buckets limit exceeded: ({count}/{WINDOWS_MAX})")));
     }
-    let step = if order == Order::Ascending { window.length } else { window.length.saturating_neg() };
     let has_origins = !track.origins.is_empty();
     let mut full = Track::default();
     let mut next = 0;
     let mut time = first;
-    for _ in 0..count {
+    loop {
         if track.times.get(next) == Some(&time) {
             full.push(time, track.cells.get(next).cloned().flatten());
             full.origins.extend(track.origins.get(next));
@@ -43,7 +42,11 @@ pub(crate) fn fill(track: Track, window: Window, range: Range, fill: Fill, order
             full.push(time, filled(&track, next, time, fill));
             full.origins.extend(has_origins.then_some(NO_ORIGIN));
         }
-        time = time.saturating_add(step);
+        let step = if order == Order::Ascending { window.next(time) } else { window.before(time) };
+        if step == time || (order == Order::Ascending && step > last) || (order == Order::Descending && step < last) {
+            break;
+        }
+        time = step;
     }
     Ok(full)
 }

@@ -3,7 +3,8 @@
 //! May use: `node`, `input`. Must not know: what is computed of the points that stay.
 
 use super::answer::Cell;
-use super::ast::Expr;
+use super::ast::{Cast, Expr, Operand};
+use super::cast;
 use super::input::{Input, Member};
 use super::node::Node;
 use crate::error::{Error, Result};
@@ -15,7 +16,7 @@ use crate::value::ValueRef;
 pub(crate) struct Filter {
     node: Option<Node>,
     /// Names in it, and whether anything has a field of that name.
-    names: Vec<(String, bool)>,
+    names: Vec<(Operand, bool)>,
 }
 
 /// The condition for one member's rows.
@@ -42,14 +43,17 @@ enum Place<'f> {
 
 impl Filter {
     pub(crate) fn new(expr: Option<&Expr>, input: &Input<'_>) -> Result<Self> {
-        let mut names: Vec<(String, bool)> = Vec::new();
+        let mut names: Vec<(Operand, bool)> = Vec::new();
         let slot = &mut |expr: &Expr| match expr {
-            Expr::Name(name) => Ok(names.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
-                names.push((name.clone(), input.has_field(name)));
-                names.len() - 1
-            })),
             Expr::Call(call) => Err(Error::invalid(format!("invalid function call in condition: {}()", call.name))),
-            _ => Err(Error::invalid("invalid condition")),
+            other => {
+                let operand = other.operand().ok_or_else(|| Error::invalid("invalid condition"))?;
+                Ok(names.iter().position(|(known, _)| *known == operand).unwrap_or_else(|| {
+                    let is_field = input.has_field(&operand.name);
+                    names.push((operand, is_field));
+                    names.len() - 1
+                }))
+            }
         };
         let node = expr.map(|expr| Node::of(expr, slot)).transpose()?;
         Ok(Self { node, names })
@@ -59,12 +63,18 @@ impl Filter {
     pub(crate) fn of<'f>(&'f self, input: &Input<'_>, member: &'f Member, range: Range) -> Result<Kept<'f>> {
         let Some(node) = &self.node else { return Ok(Kept::All) };
         let (mut places, mut points) = (Vec::with_capacity(self.names.len()), Vec::new());
-        for (name, is_field) in &self.names {
-            places.push(match (name.as_str(), member.field(name)) {
+        for (Operand { name, cast }, is_field) in &self.names {
+            let field = if *cast == Some(Cast::Tag) { None } else { member.field(name) };
+            places.push(match (name.as_str(), field) {
                 ("time", _) => Place::Time,
+                (name, None) if *cast == Some(Cast::Tag) => Place::Tag(member.key.tag(name)),
+                (_, None) if cast.is_some() => Place::Nothing,
                 (_, Some(column)) => {
                     let mut read = Points::new();
                     input.read(column, range, &mut read)?;
+                    if let Some(Cast::To(kind)) = cast {
+                        read = cast::to_kind(read, *kind);
+                    }
                     points.push(read);
                     Place::Field(points.len() - 1)
                 }

@@ -82,7 +82,7 @@ pub(crate) fn raw(gathered: Gathered) -> Track {
 pub(crate) fn reduce(
     gathered: &Gathered,
     aggregate: &Aggregate,
-    window: Option<Window>,
+    window: Option<&Window>,
     tag: &dyn Fn(usize, &str) -> String,
 ) -> Result<Track> {
     let mut track = Track::default();
@@ -230,7 +230,7 @@ fn top(
 /// The area under the line through the points, in units of `unit` nanoseconds. At the end of a window the line is cut; what lies
 /// between there and the next point counts for the window of that point, as InfluxDB has it.
 #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
-fn integral(points: &Points, unit: i64, window: Option<Window>) -> Track {
+fn integral(points: &Points, unit: i64, window: Option<&Window>) -> Track {
     let mut track = Track::default();
     let mut numbers = points.numbers();
     let Some(mut before) = numbers.next() else { return track };

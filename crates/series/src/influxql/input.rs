@@ -2,10 +2,12 @@
 //!
 //! May use: `source`, `condition`. Must not know: what is computed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::answer::{Table, Tables};
-use super::ast::{Expr, Measurement, Pattern};
+use super::ast::{Cast, Expr, Measurement, Operand, Pattern};
+use super::cast::{Class, class_of};
 use super::condition::Condition;
 use super::{Env, run};
 use crate::error::{Error, Result};
@@ -18,7 +20,7 @@ use crate::value::{Kind, Value};
 /// Where the points of a field are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Column {
-    Stored(SeriesId),
+    Stored(SeriesId, Kind),
     Made(usize),
 }
 
@@ -32,6 +34,11 @@ pub(crate) struct Member {
 impl Member {
     pub(crate) fn field(&self, name: &str) -> Option<Column> {
         self.fields.iter().find(|(key, _)| key.field == name).map(|(_, column)| *column)
+    }
+
+    /// The column of what may be a field, unless it is said to be a tag.
+    pub(crate) fn field_of(&self, operand: &Operand) -> Option<Column> {
+        if operand.cast == Some(Cast::Tag) { None } else { self.field(&operand.name) }
     }
 }
 
@@ -104,7 +111,7 @@ impl<'a> Input<'a> {
 
     fn add_series(&mut self, found: Vec<Series>) {
         for series in found {
-            let column = Column::Stored(series.id);
+            let column = Column::Stored(series.id, series.kind);
             match self.members.last_mut() {
                 Some(last)
                     if last.key.metric == series.key.metric
@@ -151,7 +158,7 @@ impl<'a> Input<'a> {
             return Ok(());
         }
         match column {
-            Column::Stored(id) => self.source.points(id, range, to),
+            Column::Stored(id, _) => self.source.points(id, range, to),
             Column::Made(at) => {
                 if let Some(points) = self.made.get(at) {
                     to.extend_from(points, points.between(range.from, range.to));
@@ -164,24 +171,50 @@ impl<'a> Input<'a> {
     /// The last point of a column.
     pub(crate) fn last(&self, column: Column) -> Result<Option<(i64, Value)>> {
         match column {
-            Column::Stored(id) => self.source.last(id),
+            Column::Stored(id, _) => self.source.last(id),
             Column::Made(at) => Ok(self.made.get(at).and_then(Points::last)),
         }
     }
 
-    /// The fields there are, sorted, with their types.
-    pub(crate) fn field_kinds(&self) -> Result<Vec<(String, Kind)>> {
-        let mut kinds = std::collections::BTreeMap::new();
+    /// What sort of values a column has; of several the one that counts.
+    fn class(&self, column: Column) -> Option<Class> {
+        match column {
+            Column::Stored(_, kind) => Some(Class::of(kind)),
+            Column::Made(at) => class_of(self.made.get(at)?),
+        }
+    }
+
+    /// The fields there are, sorted, each with the sort of values that counts.
+    pub(crate) fn field_classes(&self) -> Vec<(String, Class)> {
         let own = self.members.iter().flat_map(|member| member.fields.iter().map(|(key, column)| (key, *column)));
-        let others = self.others.iter().map(|series| (&series.key, Column::Stored(series.id)));
+        let others = self.others.iter().map(|series| (&series.key, Column::Stored(series.id, series.kind)));
+        let mut classes = BTreeMap::new();
         for (key, column) in own.chain(others) {
-            if !kinds.contains_key(&key.field)
-                && let Some((_, value)) = self.last(column)?
-            {
-                kinds.insert(key.field.clone(), value.as_ref().kind());
+            if let Some(class) = self.class(column) {
+                let known = classes.entry(&key.field).or_insert(class);
+                *known = class.min(*known);
             }
         }
-        Ok(kinds.into_iter().collect())
+        classes.into_iter().map(|(name, class)| (name.clone(), class)).collect()
+    }
+
+    /// Of the fields that are named: the sort of values that functions are computed of.
+    pub(crate) fn classes<'n>(&self, names: &[&'n str]) -> BTreeMap<&'n str, Class> {
+        let mut classes = BTreeMap::new();
+        for (name, column) in
+            self.members.iter().flat_map(|member| names.iter().map(|name| (*name, member.field(name))))
+        {
+            if let Some(class) = column.and_then(|column| self.class(column)) {
+                let known = classes.entry(name).or_insert(class);
+                *known = class.min(*known);
+            }
+        }
+        classes
+    }
+
+    /// Whether a column has nothing of a sort, as far as is known without reading it.
+    pub(crate) fn is_without(&self, column: Column, class: Class) -> bool {
+        matches!(column, Column::Stored(_, kind) if Class::of(kind) != class)
     }
 
     /// The names of tags there are, sorted.
@@ -212,7 +245,7 @@ pub(crate) fn names<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Option<Vec<Str
     for expr in exprs {
         expr.walk(&mut |part| {
             match part {
-                Expr::Name(name) => names.push(name.clone()),
+                Expr::Name(name) | Expr::Cast(Operand { name, .. }) => names.push(name.clone()),
                 Expr::Star(_) => is_open = true,
                 Expr::Binary(binary) if matches!(binary.right, Expr::Regex(_)) => {
                     names.extend(binary.left.names().into_iter().map(str::to_owned));

@@ -179,7 +179,8 @@ impl<'a> Lexer<'a> {
         }
         if is_float {
             let text = self.text.get(start..self.at).unwrap_or_default();
-            return text.parse().map(Token::Float).map_err(|_| self.error(start, "unable to parse number"));
+            let number: Option<f64> = text.parse().ok().filter(|number: &f64| number.is_finite());
+            return number.map(Token::Float).ok_or_else(|| self.error(start, "unable to parse number"));
         }
         if self.first().is_some_and(|byte| is_name(byte, true)) {
             self.at = start;
@@ -273,7 +274,7 @@ mod tests {
         }
         let mut lexer = Lexer::new(r" /a\/b\d/ x");
         assert_eq!((lexer.regex().unwrap(), lexer.next().unwrap()), (Some(r"a/b\d".to_owned()), word("x")));
-        for bad in ["'a", "\"a\nb\"", "7e", "7x", "99999999999999999999h", "`", "a\u{0}"] {
+        for bad in ["'a", "\"a\nb\"", "7e", "7x", "99999999999999999999h", "1e400", "`", "a\u{0}"] {
             let mut lexer = Lexer::new(bad);
             let all: Result<Vec<_>> = (0..3).map(|_| lexer.next()).collect();
             assert!(all.is_err(), "{bad}");

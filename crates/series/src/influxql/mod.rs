@@ -14,9 +14,11 @@ mod lexer;
 mod parse;
 mod parse_expr;
 mod parse_select;
+mod print;
 mod words;
 
 mod call;
+mod cast;
 mod condition;
 mod filter;
 mod input;
@@ -32,7 +34,10 @@ mod reduce;
 mod transform;
 mod window;
 
+mod cardinality;
 mod change;
+mod continuous;
+mod insert;
 mod run;
 mod show;
 
@@ -44,12 +49,18 @@ mod tests;
 #[cfg(test)]
 mod tests_clients;
 #[cfg(test)]
+mod tests_continuous;
+#[cfg(test)]
+mod tests_influxdb;
+#[cfg(test)]
 mod tests_model;
 mod times;
 
 pub use answer::{Cell, Sink};
 pub use change::{Change, Need};
+pub use continuous::{ContinuousQuery, Due, Schedule};
 pub use document::{Document, Epoch, Layout, error_document};
+pub use insert::{Write, insert, say_inserted};
 pub use parse::{Statement, parse};
 pub use words::Parameters;
 

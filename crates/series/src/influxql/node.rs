@@ -33,7 +33,7 @@ impl Node {
             Expr::Unsigned(number) => Self::Constant(Value::Unsigned(*number)),
             Expr::Text(text) => Self::Constant(Value::Text(text.as_str().into())),
             Expr::Boolean(is_so) => Self::Constant(Value::Boolean(*is_so)),
-            Expr::Name(_) => Self::Slot(slot(expr)?),
+            Expr::Name(_) | Expr::Cast(_) => Self::Slot(slot(expr)?),
             Expr::Call(call) => {
                 let Some((function, wanted)) = Function::of(&call.name) else { return Ok(Self::Slot(slot(expr)?)) };
                 let (name, found) = (&call.name, call.arguments.len());

@@ -2,9 +2,12 @@
 //!
 //! May use: `words`, `parse_select`, `ast`. Must not know: what there is in a database.
 
-use super::ast::{Kind, Show, Wanted};
+use jiff::tz::TimeZone;
+
+use super::ast::{Continuous, Counted, Kind, Precision, Show, Wanted};
 use super::lexer::Token;
-use super::parse_select::{condition, from, order, page, select};
+use super::parse_select::{Into, condition, from, order, page, select};
+use super::print;
 use super::words::{Parameters, Words};
 use crate::error::{Error, Result};
 
@@ -19,6 +22,19 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// One that nobody said.
+    pub(crate) fn of(kind: Kind) -> Self {
+        Self { kind, text: String::new() }
+    }
+
+    /// The zone that it is answered in; `None` for UTC.
+    pub(crate) fn zone(&self) -> Option<&TimeZone> {
+        match &self.kind {
+            Kind::Select(select) => select.zone.as_ref(),
+            _ => None,
+        }
+    }
+
     /// How it was said.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -56,7 +72,7 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Vec<Statement>> {
 fn statement(words: &mut Words<'_>) -> Result<Kind> {
     let first = ["SELECT", "DELETE", "SHOW", "CREATE", "DROP", "EXPLAIN", "GRANT", "REVOKE", "ALTER", "SET", "KILL"];
     match words.take_one(&first)? {
-        "SELECT" => select(words, 0).map(|select| Kind::Select(Box::new(select))),
+        "SELECT" => select(words, 0, Into::May).map(|select| Kind::Select(Box::new(select))),
         "SHOW" => show(words),
         "CREATE" => create(words),
         "DROP" => drop(words),
@@ -74,7 +90,9 @@ fn statement(words: &mut Words<'_>) -> Result<Kind> {
 }
 
 fn create(words: &mut Words<'_>) -> Result<Kind> {
-    words.take("DATABASE")?;
+    if words.take_one(&["CONTINUOUS", "DATABASE"])? == "CONTINUOUS" {
+        return continuous(words).map(|query| Kind::CreateContinuousQuery(Box::new(query)));
+    }
     let name = words.name()?;
     if words.takes("WITH")? {
         // Retention policies, shards and replicas have no counterpart here.
@@ -85,8 +103,55 @@ fn create(words: &mut Words<'_>) -> Result<Kind> {
     Ok(Kind::CreateDatabase { name })
 }
 
+/// What comes after `CREATE CONTINUOUS`.
+fn continuous(words: &mut Words<'_>) -> Result<Continuous> {
+    words.take("QUERY")?;
+    let name = words.name()?;
+    words.take("ON")?;
+    let database = words.name()?;
+    let (mut every, mut span) = (None, None);
+    if words.takes("RESAMPLE")? {
+        if words.takes("EVERY")? {
+            every = Some(duration(words)?);
+        }
+        if words.takes("FOR")? {
+            span = Some(duration(words)?);
+        }
+        if every.is_none() && span.is_none() {
+            return Err(words.expected("EVERY, FOR"));
+        }
+    }
+    words.take("BEGIN")?;
+    words.take("SELECT")?;
+    let select = select(words, 0, Into::Must)?;
+    let Some(interval) = select.every.as_ref().map(|every| every.length) else {
+        return Err(words.expected_instead("GROUP BY time(...)"));
+    };
+    words.take("END")?;
+    let least = every.unwrap_or(0).max(interval);
+    if let Some(span) = span.filter(|span| *span < least) {
+        let [least, span] = [least, span].map(print::duration);
+        let text = format!("FOR duration must be >= GROUP BY time duration: must be a minimum of {least}, got {span}");
+        return Err(Error::invalid(format!("error parsing query: {text}")));
+    }
+    Ok(Continuous { name, database, every, span, select })
+}
+
+fn duration(words: &mut Words<'_>) -> Result<i64> {
+    match *words.peek()? {
+        Token::Duration(length) if length > 0 => words.next().map(|_| length),
+        _ => Err(words.expected("duration")),
+    }
+}
+
 fn drop(words: &mut Words<'_>) -> Result<Kind> {
-    match words.take_one(&["DATABASE", "MEASUREMENT", "SERIES"])? {
+    match words.take_one(&["CONTINUOUS", "DATABASE", "MEASUREMENT", "SERIES"])? {
+        "CONTINUOUS" => {
+            words.take("QUERY")?;
+            let name = words.name()?;
+            words.take("ON")?;
+            Ok(Kind::DropContinuousQuery { name, database: words.name()? })
+        }
         "DATABASE" => Ok(Kind::DropDatabase { name: words.name()? }),
         "MEASUREMENT" => Ok(Kind::DropMeasurement { name: words.name()? }),
         _ => {
@@ -104,8 +169,14 @@ fn on(words: &mut Words<'_>) -> Result<Option<String>> {
 }
 
 fn show(words: &mut Words<'_>) -> Result<Kind> {
-    match words.take_one(&["DATABASES", "FIELD", "MEASUREMENTS", "RETENTION", "SERIES", "TAG"])? {
+    let first = ["CONTINUOUS", "DATABASES", "FIELD", "MEASUREMENT", "MEASUREMENTS", "RETENTION", "SERIES", "TAG"];
+    match words.take_one(&first)? {
         "DATABASES" => Ok(Kind::ShowDatabases),
+        "CONTINUOUS" => {
+            words.take("QUERIES")?;
+            Ok(Kind::ShowContinuousQueries)
+        }
+        "MEASUREMENT" => cardinality(words, Counted::Measurements),
         "MEASUREMENTS" => {
             let database = on(words)?;
             let mut wanted_measurement = None;
@@ -121,19 +192,41 @@ fn show(words: &mut Words<'_>) -> Result<Kind> {
             words.take("POLICIES")?;
             Ok(Kind::ShowRetentionPolicies { database: on(words)? })
         }
-        "FIELD" => {
-            words.take("KEYS")?;
-            rest(words, None).map(|(show, _)| Kind::ShowFieldKeys(show))
-        }
+        "FIELD" => match words.take_one(&["KEY", "KEYS"])? {
+            "KEY" => cardinality(words, Counted::FieldKeys),
+            _ => rest(words, None).map(|(show, _)| Kind::ShowFieldKeys(show)),
+        },
+        "SERIES" if is_counted(words)? => cardinality(words, Counted::Series),
         "SERIES" => rest(words, None).map(|(show, _)| Kind::ShowSeries(show)),
-        _ => match words.take_one(&["KEYS", "VALUES"])? {
+        _ => match words.take_one(&["KEY", "KEYS", "VALUES"])? {
+            "KEY" => cardinality(words, Counted::TagKeys),
             "KEYS" => rest(words, None).map(|(show, _)| Kind::ShowTagKeys(show)),
+            _ if is_counted(words)? => cardinality(words, Counted::TagValues),
             _ => match rest(words, Some("KEY"))? {
                 (show, Some(keys)) => Ok(Kind::ShowTagValues { show, keys }),
                 _ => Err(words.expected("WITH")),
             },
         },
     }
+}
+
+fn is_counted(words: &mut Words<'_>) -> Result<bool> {
+    Ok(
+        matches!(words.peek()?, Token::Word(word) if ["EXACT", "CARDINALITY"].iter().any(|one| word.eq_ignore_ascii_case(one))),
+    )
+}
+
+/// What comes after the name of what is counted.
+fn cardinality(words: &mut Words<'_>, of: Counted) -> Result<Kind> {
+    let precision = match words.take_one(&["EXACT", "CARDINALITY"])? {
+        "EXACT" => {
+            words.take("CARDINALITY")?;
+            Precision::Exact
+        }
+        _ => Precision::Estimated,
+    };
+    let (show, keys) = rest(words, (of == Counted::TagValues).then_some("KEY"))?;
+    Ok(Kind::ShowCardinality { of, precision, show, keys })
 }
 
 /// `ON`, `FROM`, `WITH` what is named, `WHERE`, and the page.

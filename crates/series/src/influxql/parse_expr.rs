@@ -5,11 +5,11 @@
 //!
 //! May use: `words`, `ast`. Must not know: statements.
 
-use super::ast::{Binary, Call, Expr, Operator, Star};
+use super::ast::{Binary, Call, Cast, Expr, Operand, Operator, Star};
 use super::lexer::Token;
 use super::words::Words;
 use crate::error::Result;
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 /// How deep expressions nest.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -120,11 +120,11 @@ fn operand(words: &mut Words<'_>, depth: usize) -> Result<Expr> {
         }
         Token::Sign("*") => {
             words.next()?;
-            match cast(words)?.as_deref() {
+            match cast(words)? {
                 None => Expr::Star(Star::All),
-                Some("field") => Expr::Star(Star::Fields),
-                Some("tag") => Expr::Star(Star::Tags),
-                Some(_) => return Err(words.error("a star is cast to field or tag")),
+                Some(Cast::Field) => Expr::Star(Star::Fields),
+                Some(Cast::Tag) => Expr::Star(Star::Tags),
+                Some(Cast::To(_)) => return Err(words.error("a star is cast to field or tag")),
             }
         }
         Token::Sign("$") => {
@@ -177,9 +177,22 @@ fn parameter(words: &mut Words<'_>, name: &str) -> Result<Expr> {
     }
 }
 
-/// The type after `::`; it is believed, and left to what is stored.
-fn cast(words: &mut Words<'_>) -> Result<Option<String>> {
-    if words.takes_sign("::")? { words.name().map(|name| Some(name.to_ascii_lowercase())) } else { Ok(None) }
+/// What stands after `::`, if that is there.
+pub(crate) fn cast(words: &mut Words<'_>) -> Result<Option<Cast>> {
+    if !words.takes_sign("::")? {
+        return Ok(None);
+    }
+    let name = words.take_one(&["FLOAT", "INTEGER", "UNSIGNED", "STRING", "BOOLEAN", "FIELD", "TAG"]);
+    let name = name.map_err(|_| words.expected("float, integer, unsigned, string, boolean, field, tag"))?;
+    Ok(Some(match name {
+        "FLOAT" => Cast::To(Kind::Float),
+        "INTEGER" => Cast::To(Kind::Integer),
+        "UNSIGNED" => Cast::To(Kind::Unsigned),
+        "STRING" => Cast::To(Kind::Text),
+        "BOOLEAN" => Cast::To(Kind::Boolean),
+        "FIELD" => Cast::Field,
+        _ => Cast::Tag,
+    }))
 }
 
 fn named(words: &mut Words<'_>, depth: usize) -> Result<Expr> {
@@ -196,8 +209,11 @@ fn named(words: &mut Words<'_>, depth: usize) -> Result<Expr> {
     if is_word && matches!(lower.as_str(), "true" | "false") {
         return Ok(Expr::Boolean(lower == "true"));
     }
-    cast(words)?;
-    Ok(Expr::Name(if is_word && lower == "time" { lower } else { name }))
+    let cast = cast(words)?;
+    if is_word && lower == "time" {
+        return Ok(Expr::Name(lower));
+    }
+    Ok(if cast.is_some() { Expr::Cast(Operand { name, cast }) } else { Expr::Name(name) })
 }
 
 fn call(words: &mut Words<'_>, name: String, depth: usize) -> Result<Expr> {

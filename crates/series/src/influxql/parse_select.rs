@@ -2,17 +2,30 @@
 //!
 //! May use: `words`, `parse_expr`, `ast`. Must not know: what there is in a database.
 
-use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select};
+use jiff::tz::TimeZone;
+
+use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select, Target};
 use super::lexer::Token;
-use super::parse_expr::expr;
+use super::parse_expr::{cast, expr};
 use super::words::Words;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How deep SELECTs stand in SELECTs.
 const SELECTS_MAX: usize = 8;
 
+/// Whether a selection says where its rows are written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Into {
+    /// As it likes.
+    May,
+    /// It has to.
+    Must,
+    /// Selections within others cannot.
+    Cannot,
+}
+
 /// What comes after the word SELECT.
-pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
+pub(crate) fn select(words: &mut Words<'_>, depth: usize, into: Into) -> Result<Select> {
     if depth > SELECTS_MAX {
         return Err(words.error("subqueries nest too deeply"));
     }
@@ -25,9 +38,15 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
             break;
         }
     }
-    if words.takes("INTO")? {
-        return Err(words.error("SELECT INTO is not supported"));
-    }
+    let into = match into {
+        Into::Cannot => None,
+        Into::May if !words.takes("INTO")? => None,
+        Into::May => Some(target(words)?),
+        Into::Must => {
+            words.take("INTO")?;
+            Some(target(words)?)
+        }
+    };
     words.take("FROM")?;
     let mut from = Vec::new();
     loop {
@@ -41,26 +60,50 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize) -> Result<Select> {
     let fill = fill(words)?;
     let order = order(words)?;
     let page = page(words)?;
-    if words.takes("TZ")? {
-        zone(words)?;
-    }
-    Ok(Select { fields, from, condition, every, dimensions, fill, order, page })
+    let zone = if words.takes("TZ")? { zone(words)? } else { None };
+    Ok(Select { fields, into, from, condition, every, dimensions, fill, order, page, zone, within: None })
 }
 
-fn zone(words: &mut Words<'_>) -> Result<()> {
-    words.take_sign("(")?;
-    match words.peek()? {
-        Token::Text(zone) if matches!(zone.as_str(), "UTC" | "Etc/UTC" | "Etc/GMT" | "GMT" | "") => {}
-        _ => return Err(words.error("tz() knows only 'UTC'")),
+/// `m`, `rp.m`, `db.rp.m`, `db..m`, and `:MEASUREMENT` in the place of m.
+fn target(words: &mut Words<'_>) -> Result<Target> {
+    let mut parts = Vec::new();
+    loop {
+        if words.takes_sign(":")? {
+            words.take("MEASUREMENT")?;
+            parts.push(None);
+            break;
+        }
+        if parts.len() == 1 && words.takes_sign(".")? {
+            parts.push(Some(String::new()));
+            continue;
+        }
+        parts.push(Some(words.name()?));
+        if parts.len() == 3 || !words.takes_sign(".")? {
+            break;
+        }
     }
-    words.next()?;
-    words.take_sign(")")
+    let database = if parts.len() == 3 { parts.first().cloned().flatten() } else { None };
+    Ok(Target { database, name: parts.pop().flatten() })
+}
+
+/// The zone in `tz('Area/City')`; `None` for UTC.
+fn zone(words: &mut Words<'_>) -> Result<Option<TimeZone>> {
+    words.take_sign("(")?;
+    let Token::Text(name) = words.next()? else {
+        return Err(Error::invalid("error parsing query: expected string argument in tz()"));
+    };
+    words.take_sign(")")?;
+    if matches!(name.as_str(), "" | "UTC") {
+        return Ok(None);
+    }
+    let unknown = |_| Error::invalid(format!("error parsing query: unable to find time zone {name}"));
+    TimeZone::get(&name).map(Some).map_err(unknown)
 }
 
 fn source(words: &mut Words<'_>, depth: usize) -> Result<From> {
     if words.takes_sign("(")? {
         words.take("SELECT")?;
-        let inner = select(words, depth + 1)?;
+        let inner = select(words, depth + 1, Into::Cannot)?;
         words.take_sign(")")?;
         return Ok(From::Select(Box::new(inner)));
     }
@@ -131,9 +174,7 @@ fn group(words: &mut Words<'_>) -> Result<(Option<Every>, Vec<Dimension>)> {
                     return Err(words.error("multiple time dimensions not allowed"));
                 }
             } else {
-                if words.takes_sign("::")? {
-                    words.name()?;
-                }
+                cast(words)?;
                 dimensions.push(Dimension::Tag(name));
             }
         }

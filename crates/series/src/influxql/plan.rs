@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ast::{Binary, Call, Expr, Field, Select, Star};
+use super::ast::{Binary, Call, Expr, Field, Operand, Select, Star};
 use super::call::{self, Aggregate, Applied};
+use super::cast::Class;
 use super::input::Input;
 use super::node::Node;
 use crate::error::{Error, Result};
@@ -17,7 +18,7 @@ const COLUMNS_MAX: usize = 10_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Slot {
     /// A field or a tag.
-    Name(String),
+    Name(Operand),
     Call(Applied),
 }
 
@@ -43,8 +44,7 @@ impl Plan {
             let node = Node::of(&field.expr, &mut |expr| {
                 let slot = match expr {
                     Expr::Call(call) => Slot::Call(call::of(call)?),
-                    Expr::Name(name) => Slot::Name(name.clone()),
-                    _ => return Err(Error::invalid("invalid expression in SELECT")),
+                    other => Slot::Name(other.operand().ok_or_else(|| Error::invalid("invalid expression in SELECT"))?),
                 };
                 Ok(slots.iter().position(|known| *known == slot).unwrap_or_else(|| {
                     slots.push(slot);
@@ -129,7 +129,7 @@ impl Plan {
 
 /// What stars and patterns stand for.
 struct Names {
-    fields: Vec<(String, crate::value::Kind)>,
+    fields: Vec<(String, Class)>,
     /// Tags that are not grouped by.
     tags: Vec<String>,
 }
@@ -151,7 +151,7 @@ impl Names {
 
     /// Fields that a star or a pattern within a call means.
     fn fields(&self, star: &Expr, function: &str) -> Vec<String> {
-        let taken = self.fields.iter().filter(|(_, kind)| call::takes(function, *kind)).map(|(name, _)| name);
+        let taken = self.fields.iter().filter(|(_, class)| call::takes(function, *class)).map(|(name, _)| name);
         match star {
             Expr::Regex(regex) => taken.filter(|name| regex.is_match(name)).cloned().collect(),
             _ => taken.cloned().collect(),
@@ -189,7 +189,7 @@ fn expand(select: &Select, input: &Input<'_>, dimensions: &[String]) -> Result<V
     });
     let mut known = Names { fields: Vec::new(), tags: Vec::new() };
     if needs_names {
-        known.fields = input.field_kinds()?;
+        known.fields = input.field_classes();
         known.tags = input.tag_names();
         known.tags.retain(|tag| !dimensions.contains(tag));
     }
@@ -260,7 +260,7 @@ fn names(fields: &[Field]) -> Vec<String> {
 fn name(expr: &Expr) -> String {
     fn parts(expr: &Expr, to: &mut Vec<String>) {
         match expr {
-            Expr::Name(name) => to.push(name.clone()),
+            Expr::Name(name) | Expr::Cast(Operand { name, .. }) => to.push(name.clone()),
             Expr::Call(call) => to.push(call.name.clone()),
             Expr::Binary(binary) => {
                 let Binary { left, right, .. } = binary.as_ref();

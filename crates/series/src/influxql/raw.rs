@@ -7,7 +7,8 @@ use std::collections::BinaryHeap;
 
 use super::aggregate::{Emit, Job};
 use super::answer::Cell;
-use super::ast::Order;
+use super::ast::{Cast, Operand, Order};
+use super::cast;
 use super::filter::Kept;
 use super::input::Column;
 use super::plan::Slot;
@@ -120,7 +121,7 @@ impl Job<'_> {
             Slot::Name(name) => Some(name),
             Slot::Call(_) => None,
         });
-        names.filter_map(|name| member?.field(name)).collect()
+        names.filter_map(|operand| member?.field_of(operand)).collect()
     }
 
     fn streams(&self, members: &[usize], range: Range) -> Result<Vec<Stream<'_>>> {
@@ -175,11 +176,15 @@ impl Job<'_> {
         }
         let mut stream = Stream { places: Vec::with_capacity(self.plan.slots.len()), points: Vec::new() };
         for slot in &self.plan.slots {
-            let Slot::Name(name) = slot else { continue };
-            stream.places.push(match member.field(name) {
+            let Slot::Name(operand) = slot else { continue };
+            let Operand { name, cast } = operand;
+            stream.places.push(match member.field_of(operand) {
                 Some(column) => {
                     let mut points = Points::new();
                     self.input.read(column, range, &mut points)?;
+                    if let Some(Cast::To(kind)) = cast {
+                        points = cast::to_kind(points, *kind);
+                    }
                     if let Kept::Some(sieve) = &mut kept {
                         sieve.restart();
                         points = sieve.sift(&points);
@@ -187,6 +192,7 @@ impl Job<'_> {
                     stream.points.push(points);
                     Place::Field(stream.points.len() - 1)
                 }
+                None if !matches!(cast, None | Some(Cast::Tag)) => Place::Nothing,
                 None => match member.key.tag(name) {
                     "" => Place::Nothing,
                     tag => Place::Tag(tag),

@@ -28,7 +28,7 @@ pub(crate) enum Part {
 #[derive(Debug)]
 pub(crate) struct Parts<'c> {
     aggregate: &'c Aggregate,
-    window: Option<Window>,
+    window: Option<&'c Window>,
     pub(crate) all: BTreeMap<i64, Part>,
 }
 
@@ -101,7 +101,7 @@ fn add(left: &Value, right: &Value) -> Value {
 }
 
 impl<'c> Parts<'c> {
-    pub(crate) fn new(aggregate: &'c Aggregate, window: Option<Window>) -> Self {
+    pub(crate) fn new(aggregate: &'c Aggregate, window: Option<&'c Window>) -> Self {
         Self { aggregate, window, all: BTreeMap::new() }
     }
 

@@ -13,6 +13,7 @@ use super::condition::{Condition, nanos};
 use super::filter::Filter;
 use super::input::{Input, names};
 use super::plan::Plan;
+use super::times::Clock;
 use super::window::Window;
 use crate::error::{Error, Result};
 use crate::source::Range;
@@ -24,13 +25,17 @@ type Groups<'i> = BTreeMap<Name<'i>, Vec<usize>>;
 
 /// Answers a selection, of times within `bound`.
 pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dyn Sink) -> Result<()> {
-    let mut condition = Condition::of(select.condition.as_ref(), env.now)?;
+    let clock = Clock { now: env.now, zone: select.zone.as_ref() };
+    let mut condition = Condition::of(select.condition.as_ref(), clock)?;
     condition.range = Range { from: condition.range.from.max(bound.from), to: condition.range.to.min(bound.to) };
+    if let Some(within) = select.within {
+        condition.range = within;
+    }
     let input = input(env, select, &condition)?;
     let rest = condition.rest(&input.fields);
     let filter = Filter::new(rest.as_ref(), &input)?;
     let dimensions = dimensions(select, &input);
-    let window = window(select, env.now)?;
+    let window = window(select, clock)?;
     let plan = Plan::of(select, &input, &dimensions)?;
     let mut range = condition.range;
     if window.is_some() && range.to == i64::MAX {
@@ -43,7 +48,9 @@ pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dy
     let Page { limit, offset, .. } = select.page;
     let rows_max = if limit == 0 { 0 } else { limit.saturating_add(offset) };
     let (fill, order) = (select.fill, select.order);
-    let job = Job { input: &input, filter: &filter, plan: &plan, range, window, fill, order, rows_max };
+    let names: Vec<&str> = plan.calls().map(|call| call.operand().name.as_str()).collect();
+    let classes = input.classes(&names);
+    let job = Job { input: &input, filter: &filter, plan: &plan, range, window, fill, order, rows_max, classes };
     let is_raw = plan.calls().next().is_none();
     for ((metric, values), members) in groups {
         let tags: Vec<(&str, &str)> = dimensions.iter().map(String::as_str).zip(values).collect();
@@ -104,13 +111,13 @@ fn dimensions(select: &Select, input: &Input<'_>) -> Vec<String> {
     all
 }
 
-fn window(select: &Select, now: i64) -> Result<Option<Window>> {
+pub(crate) fn window(select: &Select, clock: Clock<'_>) -> Result<Option<Window>> {
     let Some(every) = &select.every else { return Ok(None) };
     let offset = match &every.offset {
         None => 0,
-        Some(offset) => nanos(offset, now)?.ok_or_else(|| Error::invalid("time dimension offset must be a time"))?,
+        Some(offset) => nanos(offset, clock)?.ok_or_else(|| Error::invalid("time dimension offset must be a time"))?,
     };
-    Ok(Some(Window::new(every.length, offset)))
+    Ok(Some(Window::new(every.length, offset, select.zone.clone())))
 }
 
 fn groups<'i>(input: &'i Input<'_>, dimensions: &[String]) -> Groups<'i> {

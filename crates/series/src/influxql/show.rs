@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Env;
 use super::answer::Sink;
 use super::ast::{Expr, Kind, Measurement, Page, Pattern, Show, Wanted};
+use super::cardinality::cardinality;
 use super::condition::Condition;
 use super::filter::{Filter, Kept};
 use super::input::{Input, Member};
+use super::times::Clock;
 use crate::error::Result;
 use crate::select::{Match, Select};
-use crate::source::{Range, Series};
+use crate::source::{Policy, Range, Series};
 use crate::value::ValueRef;
 
 /// One answer of a SHOW statement with its pages.
@@ -81,8 +83,9 @@ pub(crate) fn found(
     Ok(all)
 }
 
-fn series(env: &Env<'_>, show: &Show) -> Result<Vec<Series>> {
-    let condition = Condition::of(show.condition.as_ref(), env.now)?;
+/// The series that a statement means.
+pub(super) fn series(env: &Env<'_>, show: &Show) -> Result<Vec<Series>> {
+    let condition = Condition::of(show.condition.as_ref(), Clock::utc(env.now))?;
     found(env, show.database.as_deref(), &show.from, &condition)
 }
 
@@ -112,6 +115,10 @@ pub(crate) fn show(env: &Env<'_>, kind: &Kind, sink: &mut dyn Sink) -> Result<()
             out(sink, show.page).send("", &["key"], keys.into_iter().map(|key| vec![key]))
         }
         Kind::ShowRetentionPolicies { database } => policies(env, database.as_deref(), sink),
+        Kind::ShowCardinality { of, precision, show, keys } => {
+            cardinality(env, (*of, *precision), show, keys.as_ref(), sink)
+        }
+        Kind::ShowContinuousQueries => continuous_queries(env, sink),
         _ => Ok(()),
     }
 }
@@ -126,6 +133,17 @@ fn databases(env: &Env<'_>, sink: &mut dyn Sink) -> Result<()> {
     Ok(())
 }
 
+fn continuous_queries(env: &Env<'_>, sink: &mut dyn Sink) -> Result<()> {
+    let queries = env.source.continuous_queries()?;
+    for database in env.source.databases()?.iter().filter(|database| (env.may_see)(database)) {
+        sink.series(database, &[], &["name", "query"].map(str::to_owned))?;
+        for query in queries.iter().filter(|query| query.database == *database) {
+            sink.row(None, &[Some(ValueRef::Text(&query.name)), Some(ValueRef::Text(&query.text))])?;
+        }
+    }
+    Ok(())
+}
+
 fn measurements(
     env: &Env<'_>,
     database: Option<&str>,
@@ -133,7 +151,7 @@ fn measurements(
     condition: Option<&Expr>,
 ) -> Result<Vec<String>> {
     let mut names = if condition.is_some() {
-        let condition = Condition::of(condition, env.now)?;
+        let condition = Condition::of(condition, Clock::utc(env.now))?;
         let names: BTreeSet<String> =
             found(env, database, &[], &condition)?.iter().map(|series| series.key.metric.clone()).collect();
         names.into_iter().collect()
@@ -170,14 +188,10 @@ fn tag_values(env: &Env<'_>, show: &Show, keys: &Wanted, out: &mut Out<'_>) -> R
 }
 
 fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
-    let mut kinds: BTreeMap<String, BTreeMap<String, &'static str>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, BTreeSet<(String, &'static str)>> = BTreeMap::new();
     for series in series(env, show)? {
         let known = kinds.entry(series.key.metric.clone()).or_default();
-        if !known.contains_key(&series.key.field)
-            && let Some((_, value)) = env.source.last(series.id)?
-        {
-            known.insert(series.key.field.clone(), value.as_ref().kind().name());
-        }
+        known.insert((series.key.field.clone(), series.kind.name()));
     }
     kinds.into_iter().try_for_each(|(metric, kinds)| {
         let rows = kinds.into_iter().map(|(field, kind)| vec![field, kind.to_owned()]);
@@ -185,16 +199,48 @@ fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
     })
 }
 
+/// The retention that is configured, in InfluxDB's form: what holds for all measurements as `autogen`, and what holds for some as
+/// policies with their patterns for names.
 fn policies(env: &Env<'_>, database: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
     let database = env.database(database)?;
     env.check_database(database)?;
     let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"].map(str::to_owned);
     sink.series("", &[], &columns)?;
-    let (name, duration, group) = (ValueRef::Text("autogen"), ValueRef::Text("0s"), ValueRef::Text("168h0m0s"));
-    sink.row(
-        None,
-        &[Some(name), Some(duration), Some(group), Some(ValueRef::Integer(1)), Some(ValueRef::Boolean(true))],
-    )
+    let mut policies = env.source.retention(database)?;
+    // The first that fits counts: behind one for everything nothing does.
+    let general = policies.iter().position(|policy| policy.metric == "*");
+    let keep = general.and_then(|at| policies.get(at)).map_or(0, |policy| policy.keep);
+    policies.truncate(general.unwrap_or(policies.len()));
+    policies.insert(0, Policy { metric: "autogen".to_owned(), keep });
+    for (at, Policy { metric, keep }) in policies.iter().enumerate() {
+        let (duration, group) = (hours(*keep), hours(shard(*keep)));
+        let texts = [metric, &duration, &group].map(|text| Some(ValueRef::Text(text)));
+        let [name, duration, group] = texts;
+        let is_default = Some(ValueRef::Boolean(at == 0));
+        sink.row(None, &[name, duration, group, Some(ValueRef::Integer(1)), is_default])?;
+    }
+    Ok(())
+}
+
+/// A length of time as Go shows it.
+fn hours(nanos: i64) -> String {
+    let seconds = nanos / 1_000_000_000;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+/// How long InfluxDB would make a shard of points that are kept so long. There are none here; clients expect the column.
+fn shard(keep: i64) -> i64 {
+    const HOUR: i64 = 3_600_000_000_000;
+    match keep / HOUR {
+        0 => 168 * HOUR,
+        1..48 => HOUR,
+        48..4320 => 24 * HOUR,
+        _ => 168 * HOUR,
+    }
 }
 
 /// A series as line protocol writes it.

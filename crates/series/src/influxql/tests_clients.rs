@@ -236,7 +236,7 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 /// Selections that are nearly right: what parses is carried out.
-fn selections() -> impl Strategy<Value = String> {
+pub(super) fn selections() -> impl Strategy<Value = String> {
     let column = prop::sample::select(vec![
         "user",
         "*",

@@ -1,9 +1,29 @@
-//! Times as text: RFC 3339 in UTC going out, and what InfluxDB takes for a time coming in.
+//! Times as text: RFC 3339 in UTC or a zone going out, and what InfluxDB takes for a time coming in.
 //!
-//! May use: the calendar. Must not know: clocks.
+//! May use: the calendar, `jiff`, `window`. Must not know: clocks.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::window::shown_first;
 
 const SECOND: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
+
+/// What a statement takes for now, and for the zone of times that do not say theirs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock<'a> {
+    /// Nanoseconds since 1970.
+    pub(crate) now: i64,
+    /// `None` is UTC.
+    pub(crate) zone: Option<&'a TimeZone>,
+}
+
+impl Clock<'_> {
+    pub(crate) fn utc(now: i64) -> Self {
+        Self { now, zone: None }
+    }
+}
 
 /// Appends digits, with zeros before them.
 fn push(out: &mut Vec<u8>, number: i64, width: u32) {
@@ -14,8 +34,11 @@ fn push(out: &mut Vec<u8>, number: i64, width: u32) {
 }
 
 /// Appends a time in RFC 3339, with as many digits behind the second as it has.
-pub(crate) fn write(out: &mut Vec<u8>, nanos: i64) {
+pub(crate) fn write(out: &mut Vec<u8>, nanos: i64, zone: Option<&TimeZone>) {
+    let moment = Timestamp::from_nanosecond(i128::from(nanos)).ok();
+    let ahead = zone.zip(moment).map_or(0, |(zone, moment)| i64::from(zone.to_offset(moment).seconds()));
     let (seconds, fraction) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+    let seconds = seconds + ahead;
     let (year, month, day) = base::date_of_day(seconds.div_euclid(DAY_SECONDS));
     let of_day = seconds.rem_euclid(DAY_SECONDS);
     push(out, year, 4);
@@ -32,7 +55,13 @@ pub(crate) fn write(out: &mut Vec<u8>, nanos: i64) {
             out.pop();
         }
     }
-    out.push(b'Z');
+    if ahead == 0 {
+        return out.push(b'Z');
+    }
+    out.push(if ahead < 0 { b'-' } else { b'+' });
+    push(out, ahead.abs() / 3600, 2);
+    out.push(b':');
+    push(out, ahead.abs() / 60 % 60, 2);
 }
 
 /// Takes a number of some digits from the front.
@@ -47,8 +76,9 @@ fn take_sign(text: &mut &str, sign: char) -> Option<()> {
     Some(())
 }
 
-/// Nanoseconds since 1970: `2026-01-31`, `2026-01-31 12:30:00.5`, `2026-01-31T12:30:00Z`, with `+02:00` for a zone.
-pub(crate) fn read(text: &str) -> Option<i64> {
+/// Nanoseconds since 1970: `2026-01-31`, `2026-01-31 12:30:00.5`, `2026-01-31T12:30:00Z`, with `+02:00` for a zone. What says none
+/// is in `zone`.
+pub(crate) fn read(text: &str, zone: Option<&TimeZone>) -> Option<i64> {
     let mut rest = text.trim();
     let year = take(&mut rest, 4)?;
     take_sign(&mut rest, '-')?;
@@ -58,6 +88,7 @@ pub(crate) fn read(text: &str) -> Option<i64> {
     let is_date = (1..=12).contains(&month)
         && (1..=31).contains(&day)
         && base::date_of_day(base::day_of_date(year, month, day)).2 == day;
+    let mut is_local = true;
     let (mut seconds, mut nanos) = (base::day_of_date(year, month, day) * DAY_SECONDS, 0);
     if !is_date {
         return None;
@@ -81,16 +112,21 @@ pub(crate) fn read(text: &str) -> Option<i64> {
             nanos = format!("{:0<9.9}", number).parse().ok()?;
             rest = after;
         }
-        seconds -= zone(&mut rest)?;
+        is_local = rest.is_empty();
+        seconds -= ahead(&mut rest)?;
     }
     if !rest.is_empty() {
         return None;
     }
-    i64::try_from(i128::from(seconds) * i128::from(SECOND) + i128::from(nanos)).ok()
+    let time = i128::from(seconds) * i128::from(SECOND) + i128::from(nanos);
+    match zone.filter(|_| is_local) {
+        Some(zone) => i64::try_from(time).ok().map(|_| shown_first(zone, time)),
+        None => i64::try_from(time).ok(),
+    }
 }
 
 /// Seconds that a zone is ahead of UTC.
-fn zone(text: &mut &str) -> Option<i64> {
+fn ahead(text: &mut &str) -> Option<i64> {
     if text.is_empty() || matches!(*text, "Z" | "z") {
         *text = "";
         return Some(0);
@@ -110,7 +146,7 @@ mod tests {
 
     fn shown(nanos: i64) -> String {
         let mut out = Vec::new();
-        write(&mut out, nanos);
+        write(&mut out, nanos, None);
         String::from_utf8(out).unwrap()
     }
 
@@ -124,7 +160,7 @@ mod tests {
             (i64::MAX, "2262-04-11T23:47:16.854775807Z"),
             (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
         ] {
-            assert_eq!((shown(nanos).as_str(), read(text)), (text, Some(nanos)));
+            assert_eq!((shown(nanos).as_str(), read(text, None)), (text, Some(nanos)));
         }
         for (text, wanted) in [
             ("2015-08-18", "2015-08-18T00:00:00Z"),
@@ -133,7 +169,7 @@ mod tests {
             ("2015-08-18T02:06:00+02:00", "2015-08-18T00:06:00Z"),
             ("2015-08-17T22:06:00.1234567891-0200", "2015-08-18T00:06:00.123456789Z"),
         ] {
-            assert_eq!(read(text).map(shown), Some(wanted.to_owned()), "{text}");
+            assert_eq!(read(text, None).map(shown), Some(wanted.to_owned()), "{text}");
         }
         for bad in [
             "",
@@ -145,15 +181,15 @@ mod tests {
             "9999-01-01",
             "2015-08-18T00:00:00.Zx",
         ] {
-            assert_eq!(read(bad), None, "{bad}");
+            assert_eq!(read(bad, None), None, "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_shown_is_read_again(nanos in any::<i64>(), text in "\\PC{0,30}") {
-            prop_assert_eq!(read(&shown(nanos)), Some(nanos));
-            let _ = read(&text);
+            prop_assert_eq!(read(&shown(nanos), None), Some(nanos));
+            let _ = read(&text, None);
         }
     }
 }

@@ -26,6 +26,8 @@ pub type Parameters = BTreeMap<String, Value>;
 pub(crate) struct Words<'a> {
     lexer: Lexer<'a>,
     ahead: Option<(Token, usize)>,
+    /// What was taken last.
+    taken: Option<(Token, usize)>,
     pub(crate) parameters: &'a Parameters,
 }
 
@@ -48,7 +50,7 @@ impl<'a> Words<'a> {
             let (actual, limit) = (text.len() as u64, QUERY_BYTES_MAX as u64);
             return Err(Error::Limit { what: "the length of a query", actual, limit });
         }
-        Ok(Self { lexer: Lexer::new(text), ahead: None, parameters })
+        Ok(Self { lexer: Lexer::new(text), ahead: None, taken: None, parameters })
     }
 
     /// The byte where the next word begins.
@@ -66,7 +68,16 @@ impl<'a> Words<'a> {
 
     pub(crate) fn next(&mut self) -> Result<Token> {
         self.peek()?;
-        Ok(self.ahead.take().map_or(Token::End, |(token, _)| token))
+        self.taken = self.ahead.take();
+        Ok(self.taken.as_ref().map_or(Token::End, |(token, _)| token.clone()))
+    }
+
+    /// What was taken last is not what should be.
+    pub(crate) fn expected_instead(&mut self, what: &str) -> Error {
+        match self.taken.take() {
+            Some((token, at)) => self.lexer.error(at, &format!("found {}, expected {what}", show(&token))),
+            None => self.expected(what),
+        }
     }
 
     /// What is there is not what should be.
@@ -93,7 +104,7 @@ impl<'a> Words<'a> {
     pub(crate) fn takes(&mut self, word: &str) -> Result<bool> {
         let is_it = matches!(self.peek()?, Token::Word(found) if found.eq_ignore_ascii_case(word));
         if is_it {
-            self.ahead = None;
+            self.taken = self.ahead.take();
         }
         Ok(is_it)
     }
@@ -115,7 +126,7 @@ impl<'a> Words<'a> {
     pub(crate) fn takes_sign(&mut self, sign: &str) -> Result<bool> {
         let is_it = matches!(self.peek()?, Token::Sign(found) if *found == sign);
         if is_it {
-            self.ahead = None;
+            self.taken = self.ahead.take();
         }
         Ok(is_it)
     }

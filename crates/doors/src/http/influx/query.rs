@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use holdfast::series::influxql::{self, Change, Document, Env, Layout, Need, Statement};
 use holdfast::series::{SeriesError, Source};
-use holdfast::{Durability, Store};
+use holdfast::{Durability, ErrorKind, Store};
 
 use super::params::Params;
 use super::refused;
@@ -97,12 +97,14 @@ fn run(
     let mut document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
     let mut has_failed = false;
     for statement in statements {
-        document.begin();
+        document.begin(statement);
         if has_failed {
             document.fail(NOT_EXECUTED);
             continue;
         }
-        let done = if statement.is_change() {
+        let done = if statement.is_insert() {
+            insert(store, statement, &env, durability)?.and_then(|rows| influxql::say_inserted(rows, &mut document))
+        } else if statement.is_change() {
             change(store, statement, &env, durability)?
         } else {
             influxql::read(&env, statement, &mut document)
@@ -123,6 +125,23 @@ fn run(
     }
     reader.settle()?;
     Ok(document.finish())
+}
+
+/// Carries a SELECT INTO out, and waits until what it wrote is as durable as asked. How many rows it was.
+fn insert(
+    store: &Store,
+    statement: &Statement,
+    env: &Env<'_>,
+    durability: Durability,
+) -> Result<Result<u64, SeriesError>, Failure> {
+    let inserted = match store.series().insert(env, statement)? {
+        Ok(inserted) => inserted,
+        Err(error) => return Ok(Err(error)),
+    };
+    if inserted.rows > 0 {
+        store.wait(inserted.position, durability)?;
+    }
+    Ok(Ok(inserted.rows))
 }
 
 /// Carries a change out, and waits until it is as durable as asked. What the statement is to blame for is the inner error.
@@ -153,6 +172,16 @@ fn change(
             for select in selects {
                 last = last.max(Some(series.delete(&select, range)?.0));
             }
+        }
+        Some(Change::CreateContinuousQuery(query)) => match series.create_continuous_query(&query) {
+            Ok(position) => last = Some(position),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Limit) => {
+                return Ok(Err(SeriesError::invalid(error.to_string())));
+            }
+            Err(error) => return Err(error.into()),
+        },
+        Some(Change::DropContinuousQuery { database, name }) => {
+            last = series.drop_continuous_query(&database, &name)?
         }
     }
     if let Some(position) = last {

@@ -146,6 +146,53 @@ fn databases_series_and_points_come_and_go() {
 }
 
 #[test]
+fn what_is_selected_can_be_written() {
+    let door = door();
+    let written =
+        post(&door, "db=db&epoch=s&q=SELECT mean(value) INTO avg FROM cpu GROUP BY time(20s), host fill(none)");
+    assert_eq!(
+        written.text(),
+        "{\"results\":[{\"statement_id\":0,\"series\":[{\"name\":\"result\",\"columns\":[\"time\",\"written\"],\"values\":[[0,4]]}]}]}\n"
+    );
+    assert_eq!(values(&get(&door, "SELECT * FROM avg WHERE host = 'b'", "")), json!([[0, "b", 15], [20, "b", 40]]));
+    let refused =
+        post(&door, "db=db&q=SELECT host::tag AS h, value INTO typed FROM cpu; SELECT value AS h INTO typed FROM cpu");
+    let error = &refused.json()["results"][1]["error"];
+    let wanted = "partial write: field type conflict: input field \"h\" on measurement \"typed\" is type float, already exists as type string dropped=6";
+    assert_eq!(error.as_str(), Some(wanted));
+    let warned = get(&door, "SELECT value INTO copy FROM cpu", "").json();
+    assert_eq!(warned["results"][0]["messages"][0]["level"], "warning");
+    assert_eq!(values(&get(&door, "SELECT count(value) FROM copy", "")), json!([[0, 3]]));
+    let nowhere = post(&door, "db=db&q=SELECT value INTO nowhere..copy FROM cpu").json();
+    assert_eq!(nowhere["results"][0]["error"], "database not found: nowhere");
+    assert_eq!(get(&door, "SHOW SERIES CARDINALITY", "").json()["results"][0]["series"][0]["values"], json!([[6]]));
+}
+
+#[test]
+fn continuous_queries_are_created_shown_and_dropped() {
+    let door = door();
+    let create = |resample: &str| {
+        format!(
+            "CREATE CONTINUOUS QUERY q ON db {resample} BEGIN SELECT mean(value) INTO avg FROM cpu GROUP BY time(1m), host END"
+        )
+    };
+    assert_eq!(post(&door, &format!("q={}", create(""))).text(), "{\"results\":[{\"statement_id\":0}]}\n");
+    assert_eq!(post(&door, &format!("q={}", create(""))).text(), "{\"results\":[{\"statement_id\":0}]}\n");
+    let other = post(&door, &format!("q={}", create("RESAMPLE FOR 2m"))).json();
+    assert_eq!(other["results"][0]["error"], "continuous query already exists");
+    assert_eq!(
+        door.get("/query?q=SHOW+CONTINUOUS+QUERIES").text(),
+        "{\"results\":[{\"statement_id\":0,\"series\":[{\"name\":\"db\",\"columns\":[\"name\",\"query\"],\"values\":[[\"q\",\"CREATE CONTINUOUS QUERY q ON db BEGIN SELECT mean(value) INTO db.autogen.avg FROM db.autogen.cpu GROUP BY time(1m), host END\"]]}]}]}\n"
+    );
+    post(&door, "q=DROP CONTINUOUS QUERY q ON db; DROP CONTINUOUS QUERY never ON db");
+    let none = json!([{"name": "db", "columns": ["name", "query"]}]);
+    assert_eq!(door.get("/query?q=SHOW+CONTINUOUS+QUERIES").json()["results"][0]["series"], none);
+    post(&door, &format!("q={}", create("")));
+    post(&door, "q=DROP DATABASE db");
+    assert!(door.store.series().continuous_queries().unwrap().is_empty());
+}
+
+#[test]
 fn a_ping_is_answered_as_the_client_expects() {
     let door = door();
     let version = Some("1.8.10");
@@ -196,12 +243,25 @@ fn users_see_and_change_what_their_rights_reach() {
         "DROP MEASUREMENT cpu",
         "DELETE FROM cpu",
         "DROP DATABASE own1",
+        "SELECT value INTO cpu2 FROM cpu",
+        "SELECT value INTO secret..cpu FROM cpu",
+        "SELECT value INTO own1..cpu FROM secret..cpu",
+        "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT mean(value) INTO own1..m FROM cpu GROUP BY time(1m) END",
+        "CREATE CONTINUOUS QUERY q ON own1 BEGIN SELECT mean(value) INTO db..m FROM db..cpu GROUP BY time(1m) END",
+        "CREATE CONTINUOUS QUERY q ON own1 BEGIN SELECT mean(value) INTO m FROM secret..cpu GROUP BY time(1m) END",
+        "DROP CONTINUOUS QUERY q ON db",
         "SHOW DATABASES; CREATE DATABASE other",
     ] {
         let answer = ask(forbidden);
         assert_eq!(answer.status, 403, "{forbidden}");
         assert!(answer.text().contains("error authorizing query"), "{}", answer.text());
     }
+    assert_eq!(values(&ask("SELECT value INTO own1..copy FROM cpu")), json!([["1970-01-01T00:00:00Z", 1]]));
+    let create = "CREATE CONTINUOUS QUERY q ON own1 BEGIN SELECT mean(value) INTO m FROM db..cpu GROUP BY time(1m) END";
+    assert_eq!(ask(create).status, 200);
+    let shown = ask("SHOW CONTINUOUS QUERIES").json()["results"][0]["series"].clone();
+    let names: Vec<&str> = shown.as_array().unwrap().iter().filter_map(|series| series["name"].as_str()).collect();
+    assert_eq!(names, ["db", "own1"]);
     let basic = door.send("GET /query?q=SHOW+DATABASES", &[("Authorization", "Basic YWRhOmxvdmU=")], None);
     assert_eq!(basic.status, 200);
 }

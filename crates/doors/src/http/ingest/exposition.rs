@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use holdfast::series::{Rows, SeriesError};
 use memchr::memchr;
 
-use crate::line::{Unit, excerpt, number, time};
+use crate::line::{Unit, advice, excerpt, number, time};
 
 /// Nanoseconds of one.
 pub(crate) const MILLISECOND: i64 = 1_000_000;
@@ -72,8 +72,10 @@ pub(crate) fn add(
     let rest = memchr(b'#', rest).and_then(|at| rest.get(..at)).unwrap_or(rest);
     let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let value = words.next().ok_or(SHAPE)?;
-    let value = number(value)
-        .ok_or_else(|| format!("invalid value '{}': write a number such as 7, 1.5, NaN or +Inf", excerpt(value)))?;
+    let value = number(value).ok_or_else(|| {
+        let advice = advice(value, "write a number such as 7, 1.5, NaN or +Inf");
+        format!("invalid value '{}': {advice}", excerpt(value))
+    })?;
     let at = match words.next() {
         None => now,
         Some(at) => time(at, Unit::Nanos(MILLISECOND)).map_err(|wrong| {

@@ -14,7 +14,7 @@ use holdfast::series::{Rows, SeriesError, ValueRef};
 use memchr::memchr2;
 use serde_json::Value;
 
-use crate::line::{Number, Unit, excerpt, number, time};
+use crate::line::{Number, Unit, advice, excerpt, number, time};
 
 /// How deep values may be in each other, in what is ignored.
 const DEPTH_MAX: usize = 64;
@@ -233,7 +233,13 @@ impl DataPoint<'_> {
         );
         let value = bare(self.value.ok_or("there is no value: it is a number")?);
         let at = time(at, Unit::Digits).map_err(|wrong| format!("invalid timestamp '{}': {wrong}", excerpt(at)))?;
-        let value = number(value).ok_or_else(|| format!("unable to parse value '{}' to a number", excerpt(value)))?;
+        let value = number(value).ok_or_else(|| {
+            let text = format!("unable to parse value '{}' to a number", excerpt(value));
+            match advice(value, "") {
+                "" => text,
+                advice => format!("{text}: {advice}"),
+            }
+        })?;
         // A line end, so that it is no name of a line.
         name.clear();
         name.extend_from_slice(b"\nj");

@@ -119,6 +119,14 @@ fn database(asked: &Asked<'_>) -> Result<String, Failure> {
     }
 }
 
+/// The body of a request as it was before it was compressed, for those that ask: they are small.
+pub(super) async fn question(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
+    match Encoding::of(&asked.parts.headers)? {
+        Encoding::Plain => upload.read().await,
+        _ => take(asked, upload, |_, _, body| Ok(body.to_vec())).await,
+    }
+}
+
 /// Reads the body of a request, and lets a thread that may wait do something with what it was before it was compressed.
 async fn take<T: Send + 'static>(
     asked: &Asked<'_>,

@@ -3,7 +3,7 @@
 //! Answers are made piece by piece while they are sent, so that a long one costs the memory of a piece; but what deletes is
 //! made whole, so that nothing is deleted that is not in the answer.
 //!
-//! May use: `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
+//! May use: `ingest`'s bodies, `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
+use super::super::ingest::question;
 use super::super::pages::{self, Piece, Pieces};
 use super::super::shared::{Shared, Stalled};
 use super::super::upload::Upload;
@@ -75,8 +76,8 @@ impl<'a> Asking<'a> {
         asking.check(Right::Read)?;
         let body = match form {
             Form::Parameters => None,
-            Form::Body => Some(upload.read().await?),
-            Form::BodyOrParameters => Some(upload.read().await?).filter(|body| !body.trim_ascii().is_empty()),
+            Form::Body => Some(question(asked, upload).await?),
+            Form::BodyOrParameters => Some(question(asked, upload).await?).filter(|body| !body.trim_ascii().is_empty()),
         };
         Ok(Asking { body, ..asking })
     }

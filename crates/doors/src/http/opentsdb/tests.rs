@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast::series::{FIELD_DEFAULT, Rows, ValueRef};
+use holdfast::series::{FIELD_DEFAULT, Rows, Source, ValueRef};
 use serde_json::{Value as Json, json};
 
 use super::super::Limits;
@@ -229,4 +229,59 @@ fn users_see_the_databases_they_may() {
     assert_eq!(ask("GET", "/api/query?start=1&end=2&m=sum:m&db=plant", "a").json(), json!([]));
     assert_eq!(ask("GET", "/api/aggregators", "a").status, 200);
     assert_eq!(door.get("/api/suggest?type=metrics").status, 401);
+}
+
+#[test]
+fn questions_may_be_compressed() {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    let door = two_hosts();
+    let body = r#"{"start":100,"end":140,"queries":[{"aggregator":"sum","metric":"sys.cpu"}]}"#;
+    let wanted = post(&door, "/api/query", body);
+    assert_eq!(wanted.status, 200);
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(body.as_bytes()).unwrap();
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+    zlib.write_all(body.as_bytes()).unwrap();
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
+    deflate.write_all(body.as_bytes()).unwrap();
+    let sent = |encoding: &str, body: &[u8]| {
+        door.send(
+            "POST /api/query",
+            &[("Content-Encoding", encoding), ("Content-Type", "application/json")],
+            Some(body),
+        )
+    };
+    for (encoding, body) in
+        [("gzip", gzip.finish().unwrap()), ("deflate", zlib.finish().unwrap()), ("deflate", deflate.finish().unwrap())]
+    {
+        let answer = sent(encoding, &body);
+        assert_eq!((answer.status, answer.text()), (200, wanted.text()), "{encoding}");
+        assert_eq!(error_of(&sent(encoding, body.get(..body.len() / 2).unwrap())).0, 400);
+    }
+    let (status, text) = error_of(&sent("br", body.as_bytes()));
+    assert_eq!((status, text.contains("gzip, deflate")), (415, true), "{text}");
+}
+
+/// Every way in says why.
+#[test]
+fn numbers_that_doubles_do_not_reach_are_refused_wherever_they_come_in() {
+    let door = door();
+    let reason = "it is out of range: doubles reach from -1.7976931348623157e308 to 1.7976931348623157e308";
+    for (path, body) in [
+        ("/api/put?details", r#"[{"metric":"m","timestamp":1,"value":1e400,"tags":{"a":"b"}}]"#),
+        ("/api/put?details", r#"[{"metric":"m","timestamp":1,"value":"-1e400","tags":{"a":"b"}}]"#),
+        ("/api/put?details", "put m 1 1e400 a=b"),
+        ("/write", "m,a=b v=1e400 1"),
+        ("/write", "m,a=b v=-1e400 1"),
+        ("/api/v1/import/prometheus", "m{a=\"b\"} 1e400"),
+    ] {
+        let answer = door.send(&format!("POST {path}"), &[], Some(body.as_bytes()));
+        assert_eq!(answer.status, 400, "{path} {body}: {}", answer.text());
+        assert!(answer.text().contains(reason), "{path} {body}: {}", answer.text());
+    }
+    assert!(door.store.series().reader().databases().unwrap().is_empty(), "nothing was stored");
 }

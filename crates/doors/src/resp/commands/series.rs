@@ -16,7 +16,7 @@ use holdfast::series::{
 
 use super::own::durability;
 use crate::auth::Right;
-use crate::line::{Number, Unit, excerpt, names, number, time};
+use crate::line::{Number, Unit, advice, excerpt, names, number, time};
 use crate::points::nanos;
 use crate::resp::call::{Answer, Call, Fail, SYNTAX, View};
 use crate::resp::number::parse_u64;
@@ -103,8 +103,10 @@ struct Point<'c> {
 fn point<'c>(call: &Call<'c, '_>, index: usize) -> Result<Point<'c>, Fail> {
     let args = call.args();
     let (series, at, value) = (args.at(index), args.at(index + 1), args.at(index + 2));
-    let value = number(value)
-        .ok_or_else(|| format!("ERR invalid value '{}': write a number such as 7, 1.5 or NaN", excerpt(value)))?;
+    let value = number(value).ok_or_else(|| {
+        let advice = advice(value, "write a number such as 7, 1.5 or NaN");
+        format!("ERR invalid value '{}': {advice}", excerpt(value))
+    })?;
     Ok(Point { series, time: moment(call, at)?, value })
 }
 
