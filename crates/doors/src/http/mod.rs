@@ -52,6 +52,8 @@ mod tests;
 #[cfg(test)]
 mod tests_client;
 #[cfg(test)]
+mod tests_held;
+#[cfg(test)]
 mod tests_indexes;
 #[cfg(test)]
 mod tests_listings;
@@ -61,6 +63,7 @@ mod tests_objects;
 mod tests_spaces;
 #[cfg(test)]
 mod tests_wire;
+mod turns;
 mod uri;
 
 pub use limits::Limits;

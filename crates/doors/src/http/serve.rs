@@ -80,7 +80,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
         .map_err(ServeError::Start)?;
     let stop = watch::Sender::new(false);
     let stopped = stop.subscribe();
-    let shared = Arc::new(Shared::new(store, options, stop.subscribe()));
+    let shared = Arc::new(Shared::new(store, options, stop.subscribe()).map_err(ServeError::Start)?);
     let thread = std::thread::Builder::new()
         .name("http".to_owned())
         .spawn(move || run(runtime, shared, listener, stopped))
@@ -89,14 +89,16 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
 }
 
 fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch::Receiver<bool>) {
+    let serving = Arc::clone(&shared);
     runtime.block_on(async move {
         match TcpListener::from_std(listener) {
-            Ok(listener) => accept(shared, listener, stop).await,
+            Ok(listener) => accept(serving, listener, stop).await,
             Err(error) => tracing::error!(%error, "cannot listen"),
         }
     });
     // What still asks the store has nobody to answer to any more.
     runtime.shutdown_background();
+    shared.stop();
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {

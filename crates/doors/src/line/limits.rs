@@ -31,7 +31,7 @@ impl Default for Limits {
         Limits {
             connections_max: 1_000,
             line_bytes_max: 64 << 10,
-            turn_bytes: 64 << 10,
+            turn_bytes: 16 << 10,
             batch_points_max: 32 << 10,
             batch_bytes_max: 8 << 20,
             output_bytes_max: 64 << 10,

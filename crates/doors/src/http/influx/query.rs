@@ -53,7 +53,7 @@ pub(super) async fn query(
     let mode = if is_post { Mode::Writing } else { Mode::Reading };
     let kind = if params.layout == Layout::Csv { CSV } else { JSON };
     let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode));
-    Ok(with_type(kind, asked.shared.ask(run).await??))
+    Ok(with_type(kind, asked.shared.query(run).await??))
 }
 
 fn right(need: Need) -> Right {

@@ -11,7 +11,7 @@ use crate::auth::{BucketRight, Right, User, Users, hash_password};
 use crate::http::tests_client::{Answer, Door, connect, open_wide};
 
 /// The points of a database, one a line.
-pub(super) fn points(door: &Door, database: &str) -> Vec<String> {
+pub(in crate::http) fn points(door: &Door, database: &str) -> Vec<String> {
     let reader = door.store.series().reader();
     let mut lines = Vec::new();
     for series in reader.series(&Select { database: database.to_owned(), ..Select::default() }).unwrap() {

@@ -59,7 +59,7 @@ async fn evaluate(
     let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
     let text = params.get("query").unwrap_or_default().to_owned();
     // Parsed where it may take a while, because of regular expressions.
-    let written = asked.shared.ask(move |store: &Store| {
+    let written = asked.shared.query(move |store: &Store| {
         let expression = Expression::parse(&text, step_ms);
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
         let expression = expression.map_err(invalid)?;
@@ -81,9 +81,9 @@ async fn evaluate(
     });
     match written.await?? {
         Written::All(text) => Ok(with_type(JSON, text)),
-        Written::Begun(rest) => {
-            let body = pages::body(asked.shared, move |_| Ok(rest));
-            Ok(with_type(JSON, body.await.map_err(|_| Refusal::late())?))
+        Written::Begun(mut rest) => {
+            let first = rest.ready.take().unwrap_or_default().into_bytes();
+            Ok(with_type(JSON, pages::continued(first, rest, Some(asked.shared.turns.clone()))))
         }
     }
 }
@@ -132,9 +132,6 @@ impl Rest {
 
 impl Pieces for Rest {
     fn next(&mut self) -> holdfast::Result<Piece> {
-        if let Some(text) = self.ready.take() {
-            return Ok(Piece::More(text.into_bytes()));
-        }
         Ok(match self.next_piece() {
             (text, true) => Piece::Last(text.into_bytes()),
             (text, false) => Piece::More(text.into_bytes()),
