@@ -7,8 +7,12 @@ use std::time::Duration;
 /// What one HTTP door allows its clients. A bound that is reached is an answer with a status or a closed connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections of the whole door; one more is closed at once.
+    /// Open connections of the whole door. For one more, the one whose client lets the server wait longest is closed; if none does,
+    /// the new one is, at once.
     pub connections_max: usize,
+    /// How long a client must have let the server wait, within a request or between two, before its connection may be closed for
+    /// another one.
+    pub give_way_after: Duration,
     /// Bytes of a request's line and headers together; more is answered with 431. At least 8 KiB, which is `hyper`'s least.
     pub header_bytes_max: usize,
     /// Headers of a request; more is answered with 431.
@@ -63,6 +67,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections_max: 512,
+            give_way_after: Duration::from_secs(1),
             header_bytes_max: 128 << 10,
             headers_max: 256,
             body_bytes_max: 512 << 20,
@@ -91,6 +96,7 @@ impl Limits {
     pub fn tiny() -> Self {
         Limits {
             connections_max: 3,
+            give_way_after: Duration::from_secs(20),
             header_bytes_max: 8 << 10,
             headers_max: 16,
             body_bytes_max: 16,

@@ -13,6 +13,7 @@ mod serve;
 
 mod connection;
 mod lingering;
+mod places;
 mod stalling;
 
 mod guard;

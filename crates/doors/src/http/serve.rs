@@ -2,7 +2,7 @@
 //!
 //! Stopping closes the listener, lets requests that are under way be answered, and ends the thread.
 //!
-//! May use: tokio, `connection`. Must not know: what is answered.
+//! May use: tokio, `connection`, `places`. Must not know: what is answered.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use std::time::Duration;
 use holdfast::Store;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::connection;
 use super::options::Options;
+use super::places::Places;
 use super::shared::Shared;
 use crate::error::ServeError;
 
@@ -102,7 +103,7 @@ fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(shared.options.limits.connections_max));
+    let places = Places::new(shared.options.limits.connections_max, shared.options.limits.give_way_after);
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let connection_stop = stop.clone();
     loop {
@@ -120,14 +121,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Rec
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let Some(place) = places.take().await else { continue };
         // Without it small answers wait for nothing; that it fails means that the peer is gone, which reading finds.
         let _ = stream.set_nodelay(true);
-        let serving = connection::serve(Arc::clone(&shared), stream, connection_stop.clone());
+        let serving = connection::serve(Arc::clone(&shared), stream, place, connection_stop.clone());
         let alive = alive.clone();
         tokio::spawn(async move {
             serving.await;
-            drop((place, alive));
+            drop(alive);
         });
     }
     drop((listener, alive));

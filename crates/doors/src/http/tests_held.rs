@@ -1,11 +1,12 @@
 //! A disk that is held up: what waits for it, and what must not.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use base::{DirLock, File, Files, OsFiles};
+use holdfast::series::Rows;
 use tempfile::TempDir;
 
 use super::tests_client::{Answer, Door};
@@ -25,14 +26,23 @@ struct State {
 #[derive(Default)]
 struct Gate(Mutex<State>, Condvar);
 
+/// Lets everything through when a test ends, however it does: closing a store waits for its disk.
+struct Opened(Arc<Gate>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.set(|state| *state = State { waiting: state.waiting, ..State::default() });
+    }
+}
+
 impl Gate {
     fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.0.lock().unwrap());
+        change(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         self.1.notify_all();
     }
 
     fn pass(&self, is_held: impl Fn(&State) -> bool) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.waiting += 1;
         self.1.notify_all();
         let mut state = self.1.wait_while(state, |state| is_held(state)).unwrap();
@@ -42,7 +52,7 @@ impl Gate {
     /// Returns when so many wait.
     fn until_waiting(&self, count: usize) {
         let end = Instant::now() + TIME_MAX;
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         while state.waiting < count {
             assert!(Instant::now() < end, "{} of {count} wait", state.waiting);
             state = self.1.wait_timeout(state, Duration::from_secs(1)).unwrap().0;
@@ -151,18 +161,19 @@ fn store(gate: &Arc<Gate>, dir: &Path) -> holdfast::Store {
     holdfast::Store::open_in(&world, dir, holdfast::Options { limits, partitions: 2, ..Default::default() }).unwrap()
 }
 
-/// A store whose disk can be held up, with these lines sealed in it, and a door on it.
-fn open(lines: &str, limits: Limits) -> (Arc<Gate>, Door, TempDir) {
+/// A store whose disk can be held up, with a point of `cpu` sealed in it, and a door on it.
+fn open(limits: Limits) -> (Arc<Gate>, Door, TempDir) {
     let (gate, folder) = (Arc::<Gate>::default(), TempDir::new().unwrap());
-    let dir: PathBuf = folder.path().join("store");
+    let before = store(&gate, folder.path());
+    let mut rows = Rows::new("default");
+    let row = rows.row(b"cpu", |_| Ok(("cpu".to_owned(), Vec::new()))).unwrap();
+    let slot = rows.field(row, 0, b"v", |_| Ok("v".to_owned())).unwrap();
+    rows.push_float(slot, 1_000_000_000, 1.0);
+    before.series().write(&mut rows).unwrap();
+    // Closing seals.
+    before.close().unwrap();
+    let store = store(&gate, folder.path());
     let options = Options { limits, ..Options::new("127.0.0.1:0".parse().unwrap()) };
-    if !lines.is_empty() {
-        let door = Door::of(serve(store(&gate, &dir), options.clone()).unwrap(), store(&Arc::default(), folder.path()));
-        assert_eq!(post(&door, "/write", lines).status, 204);
-        // Closing seals.
-        drop(door);
-    }
-    let store = store(&gate, &dir);
     (gate, Door::of(serve(store.clone(), options).unwrap(), store), folder)
 }
 
@@ -176,8 +187,9 @@ fn wide() -> Limits {
 
 #[test]
 fn a_put_that_is_not_durable_in_time_is_answered_as_opentsdb_does_it() {
-    let (gate, door, _folder) = open("", wide());
+    let (gate, door, _folder) = open(wide());
     assert_eq!(post(&door, "/api/put", "put m 1 1").status, 204);
+    let _opened = Opened(Arc::clone(&gate));
     gate.set(|state| state.syncs = true);
     for (path, wanted) in [
         ("/api/put?sync&sync_timeout=20&summary", r#"{"success":0,"failed":0,"timeouts":1}"#),
@@ -192,7 +204,7 @@ fn a_put_that_is_not_durable_in_time_is_answered_as_opentsdb_does_it() {
     }
     // What needs no sync goes on meanwhile.
     assert_eq!(post(&door, "/api/put?durability=written&sync_timeout=60000", "put m 3 3").status, 204);
-    assert_eq!(post(&door, "/write?durability=written", "m value=4 4000000000").status, 204);
+    assert_eq!(post(&door, "/write?durability=written", "m value=4i 4000000000").status, 204);
     let patient = std::thread::scope(|scope| {
         let patient = scope.spawn(|| post(&door, "/api/put?sync&sync_timeout=60000&summary", "put m 5 5"));
         gate.until_waiting(1);
@@ -200,16 +212,16 @@ fn a_put_that_is_not_durable_in_time_is_answered_as_opentsdb_does_it() {
         patient.join().unwrap()
     });
     assert_eq!((patient.status, patient.text()), (200, r#"{"success":1,"failed":0}"#));
-    let wanted = (1..=5).map(|at| format!("m{{}}value {at}000000000 {at}i"));
+    let wanted: Vec<String> = (1..=5).map(|at| format!("m{{}}value {at}000000000 {at}i")).collect();
     let there = super::ingest::tests::points(&door, "default");
-    let there: Vec<String> = there.iter().map(|line| line.replace("4.0", "4i")).collect();
-    assert_eq!(there, wanted.collect::<Vec<_>>(), "late or not, they were written");
+    assert_eq!(there.get(1..).unwrap(), wanted, "late or not, they were written");
 }
 
 #[test]
 fn heavy_questions_wait_for_each_other_and_no_write_waits_for_them() {
     let limits = Limits { queries_max: 1, queries_waiting_max: 2, ..wide() };
-    let (gate, door, _folder) = open("cpu,host=a v=1 1000000000\n", limits);
+    let (gate, door, _folder) = open(limits);
+    let _opened = Opened(Arc::clone(&gate));
     gate.set(|state| state.reads = true);
     let question = "/query?db=default&q=SELECT%20*%20FROM%20cpu";
     std::thread::scope(|scope| {
@@ -235,4 +247,21 @@ fn heavy_questions_wait_for_each_other_and_no_write_waits_for_them() {
         }
     });
     assert_eq!(door.get(question).status, 200);
+}
+
+#[test]
+fn who_is_being_answered_keeps_its_place() {
+    let limits = Limits { connections_max: 1, give_way_after: Duration::ZERO, ..wide() };
+    let (gate, door, _folder) = open(limits);
+    let _opened = Opened(Arc::clone(&gate));
+    gate.set(|state| state.reads = true);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| door.get("/query?db=default&q=SELECT%20*%20FROM%20cpu"));
+        gate.until_waiting(1);
+        let request = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_eq!(door.say(request), "", "there is no place, and nobody to make room");
+        gate.set(|state| state.reads = false);
+        assert_eq!(asked.join().unwrap().status, 200);
+    });
+    assert_eq!(door.get("/health").status, 200);
 }
