@@ -6,6 +6,7 @@
 mod backup_tests;
 mod bench_tests;
 mod cli_tests;
+mod collector_tests;
 mod crash_tests;
 mod flip_tests;
 mod full_disk_tests;
