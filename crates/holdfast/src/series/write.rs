@@ -223,8 +223,9 @@ impl Inner {
     }
 }
 
-/// What a point is delayed by just below the maximum: about twice what sealing one takes.
-const POINT_DELAY_MAX: Duration = Duration::from_nanos(500);
+/// What a point is delayed by just below the maximum: several times what sealing one takes, so that even a busy processor seals in time,
+/// and so that little more is in memory than is sealed at a time.
+const POINT_DELAY_MAX: Duration = Duration::from_micros(2);
 
 /// How long who writes so many points pauses when `above` bytes of `room` are taken. With its square, so that a short burst, for which
 /// there is room, is hardly delayed.
