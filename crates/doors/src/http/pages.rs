@@ -40,6 +40,7 @@ pub(crate) trait Pieces: Send + 'static {
 }
 
 type Made = (Box<dyn Pieces>, holdfast::Result<Piece>);
+type Making = Pin<Box<dyn Future<Output = Result<Made, JoinError>> + Send>>;
 
 fn make(mut pieces: Box<dyn Pieces>) -> Made {
     let piece = pieces.next();
@@ -93,7 +94,7 @@ struct Rest {
     /// Between pieces; `None` after the last.
     pieces: Option<Box<dyn Pieces>>,
     turns: Option<Turns>,
-    making: Option<Pin<Box<dyn Future<Output = Result<Made, JoinError>> + Send>>>,
+    making: Option<Making>,
     end: Instant,
 }
 

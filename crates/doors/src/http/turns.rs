@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test]
     async fn so_many_at_a_time_the_next_wait_in_order_and_the_others_are_refused() {
         let turns = Turns::new(1, 1, Duration::from_secs(20));
-        let first = turns.take().await.ok().expect("it is free");
+        let first = turns.take().await.expect("it is free");
         let others = turns.clone();
         let second = tokio::spawn(async move { others.take().await.is_ok() });
         while turns.0.waiting.load(Relaxed) == 0 {
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_ever_and_who_gave_up_is_not_counted() {
         let turns = Turns::new(1, 1, Duration::from_millis(5));
-        let _first = turns.take().await.ok().expect("it is free");
+        let _first = turns.take().await.expect("it is free");
         for _ in 0..3 {
             assert_eq!(turns.take().await.err().map(|failure| failure.status()), Some(503));
         }

@@ -45,7 +45,7 @@ fn now(asked: &Asked<'_>) -> i64 {
 /// An answer that is written, or the one whose beginning is.
 enum Written {
     All(String),
-    Begun(Box<Rest>),
+    Begun(Vec<u8>, Box<Rest>),
 }
 
 async fn evaluate(
@@ -73,16 +73,12 @@ async fn evaluate(
         let mut rest = Rest::of(answer);
         Ok::<_, Refusal>(match rest.next_piece() {
             (text, true) => Written::All(text),
-            (text, false) => {
-                rest.ready = Some(text);
-                Written::Begun(Box::new(rest))
-            }
+            (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
         })
     });
     match written.await?? {
         Written::All(text) => Ok(with_type(JSON, text)),
-        Written::Begun(mut rest) => {
-            let first = rest.ready.take().unwrap_or_default().into_bytes();
+        Written::Begun(first, rest) => {
             Ok(with_type(JSON, pages::continued(first, rest, Some(asked.shared.turns.clone()))))
         }
     }
@@ -90,7 +86,6 @@ async fn evaluate(
 
 /// What is still to be written of an answer.
 struct Rest {
-    ready: Option<String>,
     lines: std::vec::IntoIter<Line>,
     write: fn(&Line, &mut String),
     is_list: bool,
@@ -107,7 +102,7 @@ impl Rest {
             Answer::Matrix(lines) => (lines, json::matrix_line, true),
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
-        Self { ready: None, lines: lines.into_iter(), write, is_list, is_first: true, text }
+        Self { lines: lines.into_iter(), write, is_list, is_first: true, text }
     }
 
     /// The next part, and whether it is the last.
