@@ -246,6 +246,7 @@ mod tests {
         assert_eq!(pause(200, room, room), POINT_DELAY_MAX * 200);
         assert_eq!(pause(200, room / 2, room), POINT_DELAY_MAX * 50);
         assert_eq!(pause(32 << 10, u64::MAX, room), pause(32 << 10, room, room), "and never more");
-        assert_eq!(pause(usize::MAX, u64::MAX, 0), Duration::from_nanos(u64::MAX), "whatever the limit is");
+        assert_eq!(pause(usize::MAX, room, room), Duration::from_nanos(u64::MAX), "however many there are");
+        assert_eq!(pause(200, 5, 0), Duration::ZERO, "whatever the limit is");
     }
 }
