@@ -22,8 +22,12 @@ use tokio::time::{Instant, timeout};
 const RATE_MIN_BYTES: u64 = 1 << 10;
 /// How long a connection that was told to leave may take.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Bytes that one read brings at most: what reads into a buffer that grows with what comes keeps one of twice that for each connection.
-const READ_BYTES_MAX: usize = 16 << 10;
+/// Bytes that one read brings at most: less than the 8 KiB that hyper's buffer of a connection begins with, so that it does not grow. It
+/// grows to twice what one read brings, and is kept as long as the connection is there: of 200 clients that was 20 MiB.
+const READ_BYTES_MAX: usize = 7 << 10;
+/// Who has sent more than this since its last answer sends something large, of which more is read at once.
+const LARGE_BYTES: usize = 64 << 10;
+const LARGE_READ_BYTES_MAX: usize = 64 << 10;
 
 /// The places of one door.
 pub(crate) struct Places {
@@ -153,7 +157,7 @@ impl Place {
 
     /// The connection's stream, which shows when it waits.
     pub(crate) fn watch<S>(&self, stream: S) -> Watched<S> {
-        Watched { stream, sign: Arc::clone(&self.sign) }
+        Watched { stream, sign: Arc::clone(&self.sign), unanswered: 0 }
     }
 }
 
@@ -168,12 +172,15 @@ impl Drop for Place {
 pub(crate) struct Watched<S> {
     stream: S,
     sign: Arc<Sign>,
+    /// Bytes that came since something was sent.
+    unanswered: usize,
 }
 
 impl<S> Watched<S> {
-    fn moved<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn moved<T>(&mut self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.sign.is_waiting.store(done.is_pending(), Relaxed);
         if done.is_ready() {
+            self.unanswered = 0;
             self.sign.pay_all();
         }
         done
@@ -182,11 +189,13 @@ impl<S> Watched<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let room = to.remaining().min(READ_BYTES_MAX);
+        let most = if self.unanswered > LARGE_BYTES { LARGE_READ_BYTES_MAX } else { READ_BYTES_MAX };
+        let room = to.remaining().min(most);
         let mut part = ReadBuf::new(to.initialize_unfilled_to(room));
         let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
         let count = part.filled().len();
         to.advance(count);
+        self.unanswered = self.unanswered.saturating_add(count);
         self.sign.is_waiting.store(read.is_pending(), Relaxed);
         self.sign.pay(count);
         read
