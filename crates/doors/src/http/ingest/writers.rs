@@ -158,3 +158,35 @@ impl Queue {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_panics_costs_nobody_else_and_what_comes_after_the_end_is_forgotten() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::open(folder.path(), holdfast::Options::default()).unwrap();
+        let writers = Writers::start(&store, 1).unwrap();
+        let (told, tells) = mpsc::channel();
+        let job = |name: &'static str| {
+            let told = told.clone();
+            let tell = move |waited: holdfast::Result<()>| told.send((name, waited.is_ok())).unwrap();
+            let wanted = Some((Position::ZERO, Durability::Written));
+            Job { bytes: 1, act: Box::new(move |_| Done { wanted, tell: Box::new(tell) }) }
+        };
+        writers.push(job("before"));
+        writers.push(Job { bytes: 1, act: Box::new(|_| panic!("this is a test")) });
+        writers.push(job("after"));
+        let patience = Duration::from_secs(60);
+        assert_eq!(tells.recv_timeout(patience), Ok(("before", true)));
+        assert_eq!(tells.recv_timeout(patience), Ok(("after", true)));
+        writers.stop();
+        writers.push(job("late"));
+        drop((writers, told));
+        assert_eq!(tells.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected));
+    }
+}
