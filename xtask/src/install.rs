@@ -40,6 +40,16 @@ const NEEDS: &[Need] = &[
         is_there: || run::succeeds(Command::new("curl").arg("--version")),
     },
     Need {
+        packages: &["collectd-core"],
+        why: "collectd writes points in the end-to-end tests",
+        is_there: || Path::new("/usr/sbin/collectd").exists(),
+    },
+    Need {
+        packages: &["prometheus"],
+        why: "Prometheus scrapes the server and writes to it in the end-to-end tests",
+        is_there: || run::succeeds(Command::new("prometheus").arg("--version")),
+    },
+    Need {
         packages: &["postgresql"],
         why: "transactions over a real PostgreSQL",
         is_there: || {
@@ -72,7 +82,9 @@ const NEEDS: &[Need] = &[
 pub(crate) fn install(root: &Path, target: &Path, tally: &mut Tally) -> PathBuf {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
-        println!("needed from outside: redis-cli, redis-benchmark, curl, PostgreSQL, MariaDB, python3: all there");
+        println!(
+            "needed from outside: redis-cli, redis-benchmark, curl, collectd, Prometheus, PostgreSQL, MariaDB, python3: all there"
+        );
     } else {
         debian(&missing, tally);
     }

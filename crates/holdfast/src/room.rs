@@ -66,8 +66,8 @@ impl Room {
         self.ended.notify_all();
     }
 
-    /// Delays the partition's writers by so much altogether: this one sleeps it, if it is worth a sleep.
-    fn delay(&self, delay: Duration) {
+    /// Delays writers by so much altogether: this one sleeps it, if it is worth a sleep.
+    pub(crate) fn delay(&self, delay: Duration) {
         let owed = self.owed_nanos.fetch_add(nanos(delay), Ordering::Relaxed) + nanos(delay);
         if owed >= nanos(SLEEP_MIN) {
             let mine = self.owed_nanos.swap(0, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 mod backup_tests;
 mod bench_tests;
 mod cli_tests;
+mod collector_tests;
 mod continuous_tests;
 mod crash_tests;
 mod export_tests;

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::handle;
 use super::lingering::Lingering;
+use super::places::{Place, Watched};
 use super::shared::Shared;
 use super::stalling::Stalling;
 use crate::peer::Peer;
@@ -33,17 +34,25 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Serves one client until it goes, misbehaves, or `stop` says that the door closes.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, stop: watch::Receiver<bool>) {
+/// Serves one client until it goes, misbehaves, has to give its place up, or `stop` says that the door closes.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, place: Place, stop: watch::Receiver<bool>) {
     shared.connections.fetch_add(1, Relaxed);
     let _counted = Counted(&shared);
     let peer = Peer::of(&stream);
+    let stream = place.watch(stream);
+    tokio::select! {
+        () = meet(&shared, stream, peer, stop) => {}
+        () = place.told_to_leave() => {}
+    }
+}
+
+async fn meet(shared: &Arc<Shared>, stream: Watched<TcpStream>, peer: Option<Peer>, stop: watch::Receiver<bool>) {
     match &shared.options.tls {
-        None => speak(&shared, stream, peer, stop).await,
+        None => speak(shared, stream, peer, stop).await,
         Some(config) => {
             let accept = TlsAcceptor::from(Arc::clone(config)).accept(stream);
             match timeout(shared.options.limits.handshake_timeout, accept).await {
-                Ok(Ok(stream)) => speak(&shared, stream, peer, stop).await,
+                Ok(Ok(stream)) => speak(shared, stream, peer, stop).await,
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => tracing::debug!("TLS handshake took too long"),
             }

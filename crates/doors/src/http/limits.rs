@@ -7,8 +7,12 @@ use std::time::Duration;
 /// What one HTTP door allows its clients. A bound that is reached is an answer with a status or a closed connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open connections of the whole door; one more is closed at once.
+    /// Open connections of the whole door. For one more, the one whose client lets the server wait longest is closed; if none does,
+    /// the new one is, at once.
     pub connections_max: usize,
+    /// How long a client must have let the server wait, within a request or between two, before its connection may be closed for
+    /// another one.
+    pub give_way_after: Duration,
     /// Bytes of a request's line and headers together; more is answered with 431. At least 8 KiB, which is `hyper`'s least.
     pub header_bytes_max: usize,
     /// Headers of a request; more is answered with 431.
@@ -28,6 +32,17 @@ pub struct Limits {
     pub regex_bytes_max: usize,
     /// Threads that ask the store. At `synced` so many writers share one sync.
     pub threads_max: usize,
+    /// Threads that read and write the points of small bodies.
+    pub write_threads: usize,
+    /// Bytes of a body of points, decompressed, that is small. Larger ones are written by threads that ask the store, so that the
+    /// small ones need not wait for them.
+    pub small_body_bytes: usize,
+    /// Larger ones that are read and written at a time; the next ones wait.
+    pub large_writes_max: usize,
+    /// Questions about points that are answered at a time: each may take much memory, and all the time of a processor.
+    pub queries_max: usize,
+    /// Questions that wait for their turn, in order; one more is answered with 503.
+    pub queries_waiting_max: usize,
     /// How long a client may take to send the headers of a request, and to be idle between two.
     pub header_timeout: Duration,
     /// How long an answer may take to be made; then it is 503.
@@ -40,10 +55,19 @@ pub struct Limits {
     pub handshake_timeout: Duration,
 }
 
+/// More would wait for the one thread that speaks HTTP.
+const WRITE_THREADS_MAX: usize = 4;
+
+/// What the machine has, as far as is known.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections_max: 512,
+            give_way_after: Duration::from_secs(1),
             header_bytes_max: 128 << 10,
             headers_max: 256,
             body_bytes_max: 512 << 20,
@@ -53,6 +77,11 @@ impl Default for Limits {
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
             threads_max: 32,
+            write_threads: processors().min(WRITE_THREADS_MAX),
+            small_body_bytes: 1 << 20,
+            large_writes_max: 4,
+            queries_max: 2 * processors(),
+            queries_waiting_max: 256,
             header_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(10),
             take_wait_max: Duration::from_secs(60),
@@ -67,6 +96,7 @@ impl Limits {
     pub fn tiny() -> Self {
         Limits {
             connections_max: 3,
+            give_way_after: Duration::from_secs(20),
             header_bytes_max: 8 << 10,
             headers_max: 16,
             body_bytes_max: 16,
@@ -76,6 +106,11 @@ impl Limits {
             page_entries_max: 2,
             regex_bytes_max: 32,
             threads_max: 4,
+            write_threads: 1,
+            small_body_bytes: 1 << 10,
+            large_writes_max: 1,
+            queries_max: 1,
+            queries_waiting_max: 2,
             header_timeout: Duration::from_millis(200),
             answer_timeout: Duration::from_secs(10),
             take_wait_max: Duration::from_millis(200),

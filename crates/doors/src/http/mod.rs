@@ -13,6 +13,7 @@ mod serve;
 
 mod connection;
 mod lingering;
+mod places;
 mod stalling;
 
 mod guard;
@@ -52,6 +53,8 @@ mod tests;
 #[cfg(test)]
 mod tests_client;
 #[cfg(test)]
+mod tests_held;
+#[cfg(test)]
 mod tests_indexes;
 #[cfg(test)]
 mod tests_listings;
@@ -61,6 +64,7 @@ mod tests_objects;
 mod tests_spaces;
 #[cfg(test)]
 mod tests_wire;
+mod turns;
 mod uri;
 
 pub use limits::Limits;

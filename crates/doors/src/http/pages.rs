@@ -4,7 +4,7 @@
 //! An error in the middle ends the connection without the end of the body, which is how HTTP says that something is
 //! missing.
 //!
-//! May use: `shared`, hyper, tokio. Must not know: what is listed.
+//! May use: `shared`, `turns`, hyper, tokio. Must not know: what is listed.
 
 use std::future::Future;
 use std::io;
@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use hyper::body::{Bytes, Frame};
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 
 use super::failure::Failure;
 use super::shared::Shared;
+use super::turns::Turns;
 
 /// How long a listing may take from its first piece to its last: it keeps what it shows from being removed.
 const LISTING_TIME_MAX: Duration = Duration::from_secs(600);
@@ -39,6 +40,7 @@ pub(crate) trait Pieces: Send + 'static {
 }
 
 type Made = (Box<dyn Pieces>, holdfast::Result<Piece>);
+type Making = Pin<Box<dyn Future<Output = Result<Made, JoinError>> + Send>>;
 
 fn make(mut pieces: Box<dyn Pieces>) -> Made {
     let piece = pieces.next();
@@ -58,18 +60,32 @@ pub(crate) async fn body(
     let (pieces, piece) = shared.ask(first).await??;
     match piece? {
         Piece::Last(bytes) => Ok(Body::from(bytes)),
-        Piece::More(bytes) => Ok(continued(bytes, pieces)),
+        Piece::More(bytes) => Ok(continued(bytes, pieces, None)),
     }
 }
 
-/// The body of which a piece is made already, and what makes the others.
-pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>) -> Body {
+/// The body of which a piece is made already, and what makes the others; each of them in a turn of its own, if there are turns.
+pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>, turns: Option<Turns>) -> Body {
     Body::new(Rest {
         ready: Some(first.into()),
         pieces: Some(pieces),
+        turns,
         making: None,
         end: Instant::now() + LISTING_TIME_MAX,
     })
+}
+
+/// Makes the next piece when it is its turn, in a thread that may wait.
+async fn make_elsewhere(pieces: Box<dyn Pieces>, turns: Option<Turns>) -> Result<Made, JoinError> {
+    let turn = match turns {
+        Some(turns) => Some(turns.again().await),
+        None => None,
+    };
+    let made = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        make(pieces)
+    });
+    made.await
 }
 
 /// A body after its first piece was made.
@@ -77,7 +93,8 @@ struct Rest {
     ready: Option<Bytes>,
     /// Between pieces; `None` after the last.
     pieces: Option<Box<dyn Pieces>>,
-    making: Option<JoinHandle<Made>>,
+    turns: Option<Turns>,
+    making: Option<Making>,
     end: Instant,
 }
 
@@ -96,10 +113,10 @@ impl hyper::body::Body for Rest {
             if Instant::now() > self.end {
                 return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
             }
-            self.making = Some(tokio::task::spawn_blocking(move || make(pieces)));
+            self.making = Some(Box::pin(make_elsewhere(pieces, self.turns.clone())));
         }
         let Some(making) = &mut self.making else { return Poll::Ready(None) };
-        let made = ready!(Pin::new(making).poll(context));
+        let made = ready!(making.as_mut().poll(context));
         self.making = None;
         let (pieces, piece) = match made {
             Ok((pieces, Ok(piece))) => (pieces, piece),

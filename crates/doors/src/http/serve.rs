@@ -2,7 +2,7 @@
 //!
 //! Stopping closes the listener, lets requests that are under way be answered, and ends the thread.
 //!
-//! May use: tokio, `connection`. Must not know: what is answered.
+//! May use: tokio, `connection`, `places`. Must not know: what is answered.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use std::time::Duration;
 use holdfast::Store;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::connection;
 use super::options::Options;
+use super::places::Places;
 use super::shared::Shared;
 use crate::error::ServeError;
 
@@ -80,7 +81,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
         .map_err(ServeError::Start)?;
     let stop = watch::Sender::new(false);
     let stopped = stop.subscribe();
-    let shared = Arc::new(Shared::new(store, options, stop.subscribe()));
+    let shared = Arc::new(Shared::new(store, options, stop.subscribe()).map_err(ServeError::Start)?);
     let thread = std::thread::Builder::new()
         .name("http".to_owned())
         .spawn(move || run(runtime, shared, listener, stopped))
@@ -89,18 +90,20 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
 }
 
 fn run(runtime: Runtime, shared: Arc<Shared>, listener: StdListener, stop: watch::Receiver<bool>) {
+    let serving = Arc::clone(&shared);
     runtime.block_on(async move {
         match TcpListener::from_std(listener) {
-            Ok(listener) => accept(shared, listener, stop).await,
+            Ok(listener) => accept(serving, listener, stop).await,
             Err(error) => tracing::error!(%error, "cannot listen"),
         }
     });
     // What still asks the store has nobody to answer to any more.
     runtime.shutdown_background();
+    shared.stop();
 }
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(shared.options.limits.connections_max));
+    let places = Places::new(shared.options.limits.connections_max, shared.options.limits.give_way_after);
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let connection_stop = stop.clone();
     loop {
@@ -118,14 +121,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Rec
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let Some(place) = places.take().await else { continue };
         // Without it small answers wait for nothing; that it fails means that the peer is gone, which reading finds.
         let _ = stream.set_nodelay(true);
-        let serving = connection::serve(Arc::clone(&shared), stream, connection_stop.clone());
+        let serving = connection::serve(Arc::clone(&shared), stream, place, connection_stop.clone());
         let alive = alive.clone();
         tokio::spawn(async move {
             serving.await;
-            drop((place, alive));
+            drop(alive);
         });
     }
     drop((listener, alive));

@@ -1,20 +1,23 @@
 //! What all connections of one HTTP door share.
 //!
-//! May use: the facade, `options`, `upload`. Must not know: sockets.
+//! May use: the facade, `durable`, `options`, `turns`, `upload`. Must not know: sockets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use holdfast::{Stats, Store};
+use holdfast::{Durability, Position, Stats, Store};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::ingest::intake::Kits;
+use super::ingest::writers::Writers;
 use super::options::Options;
+use super::turns::Turns;
 use super::upload::Budget;
+use crate::durable::{State, Syncer};
 use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
 
 /// What all connections of one door share.
@@ -30,6 +33,12 @@ pub(crate) struct Shared {
     pub(crate) points: PointCounts,
     /// What reads points.
     pub(crate) kits: Kits,
+    /// Who reads and writes them, and how many large bodies of them are at it at a time.
+    pub(crate) writers: Writers,
+    pub(crate) large_writes: Arc<Semaphore>,
+    /// Questions about points.
+    pub(crate) turns: Turns,
+    syncer: Syncer,
     /// Bytes of bodies in memory.
     pub(crate) budget: Budget,
     /// Passwords that are verified at a time.
@@ -69,11 +78,18 @@ impl From<Stalled> for Failure {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Store, options: Options, stop: watch::Receiver<bool>) -> Self {
-        let largest = options.limits.body_bytes_max.min(store.limits().value_bytes_max as u64);
-        Shared {
+    /// # Errors
+    /// When threads cannot be started.
+    pub(crate) fn new(store: Store, options: Options, stop: watch::Receiver<bool>) -> std::io::Result<Self> {
+        let limits = &options.limits;
+        let largest = limits.body_bytes_max.min(store.limits().value_bytes_max as u64);
+        Ok(Shared {
             // What rounding takes must not keep the largest body out.
-            budget: Budget::new(options.limits.bodies_bytes_max.max(largest + 1024)),
+            budget: Budget::new(limits.bodies_bytes_max.max(largest + 1024)),
+            writers: Writers::start(&store, limits.write_threads)?,
+            large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
+            turns: Turns::new(limits.queries_max, limits.queries_waiting_max, limits.answer_timeout),
+            syncer: Syncer::start(store.clone(), "http", ToString::to_string),
             store,
             options,
             stop,
@@ -85,7 +101,7 @@ impl Shared {
             verifying: Semaphore::new(VERIFYING_MAX),
             keys: (RandomState::new(), RandomState::new()),
             keys_made: AtomicU64::new(0),
-        }
+        })
     }
 
     /// The most bytes that a body may have.
@@ -111,12 +127,72 @@ impl Shared {
         &self,
         act: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, Stalled> {
+        self.ask_within(self.options.limits.answer_timeout, act).await
+    }
+
+    async fn ask_within<T: Send + 'static>(
+        &self,
+        time_max: Duration,
+        act: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Stalled> {
         let store = self.store.clone();
-        let asked = tokio::task::spawn_blocking(move || act(&store));
-        match timeout(self.options.limits.answer_timeout, asked).await {
+        match timeout(time_max, tokio::task::spawn_blocking(move || act(&store))).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) | Err(_) => Err(Stalled),
         }
+    }
+
+    /// As [`Shared::ask`], for questions about points: when it is their turn.
+    ///
+    /// # Errors
+    /// 503 when too many are asked at a time, or there is no answer in time.
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        self.query_within(self.options.limits.answer_timeout, act).await
+    }
+
+    /// As [`Shared::query`], with so much time from the beginning of its turn.
+    pub(crate) async fn query_within<T: Send + 'static>(
+        &self,
+        time_max: Duration,
+        act: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let turn = self.turns.take().await?;
+        let act = move |store: &Store| {
+            // The turn ends with the work, also when nobody waits for it any more.
+            let _turn = turn;
+            act(store)
+        };
+        Ok(self.ask_within(time_max, act).await?)
+    }
+
+    /// Waits until `position` is as durable as asked; no thread waits with it for a sync.
+    pub(crate) async fn durable(&self, position: Position, durability: Durability) -> Result<(), Failure> {
+        if durability == Durability::Synced {
+            let mut changes = self.syncer.changes();
+            self.syncer.want(position);
+            let synced = async {
+                loop {
+                    match self.syncer.synced(position) {
+                        State::Waiting if changes.changed().await.is_ok() => {}
+                        state => return state,
+                    }
+                }
+            };
+            if timeout(self.options.limits.answer_timeout, synced).await.map_err(|_| Stalled)? == State::Done {
+                return Ok(());
+            }
+        }
+        // What failed fails again, and says why.
+        Ok(self.ask(move |store| store.wait(position, durability)).await??)
+    }
+
+    /// Ends the threads that write.
+    pub(crate) fn stop(&self) {
+        self.writers.stop();
+        self.syncer.stop();
     }
 
     /// The store's statistics. They take each partition's lock for a moment.

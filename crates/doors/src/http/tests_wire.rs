@@ -157,7 +157,8 @@ fn bodies_together_are_bounded_and_room_comes_back() {
     first.write_all(&[7; 50_000]).unwrap();
     let whole = [7; 60_000];
     let begin = Instant::now();
-    // The bytes of the first arrive in their own time.
+    // Who is answered after them came after them: they are not still arriving when the next body is.
+    assert_eq!(door.put("/buckets/b/keys/small", &[], "x").status, 204);
     while door.send("PUT /buckets/b/keys/other", &[], Some(&whole)).status != 503 {
         assert!(begin.elapsed() < Duration::from_secs(10), "both fit");
     }
@@ -170,4 +171,30 @@ fn bodies_together_are_bounded_and_room_comes_back() {
     while door.send("PUT /buckets/b/keys/other", &[], Some(&whole)).status != 204 {
         assert!(begin.elapsed() < Duration::from_secs(10), "the room does not come back");
     }
+}
+
+#[test]
+fn uploads_that_stand_still_make_room_when_the_door_is_full() {
+    let door = open_with(holdfast::Limits::default(), |options| {
+        options.limits = Limits { connections_max: 2, give_way_after: Duration::ZERO, ..Limits::default() };
+    });
+    let half = || {
+        let mut stream = connect(door.running.local_addr());
+        stream.write_all(format!("{PUT}Content-Length: 10\r\n\r\nhalf").as_bytes()).unwrap();
+        stream
+    };
+    let halves = [half(), half()];
+    // As often as one likes: the door is never shut.
+    for _ in 0..20 {
+        assert_eq!(door.put("/buckets/b/keys/other", &[], "x").status, 204);
+    }
+    for mut stream in halves {
+        // Its connection is gone, or goes when there is more to be read.
+        let _ = stream.write_all(b"of it.");
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        assert!(read.is_err() || answer.is_empty() || answer.starts_with("HTTP/1.1 204"), "{answer}");
+    }
+    assert_eq!(door.get("/buckets/b/keys/other").text(), "x");
 }

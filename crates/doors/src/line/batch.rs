@@ -40,6 +40,8 @@ pub(crate) struct Source {
     pub(crate) active_ms: Cell<u64>,
     /// Since when nothing more is read because answers are not taken; 0 is not so.
     pub(crate) stalled_ms: Cell<u64>,
+    /// Since when a text that is not ended holds lines back; 0 is not so.
+    pub(crate) open_ms: Cell<u64>,
     pub(crate) ask: Cell<Ask>,
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Nothing,
+    /// Take the lines that a text holds back which was opened and not ended.
+    EndText,
     /// Send what there is, and end.
     Finish,
     /// End now.
@@ -66,6 +70,7 @@ impl Source {
             waker: RefCell::new(None),
             active_ms: Cell::new(now_ms),
             stalled_ms: Cell::new(0),
+            open_ms: Cell::new(0),
             ask: Cell::new(Ask::Nothing),
         }
     }

@@ -78,6 +78,10 @@ impl Connection {
             match self.source.ask.get() {
                 Ask::Kill => return Poll::Ready(Ok(())),
                 Ask::Finish if matches!(self.mode, Mode::Reading) => self.mode = Mode::Ending,
+                Ask::EndText => {
+                    self.source.ask.set(Ask::Nothing);
+                    self.end_text();
+                }
                 Ask::Finish | Ask::Nothing => {}
             }
             self.poll_checkpoint(cx);
@@ -137,17 +141,30 @@ impl Connection {
 
     /// The client sends no more. Half a line is not taken: its other half may be lost, and `12` is another value than `123`.
     fn end(&mut self) {
-        // A text that was opened holds back the lines behind it: they are taken without the line that opened it.
-        while self.rest.contains(&b'\n') && matches!(self.mode, Mode::Reading) {
-            let text = std::mem::take(&mut self.rest);
-            let behind = self.too_long(&text);
-            self.turn(behind);
-        }
+        while self.end_text() {}
         if !self.rest.is_empty() {
             let line = std::mem::take(&mut self.rest);
             self.complain(Shape::Influx, &line, "the connection was closed within the line: end each with a line end");
         }
         self.mode = Mode::Ending;
+    }
+
+    /// Takes the lines that a text holds back which was opened and not ended, without the line that opened it. Whether there were any.
+    fn end_text(&mut self) -> bool {
+        if !self.is_open() || !matches!(self.mode, Mode::Reading) {
+            return false;
+        }
+        let text = std::mem::take(&mut self.rest);
+        // What another text holds back has its own time.
+        self.source.open_ms.set(0);
+        let behind = self.too_long(&text);
+        self.turn(behind);
+        true
+    }
+
+    /// Whether what was read holds a whole line, and a text that goes over its end.
+    fn is_open(&self) -> bool {
+        self.is_starved && memchr(b'\n', &self.rest).is_some()
     }
 
     /// Handles lines, and keeps what is left.
@@ -191,6 +208,11 @@ impl Connection {
         }
         self.rest.extend_from_slice(rest);
         self.is_starved |= self.rest.is_empty();
+        if !self.is_open() {
+            self.source.open_ms.set(0);
+        } else if self.source.open_ms.get() == 0 {
+            self.source.open_ms.set(self.reactor.door.store.now_ms().max(1));
+        }
     }
 
     /// Leaves out a line of which so much came that it is too long. What follows it.

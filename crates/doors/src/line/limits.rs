@@ -12,6 +12,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// Bytes of one line; a longer one is skipped, and its sender told.
     pub line_bytes_max: usize,
+    /// How long a text that was opened, and holds back the lines behind it, may take to be ended; then the line that opened it is bad.
+    pub text_timeout: Duration,
     /// Bytes that are read from one connection before the next one has its turn.
     pub turn_bytes: usize,
     /// Points of all connections of a thread that are gathered before they are written.
@@ -31,7 +33,8 @@ impl Default for Limits {
         Limits {
             connections_max: 1_000,
             line_bytes_max: 64 << 10,
-            turn_bytes: 64 << 10,
+            text_timeout: Duration::from_secs(1),
+            turn_bytes: 16 << 10,
             batch_points_max: 32 << 10,
             batch_bytes_max: 8 << 20,
             output_bytes_max: 64 << 10,
@@ -46,6 +49,7 @@ impl Limits {
         Limits {
             connections_max: 4,
             line_bytes_max: 128,
+            text_timeout: Duration::from_millis(200),
             turn_bytes: 256,
             batch_points_max: 8,
             batch_bytes_max: 1 << 10,

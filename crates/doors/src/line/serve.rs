@@ -296,12 +296,14 @@ async fn wake_after_syncs(reactor: Rc<Reactor>) {
     }
 }
 
-/// Closes connections that send nothing, or take none of their answers, for too long.
+/// Closes connections that send nothing, or take none of their answers, for too long, and ends texts that are open for too long.
 async fn sweep(reactor: Rc<Reactor>, sources: Rc<Sources>) {
     let options = &reactor.door.options;
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let stall_ms = millis(options.limits.stall_timeout);
-    let mut ticks = tokio::time::interval(SWEEP_INTERVAL.min(options.limits.stall_timeout));
+    let text_ms = millis(options.limits.text_timeout);
+    let mut ticks =
+        tokio::time::interval(SWEEP_INTERVAL.min(options.limits.stall_timeout).min(options.limits.text_timeout));
     loop {
         ticks.tick().await;
         let now_ms = reactor.door.store.now_ms();
@@ -310,8 +312,13 @@ async fn sweep(reactor: Rc<Reactor>, sources: Rc<Sources>) {
             let is_idle = options.idle_timeout.is_some_and(|timeout| idle_ms >= millis(timeout));
             let stalled_ms = source.stalled_ms.get();
             let is_stalled = stalled_ms > 0 && now_ms.saturating_sub(stalled_ms) >= stall_ms;
+            let open_ms = source.open_ms.get();
+            let is_open = open_ms > 0 && now_ms.saturating_sub(open_ms) >= text_ms;
             if is_idle || is_stalled {
                 source.ask.set(Ask::Kill);
+                source.wake();
+            } else if is_open && source.ask.get() == Ask::Nothing {
+                source.ask.set(Ask::EndText);
                 source.wake();
             }
         }

@@ -290,6 +290,26 @@ fn long_lines_and_texts_without_end_are_skipped_and_what_follows_is_kept() {
 }
 
 #[test]
+fn a_text_without_end_holds_lines_of_a_live_connection_back_for_a_moment_only() {
+    let door = open(|options| options.limits.text_timeout = Duration::from_millis(20));
+    let mut client = door.connect();
+    client.say("cpu v=\"open\nput a 1 1\ncheckpoint\n");
+    assert!(client.line().contains("unbalanced quotes: a text begins and ends with \" (line 1)"));
+    assert!(client.line().ends_with("lines 3 errors 1"));
+    client.say("mem v=\"too\nput b 1 2\n");
+    assert!(client.line().contains("unbalanced quotes: a text begins and ends with \" (line 4)"));
+    assert!(client.checkpoint().ends_with("lines 6 errors 2"));
+    assert_eq!(door.points(), [point("a,#value", 1, 1.0), point("b,#value", 1, 2.0)]);
+    // One that is ended in time may come in pieces.
+    let door = open(|options| options.limits.text_timeout = PATIENCE);
+    let mut client = door.connect();
+    client.say("log text=\"one\n");
+    client.socket.flush().unwrap();
+    client.say("two\" 1\nput a 1 1\n");
+    assert!(client.checkpoint().ends_with("lines 4 errors 0"));
+}
+
+#[test]
 fn a_store_that_fails_is_told_and_a_checkpoint_does_not_hide_it() {
     let door = open(|options| options.delay = Duration::from_secs(60));
     let mut client = door.connect();

@@ -80,6 +80,7 @@ impl Inner {
             let bytes: usize = rotated.frozen.iter().map(|frozen| frozen.bytes).sum();
             self.shelf.memory_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
+        self.shelf.room.tried(&outcome);
         outcome?;
         self.forget_erased();
         Ok(())

@@ -15,6 +15,7 @@ use journal::{Damage, Position};
 
 use super::folder::{FOLDER, Folder, MANIFEST, Shelved, failed, points_name, register_name};
 use crate::error::{Error, Result};
+use crate::room::Room;
 use crate::store::lock;
 
 /// Blocks that were read lately, unpacked, in bytes.
@@ -36,6 +37,8 @@ pub(crate) struct Shelf {
     cache: quick_cache::sync::Cache<(u64, u64), Arc<Points>, Weigh>,
     /// Bytes of points in memory, in all partitions.
     pub(crate) memory_bytes: AtomicU64,
+    /// Where writers pause while there are many.
+    pub(crate) room: Room,
     /// Series, in all partitions.
     pub(crate) series: AtomicU64,
     /// Points written and refused since open.
@@ -88,6 +91,7 @@ impl Shelf {
             damage: Mutex::default(),
             cache: quick_cache::sync::Cache::with_weighter(4096, CACHE_BYTES, Weigh),
             memory_bytes: AtomicU64::new(0),
+            room: Room::default(),
             series: AtomicU64::new(0),
             written: AtomicU64::new(0),
             refused: AtomicU64::new(0),

@@ -4,6 +4,7 @@
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ::series::{Bounds, Engine, Place, Rows, Slot, Stage, Staged};
 use journal::{Batch, Log, PartitionId, Position};
@@ -168,6 +169,7 @@ impl Inner {
         }
         self.check_room()?;
         self.make_room_for_series()?;
+        self.pace_series(rows.len());
         let mut writing = Writing::open(self, rows)?;
         let position = self.commit_series(&mut writing)?;
         Ok(writing.end(self, position, rows))
@@ -196,6 +198,16 @@ impl Inner {
         self.shelf.memory_bytes.store(engines().map(|engine| engine.head_bytes() as u64).sum(), Ordering::Relaxed);
     }
 
+    /// Delays who writes points while more are in memory than are sealed at a time, so that they come as slowly as they can be sealed
+    /// before memory is full: then nobody waits for a whole sealing.
+    fn pace_series(&self, points: usize) {
+        let begin = self.options.limits.series_memory_bytes;
+        let bytes = self.shelf.memory_bytes.load(Ordering::Relaxed);
+        if self.threads && bytes > begin {
+            self.shelf.room.delay(pause(points, bytes - begin, begin));
+        }
+    }
+
     /// Before anything is written: sees to it that opening will know that there are series, and holds back who writes faster than
     /// can be sealed.
     pub(crate) fn make_room_for_series(&self) -> Result<()> {
@@ -208,5 +220,33 @@ impl Inner {
             self.seal_series(super::seal::When::Above(max))?;
         }
         Ok(())
+    }
+}
+
+/// What a point is delayed by just below the maximum: several times what sealing one takes, so that even a busy processor seals in time,
+/// and so that little more is in memory than is sealed at a time.
+const POINT_DELAY_MAX: Duration = Duration::from_micros(2);
+
+/// How long who writes so many points pauses when `above` bytes of `room` are taken. With its square, so that a short burst, for which
+/// there is room, is hardly delayed.
+fn pause(points: usize, above: u64, room: u64) -> Duration {
+    let (above, room) = (u128::from(above.min(room)), u128::from(room.max(1)));
+    let nanos = POINT_DELAY_MAX.as_nanos() * points as u128 * above / room * above / room;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_pause_by_points_and_by_the_square_of_what_is_taken() {
+        let room = 24 << 20;
+        assert_eq!(pause(200, 0, room), Duration::ZERO);
+        assert_eq!(pause(200, room, room), POINT_DELAY_MAX * 200);
+        assert_eq!(pause(200, room / 2, room), POINT_DELAY_MAX * 50);
+        assert_eq!(pause(32 << 10, u64::MAX, room), pause(32 << 10, room, room), "and never more");
+        assert_eq!(pause(usize::MAX, room, room), Duration::from_nanos(u64::MAX), "however many there are");
+        assert_eq!(pause(200, 5, 0), Duration::ZERO, "whatever the limit is");
     }
 }

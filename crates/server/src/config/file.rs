@@ -91,6 +91,7 @@ pub(crate) struct HttpTable {
     pub(crate) listen: Option<String>,
     pub(crate) connections_max: Option<i64>,
     pub(crate) threads_max: Option<i64>,
+    pub(crate) queries_max: Option<i64>,
     pub(crate) body_bytes_max: Option<i64>,
     pub(crate) bodies_bytes_max: Option<i64>,
     pub(crate) tls: Option<TlsTable>,

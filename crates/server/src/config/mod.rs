@@ -66,6 +66,7 @@ const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
 const IDLE_SECONDS: RangeInclusive<i64> = 0..=31_536_000;
 const OUTPUT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 32;
 const HTTP_THREADS: RangeInclusive<i64> = 1..=1024;
+const QUERIES: RangeInclusive<i64> = 1..=1024;
 const BODY_BYTES: RangeInclusive<i64> = 1 << 10..=512 << 20;
 const BODIES_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 const RECOVERY_SECONDS: RangeInclusive<i64> = 1..=3600;
@@ -171,6 +172,7 @@ impl Config {
             format!("http.listen = {}{}", self.http.listen, tls(&self.http.tls)),
             format!("http.connections_max = {}", self.http.limits.connections_max),
             format!("http.threads_max = {}", self.http.limits.threads_max),
+            format!("http.queries_max = {}", self.http.limits.queries_max),
             format!("http.body_bytes_max = {}", self.http.limits.body_bytes_max),
             format!("http.bodies_bytes_max = {}", self.http.limits.bodies_bytes_max),
         ];

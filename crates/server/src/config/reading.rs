@@ -22,8 +22,8 @@ use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
     HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS,
-    REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES,
-    VALUE_CACHE_BYTES, Xa, users,
+    QUERIES, REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS,
+    VALUE_BYTES, VALUE_CACHE_BYTES, Xa, users,
 };
 use crate::cli::ServeArguments;
 use crate::failure::faults_of;
@@ -193,6 +193,9 @@ impl Reading<'_> {
                 threads_max: self
                     .number("http.threads_max", table.threads_max, HTTP_THREADS)?
                     .unwrap_or(defaults.threads_max),
+                queries_max: self
+                    .number("http.queries_max", table.queries_max, QUERIES)?
+                    .unwrap_or(defaults.queries_max),
                 body_bytes_max: self
                     .number("http.body_bytes_max", table.body_bytes_max, BODY_BYTES)?
                     .unwrap_or(defaults.body_bytes_max),

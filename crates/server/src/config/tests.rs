@@ -120,6 +120,7 @@ fn every_key_arrives_where_it_belongs() {
         listen = "[::1]:2"
         connections_max = 7
         threads_max = 8
+        queries_max = 3
         body_bytes_max = 1024
         bodies_bytes_max = 1_048_576
         tls.certificate = "certificate.pem"
@@ -186,7 +187,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(config.resp.idle_timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.http.listen.to_string(), "[::1]:2");
     let http = &config.http.limits;
-    assert_eq!((http.connections_max, http.threads_max), (7, 8));
+    assert_eq!((http.connections_max, http.threads_max, http.queries_max), (7, 8, 3));
     assert_eq!((http.body_bytes_max, http.bodies_bytes_max), (1024, 1 << 20));
     let line = &config.line;
     assert_eq!(line.listen.map(|listen| listen.to_string()).as_deref(), Some("127.0.0.1:3"));

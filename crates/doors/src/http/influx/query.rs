@@ -53,7 +53,11 @@ pub(super) async fn query(
     let mode = if is_post { Mode::Writing } else { Mode::Reading };
     let kind = if params.layout == Layout::Csv { CSV } else { JSON };
     let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode));
-    Ok(with_type(kind, asked.shared.ask(run).await??))
+    let answer = asked.shared.query(run).await.and_then(|ran| ran);
+    Ok(match answer {
+        Ok(bytes) => with_type(kind, bytes),
+        Err(failure) => refused(failure.code(), failure.text()),
+    })
 }
 
 fn right(need: Need) -> Right {

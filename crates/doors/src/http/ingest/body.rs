@@ -45,7 +45,8 @@ impl Encoding {
     }
 }
 
-/// The body as it was before it was compressed. What it becomes counts as a body in memory for as long as `share` lives.
+/// The body as it was before it was compressed; `None` when that is more than `wanted_max` bytes. What it becomes counts as a body in
+/// memory for as long as `share` lives.
 ///
 /// # Errors
 /// 400 when it is damaged, 413 when it becomes too large, 503 when all bodies together are.
@@ -53,16 +54,18 @@ pub(crate) fn plain<'b>(
     shared: &Shared,
     encoding: Encoding,
     body: &'b [u8],
+    wanted_max: usize,
     share: &mut Share,
-) -> Result<Cow<'b, [u8]>, Failure> {
-    match encoding {
-        Encoding::Plain => Ok(Cow::Borrowed(body)),
-        Encoding::Gzip => inflate(shared, MultiGzDecoder::new(body), share).map(Cow::Owned),
-        Encoding::Deflate if is_zlib(body) => inflate(shared, ZlibDecoder::new(body), share).map(Cow::Owned),
+) -> Result<Option<Cow<'b, [u8]>>, Failure> {
+    let bytes = match encoding {
+        Encoding::Plain => return Ok(Some(Cow::Borrowed(body))),
+        Encoding::Gzip => inflate(shared, MultiGzDecoder::new(body), wanted_max, share),
+        Encoding::Deflate if is_zlib(body) => inflate(shared, ZlibDecoder::new(body), wanted_max, share),
         // What HTTP calls deflate is zlib's format, and some clients send it without zlib's header.
-        Encoding::Deflate => inflate(shared, DeflateDecoder::new(body), share).map(Cow::Owned),
-        Encoding::Snappy => unsnap(shared, body, share).map(Cow::Owned),
-    }
+        Encoding::Deflate => inflate(shared, DeflateDecoder::new(body), wanted_max, share),
+        Encoding::Snappy => unsnap(shared, body, wanted_max, share),
+    };
+    Ok(bytes?.map(Cow::Owned))
 }
 
 fn is_zlib(body: &[u8]) -> bool {
@@ -74,7 +77,12 @@ fn too_large(bytes_max: u64) -> Failure {
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
-fn inflate(shared: &Shared, mut decoder: impl Read, share: &mut Share) -> Result<Vec<u8>, Failure> {
+fn inflate(
+    shared: &Shared,
+    mut decoder: impl Read,
+    wanted_max: usize,
+    share: &mut Share,
+) -> Result<Option<Vec<u8>>, Failure> {
     let bytes_max = shared.body_bytes_max();
     let mut bytes = Vec::new();
     loop {
@@ -85,19 +93,25 @@ fn inflate(shared: &Shared, mut decoder: impl Read, share: &mut Share) -> Result
         if bytes.len() as u64 > bytes_max {
             return Err(too_large(bytes_max));
         }
+        if bytes.len() > wanted_max {
+            return Ok(None);
+        }
         if bytes.len() == before {
-            return Ok(bytes);
+            return Ok(Some(bytes));
         }
     }
 }
 
-fn unsnap(shared: &Shared, body: &[u8], share: &mut Share) -> Result<Vec<u8>, Failure> {
+fn unsnap(shared: &Shared, body: &[u8], wanted_max: usize, share: &mut Share) -> Result<Option<Vec<u8>>, Failure> {
     let bad = |_| Failure::bad("the body cannot be decompressed: it is no block of snappy");
     let bytes = snap::raw::decompress_len(body).map_err(bad)?;
     let bytes_max = shared.body_bytes_max();
     if bytes as u64 > bytes_max {
         return Err(too_large(bytes_max));
     }
+    if bytes > wanted_max {
+        return Ok(None);
+    }
     shared.budget.grow(share, bytes)?;
-    snap::raw::Decoder::new().decompress_vec(body).map_err(bad)
+    snap::raw::Decoder::new().decompress_vec(body).map(Some).map_err(bad)
 }

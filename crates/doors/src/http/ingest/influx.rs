@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, JSON, say_durability};
-use super::super::shared::Shared;
 use super::super::upload::Upload;
+use super::Points;
+use super::body::Encoding;
 use super::intake::{Intake, Malformed, Outcome};
 use crate::line::{After, SECOND, Step, Times, Unit, excerpt};
 
@@ -49,14 +50,10 @@ struct Written {
 async fn store(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Written, Failure> {
     let unit = precision(asked.query.get("precision"))?;
     let durability = asked.durability()?;
-    let take = move |shared: &Shared, store: &holdfast::Store, body: &[u8]| {
-        let mut intake = Intake::new(shared, store, &database, Typing::Strict);
-        let done = lines(&mut intake, body, unit);
-        let outcome = intake.end(Some(durability))?;
-        done?;
-        Ok(outcome)
-    };
-    let outcome = super::take(asked, upload, take).await?;
+    let points = Points { database, typing: Typing::Strict, encoding: Encoding::of(&asked.parts.headers)? };
+    let read = move |intake: &mut Intake<'_>, body: &[u8]| lines(intake, body, unit);
+    let (outcome, read) = super::take(asked, upload, points, Some(durability), read).await?;
+    read?;
     Ok(Written { outcome, answer: say_durability(StatusCode::NO_CONTENT.into_response(), durability) })
 }
 

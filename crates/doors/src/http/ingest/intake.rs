@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use holdfast::series::{Refused, Rows, Typing, Written};
-use holdfast::{Durability, Position, Store};
+use holdfast::{Position, Store};
 
 use super::super::shared::Shared;
 use crate::line;
@@ -17,7 +17,7 @@ use crate::points::nanos;
 const BATCH_POINTS_MAX: usize = 32 << 10;
 /// Reasons that are kept of one request; what is wrong beyond is counted.
 pub(crate) const REASONS_MAX: usize = 1000;
-/// Kits that are kept for the next requests. There are no more readers at work than processors; the others wait for the disk.
+/// Kits that are kept for the next requests: there are hardly more readers at work at a time.
 const KITS_MAX: usize = 4;
 
 /// What one reader needs: it remembers the names of series from request to request.
@@ -131,20 +131,16 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Writes what is left, and waits until all is as durable as asked; without `durability` somebody else waits.
+    /// Writes what is left. Durable it is when somebody has waited for the outcome's position.
     ///
     /// # Errors
     /// What the store says.
-    pub(crate) fn end(mut self, durability: Option<Durability>) -> holdfast::Result<Outcome> {
+    pub(crate) fn end(mut self) -> holdfast::Result<Outcome> {
         let flushed = self.flush();
-        let Intake { shared, store, kit, outcome, .. } = self;
-        // Before waiting for the disk: the next request goes on with it meanwhile.
+        let Intake { shared, kit, outcome, .. } = self;
         shared.kits.give_back(kit);
         shared.points.malformed.fetch_add(outcome.malformed_count, Relaxed);
         flushed?;
-        if let Some(durability) = durability {
-            store.wait(outcome.position, durability)?;
-        }
         Ok(outcome)
     }
 }

@@ -1,7 +1,8 @@
 //! Points that come in over HTTP: OpenTSDB's puts, Influx lines, Prometheus' text and remote writes.
 //!
 //! Each protocol is a reader, from bytes to points in [`intake::Intake`], and an answer: `opentsdb` with `json`, `influx`,
-//! `prometheus` with `exposition` and `remote`. `body` undoes what compresses a body. An answer comes when the points are as durable as asked.
+//! `prometheus` with `exposition` and `remote`. `body` undoes what compresses a body; the threads of `writers` read and write what is
+//! not large. An answer comes when the points are as durable as asked.
 //! docs/reference/points.md is what clients may rely on.
 //!
 //! May use: the facade's `series`, `crate::line`'s readers of lines, `handle`, `table`, `upload`. Must not know: sockets.
@@ -14,16 +15,22 @@ mod json;
 mod opentsdb;
 mod prometheus;
 mod remote;
+pub(crate) mod writers;
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use holdfast::series::Typing;
+use holdfast::{Durability, Position, Store};
+use tokio::sync::oneshot;
 
 use self::body::Encoding;
+use self::intake::{Intake, Outcome};
+use self::writers::{Done, Job};
 use super::failure::Failure;
 use super::handle::Asked;
-use super::shared::Shared;
+use super::shared::{Shared, Stalled};
 use super::table::{Access, Route, Verb};
 use super::upload::{Share, Upload};
 use crate::auth::{Right, User};
@@ -121,28 +128,145 @@ fn database(asked: &Asked<'_>) -> Result<String, Failure> {
 
 /// The body of a request as it was before it was compressed, for those that ask: they are small.
 pub(super) async fn question(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
-    match Encoding::of(&asked.parts.headers)? {
-        Encoding::Plain => upload.read().await,
-        _ => take(asked, upload, |_, _, body| Ok(body.to_vec())).await,
-    }
-}
-
-/// Reads the body of a request, and lets a thread that may wait do something with what it was before it was compressed.
-async fn take<T: Send + 'static>(
-    asked: &Asked<'_>,
-    upload: &mut Upload,
-    act: impl FnOnce(&Shared, &holdfast::Store, &[u8]) -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
     let encoding = Encoding::of(&asked.parts.headers)?;
-    let (shared, sent) = (Arc::clone(asked.shared), upload.read().await?);
-    let act = move |store: &holdfast::Store| {
+    let sent = upload.read().await?;
+    if matches!(encoding, Encoding::Plain) {
+        return Ok(sent);
+    }
+    let shared = Arc::clone(asked.shared);
+    let act = move |_: &Store| -> Result<Vec<u8>, Failure> {
         let mut share = Share::default();
-        let body = body::plain(&shared, encoding, &sent, &mut share)?;
-        act(&shared, store, &body)
+        let plain = body::plain(&shared, encoding, &sent, usize::MAX, &mut share)?;
+        Ok(plain.map(|plain| plain.to_vec()).unwrap_or_default())
     };
     asked.shared.ask(act).await?
 }
 
+/// What the points of a request are.
+struct Points {
+    database: String,
+    typing: Typing,
+    encoding: Encoding,
+}
+
+/// What became of a request's points, and what ended their reading, if anything did.
+type Taken<E> = (Outcome, Result<(), E>);
+
+/// Reads the body of a request, and has somebody `read` it and write its points: who has time for small ones, or a thread that may
+/// take long. Then they are as durable as asked; without `durability` they need not be.
+async fn take<E: Send + 'static>(
+    asked: &Asked<'_>,
+    upload: &mut Upload,
+    points: Points,
+    durability: Option<Durability>,
+    read: impl FnOnce(&mut Intake<'_>, &[u8]) -> Result<(), E> + Send + 'static,
+) -> Result<Taken<E>, Failure> {
+    let shared = asked.shared;
+    let sent = upload.read().await?;
+    let request = Request { shared: Arc::clone(shared), points, sent, read };
+    let (outcome, read) = if request.sent.len() > shared.options.limits.small_body_bytes {
+        request.take_long(durability).await?
+    } else {
+        match request.take_here(durability).await? {
+            Small::Taken(taken) => *taken,
+            Small::Large(request) => request.take_long(durability).await?,
+        }
+    };
+    if durability == Some(Durability::Synced) && outcome.position > Position::ZERO {
+        shared.durable(outcome.position, Durability::Synced).await?;
+    }
+    Ok((outcome, read))
+}
+
+/// A body and what is to be done with it.
+struct Request<R> {
+    shared: Arc<Shared>,
+    points: Points,
+    sent: Vec<u8>,
+    read: R,
+}
+
+/// What comes of a body that seemed small.
+enum Small<R, E> {
+    Taken(Box<Taken<E>>),
+    /// It is not when it is decompressed.
+    Large(Box<Request<R>>),
+}
+
+impl<R, E> Request<R>
+where
+    R: FnOnce(&mut Intake<'_>, &[u8]) -> Result<(), E> + Send + 'static,
+    E: Send + 'static,
+{
+    /// Reads and writes the points. Blocks, but not for durability.
+    fn run(self, store: &Store, body: &[u8]) -> Result<Taken<E>, Failure> {
+        let Points { database, typing, .. } = &self.points;
+        let mut intake = Intake::new(&self.shared, store, database, *typing);
+        let read = (self.read)(&mut intake, body);
+        Ok((intake.end()?, read))
+    }
+
+    /// By a thread that is there for small bodies.
+    async fn take_here(self, durability: Option<Durability>) -> Result<Small<R, E>, Failure> {
+        let shared = Arc::clone(&self.shared);
+        let (answer, answered) = oneshot::channel();
+        let bytes = self.sent.len();
+        let act = move |store: &Store| {
+            let small = self.run_small(store);
+            let position = match &small {
+                Ok(Small::Taken(taken)) => taken.0.position,
+                Ok(Small::Large(_)) | Err(_) => Position::ZERO,
+            };
+            let soon = durability.filter(|durability| *durability != Durability::Synced && position > Position::ZERO);
+            let tell = move |waited: holdfast::Result<()>| {
+                let small = match waited {
+                    Ok(()) => small,
+                    Err(error) => Err(error.into()),
+                };
+                // It fails when nobody wants to know any more.
+                let _ = answer.send(small);
+            };
+            Done { wanted: soon.map(|durability| (position, durability)), tell: Box::new(tell) }
+        };
+        shared.writers.push(Job { bytes, act: Box::new(act) });
+        match tokio::time::timeout(shared.options.limits.answer_timeout, answered).await {
+            Ok(Ok(small)) => small,
+            Ok(Err(_)) | Err(_) => Err(Stalled.into()),
+        }
+    }
+
+    fn run_small(mut self, store: &Store) -> Result<Small<R, E>, Failure> {
+        let (shared, sent) = (Arc::clone(&self.shared), std::mem::take(&mut self.sent));
+        let mut share = Share::default();
+        match body::plain(&shared, self.points.encoding, &sent, shared.options.limits.small_body_bytes, &mut share)? {
+            Some(plain) => Ok(Small::Taken(Box::new(self.run(store, &plain)?))),
+            None => {
+                self.sent = sent;
+                Ok(Small::Large(Box::new(self)))
+            }
+        }
+    }
+
+    /// By a thread that may take long, of which there are not many at a time.
+    async fn take_long(mut self, durability: Option<Durability>) -> Result<Taken<E>, Failure> {
+        let shared = Arc::clone(&self.shared);
+        let turn = Arc::clone(&shared.large_writes).acquire_owned();
+        let turn = tokio::time::timeout(shared.options.limits.body_timeout, turn).await.map_err(|_| Stalled)?;
+        let act = move |store: &Store| {
+            let _turn = turn;
+            let (shared, sent) = (Arc::clone(&self.shared), std::mem::take(&mut self.sent));
+            let mut share = Share::default();
+            let plain = body::plain(&shared, self.points.encoding, &sent, usize::MAX, &mut share)?;
+            let taken = self.run(store, plain.as_deref().unwrap_or_default())?;
+            if let Some(durability) = durability.filter(|durability| *durability != Durability::Synced) {
+                store.wait(taken.0.position, durability)?;
+            }
+            Ok(taken)
+        };
+        shared.ask(act).await?
+    }
+}
+
 #[cfg(test)]
 #[path = "tests.rs"]
-mod tests;
+pub(super) mod tests;

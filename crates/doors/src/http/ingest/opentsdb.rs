@@ -12,20 +12,21 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use holdfast::Store;
 use holdfast::series::Typing;
 use serde_json::{Value, json};
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, JSON, say_durability};
-use super::super::shared::Shared;
 use super::super::upload::Upload;
+use super::Points;
+use super::body::Encoding;
 use super::influx;
 use super::intake::{Intake, Outcome};
 use super::json::{DataPoints, NoJson};
 use crate::line::Unit;
 
 const SOME_FAILED: &str = "One or more data points had errors";
+const SEE_LOGS: &str = "Please see the TSD logs or append \"details\" to the put request";
 const SEE: &str = "append \"details\" to the put request to see them";
 
 /// Why nothing, or not all, was read of a body.
@@ -65,12 +66,8 @@ async fn answer(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Res
     let durability = asked.durability()?;
     // Who has no patience without end has the waiting done apart.
     let wait = timeout.is_none().then_some(durability);
-    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
-        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
-        let read = read(&mut intake, body);
-        Ok::<_, Failure>((intake.end(wait)?, read))
-    };
-    let (outcome, read) = super::take(asked, upload, take).await?;
+    let points = Points { database, typing: Typing::Numbers, encoding: Encoding::of(&asked.parts.headers)? };
+    let (outcome, read) = super::take(asked, upload, points, wait, read).await?;
     match read {
         Ok(()) => {}
         Err(Unread::Store(error)) => return Err(error.into()),
@@ -82,10 +79,8 @@ async fn answer(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Res
     }
     let mut timeouts = 0;
     if let Some(timeout) = timeout {
-        let position = outcome.position;
-        let waiting = asked.shared.ask(move |store| store.wait(position, durability));
-        match tokio::time::timeout(timeout, waiting).await {
-            Ok(waited) => waited??,
+        match tokio::time::timeout(timeout, asked.shared.durable(outcome.position, durability)).await {
+            Ok(waited) => waited?,
             Err(_) => timeouts = outcome.written,
         }
     }
@@ -116,7 +111,13 @@ fn told(outcome: &Outcome, timeouts: u64, has_summary: bool, has_details: bool) 
     if !has_summary && !has_details {
         return match is_good {
             true => StatusCode::NO_CONTENT.into_response(),
-            false if timeouts > 0 => refusal(status, "The points were written, and are not durable in time", ""),
+            false if timeouts > 0 => {
+                let text = format!(
+                    "The put call has timedout with {success} successful writes, {failed} failed writes and {timeouts} timed out \
+                     writes."
+                );
+                refusal(status, &text, SEE_LOGS)
+            }
             false => refusal(status, SOME_FAILED, SEE),
         };
     }

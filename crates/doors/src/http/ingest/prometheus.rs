@@ -5,15 +5,14 @@
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use holdfast::Store;
 use holdfast::series::Typing;
 use memchr::memchr_iter;
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
-use super::super::shared::Shared;
-use super::super::upload::{Share, Upload};
-use super::body::{self, Encoding};
+use super::super::upload::Upload;
+use super::Points;
+use super::body::Encoding;
 use super::exposition::{self, Extra, MILLISECOND};
 use super::intake::{Intake, Outcome};
 use super::remote::{self, NoMessage};
@@ -27,15 +26,13 @@ pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upl
     let extra = extra(asked.query.all("extra_label"))?;
     let at = asked.query.get("timestamp").map(|at| time(at, Unit::Nanos(MILLISECOND))).transpose();
     let at = at.map_err(|wrong| Failure::bad(format!("timestamp: {wrong}; it is in milliseconds since 1970")))?;
-    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
-        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
+    let points = Points { database, typing: Typing::Numbers, encoding: Encoding::of(&asked.parts.headers)? };
+    let read = move |intake: &mut Intake<'_>, body: &[u8]| {
         let now = at.unwrap_or(intake.now);
-        let read = lines(&mut intake, body, &extra, now);
-        let outcome = intake.end(Some(durability))?;
-        read?;
-        Ok::<_, Failure>(outcome)
+        lines(intake, body, &extra, now)
     };
-    let outcome = super::take(asked, upload, take).await?;
+    let (outcome, read) = super::take(asked, upload, points, Some(durability), read).await?;
+    read?;
     partial(&outcome)?;
     Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
 }
@@ -48,22 +45,18 @@ pub(crate) async fn write(asked: &Asked<'_>, database: String, upload: &mut Uplo
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     let durability = asked.durability()?;
-    let is_told = asked.parts.headers.contains_key(CONTENT_ENCODING);
-    let take = move |shared: &Shared, store: &Store, body: &[u8]| {
-        // The protocol says that the body is snappy's, whether its headers do or not.
-        let mut share = Share::default();
-        let encoding = if is_told { Encoding::Plain } else { Encoding::Snappy };
-        let body = body::plain(shared, encoding, body, &mut share)?;
-        let mut intake = Intake::new(shared, store, &database, Typing::Numbers);
-        let read = request(&mut intake, &body);
-        let outcome = intake.end(Some(durability))?;
-        match read {
-            Ok(()) => Ok(outcome),
-            Err(Unread::Store(error)) => Err(error.into()),
-            Err(Unread::NoMessage) => Err(Failure::bad("the body is no message prometheus.WriteRequest")),
-        }
+    // The protocol says that the body is snappy's, whether its headers do or not.
+    let encoding = match asked.parts.headers.contains_key(CONTENT_ENCODING) {
+        true => Encoding::of(&asked.parts.headers)?,
+        false => Encoding::Snappy,
     };
-    let outcome = super::take(asked, upload, take).await?;
+    let points = Points { database, typing: Typing::Numbers, encoding };
+    let (outcome, read) = super::take(asked, upload, points, Some(durability), request).await?;
+    match read {
+        Ok(()) => {}
+        Err(Unread::Store(error)) => return Err(error.into()),
+        Err(Unread::NoMessage) => return Err(Failure::bad("the body is no message prometheus.WriteRequest")),
+    }
     partial(&outcome)?;
     Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
 }

@@ -11,7 +11,7 @@ use crate::auth::{BucketRight, Right, User, Users, hash_password};
 use crate::http::tests_client::{Answer, Door, connect, open_wide};
 
 /// The points of a database, one a line.
-pub(super) fn points(door: &Door, database: &str) -> Vec<String> {
+pub(in crate::http) fn points(door: &Door, database: &str) -> Vec<String> {
     let reader = door.store.series().reader();
     let mut lines = Vec::new();
     for series in reader.series(&Select { database: database.to_owned(), ..Select::default() }).unwrap() {
@@ -311,4 +311,55 @@ fn large_bodies_are_written_in_several_batches() {
     assert_eq!(post(&door, "/write", &body).status, 204);
     assert_eq!(points(&door, "default").len(), 50_000);
     assert_eq!(door.get("/stats").json()["doors"]["http"]["points_batches"], 2);
+}
+
+#[test]
+fn bodies_that_are_large_or_become_so_are_written_as_small_ones_are() {
+    let door = crate::http::tests_client::open_with(holdfast::Limits::default(), |options| {
+        options.limits =
+            crate::http::Limits { small_body_bytes: 100, large_writes_max: 1, ..crate::http::Limits::default() };
+    });
+    let body: String = (0..200).map(|at| format!("m v={at}i {at}\n")).collect();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all("m v=1 1\n".repeat(500).as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    assert!(packed.len() < 100, "it seems small: {}", packed.len());
+    for durability in ["synced", "written", "window"] {
+        for (database, headers, bytes, count) in [
+            ("small", &[][..], &b"m v=1 1\n"[..], 1),
+            ("large", &[][..], body.as_bytes(), 200),
+            ("packed", &[("Content-Encoding", "gzip")][..], packed.as_slice(), 1),
+        ] {
+            let path = format!("POST /write?db={database}-{durability}&durability={durability}");
+            let answer = door.send(&path, headers, Some(bytes));
+            assert_eq!((answer.status, answer.header("x-holdfast-durability")), (204, Some(durability)), "{path}");
+            assert_eq!(points(&door, &format!("{database}-{durability}")).len(), count, "{path}");
+        }
+    }
+    assert_eq!(post(&door, "/write?db=large-synced", &format!("{body}m v=x 1\n")).status, 400);
+}
+
+#[test]
+fn what_many_write_at_the_same_time_is_told_to_each_and_all_there() {
+    let door = crate::http::tests_client::open_with(holdfast::Limits::default(), |options| {
+        options.limits = crate::http::Limits { write_threads: 2, ..crate::http::Limits::default() };
+    });
+    std::thread::scope(|scope| {
+        for client in 0..16 {
+            let door = &door;
+            scope.spawn(move || {
+                for at in 0..10 {
+                    let durability = ["synced", "written", "window"][at % 3];
+                    // One in four has a bad point, which its own answer tells, and the others' do not.
+                    let bad = if (client + at) % 4 == 0 { "put bad x y\n" } else { "" };
+                    let body = format!("put m {at} 1 client={client}\n{bad}put n {at} 2 client={client}\n");
+                    let answer = post(door, &format!("/api/put?summary&durability={durability}"), &body);
+                    let failed = u16::from(!bad.is_empty());
+                    let wanted = (if failed > 0 { 400 } else { 200 }, format!("{{\"success\":2,\"failed\":{failed}}}"));
+                    assert_eq!((answer.status, answer.text().to_owned()), wanted);
+                }
+            });
+        }
+    });
+    assert_eq!(points(&door, "default").len(), 16 * 10 * 2);
 }

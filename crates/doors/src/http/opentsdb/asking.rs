@@ -13,13 +13,12 @@ use axum::response::{IntoResponse, Response};
 use holdfast::Store;
 use holdfast::series::Reader;
 use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Progress, Query, Suggest};
-use tokio::time::timeout;
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
 use super::super::ingest::question;
 use super::super::pages::{self, Piece, Pieces};
-use super::super::shared::{Shared, Stalled};
+use super::super::shared::Shared;
 use super::super::upload::Upload;
 use super::about;
 use super::refused::{JSON, Refused};
@@ -121,9 +120,10 @@ impl<'a> Asking<'a> {
             Ok::<_, Refused>((first, (progress == Progress::More).then_some(Rest { answer, reader })))
         };
         let (first, rest) = patiently(self.asked.shared, begin).await??;
+        let turns = Some(self.asked.shared.turns.clone());
         Ok(match rest {
             None => json(first),
-            Some(rest) => ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest))).into_response(),
+            Some(rest) => ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), turns)).into_response(),
         })
     }
 
@@ -231,11 +231,7 @@ async fn patiently<T: Send + 'static>(
     shared: &Shared,
     act: impl FnOnce(&Store) -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let store = shared.store.clone();
-    match timeout(FIRST_PIECE_TIME_MAX, tokio::task::spawn_blocking(move || act(&store))).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) | Err(_) => Err(Stalled.into()),
-    }
+    shared.query_within(FIRST_PIECE_TIME_MAX, act).await
 }
 
 /// What is left of an answer.

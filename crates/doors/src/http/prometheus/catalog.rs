@@ -80,7 +80,7 @@ pub(super) async fn labels(asked: &Asked<'_>, params: &Params, database: String)
         reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(names), wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.ask(list).await??))
+    Ok(with_type(JSON, asked.shared.query(list).await??))
 }
 
 pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -93,7 +93,7 @@ pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String)
         reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(values), wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.ask(list).await??))
+    Ok(with_type(JSON, asked.shared.query(list).await??))
 }
 
 pub(super) async fn series(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -107,7 +107,7 @@ pub(super) async fn series(asked: &Asked<'_>, params: &Params, database: String)
         reader.settle()?;
         Ok::<_, Refusal>(json::all_labels(&found, wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.ask(list).await??))
+    Ok(with_type(JSON, asked.shared.query(list).await??))
 }
 
 pub(super) async fn cardinality(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -118,5 +118,5 @@ pub(super) async fn cardinality(asked: &Asked<'_>, params: &Params, database: St
         reader.settle()?;
         Ok::<_, Refusal>(json::cardinality(&found, top))
     };
-    Ok(with_type(JSON, asked.shared.ask(count).await??))
+    Ok(with_type(JSON, asked.shared.query(count).await??))
 }

@@ -35,11 +35,17 @@ pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String)
         }
         all.sort_by(|a: &Named, b| a.labels.cmp(&b.labels));
         all.dedup();
-        Ok::<_, Refusal>(Export { reader, series: all.into_iter(), range, points: Points::new() })
+        let mut export = Export { reader, series: all.into_iter(), range, points: Points::new() };
+        let first = export.next()?;
+        Ok::<_, Refusal>((export, first))
     };
-    let export = asked.shared.ask(find).await??;
-    let body = pages::body(asked.shared, move |_| Ok(Box::new(export)));
-    Ok(with_type(JSON_LINES, body.await.map_err(|_| Refusal::late())?))
+    let (export, first) = asked.shared.query(find).await??;
+    Ok(match first {
+        Piece::Last(bytes) => with_type(JSON_LINES, bytes),
+        Piece::More(bytes) => {
+            with_type(JSON_LINES, pages::continued(bytes, Box::new(export), Some(asked.shared.turns.clone())))
+        }
+    })
 }
 
 struct Export {

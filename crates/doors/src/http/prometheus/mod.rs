@@ -174,6 +174,6 @@ async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<
         }
         Ok::<_, Refusal>(())
     };
-    asked.shared.ask(remove).await??;
+    asked.shared.query(remove).await??;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

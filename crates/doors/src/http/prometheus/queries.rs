@@ -45,7 +45,7 @@ fn now(asked: &Asked<'_>) -> i64 {
 /// An answer that is written, or the one whose beginning is.
 enum Written {
     All(String),
-    Begun(Box<Rest>),
+    Begun(Vec<u8>, Box<Rest>),
 }
 
 async fn evaluate(
@@ -59,7 +59,7 @@ async fn evaluate(
     let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
     let text = params.get("query").unwrap_or_default().to_owned();
     // Parsed where it may take a while, because of regular expressions.
-    let written = asked.shared.ask(move |store: &Store| {
+    let written = asked.shared.query(move |store: &Store| {
         let expression = Expression::parse(&text, step_ms);
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
         let expression = expression.map_err(invalid)?;
@@ -73,24 +73,19 @@ async fn evaluate(
         let mut rest = Rest::of(answer);
         Ok::<_, Refusal>(match rest.next_piece() {
             (text, true) => Written::All(text),
-            (text, false) => {
-                rest.ready = Some(text);
-                Written::Begun(Box::new(rest))
-            }
+            (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
         })
     });
     match written.await?? {
         Written::All(text) => Ok(with_type(JSON, text)),
-        Written::Begun(rest) => {
-            let body = pages::body(asked.shared, move |_| Ok(rest));
-            Ok(with_type(JSON, body.await.map_err(|_| Refusal::late())?))
+        Written::Begun(first, rest) => {
+            Ok(with_type(JSON, pages::continued(first, rest, Some(asked.shared.turns.clone()))))
         }
     }
 }
 
 /// What is still to be written of an answer.
 struct Rest {
-    ready: Option<String>,
     lines: std::vec::IntoIter<Line>,
     write: fn(&Line, &mut String),
     is_list: bool,
@@ -107,7 +102,7 @@ impl Rest {
             Answer::Matrix(lines) => (lines, json::matrix_line, true),
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
-        Self { ready: None, lines: lines.into_iter(), write, is_list, is_first: true, text }
+        Self { lines: lines.into_iter(), write, is_list, is_first: true, text }
     }
 
     /// The next part, and whether it is the last.
@@ -132,9 +127,6 @@ impl Rest {
 
 impl Pieces for Rest {
     fn next(&mut self) -> holdfast::Result<Piece> {
-        if let Some(text) = self.ready.take() {
-            return Ok(Piece::More(text.into_bytes()));
-        }
         Ok(match self.next_piece() {
             (text, true) => Piece::Last(text.into_bytes()),
             (text, false) => Piece::More(text.into_bytes()),

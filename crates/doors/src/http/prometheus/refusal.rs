@@ -10,7 +10,6 @@ use holdfast::series::SeriesError;
 use super::json;
 use crate::http::failure::Failure;
 use crate::http::handle::{JSON, with_type};
-use crate::http::shared::Stalled;
 
 /// An answer that is not what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +70,9 @@ impl From<holdfast::Error> for Refusal {
     }
 }
 
-impl From<Stalled> for Refusal {
-    fn from(_: Stalled) -> Self {
-        Self::late()
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.code(), "unavailable", failure.text())
     }
 }
 

@@ -1,0 +1,183 @@
+//! Collectors as Debian has them, unchanged, against the real program: collectd with its plugin `write_tsdb` over TCP, and Prometheus,
+//! which scrapes the program itself and writes what it finds back into it. What they sent is read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use holdfast_tests::{Launch, Output, Server, run, until};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A program that runs beside the test. Dropping it kills it.
+struct Program {
+    child: Child,
+    output: Output,
+}
+
+impl Program {
+    fn start(command: &mut Command) -> Self {
+        let name = command.get_program().display().to_string();
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.unwrap_or_else(|error| {
+            panic!("cannot start {name}: {error}; `cargo xtask test` installs what the tests need")
+        });
+        let output = Output::default();
+        output.follow(child.stdout.take().expect("it was piped"));
+        output.follow(child.stderr.take().expect("it was piped"));
+        Program { child, output }
+    }
+
+    /// Asks until there is an answer.
+    fn until<T>(&self, what: &str, ask: impl FnMut() -> Option<T>) -> T {
+        until(TIME_MAX, ask).unwrap_or_else(|| panic!("no {what} in time; it said:\n{}", self.output.text()))
+    }
+
+    /// Ends it in order: it sends what it still has.
+    fn end(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+        let ended = until(TIME_MAX, || self.child.try_wait().ok().flatten());
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}:\n{}", self.output.text());
+        self.output.wait_for_end(TIME_MAX);
+        self.output.text()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Both fail only when the process is gone already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The body of a GET that is answered with 200.
+fn get(server: &Server, path: &str, parameters: &[&str]) -> String {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail-with-body", "--max-time", "60", "--get"]);
+    for parameter in parameters {
+        command.args(["--data-urlencode", parameter]);
+    }
+    command.arg(format!("http://{}{path}", server.http()));
+    let done = run(&mut command, b"", TIME_MAX + TIME_MAX);
+    assert_eq!(done.code, Some(0), "{path} {parameters:?}: {}", done.text);
+    done.text
+}
+
+/// The points of the one series of a metric, by time in seconds, and what was answered. Nothing when there is no such metric yet.
+fn points(server: &Server, metric: &str) -> (BTreeMap<u64, f64>, String) {
+    if !get(server, "/api/suggest", &["type=metrics", &format!("q={metric}")]).contains(&format!("\"{metric}\"")) {
+        return Default::default();
+    }
+    let answer = get(server, "/api/query", &["start=1h-ago", "arrays", &format!("m=none:{metric}")]);
+    let (_, dps) = answer.split_once("\"dps\":[[").unwrap_or_else(|| panic!("{answer}"));
+    let (dps, rest) = dps.split_once("]]").unwrap_or_else(|| panic!("{answer}"));
+    assert!(!rest.contains("dps"), "one series: {answer}");
+    let pair = |pair: &str| {
+        let (time, value) = pair.split_once(',').unwrap_or_else(|| panic!("{pair}"));
+        (time.trim().parse().expect("a time"), value.trim().parse().expect("a value"))
+    };
+    (dps.split("],[").map(pair).collect(), answer)
+}
+
+/// What the line door has counted under this name.
+fn counted(server: &Server, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(server.line()).expect("the line door is open");
+    stream.set_read_timeout(Some(TIME_MAX)).expect("a socket has a timeout");
+    stream.write_all(b"stats\nexit\n").expect("it is read");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers, and closes");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("holdfast.line.{name} ")));
+    line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn collectd_writes_through_its_plugin_for_opentsdb() {
+    const MEMORY: [&str; 6] = ["used", "free", "buffered", "cached", "slab_recl", "slab_unrecl"];
+    let (data, own) = (TempDir::new().expect("a folder"), TempDir::new().expect("a folder"));
+    let server = Launch::new(data.path()).start();
+    let (folder, port) = (own.path().display(), server.line().port());
+    let configuration = format!(
+        "Hostname \"probe\"\nFQDNLookup false\nInterval 1\nBaseDir \"{folder}\"\nPIDFile \"{folder}/pid\"\n\
+         TypesDB \"/usr/share/collectd/types.db\"\n\
+         LoadPlugin df\nLoadPlugin load\nLoadPlugin memory\nLoadPlugin write_tsdb\n\
+         <Plugin df>\nMountPoint \"/\"\nValuesPercentage true\n</Plugin>\n\
+         <Plugin write_tsdb>\n<Node>\nHost \"127.0.0.1\"\nPort \"{port}\"\nHostTags \"site=lab\"\nStoreRates false\n\
+         AlwaysAppendDS false\n</Node>\n</Plugin>\n"
+    );
+    let file = own.path().join("collectd.conf");
+    fs::write(&file, configuration).expect("a file of a test can be written");
+    let collectd = Program::start(Command::new("/usr/sbin/collectd").arg("-f").arg("-C").arg(&file));
+    collectd.until("three points of the load", || {
+        let (load, _) = points(&server, "load.load.shortterm");
+        (load.len() >= 3).then_some(())
+    });
+    collectd.end();
+    collected(&server, &MEMORY);
+    assert_eq!((counted(&server, "lines.malformed"), counted(&server, "points.refused")), (0, 0));
+    assert!(counted(&server, "points.written") >= 3 * (3 + MEMORY.len() as u64));
+}
+
+/// What collectd sent is what the system says: the parts of the memory make the whole, at every moment.
+fn collected(server: &Server, parts: &[&str]) {
+    let meminfo = fs::read_to_string("/proc/meminfo").expect("Linux says what memory there is");
+    let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
+    let total = 1024.0 * kib.and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_else(|| panic!("{meminfo}"));
+    let mut sums: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
+    for part in parts {
+        let (points, answer) = points(server, &format!("memory.{part}.memory"));
+        assert!(answer.contains(r#""tags":{"fqdn":"probe","site":"lab"}"#), "{answer}");
+        for (time, value) in points {
+            let sum = sums.entry(time).or_default();
+            *sum = (sum.0 + 1, sum.1 + value);
+        }
+    }
+    let whole: Vec<f64> = sums.values().filter(|(count, _)| *count == parts.len()).map(|(_, sum)| *sum).collect();
+    assert!(whole.len() >= 2 && whole.iter().all(|sum| (sum - total).abs() < 1024.0), "{sums:?} of {total}");
+    let (free, _) = points(server, "df.root.percent_bytes.free");
+    assert!(!free.is_empty() && free.values().all(|free| (0.0..=100.0).contains(free)), "{free:?}");
+}
+
+#[test]
+fn prometheus_scrapes_the_program_and_writes_what_it_finds_back() {
+    let (data, own) = (TempDir::new().expect("a folder"), TempDir::new().expect("a folder"));
+    let server = Launch::new(data.path()).start();
+    let http = server.http();
+    let configuration = format!(
+        "global: {{scrape_interval: 1s}}\n\
+         scrape_configs:\n  - job_name: holdfast\n    static_configs: [{{targets: [\"{http}\"]}}]\n\
+         remote_write:\n  - url: http://{http}/api/v1/write?db=prom\n    queue_config: {{batch_send_deadline: 1s}}\n"
+    );
+    let file = own.path().join("prometheus.yml");
+    fs::write(&file, configuration).expect("a file of a test can be written");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", file.display()));
+    command.arg(format!("--storage.tsdb.path={}", own.path().join("data").display()));
+    let prometheus = Program::start(command.arg("--web.listen-address=127.0.0.1:0"));
+    let ask = |query: &str| get(&server, "/api/v1/query", &["db=prom", &format!("query={query}")]);
+    let value = |answer: &str| {
+        let (_, rest) = answer.split_once("\"value\":[")?;
+        rest.split('"').nth(1)?.parse::<f64>().ok()
+    };
+    prometheus.until("three samples", || value(&ask("count_over_time(up[1h])")).filter(|count| *count >= 3.0));
+    let up = ask("up");
+    let labels = format!(r#""metric":{{"__name__":"up","instance":"{http}","job":"holdfast"}}"#);
+    assert!(up.contains(&labels) && value(&up) == Some(1.0), "{up}");
+    // Every name that the program publishes was scraped, written and found again, and what it counted is what was written into it.
+    let metrics = get(&server, "/metrics", &[]);
+    let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+    let names: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let known = get(&server, "/api/v1/label/__name__/values", &["db=prom"]);
+    let missing: Vec<&&str> = names.iter().filter(|name| !known.contains(&format!("\"{name}\""))).collect();
+    assert!(names.len() > 50 && missing.is_empty(), "{missing:?} of {}", names.len());
+    let written = || value(&ask(r#"holdfast_points_written_total{door="http"}"#)).filter(|written| *written > 0.0);
+    let before = prometheus.until("points written", written);
+    prometheus.until("more points written", || written().filter(|after| *after > before));
+    let said = prometheus.end();
+    assert!(!said.contains("non-recoverable error") && !said.contains("Failed to send batch"), "{said}");
+}
