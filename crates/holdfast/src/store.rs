@@ -77,6 +77,7 @@ pub(crate) struct Inner {
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
     pub(crate) series_wake: Arc<Signal>,
+    pub(crate) merge_wake: Arc<Signal>,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
@@ -150,6 +151,7 @@ impl Store {
             space_wake: Arc::new(Signal::new()),
             shelf,
             series_wake: Arc::new(Signal::new()),
+            merge_wake: Arc::new(Signal::new()),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
             files: Arc::clone(&world.files),
@@ -286,6 +288,7 @@ impl Owner {
         self.inner.compaction_wake.raise();
         self.inner.space_wake.raise();
         self.inner.series_wake.raise();
+        self.inner.merge_wake.raise();
         lock(&self.workers).clear();
     }
 }

@@ -11,8 +11,9 @@ use super::{Env, run};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::points::Points;
+use crate::rollup::Windows;
 use crate::select::{Match, Select};
-use crate::source::{Range, Series, SeriesId, Source};
+use crate::source::{Piece, Range, Series, SeriesId, Source};
 use crate::value::{Kind, Value};
 
 /// Where the points of a field are.
@@ -158,6 +159,21 @@ impl<'a> Input<'a> {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Tells what is in a column, or summaries of it; false when it has none, and nothing was told.
+    pub(crate) fn pieces(
+        &self,
+        column: Column,
+        range: Range,
+        windows: Windows,
+        tell: &mut dyn FnMut(Piece<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        match column {
+            Column::Stored(_) if range.from > range.to => Ok(true),
+            Column::Stored(id) => self.source.pieces(id, range, windows, tell).map(|()| true),
+            Column::Made(_) => Ok(false),
         }
     }
 

@@ -15,6 +15,11 @@ impl Window {
         Self { length, offset: offset.rem_euclid(length) }
     }
 
+    /// Windows begin at multiples of their length and this.
+    pub(crate) fn offset(&self) -> i64 {
+        self.offset
+    }
+
     /// Where the window of a time begins; the first one is cut off where times begin.
     pub(crate) fn start(&self, time: i64) -> i64 {
         let within = (i128::from(time) - i128::from(self.offset)).rem_euclid(i128::from(self.length));
