@@ -141,7 +141,7 @@ fn files_are_merged_around_one_that_is_damaged() {
     let damage = store.stats().damage;
     assert!(damage.len() == 1 && damage[0].path == damaged, "{damage:?}");
     // Everything is deleted: the damaged file is wanted by nobody any more.
-    store.series().drop_series(&Select::metric("d", "m")).unwrap();
+    store.series().delete(&Select::metric("d", "m"), Range { from: 0, to: 1000 }).unwrap();
     place.minute(&store);
     assert_eq!(place.sealed_files(), Vec::<PathBuf>::new());
     assert!(place.told.lock().unwrap().iter().all(|word| word.contains("damaged")), "{:?}", place.told);

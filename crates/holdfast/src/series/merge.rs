@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use journal::{Level, Log, Position};
 
-use ::series::{BlockAt, Erased, Points, SeriesId, without_erased};
+use ::series::{BlockAt, Erased, Points, Range as TimeRange, SeriesId, without_erased};
 
 use super::folder::Shelved;
 use super::pace::Pace;
@@ -170,13 +170,20 @@ impl Inner {
         writer: &mut Writer<'_>,
         pace: &mut Pace,
     ) -> Result<()> {
+        // What was deleted whole needs not be read: it may be what is damaged.
+        let is_gone = |(file, at): &(&Shelved, &BlockAt)| {
+            let through = file.through(series.partition);
+            let covers = |range: TimeRange| range.from <= at.range.from && range.to >= at.range.to;
+            erased.iter().any(|erased| erased.at > through && covers(erased.range))
+        };
+        let blocks: Vec<(&Shelved, &BlockAt)> = blocks.iter().filter(|block| !is_gone(block)).copied().collect();
         let mut in_time: Vec<&(&Shelved, &BlockAt)> = blocks.iter().collect();
         in_time.sort_by_key(|(_, at)| at.range.from);
         let overlap = in_time.windows(2).any(|pair| matches!(pair, [(_, a), (_, b)] if a.range.to >= b.range.from));
         let mut gathered = Points::new();
         if overlap {
             // In the order in which they count.
-            for (file, at) in blocks {
+            for (file, at) in &blocks {
                 self.gather((file, at), erased, &mut gathered, pace)?;
             }
             gathered.sort();
