@@ -1,11 +1,14 @@
-//! Points of time series in a run: written out of order and anew, alone and with keys, deleted, dropped, sealed and merged.
+//! Points of time series in a run: written out of order and anew, alone and with keys, deleted, dropped, sealed and merged; now and
+//! then so many of an hour that files have a rollup of them, which must say what the points say.
 //!
 //! In the model a point is an object of a bucket that no user can have, named by its series and time, so that one prefix of batches
 //! explains points, entries and keys, and a batch that touches several is there whole or not at all.
 //!
 //! May use: the run. Must not know: what breaks when.
 
-use holdfast::series::{Match, Points, Range, Rows, Select, Source, Value};
+use holdfast::series::{
+    Match, Piece, Points, Range, Reader, Rows, Select, SeriesError, SeriesId, Share, Source, Value, Windows,
+};
 use holdfast::{Indexes, Position, PutOptions, Scope, Store};
 
 use crate::model::{Batch, Contents, Effect, Model, Name, Thing};
@@ -18,6 +21,8 @@ const DATABASE: &str = "sim";
 const METRICS: [&str; 3] = ["a", "b", "c"];
 const HOSTS: [&str; 3] = ["x", "y", "z"];
 const TIMES: u64 = 40;
+/// Points of a series of which an hour has a rollup.
+const MANY: i64 = 300;
 
 /// A series of the run: its metric and its one tag.
 type Of = (&'static str, &'static str);
@@ -51,6 +56,10 @@ pub(crate) fn read_all(store: &Store, to: &mut Contents) -> Check<()> {
         if last != points.last() {
             return Err(violation("series", format!("{:?} ends with {:?}, not {last:?}", series.key, points.last())));
         }
+        let (with, without) = (rolled_up(&reader, series.id).map_err(failed)?, counted(&points));
+        if with != without {
+            return Err(violation("series", format!("{:?} has {without:?}, and rollups say {with:?}", series.key)));
+        }
         for (time, value) in points.iter() {
             let value = stored(&value.to_value());
             let (version, metadata, indexes) = (Position::ZERO, Vec::new(), Indexes::default());
@@ -63,13 +72,45 @@ pub(crate) fn read_all(store: &Store, to: &mut Contents) -> Check<()> {
     Ok(())
 }
 
+/// How many points, and the bits of the least and of the greatest.
+type Counted = (u64, Option<u64>, Option<u64>);
+
+fn add(to: &mut Counted, count: u64, least: f64, greatest: f64) {
+    to.0 += count;
+    to.1 = Some(to.1.map_or(least, |kept| f64::from_bits(kept).min(least)).to_bits());
+    to.2 = Some(to.2.map_or(greatest, |kept| f64::from_bits(kept).max(greatest)).to_bits());
+}
+
+fn counted(points: &Points) -> Counted {
+    let mut counted = Counted::default();
+    points.numbers().for_each(|(_, number)| add(&mut counted, 1, number, number));
+    counted
+}
+
+fn rolled_up(reader: &Reader, series: SeriesId) -> Result<Counted, SeriesError> {
+    let mut counted = Counted::default();
+    let hours = Windows { length: 3_600_000_000_000, offset: 0, share: Share::Part };
+    reader.pieces(series, Range::ALL, hours, &mut |piece| {
+        match piece {
+            Piece::Points(points) => points.numbers().for_each(|(_, number)| add(&mut counted, 1, number, number)),
+            Piece::Summary(summary) => {
+                let number = |value: Value| value.as_ref().number().unwrap_or(f64::NAN);
+                add(&mut counted, summary.count, number(summary.least()), number(summary.greatest()));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(counted)
+}
+
 /// One operation.
 pub(crate) fn step(run: &mut Run) -> Check<()> {
-    match run.sim.random.below(12) {
-        0 => delete(run),
-        1 => drop_series(run),
-        2 => seal(run),
-        3 | 4 => with_key(run),
+    match run.sim.random.below(24) {
+        0 | 1 => delete(run),
+        2 | 3 => drop_series(run),
+        4 | 5 => seal(run),
+        6..10 => with_key(run),
+        10 => write_many(run),
         _ => write(run),
     }
 }
@@ -112,8 +153,29 @@ fn commit(run: &mut Run, position: Position, effects: Vec<(Name, Effect)>, now_m
     acknowledge(run, position, durability)
 }
 
+/// Most of an hour of one series, at regular times between which others write.
+fn write_many(run: &mut Run) -> Check<()> {
+    let (metric, host) = of(run);
+    let (mut rows, mut effects) = (Rows::new(DATABASE), Vec::new());
+    let key = |_: &[u8]| Ok((metric.to_owned(), vec![("host".to_owned(), host.to_owned())]));
+    let Ok(row) = rows.row(b"many", key) else { return Ok(()) };
+    let Ok(slot) = rows.field(row, 0, b"value", |_| Ok("value".to_owned())) else { return Ok(()) };
+    for n in 0..MANY {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let value = Value::Float(run.sim.random.below(10_000) as f64 / 100.0);
+        let time = n * 10_000_000_000;
+        rows.push(slot, time, value.as_ref());
+        effects.push((point_name((metric, host), time), put(&value)));
+    }
+    write_all(run, rows, effects)
+}
+
 fn write(run: &mut Run) -> Check<()> {
-    let (mut rows, effects) = points(run);
+    let (rows, effects) = points(run);
+    write_all(run, rows, effects)
+}
+
+fn write_all(run: &mut Run, mut rows: Rows, effects: Vec<(Name, Effect)>) -> Check<()> {
     let now_ms = run.store.now_ms();
     match run.store.series().write(&mut rows) {
         Ok(written) if written.refused.is_empty() => commit(run, written.position, effects, now_ms),

@@ -1,6 +1,6 @@
 //! The store's background work, one step at a time, and the threads that run the steps.
 //!
-//! Three loops: the journal's (syncs that are due, segments), which must be prompt, the ledgers' (writing out, expiry),
+//! The loops: the journal's (syncs that are due, segments), which must be prompt, the ledgers' (writing out, expiry),
 //! which may take long, and compaction's, which takes as long as its rate says. Without threads the same steps are called through [`Store::step`].
 //!
 //! May use: partitions, `journal`. Must not know: protocols.
@@ -64,7 +64,16 @@ pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
         })
         .map_err(failed)?
     };
-    Ok(vec![journal, ledger, compaction, spaces, series])
+    let merge = {
+        let inner = Arc::clone(inner);
+        let wake = Arc::clone(&inner.merge_wake);
+        Worker::start("holdfast-merge", move || {
+            base::stand_back();
+            run(&inner, &wake, None, |inner| Some(inner.step_merge()));
+        })
+        .map_err(failed)?
+    };
+    Ok(vec![journal, ledger, compaction, spaces, series, merge])
 }
 
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
@@ -193,6 +202,7 @@ impl Store {
         inner.step_xa()?;
         inner.step_spaces();
         inner.step_series();
+        inner.step_merge();
         inner.compact_step()?;
         Ok(())
     }

@@ -77,7 +77,7 @@ pub use index::{IndexCursor, IndexPage, IndexQuery, regex};
 pub use journal::{Damage, DamageKind, Position, Verified, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};
 pub use listing::ScanCursor;
-pub use options::{Options, Progress, World};
+pub use options::{Options, Progress, Tell, World};
 pub use peer::{TreeCheck, TreeValues};
 pub use schedule::{CompactionOptions, Schedule};
 pub use snapshot::Snapshot;

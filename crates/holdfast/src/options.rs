@@ -12,6 +12,9 @@ use crate::durability::Durability;
 use crate::schedule::CompactionOptions;
 use crate::series::SeriesOptions;
 
+/// Is told sentences.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How to open a store.
 #[derive(Clone)]
 pub struct Options {
@@ -26,13 +29,17 @@ pub struct Options {
     /// Size of the Merkle tree that is kept with every change; `None` keeps none, and comparing two stores then looks
     /// through all heads. May be changed at any opening, which then looks through all heads once. Default: 2^16 leaves.
     pub tree: Option<TreeSize>,
-    /// Bytes of sealed segments that are read and checked each second, in the background, round and round; 0 turns it off.
+    /// Bytes of sealed segments and of sealed files of series that are read and checked each second, in the background, round and
+    /// round; 0 turns it off.
     /// Damage found is in [`crate::Stats::damage`]. Default: 4 MiB.
     pub scrub_bytes_per_second: u64,
     /// When and how fast the journal is compacted. Default: see [`CompactionOptions`].
     pub compaction: CompactionOptions,
     /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
     pub series: SeriesOptions,
+    /// Told in a sentence, with what to do, when background work fails that nobody waits for, and when it works again; not each
+    /// time that it is tried. Default: nobody.
+    pub trouble: Option<Tell>,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -59,6 +66,7 @@ impl Default for Options {
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
             series: SeriesOptions::default(),
+            trouble: None,
             progress: None,
         }
     }

@@ -1,9 +1,10 @@
-//! The background scrubber: reads the sealed segments round and round, at a limited rate, and checks every byte.
+//! The background scrubber: reads the sealed segments and the sealed files of time series round and round, at a limited rate, and
+//! checks every byte.
 //!
 //! A token bucket fills with the rate, up to one second of it. One step takes one piece out, if that much is in. A round
 //! that ends soon is not followed by the next at once: a small store would be read all the time.
 //!
-//! May use: `journal`, `store`. Must not know: protocols.
+//! May use: `journal`, `store`, the series' shelf. Must not know: protocols.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use base::{Time, Worker};
 use journal::{Scrub, Scrubbed};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::series::SealedScrub;
 use crate::stats::ScrubStats;
 use crate::store::Inner;
 
@@ -59,6 +61,8 @@ impl ScrubCounters {
 
 pub(crate) struct Scrubber {
     scrub: Scrub,
+    /// How far the sealed files of series are; none while the journal is read.
+    sealed: Option<SealedScrub>,
     bytes_per_second: u64,
     credit_bytes: u64,
     last: Time,
@@ -73,6 +77,7 @@ impl Scrubber {
         let scrub = Scrub::default();
         (bytes_per_second > 0).then_some(Self {
             scrub,
+            sealed: None,
             bytes_per_second,
             credit_bytes: 0,
             last: now,
@@ -93,13 +98,29 @@ impl Scrubber {
             return self.time_for(piece - self.credit_bytes);
         }
         let bytes = usize::try_from(piece).expect("a piece fits memory");
-        match inner.journal.scrub(&mut self.scrub, bytes) {
-            Scrubbed::Bytes(read) => {
-                self.credit_bytes -= read.min(self.credit_bytes);
+        let scrubbed = match &mut self.sealed {
+            None => match inner.journal.scrub(&mut self.scrub, bytes) {
+                Scrubbed::Round => {
+                    let sealed = self.sealed.insert(SealedScrub::default());
+                    inner.shelf.scrub(sealed, piece)
+                }
+                Scrubbed::Bytes(read) => Some(read),
+            },
+            Some(sealed) => inner.shelf.scrub(sealed, piece),
+        };
+        match scrubbed {
+            Some(read) => {
                 inner.scrubbed.bytes.fetch_add(read, Ordering::Relaxed);
-                self.time_for(piece.saturating_sub(self.credit_bytes))
+                // What is read whole may be more than a piece: that is rested for.
+                let more = read.saturating_sub(self.credit_bytes);
+                self.credit_bytes -= read.min(self.credit_bytes);
+                if more > 0 {
+                    self.rests_until = now.after(self.time_for(more));
+                }
+                self.time_for(piece.saturating_sub(self.credit_bytes).max(more))
             }
-            Scrubbed::Round => {
+            None => {
+                self.sealed = None;
                 let took = now.since(self.round_began);
                 let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                 inner.scrubbed.last_round_nanos.store(nanos, Ordering::Relaxed);
@@ -125,5 +146,66 @@ impl Scrubber {
     fn time_for(&self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)) + Duration::from_nanos(u64::from(bytes > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use base::memory::Disk;
+
+    use super::*;
+    use crate::series::Rows;
+    use crate::{MemoryLedgers, Options, Store, World};
+
+    /// Only the journal was read; a sealed file with a changed byte was found by whoever asked for the points, or by nobody.
+    #[test]
+    fn sealed_files_of_series_are_scrubbed_too_and_at_the_same_rate() {
+        let disk = Disk::new(1);
+        let world = World {
+            files: Arc::new(disk.process()),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 1,
+        };
+        let store = Store::open_in(&world, Path::new("/store"), Options::default()).unwrap();
+        let mut rows = Rows::new("d");
+        let row = rows.row(b"m", |_| Ok(("m".to_owned(), Vec::new()))).unwrap();
+        let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+        (0..100_000i64).for_each(|time| rows.push_float(slot, time * 1_000_000_000, (time % 1009) as f64 / 7.0));
+        store.series().write(&mut rows).unwrap();
+        store.series().seal().unwrap();
+        let bytes = store.stats().series.file_bytes;
+        let of = |end: &str| {
+            disk.inventory()
+                .into_iter()
+                .map(|(path, _)| path)
+                .find(|path| path.starts_with("/store/series") && path.to_string_lossy().ends_with(end))
+        };
+        let (points, copy) = (of(".points").unwrap(), of(".names.copy").unwrap());
+        disk.flip(&points, bytes / 2, 1);
+        disk.flip(&copy, 12, 1);
+        assert!(store.stats().damage.is_empty());
+        let inner = store.inner();
+        let rate = 64 << 10;
+        let mut now = inner.clock.now();
+        let begin = now;
+        let mut scrubber = Scrubber::new(rate, now).unwrap();
+        for _ in 0..10_000 {
+            if inner.scrubbed.rounds.load(Ordering::Relaxed) > 0 {
+                break;
+            }
+            now = now.after(scrubber.step(inner, now));
+        }
+        let damage = store.stats().damage;
+        let mut paths: Vec<_> = damage.iter().map(|damage| damage.path.clone()).collect();
+        paths.sort();
+        assert_eq!(paths, [points, copy], "{damage:?}");
+        let scrubbed = store.stats().scrub.bytes;
+        assert!(scrubbed >= bytes * 9 / 10, "{scrubbed} of {bytes} bytes");
+        let took = now.since(begin).as_secs_f64();
+        assert!(took >= (scrubbed / rate) as f64 - 2.0, "{scrubbed} bytes in {took} s");
     }
 }

@@ -7,20 +7,25 @@ pub(crate) mod backup;
 pub(crate) mod folder;
 mod insert;
 mod merge;
+mod pace;
 pub(crate) mod queries;
 mod read;
 mod remove;
 mod retention;
+mod scrub;
 pub(crate) mod seal;
 pub(crate) mod shelf;
+mod summaries;
 mod write;
+
+use std::sync::atomic::Ordering;
 
 use journal::Position;
 
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
-pub use ::series::{Points, Range, Select, Series as Found, SeriesId, Source};
+pub use ::series::{Piece, Points, Range, Select, Series as Found, SeriesId, Share, Source, Summary, Windows};
 pub use ::series::{influxql, opentsdb, promql};
 
 pub use ::series::Cardinality;
@@ -28,10 +33,12 @@ pub use insert::Inserted;
 pub use read::Reader;
 pub use retention::{Retention, SeriesOptions, SeriesStats};
 
+pub(crate) use scrub::SealedScrub;
 pub(crate) use write::{SERIES_PART, Writing};
 
+use self::pace::Pace;
 use self::remove::Removal;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::store::Store;
 
 /// The time series of a store.
@@ -114,8 +121,19 @@ impl Series {
     pub fn seal(&self) -> Result<()> {
         let inner = self.store.inner();
         inner.seal_series(seal::When::Now)?;
-        while inner.merge_series()? {}
-        Ok(())
+        // Who merges in the background, and has to be waited for, makes haste.
+        inner.shelf.hurried.fetch_add(1, Ordering::Relaxed);
+        inner.merge_wake.raise();
+        let merged = loop {
+            match inner.merge_series(&mut Pace::Unlimited) {
+                Ok(true) => {}
+                // That file is left alone from now on, and is told of: there may be others.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                outcome => break outcome,
+            }
+        };
+        inner.shelf.hurried.fetch_sub(1, Ordering::Relaxed);
+        merged.map(|_| ())
     }
 
     /// Makes a database known that has no series yet.

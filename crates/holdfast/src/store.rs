@@ -78,6 +78,7 @@ pub(crate) struct Inner {
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
     pub(crate) series_wake: Arc<Signal>,
+    pub(crate) merge_wake: Arc<Signal>,
     pub(crate) queries: Queries,
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
@@ -152,6 +153,7 @@ impl Store {
             space_wake: Arc::new(Signal::new()),
             shelf,
             series_wake: Arc::new(Signal::new()),
+            merge_wake: Arc::new(Signal::new()),
             queries: Queries::default(),
             coordinator: Coordinator::new(identity.store, &options.limits),
             backing_up: Mutex::default(),
@@ -289,6 +291,7 @@ impl Owner {
         self.inner.compaction_wake.raise();
         self.inner.space_wake.raise();
         self.inner.series_wake.raise();
+        self.inner.merge_wake.raise();
         lock(&self.workers).clear();
     }
 }

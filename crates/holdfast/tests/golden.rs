@@ -36,9 +36,9 @@ use journal::PartitionId;
 
 const DIR: &str = "/store";
 /// The folder that today's code has to write.
-const NEWEST: &str = "6";
+const NEWEST: &str = "7";
 /// How many files are in each.
-const FILES: [(&str, usize); 6] = [("1", 4), ("2", 4), ("3", 5), ("4", 9), ("5", 9), (NEWEST, 16)];
+const FILES: [(&str, usize); 7] = [("1", 4), ("2", 4), ("3", 5), ("4", 9), ("5", 9), ("6", 16), (NEWEST, 16)];
 const PARTITIONS: u16 = 2;
 /// The year 2100: what expires then is there for as long as this test matters.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -203,6 +203,12 @@ fn write_points(store: &Store, first: i64) {
         point(&mut rows, ("many", "regular"), at, ValueRef::Float(at as f64 / 4.0));
         point(&mut rows, ("many", "jittered"), 3 * at + at % 2, ValueRef::Integer(at * at - 50));
         point(&mut rows, ("many", "rough"), at, ValueRef::Float(1.0 / (at + 3) as f64));
+    }
+    // In pages, and with rollups of an hour.
+    for at in 0..600 {
+        point(&mut rows, ("paged", "regular"), 10 * at, ValueRef::Float((at * at % 977) as f64 / 10.0));
+        point(&mut rows, ("paged", "jittered"), 9 * at + at % 3, ValueRef::Integer(at - 50));
+        point(&mut rows, ("paged", "rough"), 10 * at, ValueRef::Float(1.0 / (at + 3) as f64));
     }
     let few = [
         ("float", ValueRef::Float(f64::from_bits(0x7ff8_0000_0000_0007))),

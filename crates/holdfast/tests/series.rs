@@ -372,8 +372,11 @@ fn what_is_too_old_is_not_shown_and_goes() {
     };
     let mut options = options();
     let free_bytes_min = 0;
-    options.series =
-        holdfast::series::SeriesOptions { retention: vec![keep("short.*", 100), keep("*", 100_000)], free_bytes_min };
+    options.series = holdfast::series::SeriesOptions {
+        retention: vec![keep("short.*", 100), keep("*", 100_000)],
+        free_bytes_min,
+        ..Default::default()
+    };
     let store = Store::open_in(&world(&disk, &ledgers), Path::new("/store"), options).unwrap();
     let mut rows = Rows::new(DATABASE);
     let now = i64::try_from(NOW_MS).unwrap() * 1_000_000;

@@ -3,6 +3,7 @@
 //! Lengths and counts are LEB128, other integers little-endian.
 //!
 //!   block     count | times | runs | run*
+//!             0, paged block                      many points of one type: see `paged.rs`
 //!   times     0, first 8, step                      regular: every point a step behind the one before
 //!             1, unit 1, first 8, (step in units)*  steps between the points; units are 0 ns, 1 us, 2 ms, 3 s
 //!             2, unit 1, first 8, bytes of packed   the same steps, packed
@@ -21,12 +22,13 @@
 //! Every double comes back bit by bit: numbers with few decimals are integers that, divided by a power of ten, are exactly that
 //! double again; what is not (a NaN, 1e300) is a patch.
 //!
-//! May use: `points`, pco, lz4. Must not know: series, files.
+//! May use: `points`, `paged`, pco, lz4. Must not know: series, files.
 
 use base::{Fields, put_string, put_varint, unzigzag, zigzag};
 use pco::{ChunkConfig, DeltaSpec, ModeSpec};
 
 use crate::error::{Error, Result};
+use crate::paged::{self, PagedBlock};
 use crate::points::Points;
 use crate::value::{Kind, ValueRef};
 
@@ -45,8 +47,8 @@ const TEXT_COMPRESS_FROM: usize = 256;
 /// Text of one block, unpacked, at most.
 const TEXT_BYTES_MAX: usize = 1 << 28;
 
-const UNITS: [u64; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
-const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+pub(crate) const UNITS: [u64; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
+pub(crate) const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 /// Integers beyond this may not come back from a division.
 const DECIMAL_MAX: f64 = 9_007_199_254_740_991.0;
 
@@ -55,6 +57,14 @@ const MALFORMED: Error = Error::Malformed { what: "block of points" };
 /// Appends points, which are sorted by time, each time once, and at most [`BLOCK_POINTS_MAX`].
 pub(crate) fn encode(points: &Points, to: &mut Vec<u8>) {
     debug_assert!(points.is_sorted() && points.len() <= BLOCK_POINTS_MAX && !points.is_empty(), "a block's points");
+    if paged::is_for(points) {
+        to.push(0);
+        return paged::encode(points, to);
+    }
+    encode_whole(points, to);
+}
+
+fn encode_whole(points: &Points, to: &mut Vec<u8>) {
     put_varint(to, points.len() as u64);
     put_times(points.times(), to);
     let runs = runs(points);
@@ -91,37 +101,56 @@ fn runs(points: &Points) -> Vec<(Kind, std::ops::Range<usize>)> {
 }
 
 fn put_times(times: &[i64], to: &mut Vec<u8>) {
-    let Some((&first, rest)) = times.split_first() else { return };
-    // Steps between sorted times are positive, though they may be beyond what 63 bits hold.
-    let step = rest.first().map_or(0, |second| second.wrapping_sub(first).cast_unsigned());
-    let steps = || times.windows(2).map(|pair| if let [a, b] = pair { b.wrapping_sub(*a).cast_unsigned() } else { 0 });
-    if steps().all(|one| one == step) {
+    let Some(first) = times.first() else { return };
+    let steps = steps(times);
+    let step = steps.first().copied().unwrap_or(0);
+    if steps.iter().all(|one| *one == step) {
         to.push(0);
         to.extend_from_slice(&first.to_le_bytes());
         return put_varint(to, step);
     }
-    let unit = (0u8..4).zip(UNITS).rev().find(|(_, unit)| steps().all(|step| step % unit == 0)).unwrap_or((0, 1));
-    let in_units = steps().map(|step| step / unit.1);
+    let (number, unit) = unit(&steps);
+    let in_units = steps.iter().map(|step| step / unit);
     let form = if times.len() < PACK_FROM { 1 } else { 2 };
-    to.extend_from_slice(&[form, unit.0]);
+    to.extend_from_slice(&[form, number]);
     to.extend_from_slice(&first.to_le_bytes());
     if form == 1 {
         in_units.for_each(|step| put_varint(to, step));
     } else {
         let steps: Vec<u64> = in_units.collect();
-        put_string(to, &packed(&steps, 0));
+        put_string(to, &packed(&steps, &config(0)));
     }
 }
 
-fn packed<T: pco::data_types::Number>(numbers: &[T], order: usize) -> Vec<u8> {
+/// Steps between sorted times: positive, though they may be beyond what 63 bits hold.
+pub(crate) fn steps(times: &[i64]) -> Vec<u64> {
+    let step = |pair: &[i64]| if let [a, b] = pair { b.wrapping_sub(*a).cast_unsigned() } else { 0 };
+    times.windows(2).map(step).collect()
+}
+
+/// The largest unit that divides all steps, and its number.
+pub(crate) fn unit(steps: &[u64]) -> (u8, u64) {
+    let divides = |(_, unit): &(u8, u64)| steps.iter().all(|step| step % unit == 0);
+    (0u8..4).zip(UNITS).rev().find(divides).unwrap_or((0, 1))
+}
+
+/// How numbers are packed of which differences are taken so often.
+pub(crate) fn config(order: usize) -> ChunkConfig {
     let delta = if order == 0 { DeltaSpec::NoOp } else { DeltaSpec::TryConsecutive(order) };
-    let config =
-        ChunkConfig::default().with_compression_level(EFFORT).with_mode_spec(ModeSpec::Classic).with_delta_spec(delta);
-    pco::standalone::simple_compress(numbers, &config).expect("the settings are ones that pco has")
+    float_config().with_mode_spec(ModeSpec::Classic).with_delta_spec(delta)
+}
+
+/// How doubles are packed that are no decimals.
+pub(crate) fn float_config() -> ChunkConfig {
+    ChunkConfig::default().with_compression_level(EFFORT)
+}
+
+fn packed<T: pco::data_types::Number>(numbers: &[T], config: &ChunkConfig) -> Vec<u8> {
+    pco::standalone::simple_compress(numbers, config).expect("the settings are ones that pco has")
 }
 
 /// How often differences are to be taken before the numbers are packed: what makes them smallest in a sample.
-fn best_order(integers: &[i64]) -> usize {
+pub(crate) fn best_order(integers: &[i64]) -> usize {
     let sample = integers.get(..integers.len().min(SAMPLE)).unwrap_or_default();
     let bits = |numbers: &[i64]| -> u64 {
         let middle = numbers.iter().fold(0i128, |sum, number| sum + i128::from(*number)) / numbers.len().max(1) as i128;
@@ -150,7 +179,7 @@ fn put_integers(integers: &[i64], to: &mut Vec<u8>) {
         return;
     }
     to.push(1);
-    put_string(to, &packed(integers, best_order(integers)));
+    put_string(to, &packed(integers, &config(best_order(integers))));
 }
 
 fn put_floats(bits: &[u64], to: &mut Vec<u8>) {
@@ -163,24 +192,36 @@ fn put_floats(bits: &[u64], to: &mut Vec<u8>) {
     if let Some((scale, integers, patches)) = decimals(bits) {
         to.extend_from_slice(&[1, scale]);
         put_integers(&integers, to);
-        put_varint(to, patches.len() as u64);
-        let mut before = 0;
-        for at in patches {
-            put_varint(to, at as u64 - before);
-            to.extend_from_slice(&bits.get(at).copied().unwrap_or_default().to_le_bytes());
-            before = at as u64;
-        }
-        return;
+        return put_patches(bits, &patches, to);
     }
     let floats: Vec<f64> = bits.iter().map(|bits| f64::from_bits(*bits)).collect();
     to.push(2);
-    let config = ChunkConfig::default().with_compression_level(EFFORT);
-    let bytes = pco::standalone::simple_compress(&floats, &config).expect("the settings are ones that pco has");
-    put_string(to, &bytes);
+    put_string(to, &packed(&floats, &float_config()));
+}
+
+/// Appends what a column of decimals leaves out.
+pub(crate) fn put_patches(bits: &[u64], patches: &[usize], to: &mut Vec<u8>) {
+    put_varint(to, patches.len() as u64);
+    let mut before = 0;
+    for at in patches {
+        put_varint(to, (at - before) as u64);
+        to.extend_from_slice(&bits.get(*at).copied().unwrap_or_default().to_le_bytes());
+        before = *at;
+    }
+}
+
+/// Tells what a column of so many decimals leaves out.
+pub(crate) fn read_patches(from: &mut Fields<'_>, count: usize, mut tell: impl FnMut(usize, u64)) -> Option<()> {
+    let mut at = 0usize;
+    for _ in 0..from.varint()? {
+        at = at.checked_add(usize::try_from(from.varint()?).ok()?).filter(|at| *at < count)?;
+        tell(at, from.u64()?);
+    }
+    Some(())
 }
 
 /// The doubles as integers over a power of ten, and which of them are not.
-fn decimals(bits: &[u64]) -> Option<(u8, Vec<i64>, Vec<usize>)> {
+pub(crate) fn decimals(bits: &[u64]) -> Option<(u8, Vec<i64>, Vec<usize>)> {
     let patches_max = bits.len() / PATCHES_SHARE;
     let mut integers = Vec::with_capacity(bits.len());
     let mut patches = Vec::new();
@@ -218,7 +259,7 @@ fn decimal(bits: u64, power: f64) -> Option<i64> {
     ((integer as f64 / power).to_bits() == bits).then_some(integer)
 }
 
-fn put_booleans(bits: &[u64], to: &mut Vec<u8>) {
+pub(crate) fn put_booleans(bits: &[u64], to: &mut Vec<u8>) {
     for eight in bits.chunks(8) {
         to.push((0..).zip(eight).fold(0u8, |byte, (at, bit)| byte | (u8::from(*bit != 0) << at)));
     }
@@ -240,13 +281,60 @@ fn put_texts<'a>(texts: impl Iterator<Item = ValueRef<'a>>, to: &mut Vec<u8>) {
     put_string(to, &lz4_flex::block::compress(&plain));
 }
 
+/// A block that is looked into.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// Its points are unpacked together.
+    Whole,
+    Paged(Box<PagedBlock>),
+}
+
+impl Block {
+    /// Looks into a block; the bytes end with it.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub(crate) fn open(bytes: &[u8]) -> Result<Self> {
+        match bytes.split_first() {
+            Some((0, rest)) => {
+                let block = PagedBlock::read(&mut Fields(rest), bytes.len()).ok_or(MALFORMED)?;
+                Ok(Self::Paged(Box::new(block)))
+            }
+            _ => Ok(Self::Whole),
+        }
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        if let Self::Paged(block) = self { block.pages() } else { 1 }
+    }
+
+    /// The first time of a page that is not the first.
+    pub(crate) fn first(&self, page: usize) -> Option<i64> {
+        if let Self::Paged(block) = self { block.first(page) } else { None }
+    }
+
+    /// Appends the points of a page; `bytes` are those that were looked into.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub(crate) fn page(&self, bytes: &[u8], page: usize, points: &mut Points) -> Result<()> {
+        match self {
+            Self::Paged(block) => block.page(bytes, page, points).ok_or(MALFORMED),
+            Self::Whole => {
+                let mut from = Fields(bytes);
+                read(&mut from, points).filter(|()| from.0.is_empty()).ok_or(MALFORMED)
+            }
+        }
+    }
+}
+
 /// Appends a block's points to `points`. The bytes end with the block.
 ///
 /// # Errors
 /// [`Error::Malformed`].
 pub(crate) fn decode(bytes: &[u8], points: &mut Points) -> Result<()> {
-    let mut from = Fields(bytes);
-    read(&mut from, points).filter(|()| from.0.is_empty()).ok_or(MALFORMED)
+    let block = Block::open(bytes)?;
+    (0..block.pages()).try_for_each(|page| block.page(bytes, page, points))
 }
 
 fn read(from: &mut Fields<'_>, points: &mut Points) -> Option<()> {
@@ -330,11 +418,11 @@ fn read_floats(from: &mut Fields<'_>, count: usize) -> Option<Vec<u64>> {
             let power = *POWERS.get(usize::from(from.u8()?))?;
             let integers = read_integers(from, count)?;
             let mut bits: Vec<u64> = integers.iter().map(|integer| (*integer as f64 / power).to_bits()).collect();
-            let mut at = 0usize;
-            for _ in 0..from.varint()? {
-                at = at.checked_add(usize::try_from(from.varint()?).ok()?)?;
-                *bits.get_mut(at)? = from.u64()?;
-            }
+            read_patches(from, count, |at, patch| {
+                if let Some(place) = bits.get_mut(at) {
+                    *place = patch;
+                }
+            })?;
             Some(bits)
         }
         2 => Some(unpack::<f64>(from, count)?.iter().map(|float| float.to_bits()).collect()),
@@ -361,90 +449,4 @@ fn read_texts(from: &mut Fields<'_>, times: &[i64], points: &mut Points) -> Opti
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn round_trip(points: &Points) -> usize {
-        let mut bytes = Vec::new();
-        encode(points, &mut bytes);
-        let mut back = Points::new();
-        decode(&bytes, &mut back).unwrap();
-        assert!(points.iter().eq(back.iter()), "{points:?} came back as {back:?}");
-        bytes.len()
-    }
-
-    fn of_floats(values: impl IntoIterator<Item = f64>) -> Points {
-        let mut points = Points::new();
-        for (second, value) in (1_700_000_000i64..).zip(values) {
-            points.push_float(second * 1_000_000_000, value);
-        }
-        points
-    }
-
-    #[test]
-    fn doubles_come_back_bit_by_bit() {
-        for values in [
-            vec![0.1, 0.2, 0.30000000000000004, f64::NAN, f64::from_bits(0x7ff8_0000_dead_beef), -0.0, 0.0],
-            vec![1e300, -1e300, f64::MIN_POSITIVE, 5e-324, f64::INFINITY, f64::NEG_INFINITY],
-            vec![1.25; 100],
-            (0..5000).map(|n| f64::from(n) / 100.0).collect(),
-            (0..5000).map(|n| if n == 77 { f64::NAN } else { f64::from(n % 17) * 0.01 }).collect(),
-            (0..5000).map(|n| f64::from(n).sin()).collect(),
-        ] {
-            round_trip(&of_floats(values));
-        }
-    }
-
-    #[test]
-    fn regular_series_with_few_decimals_take_little() {
-        let line = of_floats((0..2000).map(|n| f64::from(n * 37) / 100.0));
-        let sine = of_floats((0..2000).map(|n| (f64::from(n) / 160.0).sin()).map(|x| (x * 10_000.0).round() / 100.0));
-        let constant = of_floats([42.42; 2000]);
-        let bytes = [round_trip(&line), round_trip(&sine), round_trip(&constant)];
-        assert!(bytes[0] < 200 && bytes[1] < 1000 && bytes[2] < 32, "{bytes:?}");
-    }
-
-    fn value() -> impl Strategy<Value = crate::value::Value> {
-        use crate::value::Value;
-        prop_oneof![
-            4 => any::<i16>().prop_map(|n| Value::Float(f64::from(n) / 100.0)),
-            1 => any::<u64>().prop_map(|bits| Value::Float(f64::from_bits(bits))),
-            1 => any::<i64>().prop_map(Value::Integer),
-            1 => any::<u64>().prop_map(Value::Unsigned),
-            1 => any::<bool>().prop_map(Value::Boolean),
-            1 => ".{0,8}".prop_map(|text| Value::Text(text.into())),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_is_written_comes_back(
-            steps in prop::collection::vec((prop_oneof![Just(1_000_000_000i64), 1i64..5, 1i64..i64::MAX / 400], value()), 1..200),
-            start in any::<i32>(),
-        ) {
-            let mut points = Points::new();
-            let mut time = i64::from(start);
-            for (step, value) in &steps {
-                time += step;
-                points.push(time, value.as_ref());
-            }
-            round_trip(&points);
-        }
-
-        #[test]
-        fn foreign_bytes_are_refused_and_nothing_worse(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode(&bytes, &mut Points::new());
-        }
-
-        #[test]
-        fn changed_bytes_are_refused_or_other_points(at in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let mut bytes = Vec::new();
-            encode(&of_floats((0..100).map(|n| f64::from(n * n) / 10.0)), &mut bytes);
-            let at = at.index(bytes.len());
-            bytes[at] ^= 1 << bit;
-            let _ = decode(&bytes, &mut Points::new());
-        }
-    }
-}
+mod tests;

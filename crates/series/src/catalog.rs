@@ -1,6 +1,6 @@
 //! Which series a partition has, by name and by what their tags are.
 //!
-//! May use: `names`, `postings`, `select`. Must not know: points.
+//! May use: `names`, `postings`, `select`, `slots`. Must not know: points.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use crate::key::Key;
 use crate::names::{Name, Names};
 use crate::postings::Postings;
 use crate::select::{Match, Select};
+use crate::slots::Slots;
 
 /// The series of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     names: Names,
     /// By number; a series that was dropped leaves a gap, because numbers are not given twice.
-    series: Vec<Option<Named>>,
+    series: Slots<Named>,
     by_name: HashTable<u32>,
     databases: BTreeMap<Name, BTreeMap<Name, Metric>>,
     count: usize,
@@ -50,6 +51,11 @@ impl Named {
         hash(self.0.iter().copied())
     }
 
+    /// Bytes of memory with its places in the index, nearly.
+    fn bytes(&self) -> usize {
+        24 + 4 * self.0.len() + 24 * self.tags().count()
+    }
+
     fn head(&self) -> Option<(Name, Name, Name)> {
         match &*self.0 {
             [database, metric, field, ..] => Some((*database, *metric, *field)),
@@ -80,12 +86,12 @@ impl Catalog {
 
     /// The number that the next new series gets.
     pub(crate) fn next(&self) -> u32 {
-        u32::try_from(self.series.len()).expect("a partition has fewer series than 32 bits count")
+        u32::try_from(self.series.next()).expect("a partition has fewer series than 32 bits count")
     }
 
     /// Bytes of memory, nearly.
     pub(crate) fn bytes(&self) -> usize {
-        self.names.bytes() + self.bytes
+        self.names.bytes() + self.bytes + self.series.bytes() + 5 * self.by_name.capacity()
     }
 
     /// The number of a series; `row` is its name but for the field.
@@ -103,7 +109,7 @@ impl Catalog {
     }
 
     fn named(&self, number: u32) -> Option<&Named> {
-        self.series.get(number as usize)?.as_ref()
+        self.series.get(number)
     }
 
     /// Whether the series is there.
@@ -113,7 +119,7 @@ impl Catalog {
 
     /// Adds a series with a number that was never used.
     pub(crate) fn add(&mut self, number: u32, key: &Key) {
-        if (number as usize) < self.series.len() {
+        if (number as usize) < self.series.next() {
             return;
         }
         let mut named: Vec<Name> = [&key.database, &key.metric, &key.field].map(|text| self.names.add(text)).into();
@@ -123,7 +129,6 @@ impl Catalog {
         }
         let named = Named(named.into());
         let Some((database, metric, field)) = named.head() else { return };
-        self.series.resize_with(number as usize, || None);
         let metric = self.databases.entry(database).or_default().entry(metric).or_default();
         metric.all.insert(number);
         metric.fields.entry(field).or_default().insert(number);
@@ -131,28 +136,32 @@ impl Catalog {
             metric.tags.entry(name).or_default().entry(value).or_default().insert(number);
         }
         let hash = named.hash();
-        self.bytes += 64 + 4 * named.0.len() + 24 * named.tags().count();
+        self.bytes += named.bytes();
         self.count += 1;
-        self.series.push(Some(named));
+        self.series.put(number, named);
         let series = &self.series;
-        let hashed = |at: &u32| series.get(*at as usize).and_then(Option::as_ref).map_or(0, Named::hash);
+        let hashed = |at: &u32| series.get(*at).map_or(0, Named::hash);
         self.by_name.insert_unique(hash, number, hashed);
     }
 
     /// Sees to it that numbers below this one are not given again.
     pub(crate) fn skip_to(&mut self, next: u32) {
-        if self.series.len() < next as usize {
-            self.series.resize_with(next as usize, || None);
-        }
+        self.series.skip_to(next as usize);
     }
 
     /// Removes a series. False if it was not there.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
-        let Some(named) = self.series.get_mut(number as usize).and_then(Option::take) else { return false };
+        let Some(named) = self.series.take(number) else { return false };
         if let Ok(found) = self.by_name.find_entry(named.hash(), |at| *at == number) {
             found.remove();
         }
         self.count -= 1;
+        self.bytes -= named.bytes();
+        // What the table has grown to is given back when most of it is empty.
+        if self.count < self.by_name.capacity() / 4 {
+            let series = &self.series;
+            self.by_name.shrink_to(2 * self.count, |at| series.get(*at).map_or(0, Named::hash));
+        }
         let Some((database, metric, field)) = named.head() else { return true };
         let Some(metrics) = self.databases.get_mut(&database) else { return true };
         if let Some(of) = metrics.get_mut(&metric) {

@@ -4,7 +4,7 @@
 //! A series' points are in its *head* while they come in; *rotating* freezes all heads, so that they can be sealed while new ones
 //! fill; what is sealed is forgotten here.
 //!
-//! May use: `catalog`, `command`, `points`. Must not know: files, other partitions, clocks.
+//! May use: `catalog`, `command`, `points`, `slots`. Must not know: files, other partitions, clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
+use crate::slots::Slots;
 use crate::source::Range;
 use crate::value::{Kind, Value};
 
@@ -25,7 +26,7 @@ use crate::value::{Kind, Value};
 pub struct Engine {
     catalog: Catalog,
     /// By number, as in the catalog.
-    states: Vec<State>,
+    states: Slots<State>,
     /// Series whose head has points, or had some before they were deleted; one may be there twice.
     active: Vec<u32>,
     /// Heads that are being sealed, oldest first.
@@ -41,6 +42,8 @@ pub struct Engine {
     head_bytes: usize,
     /// Series whose type changed since this was last asked.
     retyped: BTreeSet<u32>,
+    /// What is frozen or sealed was written up to here.
+    rotated: Position,
     /// Series that were dropped since this was last asked.
     gone: BTreeSet<u32>,
 }
@@ -114,6 +117,19 @@ pub enum LastPoint {
     Unknown,
 }
 
+impl Erased {
+    /// Takes another range in if the two touch; whether they did. Both must be of the same points.
+    fn join(&mut self, other: &Self) -> bool {
+        let Range { from, to } = self.range;
+        let touches = other.range.from <= to.saturating_add(1) && other.range.to.saturating_add(1) >= from;
+        if touches {
+            self.range = Range { from: from.min(other.range.from), to: to.max(other.range.to) };
+            self.at = self.at.max(other.at);
+        }
+        touches
+    }
+}
+
 impl Frozen {
     /// The points of a series.
     #[must_use]
@@ -139,6 +155,7 @@ impl Engine {
     /// Takes over what sealed files have, when a store is opened.
     pub fn restore(&mut self, applied: Position, digest: u64, erased: Vec<Erased>, databases: BTreeSet<String>) {
         (self.applied, self.digest, self.databases) = (applied, digest, databases);
+        self.rotated = applied;
         for erased in erased {
             self.erased.entry(erased.number).or_default().push(erased);
         }
@@ -147,13 +164,16 @@ impl Engine {
     /// Takes over a series that sealed files have.
     pub fn restore_series(&mut self, number: u32, kind: Kind, key: &Key) {
         self.catalog.add(number, key);
-        self.states.resize_with(self.catalog.next() as usize, || State { kind, head: None, last: Last::Unknown });
+        if self.catalog.has(number) && self.states.get(number).is_none() {
+            self.states.put(number, State { kind, head: None, last: Last::Unknown });
+        }
         self.set_kind(number, kind);
     }
 
     /// Takes over that a series was dropped.
     pub fn restore_gone(&mut self, number: u32) {
         self.catalog.remove(number);
+        self.states.take(number);
     }
 
     /// Takes over that a series' type is another.
@@ -164,15 +184,10 @@ impl Engine {
     /// Sees to it that numbers up to this one are not given again.
     pub fn restore_next(&mut self, next: u32) {
         self.catalog.skip_to(next);
-        self.states.resize_with(next.max(self.catalog.next()) as usize, || State {
-            kind: Kind::Float,
-            head: None,
-            last: Last::Unknown,
-        });
     }
 
     fn set_kind(&mut self, number: u32, kind: Kind) {
-        if let Some(state) = self.states.get_mut(number as usize) {
+        if let Some(state) = self.states.get_mut(number) {
             state.kind = kind;
         }
     }
@@ -194,8 +209,9 @@ impl Engine {
         match command {
             Command::Declare { number, kind, key } => {
                 self.catalog.add(number, &key);
-                let next = self.catalog.next() as usize;
-                self.states.resize_with(next, || State { kind, head: None, last: Last::None });
+                if self.catalog.has(number) && self.states.get(number).is_none() {
+                    self.states.put(number, State { kind, head: None, last: Last::None });
+                }
                 self.changed = position;
             }
             Command::Points { number, values } => self.add_points(position, number, &values),
@@ -213,7 +229,7 @@ impl Engine {
     }
 
     fn add_points(&mut self, position: Position, number: u32, values: &crate::command::Column<'_>) {
-        let Some(state) = self.states.get_mut(number as usize).filter(|_| self.catalog.has(number)) else { return };
+        let Some(state) = self.states.get_mut(number).filter(|_| self.catalog.has(number)) else { return };
         if state.kind != values.kind {
             state.kind = values.kind;
             self.retyped.insert(number);
@@ -244,7 +260,7 @@ impl Engine {
     }
 
     fn erase(&mut self, position: Position, number: u32, range: Range) {
-        let Some(state) = self.states.get_mut(number as usize).filter(|_| self.catalog.has(number)) else { return };
+        let Some(state) = self.states.get_mut(number).filter(|_| self.catalog.has(number)) else { return };
         if let Some(head) = &mut state.head {
             head.sort();
             let gone = head.points.between(range.from, range.to);
@@ -259,7 +275,11 @@ impl Engine {
             }
         }
         state.last = Last::Unknown;
-        self.erased.entry(number).or_default().push(Erased { number, range, at: position });
+        // What was deleted since heads were frozen last is the same whenever it was: it is all that is frozen or sealed of it.
+        let mut erased = Erased { number, range, at: position };
+        let all = self.erased.entry(number).or_default();
+        all.retain(|before| before.at <= self.rotated || !erased.join(before));
+        all.push(erased);
         self.changed = position;
     }
 
@@ -267,9 +287,7 @@ impl Engine {
         if !self.catalog.remove(number) {
             return;
         }
-        if let Some(state) = self.states.get_mut(number as usize)
-            && let Some(head) = state.head.take()
-        {
+        if let Some(head) = self.states.take(number).and_then(|state| state.head) {
             self.head_bytes = self.head_bytes.saturating_sub(head.points.memory_bytes());
         }
         self.erased.remove(&number);
@@ -320,7 +338,7 @@ impl Engine {
     /// Bytes of memory for names and their index, nearly.
     #[must_use]
     pub fn catalog_bytes(&self) -> usize {
-        self.catalog.bytes() + self.states.len() * size_of::<State>()
+        self.catalog.bytes() + self.states.bytes()
     }
 
     /// The number of a series; `row` is its name but for the field.
@@ -332,7 +350,7 @@ impl Engine {
     /// The type of a series' values: that of the one that was written last.
     #[must_use]
     pub fn kind(&self, number: u32) -> Option<Kind> {
-        self.states.get(number as usize).filter(|_| self.catalog.has(number)).map(|state| state.kind)
+        self.states.get(number).filter(|_| self.catalog.has(number)).map(|state| state.kind)
     }
 
     /// The name of a series.
@@ -394,7 +412,7 @@ impl Engine {
         if !self.catalog.has(number) {
             return None;
         }
-        let state = self.states.get_mut(number as usize)?;
+        let state = self.states.get_mut(number)?;
         let mut view = View::default();
         if let Some(head) = &mut state.head {
             head.sort();
@@ -405,7 +423,8 @@ impl Engine {
             view.newest = view.newest.max(frozen.newest);
             view.frozen.push(Arc::clone(frozen));
         }
-        view.erased.extend(self.erased.get(&number).into_iter().flatten());
+        let erased = self.erased.get(&number).into_iter().flatten();
+        view.erased.extend(erased.filter(|erased| erased.range.from <= range.to && erased.range.to >= range.from));
         view.newest = view.erased.iter().fold(view.newest, |newest, erased| newest.max(erased.at));
         Some(view)
     }
@@ -413,7 +432,7 @@ impl Engine {
     /// The point with the greatest time; `None` when there is no such series.
     #[must_use]
     pub fn last(&self, number: u32) -> Option<LastPoint> {
-        let state = self.states.get(number as usize).filter(|_| self.catalog.has(number))?;
+        let state = self.states.get(number).filter(|_| self.catalog.has(number))?;
         Some(match &state.last {
             Last::Unknown => LastPoint::Unknown,
             Last::None => LastPoint::Is(None, Position::ZERO),
@@ -424,19 +443,20 @@ impl Engine {
     /// Notes what the last point is, found when everything up to `seen` had been applied: nothing is noted if more has been.
     pub fn note_last(&mut self, number: u32, seen: Position, last: Option<(i64, Value)>) {
         let unchanged = self.applied == seen;
-        if let Some(state) = self.states.get_mut(number as usize).filter(|_| unchanged) {
+        if let Some(state) = self.states.get_mut(number).filter(|_| unchanged) {
             state.last = last.map_or(Last::None, |(time, value)| Last::Known(time, value, seen));
         }
     }
 
     /// Freezes all heads, so that everything up to `through` is frozen or sealed.
     pub fn rotate(&mut self, through: Position) -> Arc<Frozen> {
+        self.rotated = through;
         self.active.sort_unstable();
         self.active.dedup();
         let mut series = Vec::with_capacity(self.active.len());
         let mut newest = Position::ZERO;
         for number in self.active.drain(..) {
-            let head = self.states.get_mut(number as usize).and_then(|state| state.head.take());
+            let head = self.states.get_mut(number).and_then(|state| state.head.take());
             if let Some(mut head) = head {
                 head.sort();
                 newest = newest.max(head.newest);
@@ -462,16 +482,30 @@ impl Engine {
         self.frozen.retain(|frozen| frozen.through > through);
     }
 
-    /// What was deleted, and may still be in sealed files.
+    /// What was deleted, and may still be in sealed files; by series.
     #[must_use]
-    pub fn erased(&self) -> Vec<Erased> {
-        self.erased.values().flatten().copied().collect()
+    pub fn erased(&self) -> &BTreeMap<u32, Vec<Erased>> {
+        &self.erased
     }
 
-    /// Forgets what was deleted up to a position: nothing that is sealed is older.
-    pub fn forget_erased(&mut self, through: Position) {
+    /// How many ranges that is.
+    #[must_use]
+    pub fn erased_count(&self) -> usize {
+        self.erased.values().map(Vec::len).sum()
+    }
+
+    /// Forgets what was deleted and is in nothing that is frozen or sealed, and joins ranges that touch and are of the same. `sealed` are
+    /// the positions up to which files were written.
+    pub fn tidy_erased(&mut self, sealed: impl Iterator<Item = Position>) {
+        let mut throughs: Vec<Position> = sealed.chain(self.frozen.iter().map(|frozen| frozen.through)).collect();
+        throughs.sort_unstable();
+        throughs.dedup();
+        // Of how many it is.
+        let older = |erased: &Erased| throughs.partition_point(|through| *through < erased.at);
         self.erased.retain(|_, all| {
-            all.retain(|erased| erased.at > through);
+            all.retain(|erased| older(erased) > 0);
+            all.sort_unstable_by_key(|erased| (older(erased), erased.range.from));
+            all.dedup_by(|next, before| older(next) == older(before) && before.join(next));
             !all.is_empty()
         });
     }

@@ -17,12 +17,15 @@ mod manifest;
 mod model;
 mod names;
 pub mod opentsdb;
+mod paged;
 mod points;
 mod postings;
 pub mod promql;
+mod rollup;
 mod rows;
 mod sealed;
 mod select;
+mod slots;
 mod source;
 mod stage;
 mod value;
@@ -33,9 +36,13 @@ pub use error::{Error, Result};
 pub use key::{FIELD_DEFAULT, Key};
 pub use manifest::{Manifest, Register, Registered, Sealed, SealedFile};
 pub use points::Points;
+pub use rollup::{Share, Summary, Unit, Windows};
 pub use rows::{Owner, Pending, Place, Row, Rows, Slot, Typing};
-pub use sealed::{BlockAt, Made, SEALED_HEADER_BYTES, Sealer, check_sealed_header, read_sealed_block, read_sealed_end};
+pub use sealed::{
+    BlockAt, Made, PackedBlock, RollupAt, SEALED_HEADER_BYTES, SealedIndex, Sealer, check_sealed_header,
+    read_sealed_block, read_sealed_end, read_sealed_rollup,
+};
 pub use select::{Match, Select, TagMatch};
-pub use source::{Policy, Range, Series, SeriesId, Source};
+pub use source::{Piece, Policy, Range, Series, SeriesId, Source};
 pub use stage::{Bounds, Stage, Staged};
 pub use value::{Kind, Value, ValueRef};

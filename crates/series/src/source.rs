@@ -1,6 +1,6 @@
 //! Where the languages get series and points from.
 //!
-//! May use: `key`, `points`, `select`, what is kept of continuous queries. Must not know: query languages, files.
+//! May use: `key`, `points`, `rollup`, `select`, what is kept of continuous queries. Must not know: query languages, files.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::influxql::ContinuousQuery;
 use crate::key::Key;
 use crate::points::Points;
+use crate::rollup::{Summary, Windows};
 use crate::select::Select;
 use crate::value::{Kind, Value};
 
@@ -45,6 +46,15 @@ impl Range {
     pub const ALL: Self = Self { from: i64::MIN, to: i64::MAX };
 }
 
+/// What comes in place of points.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// Some points.
+    Points(&'a Points),
+    /// What is known of all points of a range.
+    Summary(&'a Summary),
+}
+
 /// Series and points to be asked for. Each call sees whole batches; two calls may see different moments.
 pub trait Source {
     /// The series that are meant, sorted by their keys.
@@ -59,6 +69,23 @@ pub trait Source {
     /// # Errors
     /// [`crate::Error::Source`].
     fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()>;
+
+    /// Tells the points of a series in a range as [`Source::points`] does, or summaries in place of some of them that say the same
+    /// of these windows; in the order of time.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`], and those of `tell`.
+    fn pieces(
+        &self,
+        series: SeriesId,
+        range: Range,
+        _windows: Windows,
+        tell: &mut dyn FnMut(Piece<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut points = Points::new();
+        self.points(series, range, &mut points)?;
+        if points.is_empty() { Ok(()) } else { tell(Piece::Points(&points)) }
+    }
 
     /// The point with the greatest time.
     ///

@@ -124,6 +124,7 @@ fn options(config: &Config) -> holdfast::Options {
         compaction: config.compaction,
         scrub_bytes_per_second: config.scrub_bytes_per_second,
         series: config.series.clone(),
+        trouble: Some(Arc::new(|word: &str| tracing::warn!("{word}"))),
         progress: Some(progress::show("replaying the journal")),
     }
 }

@@ -249,6 +249,14 @@ fn series(text: &mut Text, stats: &SeriesStats) {
     text.gauge("series_sealed_points", "Points in sealed files; one in several files counts in each.", stats.points);
     text.counter("series_points_written_total", "Points written.", stats.written);
     text.counter("series_points_refused_total", "Points refused because of their type or a limit.", stats.refused);
+    text.counter("series_merges_total", "Files of points that merging made.", stats.merges);
+    text.counter("series_merged_bytes_total", "Bytes of files of points that merging read.", stats.merged_bytes);
+    text.counter("series_seal_failures_total", "Attempts to write points to files that failed.", stats.seal_failures);
+    text.counter("series_merge_failures_total", "Attempts to merge files of points that failed.", stats.merge_failures);
+    let help = "Points that queries needed not read, because a rollup said enough of them.";
+    text.counter("series_rolled_up_points_total", help, stats.summarized);
+    let help = "Ranges of time that were deleted and of which files still have points.";
+    text.gauge("series_deleted_ranges", help, stats.erased);
     let help = "1 while points are refused because the disk is nearly full; else 0.";
     text.gauge("series_disk_low", help, u8::from(stats.is_disk_low));
 }
@@ -266,8 +274,12 @@ fn continuous_queries(text: &mut Text, numbers: ContinuousNumbers) {
 }
 
 fn scrub(text: &mut Text, stats: &ScrubStats) {
-    text.counter("scrubbed_bytes_total", "Bytes of sealed segments that the scrubber read and checked.", stats.bytes);
-    text.counter("scrub_rounds_total", "Rounds of the scrubber through all sealed segments.", stats.rounds);
+    text.counter(
+        "scrubbed_bytes_total",
+        "Bytes of sealed segments and files that the scrubber read and checked.",
+        stats.bytes,
+    );
+    text.counter("scrub_rounds_total", "Rounds of the scrubber through all of them.", stats.rounds);
     let help = "How long the scrubber's last round took; 0 before the first.";
     text.gauge("scrub_round_seconds", help, stats.last_round.as_secs_f64());
     let help = "When the scrubber's last round ended, as a Unix time; 0 before the first.";

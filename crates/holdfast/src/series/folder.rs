@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::series::{
-    BlockAt, Manifest, Points, Range, SEALED_HEADER_BYTES, SealedFile, SeriesId, check_sealed_header,
-    read_sealed_block, read_sealed_end,
+    BlockAt, Manifest, PackedBlock, Points, Range, RollupAt, SEALED_HEADER_BYTES, SealedFile, SealedIndex, SeriesId,
+    Summary, Unit, check_sealed_header, read_sealed_block, read_sealed_end, read_sealed_rollup,
 };
 use base::{File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
 use journal::{Damage, DamageKind, Position};
@@ -29,6 +29,8 @@ const COPY: &str = "copy";
 const LOST: &str = "lost";
 /// Bytes of a manifest or a register at most.
 const BYTES_MAX: u64 = 16 << 30;
+/// Bytes of a file between two words on how far its check is.
+const CHECK_BYTES: u64 = 1 << 20;
 
 /// A folder of sealed files.
 #[derive(Clone, Copy)]
@@ -42,8 +44,8 @@ pub(crate) struct Shelved {
     pub(crate) of: SealedFile,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Its blocks by series and time.
-    pub(crate) index: Vec<BlockAt>,
+    /// What is in it.
+    pub(crate) index: SealedIndex,
     /// A block of it was found damaged.
     damaged: AtomicBool,
 }
@@ -87,7 +89,7 @@ impl Folder<'_> {
     }
 
     /// What each of two equal files is, if it is there and intact; damage is told.
-    fn both<T>(
+    pub(super) fn both<T>(
         &self,
         name: &str,
         decode: impl Fn(&[u8]) -> ::series::Result<T>,
@@ -287,9 +289,20 @@ impl Folder<'_> {
 impl Shelved {
     /// The blocks of a series that may have points in a range.
     pub(crate) fn blocks(&self, series: SeriesId, range: Range) -> impl Iterator<Item = &BlockAt> {
-        let from = self.index.partition_point(|at| (at.series, at.range.to) < (series, range.from));
-        let rest = self.index.get(from..).unwrap_or_default();
+        let blocks = &self.index.blocks;
+        let from = blocks.partition_point(|at| (at.series, at.range.to) < (series, range.from));
+        let rest = blocks.get(from..).unwrap_or_default();
         rest.iter().take_while(move |at| at.series == series && at.range.from <= range.to)
+    }
+
+    /// The rollups of a series that may have windows in a range.
+    pub(crate) fn rollups(&self, series: SeriesId, unit: Unit, range: Range) -> impl Iterator<Item = &RollupAt> {
+        let from = self.index.rollups.partition_point(|rollup| rollup.at.series < series);
+        let mine = self.index.rollups.iter().skip(from).take_while(move |rollup| rollup.at.series == series);
+        let is_meant = move |rollup: &&RollupAt| {
+            rollup.unit == unit && rollup.at.range.from <= range.to && rollup.at.range.to >= range.from
+        };
+        mine.filter(is_meant)
     }
 
     /// What was written up to this position is meant by the file.
@@ -312,26 +325,85 @@ impl Shelved {
         }
     }
 
-    /// The points of a block; `None` when it is damaged, which is told.
-    pub(crate) fn block(&self, at: &BlockAt, tell: &mut dyn FnMut(Damage)) -> Result<Option<Points>> {
-        let bytes = self.block_bytes(at)?;
-        let mut points = Points::new();
-        if read_sealed_block(at, &bytes, &mut points).is_ok() {
-            return Ok(Some(points));
+    /// What a block is as it was written; `None` when it is damaged, which is told.
+    fn intact<T>(
+        &self,
+        at: &BlockAt,
+        read: impl FnOnce(Vec<u8>) -> ::series::Result<T>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<Option<T>> {
+        if let Ok(read) = read(self.block_bytes(at)?) {
+            return Ok(Some(read));
         }
-        self.damaged.store(true, Ordering::Relaxed);
-        let (path, reason) = (self.path.clone(), "a block of points");
-        let (kind, position) = (DamageKind::Record, Position::ZERO);
-        tell(Damage { kind, path, offset: at.offset, bytes: at.bytes.into(), position, reason });
+        tell(self.malformed(at));
         Ok(None)
     }
 
-    /// Reads all blocks, and tells damage. `read` is told the bytes of each.
+    /// Notes and says that a block is not what was written.
+    pub(crate) fn malformed(&self, at: &BlockAt) -> Damage {
+        // A rollup is no points: what it says can be had from those.
+        let is_points = at.points > 0;
+        self.damaged.fetch_or(is_points, Ordering::Relaxed);
+        let reason = if is_points { "a block of points" } else { "a rollup" };
+        let (kind, path, position) = (DamageKind::Record, self.path.clone(), Position::ZERO);
+        Damage { kind, path, offset: at.offset, bytes: at.bytes.into(), position, reason }
+    }
+
+    /// The points of a block; `None` when it is damaged, which is told.
+    pub(crate) fn block(&self, at: &BlockAt, tell: &mut dyn FnMut(Damage)) -> Result<Option<Points>> {
+        let read = |bytes: Vec<u8>| {
+            let mut points = Points::new();
+            read_sealed_block(at, &bytes, &mut points).map(|()| points)
+        };
+        self.intact(at, read, tell)
+    }
+
+    /// A block whose pages are to be unpacked; `None` when it is damaged, which is told.
+    pub(crate) fn packed(&self, at: &BlockAt, tell: &mut dyn FnMut(Damage)) -> Result<Option<PackedBlock>> {
+        self.intact(at, |bytes| PackedBlock::open(at, bytes), tell)
+    }
+
+    /// The windows of a rollup; `None` when it is damaged, which is told.
+    pub(crate) fn rollup(&self, rollup: &RollupAt, tell: &mut dyn FnMut(Damage)) -> Result<Option<Vec<Summary>>> {
+        self.intact(&rollup.at, |bytes| read_sealed_rollup(rollup, &bytes), tell)
+    }
+
+    /// Reads blocks and rollups from the one with this number on, as many as have so many bytes, and tells damage. The bytes that were
+    /// read, and the number of the next; `None` when there is none.
+    pub(crate) fn check_some(
+        &self,
+        from: usize,
+        bytes: u64,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<(u64, Option<usize>)> {
+        let (mut read, mut next) = (0, from);
+        while read < bytes {
+            let SealedIndex { blocks, rollups } = &self.index;
+            let at = match (blocks.get(next), rollups.get(next.saturating_sub(blocks.len()))) {
+                (Some(at), _) => {
+                    self.block(at, tell)?;
+                    at
+                }
+                (None, Some(rollup)) => {
+                    self.rollup(rollup, tell)?;
+                    &rollup.at
+                }
+                (None, None) => return Ok((read, None)),
+            };
+            read += u64::from(at.bytes);
+            next += 1;
+        }
+        Ok((read, Some(next)))
+    }
+
+    /// Reads all blocks and rollups, and tells damage. `read` is told the bytes of each piece.
     pub(crate) fn check(&self, read: &mut dyn FnMut(u64), tell: &mut dyn FnMut(Damage)) -> Result<()> {
-        self.index.iter().try_for_each(|at| {
-            self.block(at, tell)?;
-            read(at.bytes.into());
-            Ok(())
-        })
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let bytes;
+            (bytes, next) = self.check_some(from, CHECK_BYTES, tell)?;
+            read(bytes);
+        }
+        Ok(())
     }
 }

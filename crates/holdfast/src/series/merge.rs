@@ -1,17 +1,21 @@
 //! Merging sealed files, so that there are few of them, blocks are full, and what was deleted or written anew goes.
 //!
 //! Files that lie next to each other in the order in which they count become one, when the older is not much larger than those behind
-//! it together: each point is written again as often as the number of files has doubled.
+//! it together: each point is written again as often as the number of files has doubled. A file with damage is left as it is, for
+//! whoever can read more of it; those older and those newer than it are merged among themselves.
 //!
-//! May use: the shelf, `seal`. Must not know: who writes or reads.
+//! May use: the shelf, `seal`, `pace`. Must not know: who writes or reads.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use journal::{Level, Log};
+use journal::{Level, Log, Position};
 
-use ::series::{BlockAt, Erased, Points, SeriesId, without_erased};
+use ::series::{BlockAt, Erased, Points, Range as TimeRange, SeriesId, without_erased};
 
 use super::folder::Shelved;
+use super::pace::Pace;
 use super::seal::Writer;
 use super::shelf::Contents;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,14 +31,11 @@ const FULL_POINTS: u32 = 4096;
 const GATHERED_POINTS: usize = 8192;
 
 /// The newest files that are worth merging: those behind which the older one is not much larger than all of them.
-fn worth_merging(files: &[Arc<Shelved>]) -> Option<std::ops::Range<usize>> {
+fn worth_merging(files: &[Arc<Shelved>]) -> Option<Range<usize>> {
     let mut start = files.len();
     let mut bytes = 0u64;
     for (at, file) in files.iter().enumerate().rev() {
-        if file.of.bytes > FILE_BYTES_MAX
-            || file.is_damaged()
-            || (files.len() - at > FILES_MIN && file.of.bytes > 2 * bytes)
-        {
+        if file.of.bytes > FILE_BYTES_MAX || (files.len() - at > FILES_MIN && file.of.bytes > 2 * bytes) {
             break;
         }
         start = at;
@@ -43,33 +44,103 @@ fn worth_merging(files: &[Arc<Shelved>]) -> Option<std::ops::Range<usize>> {
     (files.len() - start >= FILES_MIN).then_some(start..files.len())
 }
 
+/// Files that lie next to each other in the order in which they count, with none between them that is damaged or cannot be read;
+/// the newest first.
+fn stretches(contents: &Contents) -> Vec<Range<usize>> {
+    let mut stretches = Vec::new();
+    let (mut start, mut next) = (0, 0);
+    for of in &contents.manifest.files {
+        let open = contents.files.get(next).filter(|open| open.of.file == of.file);
+        if open.is_some_and(|open| !open.is_damaged()) {
+            next += 1;
+            continue;
+        }
+        stretches.push(start..next);
+        next += usize::from(open.is_some());
+        start = next;
+    }
+    stretches.push(start..next);
+    stretches.reverse();
+    stretches
+}
+
+/// What was deleted in a partition, by series, and up to which position that is everything.
+struct Deleted {
+    by_series: BTreeMap<u32, Vec<Erased>>,
+    applied: Position,
+}
+
 impl Inner {
     /// Merges files if that is worth it. True when it was.
-    pub(crate) fn merge_series(&self) -> Result<bool> {
+    pub(crate) fn merge_series(&self, pace: &mut Pace) -> Result<bool> {
         let _one = lock(&self.shelf.merging);
         let contents = self.shelf.contents();
-        let Some(run) = worth_merging(&contents.files) else { return Ok(false) };
-        self.merge(&contents, run)?;
-        self.forget_erased();
+        let worth = |stretch: Range<usize>| {
+            let found = worth_merging(contents.files.get(stretch.clone())?)?;
+            Some(stretch.start + found.start..stretch.start + found.end)
+        };
+        let Some(run) = stretches(&contents).into_iter().find_map(worth) else { return Ok(false) };
+        self.merge(&contents, run, pace)?;
         Ok(true)
     }
 
     /// Writes one file again, without what was deleted or is too old.
-    pub(super) fn rewrite_series(&self, file: u64) -> Result<()> {
+    pub(super) fn rewrite_series(&self, file: u64, pace: &mut Pace) -> Result<()> {
         let _one = lock(&self.shelf.merging);
         let contents = self.shelf.contents();
         match contents.files.iter().position(|open| open.of.file == file) {
-            Some(at) => self.merge(&contents, at..at + 1),
+            Some(at) => self.merge(&contents, at..at + 1, pace),
             None => Ok(()),
         }
     }
 
-    fn merge(&self, contents: &Contents, run: std::ops::Range<usize>) -> Result<()> {
+    fn merge(&self, contents: &Contents, run: Range<usize>, pace: &mut Pace) -> Result<()> {
         let files = contents.files.get(run).unwrap_or_default();
         let Some(newest) = files.last() else { return Ok(()) };
-        let erased: Vec<Vec<Erased>> = self.partitions.iter().map(|partition| partition.series().erased()).collect();
-        let mut writer = Writer::create(self, self.shelf.new_file())?;
-        let mut cursors: Vec<&[BlockAt]> = files.iter().map(|file| file.index.as_slice()).collect();
+        let deleted: Vec<Deleted> = self
+            .partitions
+            .iter()
+            .map(|partition| {
+                let engine = partition.series();
+                Deleted { by_series: engine.erased().clone(), applied: engine.applied() }
+            })
+            .collect();
+        // What was deleted by now is left out, so it needs not be remembered for this file.
+        let through = newest.of.through.iter().zip(&deleted).map(|(through, it)| it.applied.max(*through)).collect();
+        let number = self.shelf.new_file();
+        let made = self
+            .write_merged(number, files, &deleted, pace)
+            .and_then(|writer| writer.finish(through))
+            .inspect_err(|_| self.shelf.forget_points([number].into_iter()))?;
+        let merged: Vec<u64> = files.iter().map(|file| file.of.file).collect();
+        // What was deleted or dropped, and is left out now, must not come back with the power.
+        self.journal.wait(self.newest(), Level::Synced)?;
+        self.shelf.change(|manifest| {
+            let at = manifest.files.iter().position(|of| merged.contains(&of.file));
+            manifest.files.retain(|of| !merged.contains(&of.file));
+            if let (Some(at), Some(made)) = (at, made) {
+                manifest.files.insert(at.min(manifest.files.len()), made);
+            }
+            let files = &manifest.files;
+            let is_in_a_file = |partition: u16, at: Position| {
+                files.iter().any(|of| of.through.get(usize::from(partition)).is_some_and(|through| *through < at))
+            };
+            manifest.erased.retain(|(partition, erased)| is_in_a_file(*partition, erased.at));
+        })?;
+        self.shelf.merges.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.forget_erased();
+        Ok(())
+    }
+
+    fn write_merged(
+        &self,
+        number: u64,
+        files: &[Arc<Shelved>],
+        deleted: &[Deleted],
+        pace: &mut Pace,
+    ) -> Result<Writer<'_>> {
+        let mut writer = Writer::create(self, number)?;
+        let mut cursors: Vec<&[BlockAt]> = files.iter().map(|file| file.index.blocks.as_slice()).collect();
         while let Some(series) = cursors.iter().filter_map(|blocks| blocks.first()).map(|at| at.series).min() {
             let mut of_it = Vec::new();
             let kept_from = self.series_kept_from(series);
@@ -84,54 +155,54 @@ impl Inner {
                 // It was dropped.
                 continue;
             }
-            let erased = erased.get(usize::from(series.partition)).map_or(&[][..], Vec::as_slice);
-            let erased: Vec<Erased> = erased.iter().filter(|erased| erased.number == series.number).copied().collect();
-            self.merge_one(series, &of_it, &erased, &mut writer)?;
+            let erased = deleted.get(usize::from(series.partition));
+            let erased = erased.and_then(|it| it.by_series.get(&series.number)).map_or(&[][..], Vec::as_slice);
+            self.merge_one((series, erased), &of_it, &mut writer, pace)?;
         }
-        let through = newest.of.through.clone();
-        let merged: Vec<u64> = files.iter().map(|file| file.of.file).collect();
-        let made = writer.finish(through)?;
-        // What was deleted or dropped, and is left out now, must not come back with the power.
-        self.journal.wait(self.newest(), Level::Synced)?;
-        self.shelf.change(|manifest| {
-            let at = manifest.files.iter().position(|of| merged.contains(&of.file));
-            manifest.files.retain(|of| !merged.contains(&of.file));
-            if let (Some(at), Some(made)) = (at, made) {
-                manifest.files.insert(at.min(manifest.files.len()), made);
-            }
-        })
+        Ok(writer)
     }
 
     /// Writes one series' points of several files, of which the later count.
     fn merge_one(
         &self,
-        series: SeriesId,
+        (series, erased): (SeriesId, &[Erased]),
         blocks: &[(&Shelved, &BlockAt)],
-        erased: &[Erased],
         writer: &mut Writer<'_>,
+        pace: &mut Pace,
     ) -> Result<()> {
+        // What was deleted whole needs not be read: it may be what is damaged.
+        let is_gone = |(file, at): &(&Shelved, &BlockAt)| {
+            let through = file.through(series.partition);
+            let covers = |range: TimeRange| range.from <= at.range.from && range.to >= at.range.to;
+            erased.iter().any(|erased| erased.at > through && covers(erased.range))
+        };
+        let blocks: Vec<(&Shelved, &BlockAt)> = blocks.iter().filter(|block| !is_gone(block)).copied().collect();
         let mut in_time: Vec<&(&Shelved, &BlockAt)> = blocks.iter().collect();
         in_time.sort_by_key(|(_, at)| at.range.from);
         let overlap = in_time.windows(2).any(|pair| matches!(pair, [(_, a), (_, b)] if a.range.to >= b.range.from));
         let mut gathered = Points::new();
         if overlap {
             // In the order in which they count.
-            for (file, at) in blocks {
-                self.gather(file, at, erased, &mut gathered)?;
+            for (file, at) in &blocks {
+                self.gather((file, at), erased, &mut gathered, pace)?;
             }
             gathered.sort();
             return writer.add(series, &gathered);
         }
         for (file, at) in in_time {
-            let is_touched = erased.iter().any(|erased| erased.at > file.through(series.partition));
+            let through = file.through(series.partition);
+            let is_touched = erased.iter().any(|erased| {
+                erased.at > through && erased.range.from <= at.range.to && erased.range.to >= at.range.from
+            });
             if at.points >= FULL_POINTS && !is_touched {
                 writer.add(series, &gathered)?;
                 gathered.clear();
-                writer.sealer.add_raw(at, &file.block_bytes(at)?);
+                pace.keep(self, at.bytes.into())?;
+                writer.sealer.add_raw(at, &file.block_bytes(at)?).map_err(|_| self.shelf.refuse_damaged(file, at))?;
                 writer.flush()?;
                 continue;
             }
-            self.gather(file, at, erased, &mut gathered)?;
+            self.gather((file, at), erased, &mut gathered, pace)?;
             if gathered.len() >= GATHERED_POINTS {
                 writer.add(series, &gathered)?;
                 gathered.clear();
@@ -140,20 +211,24 @@ impl Inner {
         writer.add(series, &gathered)
     }
 
-    fn gather(&self, file: &Shelved, at: &BlockAt, erased: &[Erased], to: &mut Points) -> Result<()> {
-        let Some(points) = self.shelf.block(file, at)? else {
-            // The file stays as it is, and is told of: merging would take the damage away, and with it what could be saved.
-            let text = "a sealed file is damaged, and is not merged";
-            return Err(Error::new(ErrorKind::Corrupt, text));
+    fn gather(
+        &self,
+        (file, at): (&Shelved, &BlockAt),
+        erased: &[Erased],
+        to: &mut Points,
+        pace: &mut Pace,
+    ) -> Result<()> {
+        pace.keep(self, at.bytes.into())?;
+        let Some(mut points) = self.shelf.whole_block(file, at)? else {
+            return Err(damaged());
         };
-        let through = file.through(at.series.partition);
-        if erased.iter().all(|erased| erased.at <= through) {
-            to.extend_from(&points, 0..points.len());
-        } else {
-            let mut left = Points::clone(&points);
-            without_erased(&mut left, erased, through);
-            to.extend_from(&left, 0..left.len());
-        }
+        without_erased(&mut points, erased, file.through(at.series.partition));
+        to.extend_from(&points, 0..points.len());
         Ok(())
     }
+}
+
+/// The file stays as it is, and is told of: merging would take the damage away, and with it what could be saved.
+pub(super) fn damaged() -> Error {
+    Error::new(ErrorKind::Corrupt, "a sealed file is damaged: it is left as it is, and others are merged around it")
 }

@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::series::influxql::ContinuousQuery;
 use ::series::{
-    Cardinality, Engine, Erased, LastPoint, Points, Policy, Range, Select, Series, SeriesId, Source, Value, View,
-    without_erased,
+    Cardinality, Engine, Erased, LastPoint, Piece, Points, Policy, Range, Select, Series, SeriesId, Source, Value,
+    View, Windows, without_erased,
 };
 use journal::Position;
 
+use super::folder::Shelved;
+use super::shelf::{Contents, Shelf};
 use crate::error::{Error, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
@@ -82,34 +84,24 @@ impl Reader {
         Ok(all.into_iter().collect())
     }
 
-    fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
-        let Some(partition) = self.partition(series)? else { return Ok(()) };
+    /// What there is of a series in a range; `None` when there is no such series.
+    pub(super) fn look(&self, series: SeriesId, range: Range) -> Result<Option<Looked>> {
+        let Some(partition) = self.partition(series)? else { return Ok(None) };
         let range = Range { from: range.from.max(self.inner().series_kept_from(series)), ..range };
+        if range.from > range.to {
+            return Ok(None);
+        }
         // The engine first: what is sealed between the two looks is seen twice, which changes nothing, and not missed.
-        let Some(view) = partition.series().view(series.number, range) else { return Ok(()) };
+        let Some(view) = partition.series().view(series.number, range) else { return Ok(None) };
         self.saw(view.newest);
-        let mut pieces = Pieces::default();
-        let contents = self.inner().shelf.contents();
-        let meant =
-            |file: &&Arc<super::folder::Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
-        for file in contents.files.iter().filter(meant) {
-            for at in file.blocks(series, range) {
-                if let Some(points) = self.inner().shelf.block(file, at)? {
-                    pieces.add(&points, range, &view.erased, file.through(series.partition));
-                }
-            }
+        Ok(Some(Looked { series, range, view, contents: self.inner().shelf.contents() }))
+    }
+
+    fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
+        match self.look(series, range)? {
+            Some(looked) => looked.read(&self.inner().shelf, looked.range, to),
+            None => Ok(()),
         }
-        let View { frozen, head, erased, .. } = view;
-        for frozen in &frozen {
-            if let Some(points) = frozen.points(series.number) {
-                pieces.add(points, range, &erased, frozen.through);
-            }
-        }
-        if !head.is_empty() {
-            pieces.0.push(head);
-        }
-        pieces.join(to);
-        Ok(())
     }
 
     fn find_last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
@@ -144,6 +136,52 @@ impl Reader {
             partition.series().note_last(series.number, seen, last.clone());
         }
         Ok(last)
+    }
+}
+
+/// What there is of a series in a range, at one moment.
+pub(super) struct Looked {
+    pub(super) series: SeriesId,
+    pub(super) range: Range,
+    pub(super) view: View,
+    pub(super) contents: Arc<Contents>,
+}
+
+impl Looked {
+    /// Appends the points in a part of the range.
+    pub(super) fn read(&self, shelf: &Shelf, range: Range, to: &mut Points) -> Result<()> {
+        let mut pieces = Pieces::default();
+        let View { frozen, head, erased, .. } = &self.view;
+        for file in self.files(range) {
+            let through = file.through(self.series.partition);
+            for at in file.blocks(self.series, range) {
+                let Some(block) = shelf.block(file, at)? else { continue };
+                for page in 0..block.pages() {
+                    let of_page = block.page_range(page);
+                    if of_page.from <= range.to
+                        && of_page.to >= range.from
+                        && let Some(points) = shelf.page(file, at, (&block, page))
+                    {
+                        pieces.add(&points, range, erased, through);
+                    }
+                }
+            }
+        }
+        for frozen in frozen {
+            if let Some(points) = frozen.points(self.series.number) {
+                pieces.add(points, range, erased, frozen.through);
+            }
+        }
+        // Nothing was deleted from it since it was written.
+        pieces.add(head, range, &[], Position::ZERO);
+        pieces.join(to);
+        Ok(())
+    }
+
+    /// The files that may have points in a part of the range.
+    pub(super) fn files(&self, range: Range) -> impl Iterator<Item = &Arc<Shelved>> {
+        let is_meant = move |file: &&Arc<Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
+        self.contents.files.iter().filter(is_meant)
     }
 }
 
@@ -216,6 +254,39 @@ impl Source for Reader {
 
     fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
         self.read(series, range, to).map_err(source)
+    }
+
+    fn pieces(
+        &self,
+        series: SeriesId,
+        range: Range,
+        windows: Windows,
+        tell: &mut dyn FnMut(Piece<'_>) -> ::series::Result<()>,
+    ) -> ::series::Result<()> {
+        let Some(looked) = self.look(series, range).map_err(source)? else { return Ok(()) };
+        let shelf = &self.inner().shelf;
+        let known =
+            windows.unit().map_or_else(|| Ok(Vec::new()), |unit| looked.summaries(shelf, unit)).map_err(source)?;
+        let mut points = Points::new();
+        let mut from = Some(looked.range.from);
+        let ends = known.iter().map(|summary| summary.range.from.checked_sub(1)).chain([Some(looked.range.to)]);
+        for (nth, end) in ends.enumerate() {
+            if let (Some(from), Some(to)) = (from, end)
+                && from <= to
+            {
+                points.clear();
+                looked.read(shelf, Range { from, to }, &mut points).map_err(source)?;
+                if !points.is_empty() {
+                    tell(Piece::Points(&points))?;
+                }
+            }
+            if let Some(summary) = known.get(nth) {
+                tell(Piece::Summary(summary))?;
+                from = summary.range.to.checked_add(1);
+            }
+        }
+        shelf.summarized.fetch_add(known.iter().map(|summary| summary.count).sum(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn last(&self, series: SeriesId) -> ::series::Result<Option<(i64, Value)>> {

@@ -16,33 +16,58 @@ pub(super) enum Removal {
     Series,
 }
 
+impl Guard<'_> {
+    /// Removes from those of the series that are still there.
+    fn remove(&mut self, numbers: &[u32], removal: Removal) {
+        for number in numbers.iter().filter(|number| self.engine.kind(**number).is_some()) {
+            match removal {
+                Removal::Points(range) => self.stage.delete(*number, range),
+                Removal::Series => self.stage.drop_series(*number),
+            }
+        }
+    }
+}
+
+/// Series that one batch removes from at most: it is in memory whole, and other writers wait for it.
+const BATCH_SERIES_MAX: usize = 10_000;
+
 impl Inner {
-    /// Removes from all series that are meant, as one batch; how many they are.
+    /// Removes from all series that are meant; how many they are. As one batch, if they are not very many; otherwise as several, of
+    /// which a crash may leave the first.
     pub(super) fn remove_series(&self, select: &Select, removal: Removal) -> Result<(Position, u64)> {
-        self.remove_and(select, removal, |_| ())
+        self.remove_and(select, (removal, BATCH_SERIES_MAX), |_| ())
     }
 
     fn remove_and(
         &self,
         select: &Select,
-        removal: Removal,
+        (removal, batch_max): (Removal, usize),
         also: impl FnOnce(&mut Writing<'_>),
     ) -> Result<(Position, u64)> {
         self.check_open()?;
         self.make_room_for_series()?;
         let mut writing = self.everywhere()?;
-        let mut count = 0;
-        for guard in &mut writing.guards {
-            for number in guard.engine.select(select) {
-                match removal {
-                    Removal::Points(range) => guard.stage.delete(number, range),
-                    Removal::Series => guard.stage.drop_series(number),
+        let meant: Vec<Vec<u32>> = writing.guards.iter().map(|guard| guard.engine.select(select)).collect();
+        let count: usize = meant.iter().map(Vec::len).sum();
+        let mut position = Position::ZERO;
+        if count > batch_max {
+            // Nobody writes to any partition while all are locked: not for so long.
+            drop(writing);
+            for (partition, numbers) in self.partitions.iter().zip(&meant) {
+                for some in numbers.chunks(batch_max) {
+                    self.make_room_for_series()?;
+                    let mut guard = Guard::lock(partition)?;
+                    guard.remove(some, removal);
+                    position = position.max(self.commit_series(&mut Writing::of(vec![guard]))?);
                 }
-                count += 1;
             }
+            writing = self.everywhere()?;
+        } else {
+            writing.guards.iter_mut().zip(&meant).for_each(|(guard, numbers)| guard.remove(numbers, removal));
         }
         also(&mut writing);
-        Ok((self.commit_series(&mut writing)?, count))
+        position = position.max(self.commit_series(&mut writing)?);
+        Ok((position, count as u64))
     }
 
     fn everywhere(&self) -> Result<Writing<'_>> {
@@ -68,7 +93,7 @@ impl Inner {
     pub(super) fn drop_database(&self, name: &str) -> Result<(Position, u64)> {
         let select = Select { database: name.to_owned(), ..Select::default() };
         let drop_series = |forgotten: Option<Position>| {
-            let (position, count) = self.remove_and(&select, Removal::Series, |writing| {
+            let (position, count) = self.remove_and(&select, (Removal::Series, BATCH_SERIES_MAX), |writing| {
                 if let Some(first) = writing.guards.first_mut()
                     && first.engine.created_databases().contains(name)
                 {
@@ -79,5 +104,57 @@ impl Inner {
         };
         // First the queries: what is left of a drop that was cut short must not write to the database again.
         self.drop_continuous_queries(|query| query.database == name, drop_series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use ::series::{Match, Rows, Source};
+    use base::memory::Disk;
+
+    use super::*;
+    use crate::{MemoryLedgers, Options, Store, World};
+
+    /// A drop of very many series held all partitions, and all of it in one batch.
+    #[test]
+    fn many_series_are_removed_from_in_several_batches() {
+        let world = World {
+            files: Arc::new(Disk::new(1)),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 1,
+        };
+        let options = Options { partitions: 3, ..Options::default() };
+        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        let mut rows = Rows::new("d");
+        for host in 0..100 {
+            let tags = vec![("host".to_owned(), host.to_string())];
+            let metric = if host < 70 { "m" } else { "n" };
+            let row = rows.row(host.to_string().as_bytes(), |_| Ok((metric.to_owned(), tags))).unwrap();
+            let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+            rows.push_float(slot, 7, 1.0);
+        }
+        store.series().write(&mut rows).unwrap();
+        store.series().create_database("d").unwrap();
+        let inner = store.inner();
+        let select = Select::metric("d", "m");
+        let range = Range { from: 0, to: 9 };
+        let (position, count) = inner.remove_and(&select, (Removal::Points(range), 10), |_| ()).unwrap();
+        assert!(count == 70 && position > Position::ZERO && position <= inner.newest());
+        let reader = store.series().reader();
+        let found = reader.series(&Select::metric("d", "m")).unwrap();
+        assert!(found.len() == 70 && found.iter().all(|series| reader.last(series.id).unwrap().is_none()));
+        let hosts = Select::metric("d", "m").and_tag("host", Match::In((0..60).map(|n| n.to_string()).collect()));
+        let (_, count) = inner.remove_and(&hosts, (Removal::Series, 7), |_| ()).unwrap();
+        assert_eq!((count, reader.series(&select).unwrap().len()), (60, 10));
+        let all = Select { database: "d".into(), ..Select::default() };
+        let forget = |writing: &mut Writing<'_>| writing.guards[0].stage.forget("d");
+        let (_, count) = inner.remove_and(&all, (Removal::Series, 1), forget).unwrap();
+        assert_eq!((count, inner.series_stats().series), (40, 0));
+        assert!(store.series().reader().databases().unwrap().is_empty());
     }
 }

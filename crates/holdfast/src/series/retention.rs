@@ -1,17 +1,17 @@
 //! How long points are kept, and how much room the disk has to have for more.
 //!
 //! Points that are too old are not shown, from the moment on at which they are; files go when all that is in them is, or are written
-//! again when most is.
+//! again when most is. It is the same with what was deleted, and with series that were dropped.
 //!
-//! May use: the shelf, `merge`. Must not know: protocols.
+//! May use: the shelf, `merge`, `pace`. Must not know: protocols.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::series::{Key, Policy, SeriesId};
+use ::series::{BlockAt, Erased, Key, Policy, SeriesId};
 
 use super::folder::Shelved;
+use super::pace::Pace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Inner;
 
@@ -28,11 +28,16 @@ pub struct SeriesOptions {
     pub retention: Vec<Retention>,
     /// Points are refused while fewer bytes are free on the disk; 0 turns it off. Default: 256 MiB.
     pub free_bytes_min: u64,
+    /// Bytes of sealed files that merging reads in a second, 0 for no limit. Each point is merged about as often as the number of
+    /// files doubles, and a MiB is some two million points, so the default is more than two shared cores can write; a lower one
+    /// keeps cores and disk free for queries. Above 48 files it is exceeded, twice as fast, and so on: each file costs every query.
+    /// Default: 16 MiB.
+    pub merge_bytes_per_second: u64,
 }
 
 impl Default for SeriesOptions {
     fn default() -> Self {
-        Self { retention: Vec::new(), free_bytes_min: 256 << 20 }
+        Self { retention: Vec::new(), free_bytes_min: 256 << 20, merge_bytes_per_second: 16 << 20 }
     }
 }
 
@@ -68,8 +73,29 @@ pub struct SeriesStats {
     pub written: u64,
     /// Points refused since open, because of their type or a limit.
     pub refused: u64,
-    /// Why points are refused, when the disk is nearly full.
+    /// Points are refused because the disk is nearly full.
     pub is_disk_low: bool,
+    /// Files that merging made since open.
+    pub merges: u64,
+    /// Bytes that it read for them.
+    pub merged_bytes: u64,
+    /// How often sealing failed since open.
+    pub seal_failures: u64,
+    /// How often merging did.
+    pub merge_failures: u64,
+    /// Points since open that queries needed not read, because a rollup said enough of them.
+    pub summarized: u64,
+    /// Ranges that were deleted and are remembered, because files have points of them.
+    pub erased: u64,
+}
+
+/// How many points of a block were deleted, if they lie evenly.
+fn share(at: &BlockAt, erased: &[Erased]) -> u64 {
+    let length = |from: i64, to: i64| (i128::from(to) - i128::from(from) + 1).max(0);
+    let gone = |erased: &Erased| length(erased.range.from.max(at.range.from), erased.range.to.min(at.range.to));
+    let whole = length(at.range.from, at.range.to).max(1);
+    let gone = erased.iter().map(gone).sum::<i128>().min(whole);
+    u64::try_from(i128::from(at.points) * gone / whole).unwrap_or(0)
 }
 
 /// Whether a name fits a pattern in which `*` stands for any characters.
@@ -111,31 +137,49 @@ impl Inner {
         key.map_or(i64::MIN, |key| self.kept_from(&key))
     }
 
-    /// Removes what is too old, now and then.
-    pub(super) fn retire_series(&self) -> Result<()> {
+    /// Removes what is too old, was deleted or whose series was dropped, now and then.
+    pub(super) fn retire_series(&self, pace: &mut Pace) -> Result<()> {
         let now_ms = self.clock.wall_ms();
         let before = self.shelf.retired_ms.load(Ordering::Relaxed);
-        if self.options.series.retention.is_empty() || now_ms.saturating_sub(before) < LOOK_INTERVAL_MS {
+        if now_ms.saturating_sub(before) < LOOK_INTERVAL_MS {
             return Ok(());
         }
         self.shelf.retired_ms.store(now_ms, Ordering::Relaxed);
-        let mut kept_from = BTreeMap::new();
         for file in &self.shelf.contents().files {
-            let old = self.too_old(file, &mut kept_from);
-            if old * 100 >= file.of.points.max(1) * WORTH_PERCENT {
-                self.rewrite_series(file.of.file)?;
+            let points = file.of.points.max(1);
+            let gone = self.gone(file);
+            // Of a damaged file only what is gone whole is read no more.
+            if gone * 100 >= points * WORTH_PERCENT && (gone >= points || !file.is_damaged()) {
+                self.rewrite_series(file.of.file, pace)?;
             }
         }
         Ok(())
     }
 
-    /// Points in blocks of a file all of which are too old.
-    fn too_old(&self, file: &Shelved, kept_from: &mut BTreeMap<SeriesId, i64>) -> u64 {
-        let old = file.index.iter().filter(|at| {
-            let from = kept_from.entry(at.series).or_insert_with(|| self.series_kept_from(at.series));
-            at.range.to < *from
-        });
-        old.map(|at| u64::from(at.points)).sum()
+    /// Points of a file that are not shown any more, as far as its index says: those in blocks that are too old or of no series, and
+    /// as many of the others as the time has a share that was deleted.
+    fn gone(&self, file: &Shelved) -> u64 {
+        let of_series = file.index.blocks.chunk_by(|a, b| a.series == b.series);
+        of_series
+            .map(|blocks| {
+                let Some(series) = blocks.first().map(|at| at.series) else { return 0 };
+                let points = || blocks.iter().map(|at| u64::from(at.points));
+                let Some(partition) = self.partitions.get(usize::from(series.partition)) else { return 0 };
+                let erased = {
+                    let engine = partition.series();
+                    if engine.kind(series.number).is_none() {
+                        return points().sum();
+                    }
+                    let through = file.through(series.partition);
+                    let mut erased = engine.erased().get(&series.number).cloned().unwrap_or_default();
+                    erased.retain(|erased| erased.at > through);
+                    erased
+                };
+                let kept_from = self.series_kept_from(series);
+                let gone = |at: &BlockAt| if at.range.to < kept_from { at.points.into() } else { share(at, &erased) };
+                blocks.iter().map(gone).sum()
+            })
+            .sum()
     }
 
     /// Looks how much room the disk has.
@@ -165,11 +209,17 @@ impl Inner {
             names_bytes: self.partitions.iter().map(|partition| partition.series().catalog_bytes() as u64).sum(),
             files: contents.files.len() as u64,
             file_bytes: files().map(|file| file.of.bytes).sum(),
-            blocks: files().map(|file| file.index.len() as u64).sum(),
+            blocks: files().map(|file| file.index.blocks.len() as u64).sum(),
             points: files().map(|file| file.of.points).sum(),
             written: self.shelf.written.load(Ordering::Relaxed),
             refused: self.shelf.refused.load(Ordering::Relaxed),
             is_disk_low: self.shelf.is_disk_low.load(Ordering::Relaxed),
+            merges: self.shelf.merges.load(Ordering::Relaxed),
+            merged_bytes: self.shelf.merged_bytes.load(Ordering::Relaxed),
+            seal_failures: self.shelf.sealer.failures.load(Ordering::Relaxed),
+            merge_failures: self.shelf.merger.failures.load(Ordering::Relaxed),
+            summarized: self.shelf.summarized.load(Ordering::Relaxed),
+            erased: self.partitions.iter().map(|partition| partition.series().erased_count() as u64).sum(),
         }
     }
 }

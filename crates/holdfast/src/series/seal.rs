@@ -2,7 +2,7 @@
 //!
 //! May use: the shelf, partitions, `journal`. Must not know: who writes or reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ pub(crate) enum When {
 struct Rotated {
     sealed: Sealed,
     frozen: Vec<Arc<Frozen>>,
-    erased: Vec<Erased>,
+    erased: BTreeMap<u32, Vec<Erased>>,
     databases: BTreeSet<String>,
     /// Series whose type changed, and those that were dropped.
     changes: (BTreeSet<u32>, BTreeSet<u32>),
@@ -97,7 +97,7 @@ impl Inner {
         Rotated {
             sealed: Sealed { through, digest: engine.digest(), next: engine.next() },
             frozen: engine.frozen().to_vec(),
-            erased: engine.erased(),
+            erased: engine.erased().clone(),
             databases: engine.created_databases().clone(),
             changes: engine.take_changes(),
         }
@@ -113,7 +113,7 @@ impl Inner {
         let register = self.seal_names(before, rotated).inspect_err(forget)?;
         let erased: Vec<(u16, Erased)> = (0u16..)
             .zip(rotated)
-            .flat_map(|(partition, rotated)| rotated.erased.iter().map(move |erased| (partition, *erased)))
+            .flat_map(|(partition, rotated)| rotated.erased.values().flatten().map(move |erased| (partition, *erased)))
             .collect();
         let databases = rotated.first().map(|first| first.databases.clone());
         // Names were looked at as they are by now: what was dropped or retyped since must not come back without its name.
@@ -144,11 +144,10 @@ impl Inner {
                 let series = SeriesId { partition, number };
                 let mut of_it =
                     rotated.frozen.iter().filter_map(|frozen| Some((frozen.through, frozen.points(number)?)));
-                let erased: Vec<Erased> =
-                    rotated.erased.iter().filter(|erased| erased.number == number).copied().collect();
+                let erased = rotated.erased.get(&number).map_or(&[][..], Vec::as_slice);
                 match (of_it.next(), of_it.next()) {
                     (Some((_, only)), None) if erased.is_empty() => writer.add(series, only)?,
-                    _ => writer.add(series, &join(&rotated.frozen, number, &erased))?,
+                    _ => writer.add(series, &join(&rotated.frozen, number, erased))?,
                 }
             }
         }
@@ -190,15 +189,12 @@ impl Inner {
         Ok(Some((file, is_whole)))
     }
 
-    /// Lets partitions forget what was deleted, once nothing older is sealed.
+    /// Lets partitions forget what was deleted, once nothing older is sealed, and join what makes no difference any more.
     pub(crate) fn forget_erased(&self) {
         let contents = self.shelf.contents();
         for (partition, at) in self.partitions.iter().zip(0u16..) {
-            let oldest = contents.files.iter().map(|file| file.through(at)).min();
-            let mut engine = partition.series();
-            let oldest = engine.frozen().iter().map(|frozen| frozen.through).chain(oldest).min();
-            // Without any file everything is in heads, from which it was taken.
-            engine.forget_erased(oldest.unwrap_or(Position::MAX));
+            let sealed = contents.files.iter().map(|file| file.through(at));
+            partition.series().tidy_erased(sealed);
         }
     }
 }
@@ -256,9 +252,10 @@ impl<'a> Writer<'a> {
         let (at, bytes, made) = self.sealer.finish();
         let written = self.file.write_at(&bytes, at).and_then(|()| self.file.sync());
         written.map_err(|error| self.inner.shelf.give_up(self.number, &error))?;
-        let from = made.index.iter().map(|at| at.range.from).min().unwrap_or_default();
-        let to = made.index.iter().map(|at| at.range.to).max().unwrap_or_default();
-        let points = made.index.iter().map(|at| u64::from(at.points)).sum();
+        let blocks = &made.index.blocks;
+        let from = blocks.iter().map(|at| at.range.from).min().unwrap_or_default();
+        let to = blocks.iter().map(|at| at.range.to).max().unwrap_or_default();
+        let points = blocks.iter().map(|at| u64::from(at.points)).sum();
         let range = Range { from, to };
         Ok(Some(SealedFile { file: self.number, range, points, ends_at: made.ends_at, bytes: made.bytes, through }))
     }

@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ::series::{BlockAt, Engine, Manifest, Points, Register, Registered, SealedFile};
+use ::series::{BlockAt, Engine, Manifest, PackedBlock, Points, Register, Registered, RollupAt, SealedFile, Summary};
 use base::{File, Files, remove_if_there};
 use journal::{Damage, Position};
 
+use super::background::Job;
 use super::folder::{FOLDER, Folder, MANIFEST, Shelved, failed, points_name, register_name};
 use crate::error::{Error, Result};
 use crate::room::Room;
 use crate::store::lock;
 
-/// Blocks that were read lately, unpacked, in bytes.
+/// What was read lately, in bytes: blocks as they lie in files, pages of them unpacked, rollups.
 const CACHE_BYTES: u64 = 16 << 20;
 
 /// All that is sealed.
@@ -34,7 +35,7 @@ pub(crate) struct Shelf {
     pub(crate) merging: Mutex<()>,
     is_used: AtomicBool,
     damage: Mutex<Vec<Damage>>,
-    cache: quick_cache::sync::Cache<(u64, u64), Arc<Points>, Weigh>,
+    cache: quick_cache::sync::Cache<Place, Cached, Weigh>,
     /// Bytes of points in memory, in all partitions.
     pub(crate) memory_bytes: AtomicU64,
     /// Where writers pause while there are many.
@@ -44,6 +45,14 @@ pub(crate) struct Shelf {
     /// Points written and refused since open.
     pub(crate) written: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// Bytes that merging has read, files that it made, and for how many it should make haste.
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) hurried: AtomicU64,
+    pub(crate) sealer: Job,
+    pub(crate) merger: Job,
+    /// Points that a rollup stood for.
+    pub(crate) summarized: AtomicU64,
     /// When what is too old was last looked for.
     pub(crate) retired_ms: AtomicU64,
     pub(crate) is_disk_low: AtomicBool,
@@ -65,12 +74,28 @@ pub(crate) struct Loaded {
     pub(crate) replayed: Position,
 }
 
+/// Where something cached is: the file, the offset, and the page if it is one.
+type Place = (u64, u64, Option<usize>);
+
+/// What was read lately.
+#[derive(Clone)]
+enum Cached {
+    Block(Arc<PackedBlock>),
+    Page(Arc<Points>),
+    Rollup(Arc<Vec<Summary>>),
+}
+
 #[derive(Clone)]
 struct Weigh;
 
-impl quick_cache::Weighter<(u64, u64), Arc<Points>> for Weigh {
-    fn weight(&self, _: &(u64, u64), points: &Arc<Points>) -> u64 {
-        points.memory_bytes() as u64 + 64
+impl quick_cache::Weighter<Place, Cached> for Weigh {
+    fn weight(&self, _: &Place, cached: &Cached) -> u64 {
+        let bytes = match cached {
+            Cached::Block(block) => block.memory_bytes(),
+            Cached::Page(points) => points.memory_bytes(),
+            Cached::Rollup(windows) => windows.len() * size_of::<Summary>(),
+        };
+        bytes as u64 + 64
     }
 }
 
@@ -95,6 +120,12 @@ impl Shelf {
             series: AtomicU64::new(0),
             written: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            merged_bytes: AtomicU64::new(0),
+            merges: AtomicU64::new(0),
+            hurried: AtomicU64::new(0),
+            sealer: Job::sealing(),
+            merger: Job::merging(),
+            summarized: AtomicU64::new(0),
             retired_ms: AtomicU64::new(0),
             is_disk_low: AtomicBool::new(false),
         };
@@ -156,7 +187,7 @@ impl Shelf {
         Ok(())
     }
 
-    fn folder(&self) -> Folder<'_> {
+    pub(super) fn folder(&self) -> Folder<'_> {
         Folder { files: &*self.files, dir: &self.dir }
     }
 
@@ -166,7 +197,7 @@ impl Shelf {
         act(self.folder())
     }
 
-    fn note(&self, damage: Damage) {
+    pub(super) fn note(&self, damage: Damage) {
         let mut all = lock(&self.damage);
         if !all.contains(&damage) {
             all.push(damage);
@@ -269,15 +300,53 @@ impl Shelf {
         Ok(())
     }
 
-    /// The points of a block; `None` when it is damaged, which is noted.
-    pub(crate) fn block(&self, of: &Shelved, at: &BlockAt) -> Result<Option<Arc<Points>>> {
-        let key = (of.of.file, at.offset);
-        if let Some(points) = self.cache.get(&key) {
-            return Ok(Some(points));
+    /// A block whose pages are to be read; `None` when it is damaged, which is noted.
+    pub(crate) fn block(&self, of: &Shelved, at: &BlockAt) -> Result<Option<Arc<PackedBlock>>> {
+        let place = (of.of.file, at.offset, None);
+        if let Some(Cached::Block(block)) = self.cache.get(&place) {
+            return Ok(Some(block));
         }
-        let read = of.block(at, &mut |damage| self.note(damage))?;
-        let Some(points) = read.map(Arc::new) else { return Ok(None) };
-        self.cache.insert(key, Arc::clone(&points));
-        Ok(Some(points))
+        let Some(block) = of.packed(at, &mut |damage| self.note(damage))?.map(Arc::new) else { return Ok(None) };
+        self.cache.insert(place, Cached::Block(Arc::clone(&block)));
+        Ok(Some(block))
+    }
+
+    /// The points of a page of a block; `None` when it is damaged, which is noted.
+    pub(crate) fn page(&self, of: &Shelved, at: &BlockAt, (block, page): (&PackedBlock, usize)) -> Option<Arc<Points>> {
+        let place = (of.of.file, at.offset, Some(page));
+        if let Some(Cached::Page(points)) = self.cache.get(&place) {
+            return Some(points);
+        }
+        let mut points = Points::new();
+        if block.page(page, &mut points).is_err() {
+            // Its checksum was right: it was made wrong.
+            self.note(of.malformed(at));
+            return None;
+        }
+        let points = Arc::new(points);
+        self.cache.insert(place, Cached::Page(Arc::clone(&points)));
+        Some(points)
+    }
+
+    /// The windows of a rollup; none when it is damaged, which is noted: points say the same.
+    pub(crate) fn rollup(&self, of: &Shelved, rollup: &RollupAt) -> Result<Arc<Vec<Summary>>> {
+        let place = (of.of.file, rollup.at.offset, None);
+        if let Some(Cached::Rollup(windows)) = self.cache.get(&place) {
+            return Ok(windows);
+        }
+        let windows = Arc::new(of.rollup(rollup, &mut |damage| self.note(damage))?.unwrap_or_default());
+        self.cache.insert(place, Cached::Rollup(Arc::clone(&windows)));
+        Ok(windows)
+    }
+
+    /// Notes that a block is not what was written.
+    pub(crate) fn refuse_damaged(&self, of: &Shelved, at: &BlockAt) -> Error {
+        self.note(of.malformed(at));
+        super::merge::damaged()
+    }
+
+    /// The points of a block that is read once; `None` when it is damaged, which is noted.
+    pub(crate) fn whole_block(&self, of: &Shelved, at: &BlockAt) -> Result<Option<Points>> {
+        of.block(at, &mut |damage| self.note(damage))
     }
 }

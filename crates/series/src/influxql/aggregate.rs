@@ -18,7 +18,8 @@ use super::window::Window;
 use super::{fill, transform};
 use crate::error::Result;
 use crate::points::Points;
-use crate::source::Range;
+use crate::rollup::Windows;
+use crate::source::{Piece, Range};
 use crate::value::Value;
 
 /// Takes rows; says when it has enough.
@@ -265,13 +266,53 @@ impl Job<'_> {
     }
 
     fn reduced(&self, aggregate: &Aggregate, field: &Operand, members: &[usize], range: Range) -> Result<Track> {
+        let is_asked = self.plan.slots.iter().any(|slot| matches!(slot, Slot::Name(_)));
+        // Summaries are of numbers as they are.
+        let is_plain = field.cast.is_none() && matches!(self.class(field), None | Some(Class::Number));
+        let windows = Parts::new(aggregate, self.window.as_ref()).summarized().filter(|_| is_plain && !is_asked);
+        let mut parts = self.parts((aggregate, field), members, range, windows)?;
+        if parts.is_doubtful {
+            parts = self.parts((aggregate, field), members, range, None)?;
+        }
+        let mut track = Track::default();
+        for (window, part) in parts.all {
+            let (value, origin) = reduce::result(aggregate, part);
+            track.push(window, Some(value));
+            track.origins.extend(origin.map(|(time, member)| (member, time)));
+        }
+        Ok(track)
+    }
+
+    /// What is known of each window, with summaries of these windows where there are.
+    fn parts<'c>(
+        &'c self,
+        (aggregate, field): (&'c Aggregate, &Operand),
+        members: &[usize],
+        range: Range,
+        windows: Option<Windows>,
+    ) -> Result<Parts<'c>> {
         let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window.as_ref()));
         let is_last = *aggregate == Aggregate::Last && self.window.is_none() && field.cast.is_none();
-        // The last point is at hand, unless the range ends before it.
+        let class = self.class(field);
         let shortcut = |member: usize, column: Column| {
+            if let Some(windows) = windows {
+                return self.input.pieces(column, range, windows, &mut |piece| match piece {
+                    Piece::Points(points) if class.is_none_or(|class| points.kind().map(Class::of) == Some(class)) => {
+                        parts.borrow_mut().add(points, member)
+                    }
+                    Piece::Points(points) => {
+                        parts.borrow_mut().add(&self.fitting(field, class, points.clone()), member)
+                    }
+                    Piece::Summary(summary) => {
+                        parts.borrow_mut().add_summary(summary, member);
+                        Ok(())
+                    }
+                });
+            }
             if !is_last {
                 return Ok(false);
             }
+            // The last point is at hand, unless the range ends before it.
             match self.input.last(column)? {
                 Some((time, _)) if time > range.to => Ok(false),
                 Some((time, value)) => {
@@ -287,12 +328,6 @@ impl Job<'_> {
             parts.borrow_mut().add(&points, member)?;
             Ok(points)
         })?;
-        let mut track = Track::default();
-        for (window, part) in parts.into_inner().all {
-            let (value, origin) = reduce::result(aggregate, part);
-            track.push(window, Some(value));
-            track.origins.extend(origin.map(|(time, member)| (member, time)));
-        }
-        Ok(track)
+        Ok(parts.into_inner())
     }
 }

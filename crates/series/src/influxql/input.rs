@@ -13,8 +13,9 @@ use super::{Env, run};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::points::Points;
+use crate::rollup::Windows;
 use crate::select::{Match, Select};
-use crate::source::{Range, Series, SeriesId, Source};
+use crate::source::{Piece, Range, Series, SeriesId, Source};
 use crate::value::{Kind, Value};
 
 /// Where the points of a field are.
@@ -165,6 +166,21 @@ impl<'a> Input<'a> {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Tells what is in a column, or summaries of it; false when it has none, and nothing was told.
+    pub(crate) fn pieces(
+        &self,
+        column: Column,
+        range: Range,
+        windows: Windows,
+        tell: &mut dyn FnMut(Piece<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        match column {
+            Column::Stored(..) if range.from > range.to => Ok(true),
+            Column::Stored(id, _) => self.source.pieces(id, range, windows, tell).map(|()| true),
+            Column::Made(_) => Ok(false),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Functions whose results of parts give the result of the whole: one pass over each series, in any order, nothing kept but a part
 //! for each window.
 //!
-//! May use: `call`, `window`, `math`. Must not know: where points come from.
+//! May use: `call`, `window`, `math`, `rollup`. Must not know: where points come from.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,6 +12,7 @@ use super::math::compare;
 use super::window::{Runs, Window};
 use crate::error::{Error, Result};
 use crate::points::Points;
+use crate::rollup::{Share, Summary, Windows};
 use crate::value::{Kind, Value, ValueRef};
 
 /// What is known of the points of one window.
@@ -30,6 +31,10 @@ pub(crate) struct Parts<'c> {
     aggregate: &'c Aggregate,
     window: Option<&'c Window>,
     pub(crate) all: BTreeMap<i64, Part>,
+    /// There were summaries among what was added.
+    has_summaries: bool,
+    /// Of two points the earlier should have been chosen, and it is not known which that is.
+    pub(crate) is_doubtful: bool,
 }
 
 /// Whether a function can be computed in this way.
@@ -102,7 +107,35 @@ fn add(left: &Value, right: &Value) -> Value {
 
 impl<'c> Parts<'c> {
     pub(crate) fn new(aggregate: &'c Aggregate, window: Option<&'c Window>) -> Self {
-        Self { aggregate, window, all: BTreeMap::new() }
+        Self { aggregate, window, all: BTreeMap::new(), has_summaries: false, is_doubtful: false }
+    }
+
+    /// The windows of which summaries are as good as points, where nobody asks which point was chosen.
+    pub(crate) fn summarized(&self) -> Option<Windows> {
+        let share = match self.aggregate {
+            Aggregate::Sum | Aggregate::Mean => Share::Whole,
+            Aggregate::Count | Aggregate::Min | Aggregate::Max => Share::Part,
+            _ => return None,
+        };
+        let windows = match (self.window, self.aggregate) {
+            (Some(window), _) => Windows { length: window.length, offset: window.offset_of_utc()?, share },
+            (None, Aggregate::Count) => Windows::ALL,
+            (None, _) => return None,
+        };
+        windows.unit().map(|_| windows)
+    }
+
+    /// Adds what is known of points, all of one window.
+    pub(crate) fn add_summary(&mut self, summary: &Summary, member: usize) {
+        self.has_summaries = true;
+        let time = summary.range.from;
+        let part = match self.aggregate {
+            Aggregate::Count => Part::Count(summary.count),
+            Aggregate::Min => Part::Pick(time, summary.least(), member),
+            Aggregate::Max => Part::Pick(time, summary.greatest(), member),
+            _ => Part::Sum(summary.sum(), summary.count),
+        };
+        self.merge(self.window.map_or(0, |window| window.start(time)), part);
     }
 
     /// Adds points, sorted by time.
@@ -163,6 +196,10 @@ impl<'c> Parts<'c> {
                 place.insert(part);
             }
             Entry::Occupied(mut place) => {
+                if let (true, Part::Pick(_, old, _), Part::Pick(_, new, _)) = (self.has_summaries, place.get(), &part) {
+                    let is_equal = compare(old.as_ref(), new.as_ref()).is_some_and(|order| order.is_eq());
+                    self.is_doubtful |= is_equal && old != new;
+                }
                 let merged = merged(self.aggregate, place.get(), part);
                 place.insert(merged);
             }

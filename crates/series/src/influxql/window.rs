@@ -80,6 +80,11 @@ impl Window {
         (local - i128::from(self.offset)).rem_euclid(i128::from(self.length))
     }
 
+    /// Windows begin at multiples of their length and this, if that is so: in a zone it is not.
+    pub(crate) fn offset_of_utc(&self) -> Option<i64> {
+        self.zone.is_none().then_some(self.offset)
+    }
+
     /// Where the window of a time begins; the first one is cut off where times begin.
     pub(crate) fn start(&self, time: i64) -> i64 {
         match &self.zone {

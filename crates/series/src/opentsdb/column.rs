@@ -1,6 +1,6 @@
 //! The points of one series on their way to an answer: read piece by piece, made one for each interval, made rates.
 //!
-//! May use: `calendar`, `fold`, `query`. Must not know: other series of the query.
+//! May use: `calendar`, `fold`, `query`, `rollup`. Must not know: other series of the query.
 
 use super::aggregator::Aggregator;
 use super::calendar::{Grid, Interval};
@@ -9,7 +9,8 @@ use super::query::{Counter, Downsample, Drops, Fill, Rate};
 use super::time::{HOUR, MILLISECOND, SECOND};
 use crate::error::{Error, Result};
 use crate::points::Points;
-use crate::source::{Range, SeriesId, Source};
+use crate::rollup::{Share, Summary, Windows};
+use crate::source::{Piece, Range, SeriesId, Source};
 use crate::value::{Kind, ValueRef};
 
 /// Points of the series of one group that may be there after they were reduced and filled, 16 bytes each.
@@ -56,19 +57,43 @@ impl Pieces {
     /// Puts the next points in the place of those of `points`; whether there was a piece left, even an empty one.
     pub(crate) fn next(&mut self, source: &dyn Source, points: &mut Points) -> Result<bool> {
         points.clear();
-        let Some(from) = self.next else { return Ok(false) };
+        let Some(range) = self.range(None) else { return Ok(false) };
+        source.points(self.id, range, points)?;
+        self.read(range, points.len());
+        Ok(true)
+    }
+
+    /// Tells what is in the next piece, which ends where a window does; whether there was a piece left.
+    fn next_of(&mut self, source: &dyn Source, windows: Windows, tell: &mut dyn FnMut(Piece<'_>)) -> Result<bool> {
+        let Some(range) = self.range(Some(windows)) else { return Ok(false) };
+        let mut found = 0;
+        source.pieces(self.id, range, windows, &mut |piece| {
+            found += if let Piece::Points(points) = piece { points.len() } else { 1 };
+            tell(piece);
+            Ok(())
+        })?;
+        self.read(range, found);
+        Ok(true)
+    }
+
+    /// What is to be read next.
+    fn range(&self, windows: Option<Windows>) -> Option<Range> {
+        let from = self.next?;
         let end = from.saturating_add(self.length - 1);
+        let end = windows.map_or(end, |windows| windows.end(end));
         // A short rest is not worth a piece of its own: what a piece costs is mostly to find it.
         let is_last = self.to.saturating_sub(end) < self.length / 4;
-        let to = if is_last { self.to } else { end };
-        source.points(self.id, Range { from, to }, points)?;
-        let found = i64::try_from(points.len()).unwrap_or(i64::MAX).max(1);
+        Some(Range { from, to: if is_last { self.to } else { end } })
+    }
+
+    /// Notes how much was found in a piece.
+    fn read(&mut self, Range { to, .. }: Range, found: usize) {
+        let found = i64::try_from(found).unwrap_or(i64::MAX).max(1);
         self.length = match self.sizes.points / found {
             0 => (self.length / 4).max(MILLISECOND),
             times => self.length.saturating_mul(times).min(self.sizes.max),
         };
         self.next = if to < self.to { to.checked_add(1) } else { None };
-        Ok(true)
     }
 }
 
@@ -251,6 +276,27 @@ impl<F: Fold<Of = f64>> Gathering<'_, F> {
         }
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "OpenTSDB makes doubles of all that it gathers")]
+    fn feed_points(&mut self, points: &Points) {
+        match points.kind() {
+            Some(Kind::Float) => self.feed(points.times(), points.bits(), f64::from_bits),
+            Some(Kind::Integer) => self.feed(points.times(), points.bits(), |bits| bits.cast_signed() as f64),
+            _ => {
+                let (times, numbers): (Vec<i64>, Vec<f64>) = points.numbers().unzip();
+                self.feed(&times, &numbers, |number| number);
+            }
+        }
+    }
+
+    fn feed_summary(&mut self, summary: &Summary) {
+        let interval = self.grid.interval(summary.range.from);
+        if self.current.is_some_and(|current| current != interval) {
+            self.flush();
+        }
+        self.current = Some(interval);
+        self.fold.push_summary(summary);
+    }
+
     fn flush(&mut self) {
         if let Some(interval) = self.current.take() {
             self.times.push(interval.start);
@@ -259,7 +305,22 @@ impl<F: Fold<Of = f64>> Gathering<'_, F> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "OpenTSDB makes doubles of all that it gathers")]
+/// The windows of which summaries are as good as points.
+fn summarized(downsample: &Downsample) -> Option<Windows> {
+    use Aggregator::{Avg, Count, Max, MimMax, MimMin, Min, PfSum, Sum, ZimSum};
+    let share = match downsample.function {
+        Sum | ZimSum | PfSum | Avg => Share::Whole,
+        Min | MimMin | Max | MimMax | Count => Share::Part,
+        _ => return None,
+    };
+    let windows = match (&downsample.grid, share) {
+        (Grid::Fixed(length), _) => Windows { length: *length, offset: 0, share },
+        (Grid::All { .. }, Share::Part) => Windows::ALL,
+        _ => return None,
+    };
+    windows.unit().map(|_| windows)
+}
+
 fn reduce<F: Fold<Of = f64>>(
     source: &dyn Source,
     mut pieces: Pieces,
@@ -269,14 +330,15 @@ fn reduce<F: Fold<Of = f64>>(
     let fold = F::begin(downsample.function);
     let mut gathering =
         Gathering { grid: &downsample.grid, current: None, fold, times: Vec::new(), numbers: Vec::new() };
-    while pieces.next(source, points)? {
-        match points.kind() {
-            Some(Kind::Float) => gathering.feed(points.times(), points.bits(), f64::from_bits),
-            Some(Kind::Integer) => gathering.feed(points.times(), points.bits(), |bits| bits.cast_signed() as f64),
-            _ => {
-                let (times, numbers): (Vec<i64>, Vec<f64>) = points.numbers().unzip();
-                gathering.feed(&times, &numbers, |number| number);
-            }
+    if let Some(windows) = summarized(downsample) {
+        let mut tell = |piece: Piece<'_>| match piece {
+            Piece::Points(points) => gathering.feed_points(points),
+            Piece::Summary(summary) => gathering.feed_summary(summary),
+        };
+        while pieces.next_of(source, windows, &mut tell)? {}
+    } else {
+        while pieces.next(source, points)? {
+            gathering.feed_points(points);
         }
     }
     gathering.flush();

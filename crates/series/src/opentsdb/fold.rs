@@ -3,9 +3,11 @@
 //! Each fold is one type, so that a loop over points is compiled for it alone. Of doubles, NaN is passed over; only a product
 //! with NaN is NaN. Whole numbers wrap when they overflow and lose their fraction when they are divided, as OpenTSDB's do.
 //!
-//! May use: `aggregator`. Must not know: times, series.
+//! May use: `aggregator`, `rollup`. Must not know: times, series.
 
 use super::aggregator::{Aggregator, Estimate, Percentile};
+use crate::rollup::Summary;
+use crate::value::Value;
 
 /// A number that can be folded.
 pub(crate) trait Number: Copy + PartialOrd + Default + 'static {
@@ -129,6 +131,10 @@ pub(crate) trait Fold: Clone {
     /// The fold of an aggregator, of nothing yet.
     fn begin(aggregator: Aggregator) -> Self;
     fn push(&mut self, number: Self::Of);
+    /// Numbers of which no more is known: only of folds whose aggregator says that it is enough.
+    fn push_summary(&mut self, _: &Summary) {
+        debug_assert!(false, "this fold needs the numbers");
+    }
     /// What came out; the fold is of nothing again.
     fn finish(&mut self) -> Self::Of;
 }
@@ -160,9 +166,17 @@ pub(crate) struct Dev<T>(u32, f64, f64, std::marker::PhantomData<T>);
 #[derive(Clone)]
 pub(crate) struct Sorted<T>(Option<Percentile>, Vec<T>);
 
-/// A fold that adds up and counts; what is added, and what comes of it.
+fn number<T: Number>(value: &Value) -> T {
+    T::of_double(value.as_ref().number().unwrap_or(f64::NAN))
+}
+
+fn few(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// A fold that adds up and counts; what is added, what comes of it, and whether it may be fed with sums.
 macro_rules! adding {
-    ($name:ident, $number:ident => $term:expr, $sum:ident, $count:ident => $result:expr) => {
+    ($name:ident, $number:ident => $term:expr, $sum:ident, $count:ident => $result:expr $(, $push_summary:ident)?) => {
         impl<T: Number> Fold for $name<T> {
             type Of = T;
 
@@ -177,6 +191,11 @@ macro_rules! adding {
                 }
             }
 
+            $(fn $push_summary(&mut self, of: &Summary) {
+                self.0 = self.0.plus(number(&of.sum()));
+                self.1 = self.1.saturating_add(few(of.count));
+            })?
+
             fn finish(&mut self) -> T {
                 let ($sum, $count) = (std::mem::take(&mut self.0), std::mem::take(&mut self.1));
                 if $count == 0 { T::NOTHING } else { $result }
@@ -185,13 +204,13 @@ macro_rules! adding {
     };
 }
 
-adding!(Sum, number => number, sum, _count => sum);
-adding!(Avg, number => number, sum, count => sum.over(count));
+adding!(Sum, number => number, sum, _count => sum, push_summary);
+adding!(Avg, number => number, sum, count => sum.over(count), push_summary);
 adding!(SquareSum, number => number.times(number), sum, _count => sum);
 
-/// A fold that keeps one of the numbers, or what two make.
+/// A fold that keeps one of the numbers, or what two make; and which of many that is, if a summary says it.
 macro_rules! keeping {
-    ($name:ident, $kept:ident, $number:ident => $result:expr) => {
+    ($name:ident, $kept:ident, $number:ident => $result:expr $(, $push_summary:ident of $which:ident)?) => {
         impl<T: Number> Fold for $name<T> {
             type Of = T;
 
@@ -208,6 +227,10 @@ macro_rules! keeping {
                 }
             }
 
+            $(fn $push_summary(&mut self, of: &Summary) {
+                self.push(number(&of.$which()));
+            })?
+
             fn finish(&mut self) -> T {
                 self.0.take().unwrap_or(T::NOTHING)
             }
@@ -215,8 +238,8 @@ macro_rules! keeping {
     };
 }
 
-keeping!(Min, kept, number => if number < kept { number } else { kept });
-keeping!(Max, kept, number => if number > kept { number } else { kept });
+keeping!(Min, kept, number => if number < kept { number } else { kept }, push_summary of least);
+keeping!(Max, kept, number => if number > kept { number } else { kept }, push_summary of greatest);
 keeping!(First, kept, number => kept);
 keeping!(Last, _kept, number => number);
 
@@ -245,6 +268,10 @@ impl<T: Number> Fold for Count<T> {
 
     fn push(&mut self, number: T) {
         self.0 = self.0.saturating_add(u32::from(!number.is_nothing()));
+    }
+
+    fn push_summary(&mut self, of: &Summary) {
+        self.0 = self.0.saturating_add(few(of.count));
     }
 
     fn finish(&mut self) -> T {

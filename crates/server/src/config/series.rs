@@ -15,6 +15,7 @@ use super::reading::Reading;
 pub(super) const MEMORY_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 pub(super) const SERIES: RangeInclusive<i64> = 1..=1_000_000_000;
 pub(super) const FREE_BYTES: RangeInclusive<i64> = 0..=1 << 50;
+pub(super) const MERGE_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 50;
 const KEEP_HOURS: RangeInclusive<i64> = 1..=2_000_000;
 
 /// What is in force.
@@ -23,6 +24,7 @@ pub(super) fn describe(options: &SeriesOptions, limits: &Limits) -> Vec<String> 
         format!("series.memory_bytes = {}", limits.series_memory_bytes),
         format!("series.series_max = {}", limits.series_max),
         format!("series.free_bytes_min = {}", options.free_bytes_min),
+        format!("series.merge_bytes_per_second = {}", options.merge_bytes_per_second),
     ];
     lines.extend(options.retention.iter().map(|Retention { database, metric, keep }| {
         format!("points of {metric} in {database} are kept for {} h", keep.as_secs() / 3600)
@@ -33,7 +35,7 @@ pub(super) fn describe(options: &SeriesOptions, limits: &Limits) -> Vec<String> 
 impl Reading<'_> {
     /// The options, and the limits with what the table says.
     pub(super) fn series(&self, table: SeriesTable, limits: &mut Limits) -> Result<SeriesOptions, ConfigError> {
-        let SeriesTable { memory_bytes, series_max, free_bytes_min, retention } = table;
+        let SeriesTable { memory_bytes, series_max, free_bytes_min, merge_bytes_per_second, retention } = table;
         if let Some(bytes) = self.number("series.memory_bytes", memory_bytes, MEMORY_BYTES)? {
             limits.series_memory_bytes = bytes;
         }
@@ -42,6 +44,7 @@ impl Reading<'_> {
         }
         let defaults = SeriesOptions::default();
         let free_bytes_min = self.number("series.free_bytes_min", free_bytes_min, FREE_BYTES)?;
+        let merge = self.number("series.merge_bytes_per_second", merge_bytes_per_second, MERGE_BYTES_PER_SECOND)?;
         let mut kept = Vec::new();
         for table in retention {
             let hours: Option<u64> = self.number("series.retention.keep_hours", table.keep_hours, KEEP_HOURS)?;
@@ -50,6 +53,10 @@ impl Reading<'_> {
             let any = |pattern: Option<String>| pattern.unwrap_or_else(|| "*".to_owned());
             kept.push(Retention { database: any(table.database), metric: any(table.metric), keep });
         }
-        Ok(SeriesOptions { retention: kept, free_bytes_min: free_bytes_min.unwrap_or(defaults.free_bytes_min) })
+        Ok(SeriesOptions {
+            retention: kept,
+            free_bytes_min: free_bytes_min.unwrap_or(defaults.free_bytes_min),
+            merge_bytes_per_second: merge.unwrap_or(defaults.merge_bytes_per_second),
+        })
     }
 }

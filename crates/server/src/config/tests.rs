@@ -500,6 +500,11 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
         ("series.series_max", number(limits.series_max), series::SERIES),
         ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),
+        (
+            "series.merge_bytes_per_second",
+            wide(holdfast::Options::default().series.merge_bytes_per_second),
+            series::MERGE_BYTES_PER_SECOND,
+        ),
         ("xa.sweep_seconds", 0, SWEEP_SECONDS),
         ("xa.interval_seconds", wide(tm::Pace::default().interval.as_secs()), RECOVERY_SECONDS),
     ] {

@@ -1,0 +1,170 @@
+//! Sealed files in the background: what was deleted leaves them, damage stops nothing but itself, and failures are told.
+#![allow(clippy::unwrap_used, clippy::disallowed_types, reason = "tests stand outside the wall")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::ManualClock;
+use base::memory::Disk;
+use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef};
+use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+struct Place {
+    disk: Disk,
+    ledgers: MemoryLedgers,
+    clock: Arc<ManualClock>,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+        Self { disk, ledgers, clock: Arc::new(ManualClock::at(NOW_MS)), told: Arc::default() }
+    }
+
+    fn open(&self) -> Store {
+        let world = World {
+            files: Arc::new(self.disk.process()),
+            clock: Arc::clone(&self.clock) as _,
+            ledgers: Arc::new(self.ledgers.clone()),
+            threads: false,
+            entropy: 42,
+        };
+        let told = Arc::clone(&self.told);
+        let options = Options {
+            durability: Durability::Written,
+            limits: Limits::tiny(),
+            partitions: 2,
+            trouble: Some(Arc::new(move |word: &str| told.lock().unwrap().push(word.to_owned()))),
+            ..Options::default()
+        };
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    }
+
+    /// Lets a minute pass, after which it is looked for what can go.
+    fn minute(&self, store: &Store) {
+        self.clock.advance(Duration::from_secs(61));
+        store.step().unwrap();
+    }
+
+    fn sealed_files(&self) -> Vec<PathBuf> {
+        let all = self.disk.inventory().into_iter().map(|(path, _)| path);
+        all.filter(|path| path.extension().is_some_and(|end| end == "points")).collect()
+    }
+}
+
+fn write(store: &Store, host: &str, times: std::ops::Range<i64>) {
+    let mut rows = Rows::new("d");
+    let tags = vec![("host".to_owned(), host.to_owned())];
+    let row = rows.row(host.as_bytes(), |_| Ok(("m".to_owned(), tags))).unwrap();
+    let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+    times.for_each(|time| rows.push(slot, time, ValueRef::Float(time as f64)));
+    store.series().write(&mut rows).unwrap();
+}
+
+fn of(host: &str) -> Select {
+    Select::metric("d", "m").and_tag("host", Match::is(host))
+}
+
+fn times(store: &Store, host: &str) -> Vec<i64> {
+    let reader = store.series().reader();
+    let mut points = Points::new();
+    for series in reader.series(&of(host)).unwrap() {
+        reader.points(series.id, Range::ALL, &mut points).unwrap();
+    }
+    points.times().to_vec()
+}
+
+/// Each deleted range cost a line of the manifest for ever, and its points their bytes.
+#[test]
+fn ranges_that_were_deleted_are_joined_and_leave_with_their_points() {
+    let place = Place::new();
+    let store = place.open();
+    let erased = |store: &Store| store.stats().series.erased;
+    write(&store, "a", 0..100);
+    write(&store, "b", 0..100);
+    store.series().seal().unwrap();
+    for from in [10, 0, 20, 15, 40] {
+        store.series().delete(&of("a"), Range { from, to: from + 9 }).unwrap();
+    }
+    assert_eq!(erased(&store), 2, "0 to 29, and 40 to 49");
+    store.series().delete(&of("a"), Range { from: 30, to: 39 }).unwrap();
+    assert_eq!(erased(&store), 1);
+    // Written behind it: not meant by what was deleted before, whatever is joined to that.
+    write(&store, "a", 5..6);
+    store.series().seal().unwrap();
+    store.series().delete(&of("a"), Range { from: 50, to: 54 }).unwrap();
+    let wanted: Vec<i64> = [5].into_iter().chain(55..100).collect();
+    assert_eq!((times(&store, "a"), erased(&store)), (wanted.clone(), 2));
+    place.minute(&store);
+    assert_eq!(erased(&store), 2, "a quarter of a file is not worth writing it again");
+    store.series().delete(&of("b"), Range { from: 20, to: 99 }).unwrap();
+    place.minute(&store);
+    assert_eq!((times(&store, "a"), times(&store, "b")), (wanted.clone(), (0..20).collect()));
+    let stats = store.stats().series;
+    // What was deleted after the newest file was made may mean that one.
+    assert!(stats.erased <= 2 && stats.points == 46 + 20, "{stats:?}");
+    store.close().unwrap();
+    drop(store);
+    let store = place.open();
+    assert_eq!((times(&store, "a"), times(&store, "b")), (wanted, (0..20).collect()));
+    store.series().drop_series(&Select::metric("d", "m")).unwrap();
+    place.minute(&store);
+    place.minute(&store);
+    assert_eq!((store.stats().series.points, place.sealed_files().len()), (0, 0));
+    assert_eq!(erased(&store), 0);
+}
+
+/// One damaged block kept all files from being merged, for ever.
+#[test]
+fn files_are_merged_around_one_that_is_damaged() {
+    let place = Place::new();
+    for nth in 0..10 {
+        // Closing seals, and merges nothing.
+        let store = place.open();
+        write(&store, "a", nth * 10..nth * 10 + 10);
+        store.close().unwrap();
+    }
+    let mut files = place.sealed_files();
+    files.sort();
+    let damaged = files[4].clone();
+    place.disk.flip(&damaged, 20, 1);
+    let store = place.open();
+    store.series().seal().unwrap();
+    let files = place.sealed_files();
+    assert!(files.contains(&damaged) && files.len() == 3, "those before, it, and those behind: {files:?}");
+    let wanted: Vec<i64> = (0..40).chain(50..100).collect();
+    assert_eq!(times(&store, "a"), wanted);
+    let damage = store.stats().damage;
+    assert!(damage.len() == 1 && damage[0].path == damaged, "{damage:?}");
+    // Everything is deleted: the damaged file is wanted by nobody any more.
+    store.series().delete(&Select::metric("d", "m"), Range { from: 0, to: 1000 }).unwrap();
+    place.minute(&store);
+    assert_eq!(place.sealed_files(), Vec::<PathBuf>::new());
+    assert!(place.told.lock().unwrap().iter().all(|word| word.contains("damaged")), "{:?}", place.told);
+}
+
+/// A full disk was noticed when the journal had filled it too.
+#[test]
+fn a_sealing_that_fails_is_told_with_what_to_do_and_so_is_its_end() {
+    let place = Place::new();
+    let store = place.open();
+    write(&store, "a", 0..10);
+    place.disk.set_capacity(1 << 30);
+    let used: u64 = place.disk.inventory().into_iter().map(|(_, bytes)| bytes).sum();
+    let full = Limits::tiny().series_memory_bytes.cast_signed() / 16 + 10;
+    write(&store, "a", 0..full);
+    place.disk.set_capacity(used + 200);
+    store.step().unwrap();
+    place.disk.set_capacity(1 << 30);
+    let told = place.told.lock().unwrap().clone();
+    assert!(told.len() == 1 && told[0].contains("make room on the disk"), "{told:?}");
+    assert!(store.stats().series.seal_failures > 0);
+    store.step().unwrap();
+    let told = place.told.lock().unwrap().clone();
+    assert!(told.len() == 2 && told[1].contains("again"), "{told:?}");
+    assert_eq!(times(&store, "a").len() as i64, full);
+}
