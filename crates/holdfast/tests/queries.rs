@@ -59,8 +59,12 @@ fn queries_survive_what_the_store_survives() {
     assert_eq!(series.create_continuous_query(&ContinuousQuery { through: 99, ..one.clone() }).unwrap(), created);
     let other = series.create_continuous_query(&query("db", "one", "CREATE other")).unwrap_err();
     assert_eq!((other.kind(), other.to_string().as_str()), (ErrorKind::Conflict, "continuous query already exists"));
-    let noted = series.note_continuous_query("db", "one", 12).unwrap().unwrap();
-    assert_eq!(series.note_continuous_query("db", "none", 12).unwrap(), None);
+    let noted = series.note_continuous_query(&one, 12).unwrap().unwrap();
+    // Not of one that is not there, nor of one that is not any more what ran.
+    assert_eq!(series.note_continuous_query(&query("db", "none", "CREATE"), 12).unwrap(), None);
+    assert_eq!(series.note_continuous_query(&one, 13).unwrap(), None);
+    assert!(!series.keeps_continuous_query(&one).unwrap());
+    assert!(series.keeps_continuous_query(&ContinuousQuery { through: 12, ..one }).unwrap());
     store.wait(noted, Durability::Synced).unwrap();
     series.create_continuous_query(&query("db", "late", "CREATE")).unwrap();
     store.backup(Path::new("/backup")).unwrap();

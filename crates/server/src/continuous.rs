@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use doors::numbers::ContinuousNumbers;
 use holdfast::Store;
-use holdfast::series::influxql::{ContinuousQuery, Due, Env, Schedule};
-use holdfast::series::{Range, Source};
+use holdfast::series::influxql::{ContinuousQuery, Due, Env, Schedule, Statement};
+use holdfast::series::{SeriesError, Source};
 
 use crate::failure::Failure;
 
@@ -152,11 +152,14 @@ impl Queries {
                 *known = Known::of(query);
             }
             let Some(schedule) = &known.schedule else { continue };
+            let query = &set_back(store, query, schedule, now);
             let mut through = query.through;
             if known.not_before <= now
                 && let Some(due) = schedule.due(query.through, now)
+                // Since the queries were listed, others have run.
+                && store.series().keeps_continuous_query(query).unwrap_or(true)
             {
-                let outcome = run(store, query, schedule, due, now, &self.counts);
+                let outcome = run(store, query, schedule, due, (now, is_stopping), &self.counts);
                 match &outcome {
                     Outcome::Done | Outcome::Wrong(_) => through = due.through,
                     Outcome::Refused(_) => known.not_before = schedule.next(now),
@@ -188,8 +191,33 @@ impl Outcome {
     }
 }
 
+/// The query, noted to have run until now if a clock that was far ahead had it run for times that are to come.
+fn set_back(store: &Store, query: &ContinuousQuery, schedule: &Schedule, now: i64) -> ContinuousQuery {
+    let Some(through) = schedule.set_back(query.through, now) else { return query.clone() };
+    let ContinuousQuery { database, name, .. } = query;
+    let seconds = query.through.saturating_sub(now) / 1_000_000_000;
+    tracing::warn!(
+        "continuous query {name} on {database} ran {seconds} s ahead of the clock, which was set back: it goes on from now"
+    );
+    match store.series().note_continuous_query(query, through) {
+        Ok(Some(_)) => ContinuousQuery { through, ..query.clone() },
+        Ok(None) => query.clone(),
+        Err(error) => {
+            tracing::warn!("continuous query {name} on {database}: {error}");
+            query.clone()
+        }
+    }
+}
+
 /// Carries a run out, and notes it.
-fn run(store: &Store, query: &ContinuousQuery, schedule: &Schedule, due: Due, now: i64, counts: &Counts) -> Outcome {
+fn run(
+    store: &Store,
+    query: &ContinuousQuery,
+    schedule: &Schedule,
+    due: Due,
+    (now, is_stopping): (i64, &dyn Fn() -> bool),
+    counts: &Counts,
+) -> Outcome {
     if due.left_out > 0 {
         let seconds = due.left_out / 1_000_000_000;
         tracing::warn!(
@@ -199,7 +227,7 @@ fn run(store: &Store, query: &ContinuousQuery, schedule: &Schedule, due: Due, no
         );
     }
     let began = Instant::now();
-    let outcome = match due.range.map(|range| write(store, schedule, range, now, counts)) {
+    let outcome = match due.range.map(|range| write(store, &schedule.statement(range), (now, is_stopping), counts)) {
         None => Outcome::Done,
         Some(outcome) => outcome,
     };
@@ -207,7 +235,7 @@ fn run(store: &Store, query: &ContinuousQuery, schedule: &Schedule, due: Due, no
     counts.missed.fetch_add(due.missed, Relaxed);
     let outcome = match outcome {
         Outcome::Refused(text) => Outcome::Refused(text),
-        done => match store.series().note_continuous_query(&query.database, &query.name, due.through) {
+        done => match store.series().note_continuous_query(query, due.through) {
             Ok(_) => done,
             Err(error) => Outcome::Refused(error.to_string()),
         },
@@ -219,16 +247,23 @@ fn run(store: &Store, query: &ContinuousQuery, schedule: &Schedule, due: Due, no
     outcome
 }
 
-fn write(store: &Store, schedule: &Schedule, range: Range, now: i64, counts: &Counts) -> Outcome {
+fn write(
+    store: &Store,
+    statement: &Statement,
+    (now, is_stopping): (i64, &dyn Fn() -> bool),
+    counts: &Counts,
+) -> Outcome {
     let series = store.series();
     let reader = series.reader();
     let source: &dyn Source = &reader;
     let env = Env { source, database: "", now, may_see: &|_| true };
-    match series.insert(&env, &schedule.statement(range)) {
+    match series.insert(&env, statement, &|| !is_stopping()) {
         Ok(Ok(inserted)) => {
             counts.rows.fetch_add(inserted.rows, Relaxed);
             Outcome::Done
         }
+        // What could not be read is no fault of the query's.
+        Ok(Err(error @ SeriesError::Source { .. })) => Outcome::Refused(error.to_string()),
         Ok(Err(error)) => Outcome::Wrong(error.to_string()),
         Err(error) => Outcome::Refused(error.to_string()),
     }
@@ -237,7 +272,7 @@ fn write(store: &Store, schedule: &Schedule, range: Range, now: i64, counts: &Co
 #[cfg(test)]
 mod tests {
     use holdfast::Options;
-    use holdfast::series::{Points, Rows, Select, ValueRef};
+    use holdfast::series::{Points, Range, Rows, Select, ValueRef};
 
     use super::*;
 
@@ -330,6 +365,47 @@ mod tests {
         assert_eq!(complaint(&queries), None);
         let numbers = queries.counts.numbers();
         assert_eq!((numbers.runs, numbers.failed, numbers.rows), (1, 1, 1));
+    }
+
+    #[test]
+    fn what_one_series_refuses_is_no_reason_not_to_write_the_others_and_one_that_is_stopped_is_not_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let mut rows = Rows::new("db");
+        for host in ["a", "b", "c"] {
+            let name = |_: &[u8]| Ok(("m".to_owned(), vec![("h".to_owned(), host.to_owned())]));
+            let slot = rows.series(host.as_bytes(), name).unwrap();
+            rows.push(slot, 0, ValueRef::Integer(1));
+            let name = |_: &[u8]| Ok(("out".to_owned(), vec![("h".to_owned(), host.to_owned())]));
+            let slot = rows.series(format!("out{host}").as_bytes(), name).unwrap();
+            let value = if host == "a" { ValueRef::Text("text") } else { ValueRef::Integer(0) };
+            rows.push(slot, -SECOND, value);
+        }
+        store.series().write(&mut rows).unwrap();
+        let text = "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT sum(value) AS value INTO db..out FROM db..m GROUP BY time(10s), h END";
+        store.series().create_continuous_query(&query(text, 0)).unwrap();
+        let mut queries = queries();
+        queries.step(&store, 10 * SECOND, &|| false);
+        let complaint = queries.known.values().next().unwrap().complaint.clone().unwrap();
+        assert!(
+            complaint.starts_with("partial write: field type conflict") && complaint.ends_with("dropped=1"),
+            "{complaint}"
+        );
+        let reader = store.series().reader();
+        let written = |host: &str| {
+            let select = Select::metric("db", "out").and_tag("h", holdfast::series::Match::is(host));
+            let series = reader.series(&select).unwrap();
+            reader.last(series.first().unwrap().id).unwrap().unwrap().0
+        };
+        assert_eq!((written("a"), written("b"), written("c")), (-SECOND, 0, 0));
+        // Who is told to stop writes nothing more, and is not noted.
+        let mut rows = Rows::new("db");
+        let slot = rows.series(b"b", |_| Ok(("m".to_owned(), vec![("h".to_owned(), "b".to_owned())]))).unwrap();
+        rows.push(slot, 12 * SECOND, ValueRef::Integer(1));
+        store.series().write(&mut rows).unwrap();
+        let (before, stops) = (store.series().continuous_queries().unwrap(), std::cell::Cell::new(0));
+        queries.step(&store, 20 * SECOND, &|| stops.replace(stops.get() + 1) > 0);
+        assert_eq!(store.series().continuous_queries().unwrap(), before);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ::series::{Error as SeriesError, Result as SeriesResult, Rows};
 use journal::Position;
 
 use super::{Series, Written};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// What a SELECT INTO has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,31 +19,48 @@ pub struct Inserted {
 }
 
 impl Series {
-    /// Carries a SELECT INTO out; other statements do nothing. Does not wait for durability. It is as many batches as it takes:
-    /// those of a statement that fails stay.
+    /// Carries a SELECT INTO out while `may_go_on`; other statements do nothing. Does not wait for durability. It is as many batches
+    /// as it takes: those of a statement that fails stay, and points that are refused are no reason not to write the others.
     ///
     /// # Errors
-    /// `Unavailable` when the disk refuses. The inner error is what the statement is to blame for, types of values that are in
-    /// the way included.
-    pub fn insert(&self, env: &Env<'_>, statement: &Statement) -> Result<SeriesResult<Inserted>> {
+    /// `Unavailable` when the disk refuses, `Closed` when it may not go on. The inner error is what the statement is to blame for,
+    /// types of values that are in the way included; `Source` there is what could not be read.
+    pub fn insert(
+        &self,
+        env: &Env<'_>,
+        statement: &Statement,
+        may_go_on: &dyn Fn() -> bool,
+    ) -> Result<SeriesResult<Inserted>> {
         let (mut position, mut failed) = (Position::ZERO, None);
-        let mut write = |rows: &mut Rows| match self.write(rows) {
-            Ok(Written { position: at, refused, .. }) => {
-                position = at;
-                let Some(first) = refused.first() else { return Ok(()) };
-                let dropped: u64 = refused.iter().map(|refused| refused.points).sum();
-                Err(SeriesError::invalid(format!("partial write: {} dropped={dropped}", first.reason)))
-            }
-            Err(error) => {
-                let text = error.to_string();
-                failed = Some(error);
-                Err(SeriesError::Source { text })
+        let (mut refusal, mut dropped) = (None, 0);
+        let mut write = |rows: &mut Rows| {
+            let written = if may_go_on() {
+                self.write(rows)
+            } else {
+                Err(Error::new(ErrorKind::Closed, "the statement was ended before it was done"))
+            };
+            match written {
+                Ok(Written { position: at, refused, .. }) => {
+                    position = at;
+                    dropped += refused.iter().map(|refused| refused.points).sum::<u64>();
+                    refusal = refusal.take().or_else(|| refused.into_iter().next());
+                    Ok(())
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    failed = Some(error);
+                    Err(SeriesError::Source { text })
+                }
             }
         };
         let inserted = influxql::insert(env, statement, &mut write);
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(inserted.map(|rows| Inserted { position, rows })),
+        if let Some(error) = failed {
+            return Err(error);
         }
+        if let (Ok(_), Some(first)) = (&inserted, refusal) {
+            let text = format!("partial write: {} dropped={dropped}", first.reason);
+            return Ok(Err(SeriesError::invalid(text)));
+        }
+        Ok(inserted.map(|rows| Inserted { position, rows }))
     }
 }

@@ -86,8 +86,10 @@ fn load(inner: &Inner) -> Result<Table> {
         partition.check()?;
         for item in partition.reader.items(&all, 0) {
             let item = item?;
-            let value = partition.reader.value_of(&item)?;
-            let query = decode(item.key_in(BUCKET), &value)
+            let key = item.key_in(BUCKET);
+            // Compaction may move a text while this goes on: a get looks again.
+            let Some(object) = partition.reader.get(BUCKET, key, 0)?.value else { continue };
+            let query = decode(key, &object.value)
                 .ok_or_else(|| Error::new(ErrorKind::Corrupt, "a continuous query that is kept cannot be read"))?;
             table.insert((query.database.clone(), query.name.clone()), (query, inner.newest()));
         }
@@ -141,12 +143,14 @@ impl Inner {
         Ok(position)
     }
 
-    fn note_continuous_query(&self, database: &str, name: &str, through: i64) -> Result<Option<Position>> {
+    fn note_continuous_query(&self, ran: &ContinuousQuery, through: i64) -> Result<Option<Position>> {
         let mut table = self.queries.table(self)?;
-        let known = table.as_mut().and_then(|known| known.get_mut(&(database.to_owned(), name.to_owned())));
-        let Some((query, changed)) = known else { return Ok(None) };
+        let name = (ran.database.clone(), ran.name.clone());
+        let known = table.as_mut().and_then(|known| known.get_mut(&name));
+        // Another of its name may have been created since.
+        let Some((query, changed)) = known.filter(|(query, _)| query == ran) else { return Ok(None) };
         let noted = ContinuousQuery { through, ..query.clone() };
-        let mut exclusive = open(self, &[key(database, name)])?;
+        let mut exclusive = open(self, &[key(&ran.database, &ran.name)])?;
         put(&mut exclusive, &noted)?;
         let position = exclusive.commit()?.position;
         (*query, *changed) = (noted, position);
@@ -204,13 +208,24 @@ impl Series {
         self.store.inner().drop_continuous_queries(|query| query.database == database && query.name == name, Ok)
     }
 
-    /// Notes up to when a continuous query has run. Does not wait for durability: what was written before is there whenever this
-    /// is. `None` if the query is not there any more.
+    /// Notes how far a query has come, if it still is as it `ran`. Does not wait for durability. `None` if it was dropped, or
+    /// another of its name created.
     ///
     /// # Errors
     /// `Unavailable` when the disk refuses.
-    pub fn note_continuous_query(&self, database: &str, name: &str, through: i64) -> Result<Option<Position>> {
-        self.store.inner().note_continuous_query(database, name, through)
+    pub fn note_continuous_query(&self, ran: &ContinuousQuery, through: i64) -> Result<Option<Position>> {
+        self.store.inner().note_continuous_query(ran, through)
+    }
+
+    /// Whether a query still is as it was told.
+    ///
+    /// # Errors
+    /// As [`Series::continuous_queries`].
+    pub fn keeps_continuous_query(&self, query: &ContinuousQuery) -> Result<bool> {
+        let inner = self.store.inner();
+        let table = inner.queries.table(inner)?;
+        let name = (query.database.clone(), query.name.clone());
+        Ok(table.as_ref().and_then(|known| known.get(&name)).is_some_and(|(there, _)| there == query))
     }
 
     /// Blocks until continuous queries were created or dropped, or [`Series::wake_continuous_queries`] was called, at most for

@@ -18,6 +18,8 @@ use crate::source::Range;
 
 /// Windows that are made up for: what is further back is left out.
 const CATCH_UP_WINDOWS_MAX: i64 = 10_000;
+/// More windows than this are counted by their length, also in a zone where some are longer.
+const ZONED_WINDOWS_MAX: i64 = 1_000;
 /// Windows that one run computes at most, so that it ends soon; the next follows at once.
 const RUN_WINDOWS_MAX: i64 = 1_000;
 
@@ -41,8 +43,17 @@ pub struct Schedule {
     runs: Window,
     windows: Window,
     every: i64,
-    span: i64,
+    span: Span,
     select: Select,
+}
+
+/// How far back a run computes.
+#[derive(Debug, Clone, Copy)]
+enum Span {
+    /// So many windows, however long they are: a day has 25 hours once a year.
+    Windows(i64),
+    /// FOR of no whole number of windows.
+    Nanos(i64),
 }
 
 /// A run that is due.
@@ -82,9 +93,18 @@ impl Schedule {
         let Some(windows) = window(&select, Clock::utc(0))? else {
             return Err(Error::invalid("a continuous query is grouped by time"));
         };
+        if window(&select, Clock::utc(1))?.as_ref() != Some(&windows) {
+            let text = "the offset of GROUP BY time() in a continuous query cannot be told by now(): give a duration";
+            return Err(Error::invalid(text));
+        }
         let every = query.every.unwrap_or(windows.length);
         let runs = windows.with_length(every);
-        let span = query.span.unwrap_or(every.max(windows.length));
+        let length = windows.length;
+        let span = match query.span {
+            Some(span) if span % length != 0 => Span::Nanos(span),
+            Some(span) => Span::Windows(span / length),
+            None => Span::Windows(every.saturating_add(length - 1) / length),
+        };
         Ok(Self { runs, windows, every, span, select })
     }
 
@@ -92,6 +112,29 @@ impl Schedule {
     #[must_use]
     pub fn next(&self, through: i64) -> i64 {
         self.runs.next(through)
+    }
+
+    /// From when on it runs after a clock that was far ahead had it run for times that are to come; `None` while what was noted
+    /// can be believed.
+    #[must_use]
+    pub fn set_back(&self, through: i64, now: i64) -> Option<i64> {
+        let ahead = through.saturating_sub(now);
+        (ahead > self.every.max(self.windows.length).saturating_mul(2)).then(|| self.runs.start(now))
+    }
+
+    /// The times that are computed by a run at a boundary begin here.
+    fn begins(&self, boundary: i64) -> i64 {
+        match self.span {
+            Span::Nanos(span) => not_before(&self.windows, boundary.saturating_sub(span)),
+            Span::Windows(count) => {
+                let newest = self.windows.start(boundary.saturating_sub(1));
+                if count <= ZONED_WINDOWS_MAX {
+                    self.windows.moved(newest, 1 - count.max(1))
+                } else {
+                    self.windows.start(newest.saturating_sub((count - 1).saturating_mul(self.windows.length)))
+                }
+            }
+        }
     }
 
     /// The run that is due, if one is.
@@ -106,10 +149,9 @@ impl Schedule {
         let earliest = newest.saturating_sub(length.saturating_mul(CATCH_UP_WINDOWS_MAX));
         let begin = if first < earliest { self.runs.next(earliest) } else { first };
         let last = newest.min(self.runs.start(begin.saturating_add(length.saturating_mul(RUN_WINDOWS_MAX))));
-        let from = not_before(&self.windows, begin.saturating_sub(self.span));
-        // A run in the midst of a window computes that one too.
-        let ahead = length - self.every.min(length);
-        let end = self.windows.start(last.saturating_add(ahead));
+        let from = self.begins(begin);
+        // A run in the midst of a window computes that one too, if it runs more often than windows end.
+        let end = if self.every < length { not_before(&self.windows, last) } else { self.windows.start(last) };
         let range = (from < end).then(|| Range { from, to: end - 1 });
         let missed = last.saturating_sub(begin) / self.every.max(1);
         Some(Due { range, through: last, missed: missed.unsigned_abs(), left_out: begin.saturating_sub(first) })
@@ -118,7 +160,8 @@ impl Schedule {
     /// The statement that a run carries out; its conditions on time count for nothing.
     #[must_use]
     pub fn statement(&self, range: Range) -> Statement {
-        let select = Select { within: Some(range), ..self.select.clone() };
+        let mut select = self.select.clone();
+        select.confine(range);
         Statement::of(Kind::Select(Box::new(select)))
     }
 }
@@ -146,6 +189,18 @@ impl Continuous {
             return Err(Error::invalid("GROUP BY requires at least one aggregate function"));
         }
         Schedule::new(self.clone()).map(|_| ())
+    }
+}
+
+impl Select {
+    /// Has it, and what it selects from, look at this range alone.
+    fn confine(&mut self, range: Range) {
+        self.within = Some(range);
+        for from in &mut self.from {
+            if let From::Select(inner) = from {
+                inner.confine(range);
+            }
+        }
     }
 }
 

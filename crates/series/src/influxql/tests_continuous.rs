@@ -114,6 +114,45 @@ fn queries_run_at_their_boundaries_over_their_windows() {
     // A day of 23 hours.
     let days = runs("", "time(1d) TZ('Europe/Berlin')", 1_616_857_200, 1_617_000_000);
     assert_eq!(days, [(1_616_886_000, 1_616_799_600, 1_616_886_000), (1_616_968_800, 1_616_886_000, 1_616_968_800)]);
+    // One of 25, which was computed never: a day of 24 hours before its end lies within it.
+    let (autumn, november) = (1_635_631_200, 1_635_721_200);
+    for resample in ["", "RESAMPLE FOR 1d"] {
+        let days = runs(resample, "time(1d) TZ('Europe/Berlin')", autumn, november + 86_400);
+        assert_eq!(days, [(november, autumn, november), (november + 86_400, november, november + 86_400)]);
+    }
+    let days = runs("RESAMPLE FOR 2d", "time(1d) TZ('Europe/Berlin')", november - 1, november + 86_400);
+    assert_eq!(days, [(november, autumn - 86_400, november), (november + 86_400, autumn, november + 86_400)]);
+    // Each hour of it the whole day as far as it has come, and all of it at its end.
+    let hours = runs("RESAMPLE EVERY 1h", "time(1d) TZ('Europe/Berlin')", autumn, november + 3600);
+    assert_eq!(hours.len(), 26);
+    assert!(hours.iter().take(25).all(|run| (run.1, run.2) == (autumn, november)), "{hours:?}");
+    // Runs at no multiple of a window leave none out.
+    let all = runs("RESAMPLE EVERY 90s", "time(1m)", 0, 540);
+    assert_eq!(all, [(90, 0, 60), (180, 60, 180), (270, 180, 240), (360, 240, 360), (450, 360, 420), (540, 420, 540)]);
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_silences_no_query() {
+    let text = "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT mean(v) INTO o FROM m GROUP BY time(10s) END";
+    let schedule = Schedule::of(&kept(text)).unwrap();
+    assert_eq!(schedule.set_back(100 * SECOND, 95 * SECOND), None);
+    assert_eq!(schedule.set_back(1_000_000 * SECOND, 95 * SECOND), Some(90 * SECOND));
+}
+
+#[test]
+fn an_offset_told_by_now_is_refused_and_what_is_selected_from_is_confined_too() {
+    let query = |from: &str, group: &str| ContinuousQuery {
+        database: "db".into(),
+        name: "q".into(),
+        text: format!("CREATE CONTINUOUS QUERY q ON db BEGIN SELECT mean(v) INTO o FROM {from} GROUP BY {group} END"),
+        through: 0,
+    };
+    let told = Schedule::of(&query("m", "time(1m, now())")).unwrap_err().to_string();
+    assert!(told.contains("cannot be told by now()"), "{told}");
+    let inner = "(SELECT max(v) AS v FROM m WHERE time > now() - 5m GROUP BY time(10s))";
+    let schedule = Schedule::of(&query(inner, "time(1m)")).unwrap();
+    let statement = format!("{:?}", schedule.statement(Range { from: 7, to: 9 }));
+    assert_eq!(statement.matches("within: Some(Range { from: 7, to: 9 })").count(), 2, "{statement}");
 }
 
 #[test]

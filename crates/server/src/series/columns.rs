@@ -13,6 +13,8 @@ use holdfast::series::{Found, Kind, Points, Range, SeriesError, Source, ValueRef
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1 << 17;
+/// Bytes of texts of a batch, beyond which it ends early: formats count them with 31 bits.
+const BATCH_TEXT_BYTES: usize = 64 << 20;
 
 /// What is exported.
 pub(crate) struct Exported<'e> {
@@ -90,18 +92,21 @@ impl<'e> Exported<'e> {
     /// Hands out all rows in batches, none of them empty.
     pub(crate) fn each<E: From<SeriesError>>(&self, take: &mut dyn FnMut(&Batch) -> Result<(), E>) -> Result<(), E> {
         let mut batch = Batch { points: Points::new(), of: Vec::new() };
+        let mut text_bytes = 0;
         let mut points = Points::new();
         for (at, series) in self.found.iter().enumerate() {
             points.clear();
             self.source.points(series.id, self.range, &mut points)?;
             let mut taken = 0;
             while taken < points.len() {
-                let count = (BATCH_ROWS - batch.of.len()).min(points.len() - taken);
+                let room = (BATCH_ROWS - batch.of.len()).min(points.len() - taken);
+                let count = texts_within(&points, taken..taken + room, &mut text_bytes);
                 batch.points.extend_from(&points, taken..taken + count);
                 batch.of.resize(batch.of.len() + count, at);
                 taken += count;
-                if batch.of.len() == BATCH_ROWS {
+                if batch.of.len() == BATCH_ROWS || text_bytes >= BATCH_TEXT_BYTES {
                     take(&batch)?;
+                    text_bytes = 0;
                     batch.points.clear();
                     batch.of.clear();
                 }
@@ -109,6 +114,23 @@ impl<'e> Exported<'e> {
         }
         if batch.of.is_empty() { Ok(()) } else { take(&batch) }
     }
+}
+
+/// How many of these rows go into a batch that has texts of `bytes` already: all, or until there is enough text.
+fn texts_within(points: &Points, rows: std::ops::Range<usize>, bytes: &mut usize) -> usize {
+    let all = rows.len();
+    if points.kind().is_some_and(|kind| kind != Kind::Text) {
+        return all;
+    }
+    let text = |at: usize| match points.get(at) {
+        Some((_, ValueRef::Text(text))) => text.len(),
+        _ => 0,
+    };
+    let enough = rows.map(text).position(|text| {
+        *bytes += text;
+        *bytes >= BATCH_TEXT_BYTES
+    });
+    enough.map_or(all, |last| last + 1)
 }
 
 impl Batch {

@@ -138,7 +138,7 @@ fn insert(
     env: &Env<'_>,
     durability: Durability,
 ) -> Result<Result<u64, SeriesError>, Failure> {
-    let inserted = match store.series().insert(env, statement)? {
+    let inserted = match store.series().insert(env, statement, &|| true)? {
         Ok(inserted) => inserted,
         Err(error) => return Ok(Err(error)),
     };
