@@ -16,6 +16,7 @@ use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
 use super::limits::Limits;
+use super::script::{ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
@@ -53,6 +54,8 @@ pub struct Options {
     pub slowlog_threshold: Option<Duration>,
     /// Called for SHUTDOWN; `None` refuses the command.
     pub on_shutdown: Option<ShutdownHook>,
+    /// What scripts may take.
+    pub script: ScriptOptions,
     /// The program's own recovery of distributed transactions, if it does any.
     pub recovery: Option<RecoverySource>,
 }
@@ -73,6 +76,7 @@ impl Options {
             window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
             slowlog_threshold: Some(Duration::from_millis(10)),
             on_shutdown: None,
+            script: ScriptOptions::default(),
             recovery: None,
         }
     }
@@ -122,6 +126,8 @@ pub(crate) struct Door {
     snapshots: Mutex<Snapshots>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
+    /// The scripts that are known.
+    pub(crate) scripts: Scripts,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
 }
@@ -157,6 +163,7 @@ impl Door {
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,
             options,

@@ -88,6 +88,8 @@ fn every_key_arrives_where_it_belongs() {
         compression = "zstd"
         log = "debug"
         allow_insecure_bind = true
+        scrub = {{ bytes_per_second = 0 }}
+        script = {{ memory_bytes_max = 2_097_152, time_milliseconds_max = 7 }}
 
         [tree]
         leaves = 1_048_576
@@ -97,9 +99,6 @@ fn every_key_arrives_where_it_belongs() {
         bytes_per_second = 1_000_000
         dead_percent = 35
         keep_bytes = 0
-
-        [scrub]
-        bytes_per_second = 0
 
         [limits]
         value_bytes_max = 1_048_576
@@ -122,8 +121,7 @@ fn every_key_arrives_where_it_belongs() {
         threads_max = 8
         body_bytes_max = 1024
         bodies_bytes_max = 1_048_576
-        tls.certificate = "certificate.pem"
-        tls.key = "key.pem"
+        tls = {{ certificate = "certificate.pem", key = "key.pem" }}
 
         [line]
         listen = "127.0.0.1:3"
@@ -175,6 +173,7 @@ fn every_key_arrives_where_it_belongs() {
         keep_bytes: 0,
     };
     assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
+    assert_eq!((config.script.memory_bytes_max, config.script.time_max), (2 << 20, Duration::from_millis(7)));
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
@@ -469,14 +468,12 @@ fn manual() -> Vec<Vec<String>> {
 
 #[test]
 fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
-    let limits = Limits::default();
-    let resp = doors::resp::Limits::default();
+    let (limits, resp, http) = (Limits::default(), doors::resp::Limits::default(), doors::http::Limits::default());
     let partitions = i64::from(holdfast::Options::default().partitions);
     let number = |value: usize| i64::try_from(value).unwrap();
     let wide = |value: u64| i64::try_from(value).unwrap();
     let scrub = wide(holdfast::Options::default().scrub_bytes_per_second);
     let compaction = CompactionOptions::default();
-    let http = doors::http::Limits::default();
     let rows = manual();
     for (key, default, range) in [
         ("partitions", partitions, PARTITIONS),
@@ -496,6 +493,8 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("script.memory_bytes_max", number(ScriptOptions::default().memory_bytes_max), script::MEMORY_BYTES),
+        ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
         ("series.series_max", number(limits.series_max), series::SERIES),
         ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),

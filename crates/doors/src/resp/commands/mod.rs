@@ -17,6 +17,7 @@ pub(crate) mod keyspace;
 pub(crate) mod own;
 pub(crate) mod pages;
 pub(crate) mod scan;
+pub(crate) mod script;
 pub(crate) mod series;
 pub(crate) mod server;
 pub(crate) mod settings;
