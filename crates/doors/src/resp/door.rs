@@ -16,7 +16,7 @@ use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
 use super::limits::Limits;
-use super::script::{ScriptOptions, Scripts};
+use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
@@ -128,6 +128,8 @@ pub(crate) struct Door {
     pub(crate) turns: Arc<Semaphore>,
     /// The scripts that are known.
     pub(crate) scripts: Scripts,
+    /// Those that the store keeps by name.
+    pub(crate) functions: Functions,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
 }
@@ -163,6 +165,7 @@ impl Door {
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,

@@ -67,6 +67,8 @@ pub struct Limits {
     pub scripts_max: usize,
     /// Bytes of the scripts that the door remembers.
     pub scripts_bytes_max: usize,
+    /// Libraries of functions that the store keeps.
+    pub libraries_max: usize,
     /// Lines that one run of a script may log; what is more is left out.
     pub script_lines_max: usize,
     /// Entries of the slow log; `CONFIG SET slowlog-max-len` may not exceed it.
@@ -110,6 +112,7 @@ impl Default for Limits {
             snapshot_seconds_max: 3600,
             scripts_max: 10_000,
             scripts_bytes_max: 64 << 20,
+            libraries_max: 1000,
             script_lines_max: 16,
             slowlog_entries_max: 10_000,
             latency_samples_max: 160,
@@ -152,6 +155,7 @@ impl Limits {
             snapshot_seconds_max: 5,
             scripts_max: 3,
             scripts_bytes_max: 8 << 10,
+            libraries_max: 2,
             script_lines_max: 2,
             slowlog_entries_max: 4,
             latency_samples_max: 4,

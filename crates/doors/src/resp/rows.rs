@@ -9,8 +9,8 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
-    script, series, server, slow, snapshot, space, strings, transaction, tree, xa,
+    backup, client, command, compact, connection, counters, expiry, feed, fold, function, index, keyspace, own, pages,
+    scan, script, series, server, slow, snapshot, space, strings, transaction, tree, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -255,6 +255,22 @@ commands! {
       "sha1 numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script that the server remembers; the error NOSCRIPT says that it does not.";
     "evalsha_ro" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" script::evalsha_ro;
       "sha1 numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script that the server remembers, and that may not write.";
+    "fcall" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" function::fcall;
+      "function numkeys [key ...] [arg ...]"; "Depends on the function"; "Calls a function of a library that the store keeps, with the keys and arguments as two tables.";
+    "fcall_ro" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" function::fcall_ro;
+      "function numkeys [key ...] [arg ...]"; "Depends on the function"; "Calls a function of a library, which may not write.";
+    "function" -2 [CONTAINER] NONE "scripting" "7.0.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands about functions.";
+    "function|delete" 3 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::delete;
+      "library"; "O(n) with the number of libraries"; "Deletes a library with its functions.";
+    "function|flush" -2 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::flush;
+      "[ASYNC | SYNC]"; "O(n) with the number of libraries"; "Deletes all libraries.";
+    "function|help" 2 [LOADING STALE] NONE "scripting" "7.0.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "function|list" -2 [NOSCRIPT] NONE "scripting" "7.0.0" function::list;
+      "[LIBRARYNAME pattern] [WITHCODE]"; "O(n) with the number of functions"; "Returns a map for each library: its name, its functions with descriptions and flags, and with WITHCODE its text.";
+    "function|load" -3 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::load;
+      "[REPLACE] library"; "O(n) with the length of the library"; "Compiles a library and keeps it in the store, where it is durable as everything else; returns its name. Its first line is #!luau name=NAME; it calls redis.register_function for each of its functions.";
     "script" -2 [CONTAINER] NONE "scripting" "2.6.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about scripts.";
     "script|exists" -3 [NOSCRIPT] NONE "scripting" "2.6.0" script::exists;
@@ -263,7 +279,7 @@ commands! {
       "[ASYNC | SYNC]"; "O(n) with the number of scripts"; "Forgets all scripts.";
     "script|help" 2 [LOADING STALE] NONE "scripting" "5.0.0" command::help;
       ""; "O(1)"; "Lists the subcommands.";
-    "script|kill" 2 [NO_MULTI NOSCRIPT ALLOW_BUSY] NONE "scripting" "2.6.0" script::kill;
+    "script|kill" 2 [ADMIN NO_MULTI NOSCRIPT ALLOW_BUSY] NONE "scripting" "2.6.0" script::kill;
       ""; "O(1)"; "Ends the scripts that run; what they did is undone. The error NOTBUSY says that none runs.";
     "script|load" 3 [NOSCRIPT] NONE "scripting" "2.6.0" script::load;
       "script"; "O(n) with the length of the script"; "Compiles a script and remembers it; returns its SHA-1.";

@@ -8,6 +8,11 @@ use super::Fixture;
 use crate::auth::{BucketRight, Right, User, Users};
 use std::sync::Arc;
 
+/// On a machine that has much else to do scripts that behave take long too.
+fn patient() -> Fixture {
+    Fixture::with(|options| options.script.time_max = Duration::from_secs(10))
+}
+
 impl Fixture {
     /// EVAL with a script in one piece, and keys and arguments behind it.
     fn eval(&mut self, script: &str, keys: &[&str], arguments: &[&str]) -> String {
@@ -20,7 +25,7 @@ impl Fixture {
 
 #[test]
 fn replies_are_those_of_redis() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     for (script, expected) in [
         ("return 1", ":1"),
         ("return 'a'", "$1 a"),
@@ -60,7 +65,7 @@ fn replies_are_those_of_redis() {
 
 #[test]
 fn scripts_are_remembered_by_their_hash() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     let sha = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
     assert_eq!(fixture.run(&format!("EVALSHA {sha} 0")), "-NOSCRIPT No matching script. Please use EVAL.");
     assert_eq!(fixture.run_args(&[b"SCRIPT", b"LOAD", b"return 1"]), format!("$40 {sha}"));
@@ -78,7 +83,7 @@ fn scripts_are_remembered_by_their_hash() {
 
 #[test]
 fn a_script_sees_what_it_wrote_and_is_one_batch() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     let script = "redis.call('set', 'a', 1) redis.call('incrby', 'a', 41) redis.call('mset', 'b', 2, 'c', 3) \
                   redis.call('del', 'c') return {redis.call('get', 'a'), redis.call('exists', 'a', 'b', 'c')}";
     assert_eq!(fixture.eval(script, &[], &[]), "*2 $2 42 :2");
@@ -94,7 +99,7 @@ fn a_script_sees_what_it_wrote_and_is_one_batch() {
 
 #[test]
 fn a_script_that_fails_leaves_nothing() {
-    let mut fixture = Fixture::new();
+    let mut fixture = Fixture::with(|options| options.script.time_max = Duration::from_millis(500));
     let writes = "redis.call('set', KEYS[1], 'x') redis.call('kv.put', 'b', 'k', 'v') \
                   redis.call('ts.add', 'cpu', 1700000000, 1) redis.call('select', 3) redis.call('set', 'k', 'x') ";
     fixture.run("SPACE.DECLARE shop order");
@@ -129,7 +134,7 @@ fn a_script_that_fails_leaves_nothing() {
 
 #[test]
 fn commands_that_make_no_sense_are_refused() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     for command in [
         "multi",
         "exec",
@@ -157,6 +162,8 @@ fn commands_that_make_no_sense_are_refused() {
         "xa.commit x branches 0",
         "waitaof 1 0 0",
         "ts.range x - +",
+        "fcall f 0",
+        "function list",
     ] {
         let words: Vec<String> = command.split(' ').map(|word| format!("'{}'", word.trim_matches('\''))).collect();
         let reply = fixture.eval(&format!("return redis.call({})", words.join(",")), &[], &[]);
@@ -168,7 +175,7 @@ fn commands_that_make_no_sense_are_refused() {
 
 #[test]
 fn who_may_only_read_does_so() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     let refused = "-ERR Write commands are not allowed from read-only scripts.";
     fixture.run("SET k v");
     assert_eq!(fixture.run_args(&[b"EVAL_RO", b"return redis.call('get', 'k')", b"0"]), "$1 v");
@@ -203,7 +210,7 @@ fn every_call_is_checked_as_the_users() {
 
 #[test]
 fn keys_that_were_not_declared_are_locked_all_the_same() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     let script = "redis.call('incr', KEYS[1]) for i = 1, 20 do redis.call('incr', 'other' .. i) end \
                   return #redis.call('keys', '*')";
     assert_eq!(fixture.eval(script, &["k"], &[]), ":21");
@@ -251,7 +258,7 @@ fn limits_are_those_of_the_configuration() {
 
 #[test]
 fn inside_multi_a_script_joins_the_batch() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     fixture.check(&[("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
     fixture.eval("redis.call('incr', 'k') return redis.call('incr', 'l')", &[], &[]);
     fixture.check(&[("INCR k", "+QUEUED"), ("EXEC", "*3 +OK :1 :3")]);
@@ -284,7 +291,7 @@ fn all_scripts_of_one_exec_have_the_time_of_one() {
 
 #[test]
 fn an_entry_is_taken_and_another_written_in_one_script() {
-    let mut fixture = Fixture::new();
+    let mut fixture = patient();
     fixture.run_args(&[b"SPACE.DECLARE", b"shop", b"order"]);
     fixture.run_args(&[b"SPACE.WRITE", b"shop", b"order", br#"{"id":"1","state":"new","n":7}"#]);
     let script = r#"local order = redis.call('space.take', 'shop', 'order', 'template', '{"state":"new"}')
@@ -298,4 +305,80 @@ fn an_entry_is_taken_and_another_written_in_one_script() {
     assert_eq!(fixture.eval(script, &["done"], &[]), "-NONE left");
     fixture.check(&[("GET done", "$1 1"), ("TS.LAST done,shop=a", "*2 :1700000000000000000 :1")]);
     assert!(fixture.run("SPACE.COUNT shop order ANY").starts_with(":1"));
+}
+
+const LIBRARY: &str = "#!luau name=stock
+local function take(keys, args)
+    if tonumber(redis.call('get', keys[1]) or 0) < tonumber(args[1]) then
+        return redis.error_reply('OUT of stock')
+    end
+    return redis.call('decrby', keys[1], args[1])
+end
+redis.register_function('take', take)
+redis.register_function{function_name = 'left', callback = function(keys) return redis.call('get', keys[1]) end, flags = {'no-writes'}}
+redis.register_function{function_name = 'sneaky', callback = take, flags = {'no-writes'}}
+";
+
+#[test]
+fn functions_are_kept_by_name() {
+    let mut fixture = patient();
+    let load = |fixture: &mut Fixture, text: &str| fixture.run_args(&[b"FUNCTION", b"LOAD", text.as_bytes()]);
+    assert_eq!(load(&mut fixture, LIBRARY), "$5 stock");
+    assert_eq!(load(&mut fixture, LIBRARY), "-ERR Library 'stock' already exists");
+    let other = LIBRARY.replace("stock\n", "other\n");
+    assert_eq!(load(&mut fixture, &other), "-ERR Function left already exists");
+    assert_eq!(fixture.run_args(&[b"FUNCTION", b"LOAD", b"REPLACE", LIBRARY.as_bytes()]), "$5 stock");
+    fixture.check(&[
+        ("SET apples 5", "+OK"),
+        ("FCALL take 1 apples 3", ":2"),
+        ("FCALL take 1 apples 3", "-OUT of stock"),
+        ("FCALL left 1 apples", "$1 2"),
+        ("FCALL_RO left 1 apples", "$1 2"),
+        ("FCALL_RO take 1 apples 1", "-ERR Write commands are not allowed from read-only scripts."),
+        ("FCALL sneaky 1 apples 1", "-ERR Write commands are not allowed from read-only scripts."),
+        ("FCALL nosuch 0", "-ERR Function not found"),
+        ("FCALL take 1", "-ERR Number of keys can't be greater than number of args"),
+        ("MULTI", "+OK"),
+        ("FCALL take 1 apples 1", "+QUEUED"),
+        ("GET apples", "+QUEUED"),
+        ("EXEC", "*2 :1 $1 1"),
+        ("FUNCTION LIST LIBRARYNAME x*", "*0"),
+        ("FUNCTION DELETE nosuch", "-ERR Library not found"),
+        ("FUNCTION STATS", "-ERR unknown subcommand 'STATS'. Try FUNCTION HELP."),
+    ]);
+    let list = fixture.run("FUNCTION LIST WITHCODE LIBRARYNAME st*");
+    for part in
+        ["$12 library_name $5 stock", "$4 name $4 left", "*1 $9 no-writes", "$12 library_code", "#!luau name=stock"]
+    {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    // Another door over the same store finds them, as one does after a restart.
+    let again =
+        crate::resp::door::Door::new(fixture.door.store.clone(), fixture.door.options.clone(), fixture.door.address);
+    assert!(again.functions.table().function("take").is_some());
+    fixture.check(&[("FUNCTION DELETE stock", "+OK"), ("FCALL take 1 apples 1", "-ERR Function not found")]);
+    assert_eq!(load(&mut fixture, LIBRARY), "$5 stock");
+    fixture.check(&[("FUNCTION FLUSH", "+OK"), ("FUNCTION LIST", "*0"), ("KEYS *", "*1 $6 apples")]);
+    assert!(fixture.door.store.libraries().list().unwrap().is_empty());
+}
+
+#[test]
+fn a_library_that_is_wrong_is_refused_with_the_reason() {
+    let mut fixture = Fixture::with(|options| options.limits.libraries_max = 1);
+    for (text, part) in [
+        ("return 1", "Missing library metadata"),
+        ("#!luau\nreturn 1", "Missing library metadata"),
+        ("#!python name=x\n", "there is no engine 'python'"),
+        ("#!lua name=x\nreturn (", "Error compiling script: library:2:"),
+        ("#!lua name=x\nreturn 1", "registers no function"),
+        ("#!lua name=x\nwhile true do end", "it took longer than it may"),
+        ("#!lua name=x\nredis.call('set', 'k', 1)", "can only register functions"),
+    ] {
+        let reply = fixture.run_args(&[b"FUNCTION", b"LOAD", text.as_bytes()]);
+        assert!(reply.starts_with("-ERR") && reply.contains(part), "{text}: {reply}");
+    }
+    let of = |name: &str| format!("#!lua name={name}\nredis.register_function('{name}', function() end)");
+    assert_eq!(fixture.run_args(&[b"FUNCTION", b"LOAD", of("a").as_bytes()]), "$1 a");
+    assert!(fixture.run_args(&[b"FUNCTION", b"LOAD", of("b").as_bytes()]).contains("no more may be"));
+    assert_eq!(fixture.run("FUNCTION LOAD a b c"), "-ERR syntax error");
 }

@@ -170,7 +170,6 @@ const UNSUPPORTED: &[(&str, &[&str])] = &[
             "unsubscribe",
         ],
     ),
-    ("functions of scripts (there is EVAL)", &["fcall", "fcall_ro", "function"]),
     ("Redis' dump format", &["dump", "restore", "restore-asking", "migrate"]),
     (
         "replication and clusters of Redis",

@@ -11,6 +11,7 @@ pub(crate) mod counters;
 pub(crate) mod expiry;
 pub(crate) mod feed;
 pub(crate) mod fold;
+pub(crate) mod function;
 pub(crate) mod index;
 pub(crate) mod info;
 pub(crate) mod keyspace;

@@ -36,7 +36,7 @@ pub(super) fn play(call: &mut Call<'_, '_>, known: &Arc<Known>, function: Option
 
 fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {
     keys_count(call.args())?;
-    let limits = limits(call.door);
+    let limits = limits(&call.door.options);
     let (_, known) = call.door.scripts.add(call.args().at(1), &limits).map_err(|error| failure(&error))?;
     play(call, &known, None, is_reading)
 }
@@ -64,7 +64,7 @@ pub(crate) fn evalsha_ro(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn load(call: &mut Call<'_, '_>) -> Answer {
-    let limits = limits(call.door);
+    let limits = limits(&call.door.options);
     let (sha, _) = call.door.scripts.add(call.args().at(2), &limits).map_err(|error| failure(&error))?;
     call.reply.text(&sha);
     Ok(())

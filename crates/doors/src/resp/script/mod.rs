@@ -1,6 +1,6 @@
 //! Scripts: EVAL and what belongs to it.
 //!
-//! `cache` remembers compiled scripts, `run` locks, runs and commits, `guest` is what a script reaches of the door: the
+//! `cache` remembers compiled scripts, `functions` those that the store keeps by name, `run` locks, runs and commits, `guest` is what a script reaches of the door: the
 //! commands, as they are inside EXEC; `value` turns replies into values and back.
 //!
 //! A script runs in one exclusive, sees its own changes, and is one batch of the journal: effects, not code. If it fails or
@@ -10,6 +10,7 @@
 //! May use: `handle`, `session`, the crate `script`. Must not know: sockets.
 
 mod cache;
+mod functions;
 mod guest;
 mod run;
 mod value;
@@ -17,6 +18,7 @@ mod value;
 use std::time::Duration;
 
 pub(crate) use cache::{Known, Scripts};
+pub(crate) use functions::Functions;
 pub(crate) use run::{Later, Task, failure, limits, run};
 
 /// What scripts of one door may take.

@@ -17,7 +17,7 @@ use crate::auth::User;
 use crate::resp::call::{Answer, Call, Fail, View};
 use crate::resp::clients::Client;
 use crate::resp::counters::Counters;
-use crate::resp::door::Door;
+use crate::resp::door::{Door, Options};
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::session::{BucketName, Need, Pending, ReplyMode, Session};
 use crate::resp::wire::OwnedArgs;
@@ -43,10 +43,10 @@ pub(crate) struct Task<'a> {
 }
 
 /// What scripts of a door may take, time apart.
-pub(crate) fn limits(door: &Door) -> Limits {
+pub(crate) fn limits(options: &Options) -> Limits {
     Limits {
-        memory_bytes_max: door.options.script.memory_bytes_max,
-        result_bytes_max: door.options.limits.output_bytes_max,
+        memory_bytes_max: options.script.memory_bytes_max,
+        result_bytes_max: options.limits.output_bytes_max,
         ..Limits::default()
     }
 }
@@ -242,7 +242,7 @@ fn play<'s>(
     held: Held<'_>,
     end: Instant,
 ) -> Played {
-    let limits = limits(door);
+    let limits = limits(&door.options);
     let mut scratch = Reply::new(door.options.limits.output_bytes_max.min(limits.memory_bytes_max));
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
