@@ -2,11 +2,14 @@
 //!
 //! May use: the fixture of `handle_tests.rs`. Must not know: sockets.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use holdfast::Position;
 
 use super::Fixture;
 use crate::auth::{BucketRight, Right, User, Users};
-use std::sync::Arc;
+use crate::resp::session::Need;
 
 /// On a machine that has much else to do scripts that behave take long too.
 fn patient() -> Fixture {
@@ -130,6 +133,21 @@ fn a_script_that_fails_leaves_nothing() {
     // Afterwards all is as ever, in the same state of Luau and on the same connection.
     assert_eq!(fixture.eval(&format!("{writes} return 1"), &["k"], &[]), ":1");
     fixture.check(&[("GET k", "$1 x"), ("EXISTS k", ":1"), ("SELECT 3", "+OK"), ("GET k", "$1 x")]);
+}
+
+#[test]
+fn an_error_that_may_show_what_was_read_waits_as_a_reply_does() {
+    let mut fixture = patient();
+    fixture.run("SET k secret");
+    fixture.session.need = Need::NOTHING;
+    assert_eq!(fixture.eval("error(redis.call('get', 'k'), 0)", &["k"], &[]), "-ERR secret");
+    assert!(fixture.session.need.written > Position::ZERO);
+    fixture.session.need = Need::NOTHING;
+    assert_eq!(fixture.eval("for i = 1, 2e5 do end error(redis.call('get', 'k'), 0)", &["k"], &[]), "-ERR secret");
+    assert!(fixture.session.need.written > Position::ZERO);
+    fixture.session.need = Need::NOTHING;
+    assert_eq!(fixture.eval("error('mine', 0)", &["k"], &[]), "-ERR mine");
+    assert_eq!(fixture.session.need, Need::NOTHING);
 }
 
 #[test]

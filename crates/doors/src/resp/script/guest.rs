@@ -42,7 +42,9 @@ pub(super) struct Guest<'r, 's> {
     pub(super) reply: Reply,
     /// The most careful of what the commands ask for.
     pub(super) durability: Durability,
-    /// Something was changed, or may have been.
+    /// A command was called: whatever the script ends with may show what it read.
+    pub(super) called: bool,
+    /// Something was changed.
     pub(super) wrote: bool,
     /// Why nothing of this may happen, whatever the script makes of it.
     pub(super) failed: Option<Fail>,
@@ -99,6 +101,7 @@ impl Guest<'_, '_> {
             )));
         }
         add(&self.session.counters.commands, 1);
+        self.called = true;
         if row.keys.bucket == BucketOf::Space && self.session.joined.is_none() {
             self.session.joined = Some(self.door.store.begin().joining());
         }

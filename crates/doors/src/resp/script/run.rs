@@ -73,6 +73,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
         let ran = run_alone(call.door, &mut session, task, call.reply, time);
         session.points.clear();
         session.joined = None;
+        call.session.need.merge(session.need);
         call.session.end_script(session);
         match ran {
             Ok(Ran::Done { durability, position, wrote }) => {
@@ -199,6 +200,7 @@ fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
         return Err("ERR internal error: EXEC without an exclusive".into());
     };
     let played = play(call.door, &mut session, exclusive, task, Held::All, end);
+    call.session.need.merge(session.need);
     call.session.end_script(session);
     call.durability = played.durability;
     let fail = match played.ended {
@@ -256,6 +258,7 @@ fn play<'s>(
         now_ms: door.store.now_ms(),
         reply: scratch,
         durability,
+        called: false,
         wrote: false,
         failed: None,
         needs_all: false,
@@ -285,7 +288,7 @@ fn play<'s>(
         }
         ran
     });
-    let (durability, wrote) = (guest.durability, guest.wrote);
+    let (durability, wrote, called) = (guest.durability, guest.wrote, guest.called);
     let ended = match (guest.failed.take(), ran) {
         _ if guest.needs_all => Ended::NeedsAll,
         (Some(fail), _) => Ended::Failed(fail),
@@ -300,6 +303,11 @@ fn play<'s>(
         (None, Ok(Value::Error(text))) => Ended::Failed(String::from_utf8_lossy(&text).into_owned().into()),
         (None, Ok(value)) => Ended::Returned(value),
     };
+    if called && matches!(ended, Ended::Failed(_)) {
+        // Its error may tell what it has read.
+        let newest = Position::new(door.store.watermarks().appended.get().saturating_sub(1));
+        session.need.add(durability, newest);
+    }
     Played { ended, durability, wrote }
 }
 
@@ -352,13 +360,14 @@ impl Later {
         let ran = run_alone(door, &mut session, &task, reply, door.options.script.time_max);
         self.client.set_database(self.database);
         self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
-        match ran? {
-            Ran::TooLong => Err(failure(&ScriptError::Stopped(Stop::Time))),
-            Ran::Done { durability, position, .. } => {
-                let mut need = Need::NOTHING;
-                need.add(durability, position);
-                Ok(need)
-            }
+        let mut need = session.need;
+        match ran {
+            Ok(Ran::Done { durability, position, .. }) => need.add(durability, position),
+            Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
+            // An error that has to wait is written as a reply that has to.
+            Err(fail) if need != Need::NOTHING => reply.error(&fail.text()),
+            Err(fail) => return Err(fail),
         }
+        Ok(need)
     }
 }
