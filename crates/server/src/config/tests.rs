@@ -268,7 +268,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `script`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -545,16 +545,15 @@ fn the_manual_names_every_key_and_no_other() {
         "[line]\n",
         "[series]\n",
         "[[series.retention]]\n",
+        "[script]\n",
         "[xa]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in keys.filter(|key| {
-            !["tree", "compaction", "scrub", "limits", "resp", "http", "line", "series", "retention", "tls", "xa"]
-                .contains(key)
-        }) {
+        let tables = "tree compaction scrub limits resp http line series retention script tls xa";
+        for key in keys.filter(|key| tables.split(' ').all(|table| table != *key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
         }
