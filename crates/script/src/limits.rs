@@ -49,6 +49,8 @@ impl Limits {
 
 /// Text times pattern of one search, in bytes squared: about a quarter of a second at worst, in which nothing is watched.
 pub(crate) const SCAN_MAX: u64 = 1 << 28;
+/// From here on the watch is asked just before the search: sixteen of them would be long.
+pub(crate) const SCAN_LONG: u64 = 1 << 20;
 /// Elements of one `table.move`: some milliseconds.
 pub(crate) const MOVE_MAX: u64 = 1 << 20;
 /// The watch is asked once in so many interrupts: a clock costs as much as several turns of a loop.

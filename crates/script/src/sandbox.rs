@@ -13,7 +13,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Luau, 
 
 use crate::convert::{FromScript, into_script};
 use crate::error::{ScriptError, Stop};
-use crate::limits::{LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_MAX, TICKS};
+use crate::limits::{LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_LONG, SCAN_MAX, TICKS};
 use crate::source::Script;
 use crate::value::Value;
 use crate::{number, sha1hex};
@@ -105,11 +105,16 @@ impl Sandbox {
         let commit = lua.create_table()?;
         commit.set_readonly(true);
         let catch: Function = lua.globals().raw_get("pcall")?;
+        let watching = Rc::new(Watching::default());
+        let soon = watching.clone();
+        let ask_soon = lua.create_function(move |_, ()| {
+            soon.ticks.set(TICKS - 1);
+            Ok(())
+        })?;
         let prelude = lua.load(include_str!("prelude.luau")).set_name("=holdfast").set_mode(ChunkMode::Text);
         let (script, library): (Function, Function) =
-            prelude.call((SCAN_MAX as f64, MOVE_MAX as f64, commit.clone()))?;
+            prelude.call((SCAN_MAX as f64, SCAN_LONG as f64, MOVE_MAX as f64, commit.clone(), ask_soon))?;
         lua.sandbox(true)?;
-        let watching = Rc::new(Watching::default());
         let asked = watching.clone();
         lua.set_interrupt(move |_| asked.ask());
         lua.gc_collect()?;

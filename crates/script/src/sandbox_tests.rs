@@ -240,6 +240,7 @@ fn what_never_ends_is_ended() {
          for i = 1, 1e5 do t[i] = i % 2 == 0 and a or b end table.sort(t) return 1",
         "local t = table.create(1000, 'x') while true do table.concat(t) end",
         "for i in function() return 1 end do end",
+        "local s, p = ('a'):rep(20000), ('a'):rep(10000) .. 'b' while true do s:find(p, 1, true) end",
     ] {
         stopped(source);
     }
