@@ -168,6 +168,12 @@ impl<'a> Exclusive<'a> {
         Ok(head.filter(|head| head.expires_ms.is_none_or(|at| at > self.now_ms)))
     }
 
+    /// Bytes of the keys and values that are staged, which lie in memory until the commit.
+    #[must_use]
+    pub fn staged_bytes(&self) -> u64 {
+        self.changes.bytes()
+    }
+
     /// Stages a put.
     ///
     /// # Errors

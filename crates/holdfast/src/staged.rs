@@ -39,6 +39,13 @@ impl Change {
         }
     }
 
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Put { stored, .. } => stored.value_bytes as u64,
+            Self::Delete | Self::Expire { .. } => 0,
+        }
+    }
+
     /// The change that sets the expiry on top of an earlier change of the same object.
     pub(crate) fn expire(earlier: Option<&Self>, expires_ms: u64) -> Self {
         match earlier {
@@ -66,6 +73,8 @@ pub(crate) struct Changes {
     index: BTreeMap<(Vec<u8>, Vec<u8>), usize>,
     /// Buckets that are emptied before the changes.
     cleared: BTreeSet<Vec<u8>>,
+    /// Bytes of keys and values in the list.
+    bytes: u64,
 }
 
 /// Up to this many changes are searched one by one.
@@ -78,6 +87,11 @@ impl Changes {
 
     pub(crate) fn len(&self) -> usize {
         self.list.len() + self.cleared.len()
+    }
+
+    /// Bytes of keys and values, as they were before they were compressed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Staged> {
@@ -107,10 +121,12 @@ impl Changes {
     pub(crate) fn set(&mut self, bucket: &[u8], key: &[u8], change: Change) {
         if let Some(at) = self.position(bucket, key) {
             if let Some(staged) = self.list.get_mut(at) {
+                self.bytes = self.bytes - staged.change.bytes() + change.bytes();
                 staged.change = change;
             }
             return;
         }
+        self.bytes += key.len() as u64 + change.bytes();
         self.list.push(Staged { bucket: bucket.to_vec(), key: key.to_vec(), change });
         if self.list.len() > SCAN_MAX {
             self.reindex();
@@ -125,6 +141,7 @@ impl Changes {
             self.reindex();
         }
         self.cleared.insert(bucket.to_vec());
+        self.bytes = self.list.iter().map(|staged| staged.key.len() as u64 + staged.change.bytes()).sum();
     }
 
     fn reindex(&mut self) {
@@ -153,5 +170,6 @@ mod tests {
         changes.set(b"b", b"new", Change::Delete);
         assert_eq!((changes.get(b"b", &[1]), changes.iter().count()), (None, 2));
         assert!(changes.is_cleared(b"b") && !changes.is_cleared(b"other"));
+        assert_eq!(changes.bytes(), 4);
     }
 }

@@ -150,6 +150,7 @@ fn open_resp(
         users: Arc::clone(&config.users),
         idle_timeout: config.resp.idle_timeout,
         on_shutdown: Some(on_shutdown),
+        script: config.script.clone(),
         recovery: Some(source(counts)),
         ..resp::Options::new(config.resp.listen)
     };

@@ -20,5 +20,6 @@ mod life_tests;
 mod load;
 mod oracle;
 mod python_tests;
+mod script_tests;
 mod series_tests;
 mod space_tests;

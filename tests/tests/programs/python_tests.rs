@@ -44,6 +44,11 @@ fn redis_py_finds_the_connection_and_the_server_as_it_knows_them() {
 }
 
 #[test]
+fn redis_py_runs_scripts_and_functions() {
+    script("scripts.py", 40);
+}
+
+#[test]
 fn redis_py_writes_and_takes_entries_of_spaces() {
     script("space.py", 60);
 }

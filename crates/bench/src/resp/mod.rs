@@ -53,6 +53,9 @@ pub(crate) struct Line {
     /// Entries of a space beside Redis' keys, instead of keys
     #[arg(long)]
     space: bool,
+    /// A script that does nothing, EVAL "return 1" 0, instead of keys
+    #[arg(long, conflicts_with = "space")]
+    script: bool,
 }
 
 /// Ours and theirs, at one durability.
@@ -119,7 +122,7 @@ impl Line {
 
 fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Result<()> {
     for pipeline in &line.pipeline {
-        for test in pair.tests {
+        for test in if line.script { &[Test::Eval] } else { pair.tests } {
             let requests = match (pair.tests.contains(&Test::Get), pipeline) {
                 (false, _) => line.requests_synced,
                 (true, 1) => line.requests,

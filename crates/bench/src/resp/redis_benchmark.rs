@@ -12,6 +12,8 @@ use crate::workload::{Failure, Result};
 pub(super) enum Test {
     Get,
     Set,
+    /// A script that does nothing.
+    Eval,
 }
 
 /// One run of redis-benchmark.
@@ -39,6 +41,7 @@ impl Test {
         match self {
             Self::Get => "GET",
             Self::Set => "SET",
+            Self::Eval => "EVAL",
         }
     }
 }
@@ -47,6 +50,9 @@ impl Run {
     /// Runs it against the server at `address`.
     pub(super) fn against(&self, address: SocketAddr) -> Result<Measured> {
         let name = self.test.name();
+        if self.test == Test::Eval {
+            return self.command(&["EVAL", "return 1", "0"].map(str::to_owned), address);
+        }
         self.run(address, &["-t".to_owned(), name.to_lowercase()], &|text| parse(text, Some(name)))
     }
 

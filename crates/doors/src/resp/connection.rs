@@ -510,6 +510,12 @@ impl Connection {
                 let turns = self.reactor.door.turns.clone();
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
+            Some(Pending::Script(later)) => {
+                let door = self.reactor.door.clone();
+                let (turns, work) = (door.scripts.turns(), later.work(door));
+                let is_silent = work.is_silent;
+                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
+            }
             Some(Pending::Feed(follow)) => {
                 let is_silent = follow.is_silent;
                 Some(Blocked::Work(Box::pin(follow.run()), is_silent))

@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::cursors::Cursors;
 use super::iterations::{Iterations, locked};
 use super::limits::Limits;
+use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
@@ -54,6 +55,8 @@ pub struct Options {
     pub slowlog_threshold: Option<Duration>,
     /// Called for SHUTDOWN; `None` refuses the command.
     pub on_shutdown: Option<ShutdownHook>,
+    /// What scripts may take.
+    pub script: ScriptOptions,
     /// The program's own recovery of distributed transactions, if it does any.
     pub recovery: Option<RecoverySource>,
 }
@@ -74,6 +77,7 @@ impl Options {
             window: Window { min: Duration::from_millis(1), max: Duration::from_millis(10) },
             slowlog_threshold: Some(Duration::from_millis(10)),
             on_shutdown: None,
+            script: ScriptOptions::default(),
             recovery: None,
         }
     }
@@ -124,6 +128,10 @@ pub(crate) struct Door {
     pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
+    /// The scripts that are known.
+    pub(crate) scripts: Scripts,
+    /// Those that the store keeps by name.
+    pub(crate) functions: Functions,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
 }
@@ -160,6 +168,8 @@ impl Door {
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
+            scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,
             options,

@@ -24,7 +24,7 @@ fn small() -> Fixture {
     options.limits = Limits::tiny();
     let door = Door::new(store, options, "127.0.0.1:1".parse().unwrap());
     let session = Fixture::session(&door);
-    Fixture { session, reply: Reply::new(1 << 26), door, usage: None, _dir: dir }
+    Fixture { session, reply: Reply::new(1 << 26), door: Arc::new(door), usage: None, _dir: dir }
 }
 
 /// Runs a command when everything is written, as it is once a connection has sent its replies.
@@ -164,7 +164,7 @@ fn no_page_of_the_feed_is_larger_than_the_door_allows_but_one_item_always_fits()
     assert_eq!(keys, 62);
     assert!(pages > 20, "{pages}");
     // What no reply can hold is passed over by name.
-    fixture.door.options.limits.output_bytes_max = 600;
+    Arc::get_mut(&mut fixture.door).unwrap().options.limits.output_bytes_max = 600;
     let from = position(&fixture.run("KV.PUT b k v"), 1);
     fixture.run(&format!("KV.PUT b k {}", "v".repeat(500)));
     let small = feed(&mut fixture, &format!("FEED FROM {from}"));
@@ -211,7 +211,7 @@ fn only_so_many_wait_for_the_feed_and_none_for_longer_than_the_door_allows() {
     assert!(feed(&mut fixture, "FEED FROM 0 BLOCK 18446744073709551615").ends_with(" *0"));
     assert!(started.elapsed() >= Duration::from_millis(20));
     let place = fixture.door.feed_waiters.clone().try_acquire_owned().unwrap();
-    fixture.door.options.limits.feed_block_max = Duration::from_secs(60);
+    Arc::get_mut(&mut fixture.door).unwrap().options.limits.feed_block_max = Duration::from_secs(60);
     fixture.check(&[("FEED FROM 0 BLOCK 60000", "-ERR too many clients wait for the feed; ask again without BLOCK")]);
     assert!(feed(&mut fixture, "FEED FROM 0").ends_with(" *0"));
     fixture.run("SET k v");

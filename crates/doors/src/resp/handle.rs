@@ -72,7 +72,7 @@ pub(crate) fn command(
 }
 
 /// What is checked before a command runs or is queued.
-fn admit(door: &Door, session: &Session, row: &'static Command, args: Args<'_>) -> Answer {
+pub(super) fn admit(door: &Door, session: &Session, row: &'static Command, args: Args<'_>) -> Answer {
     if !row.accepts(args.len()) {
         return Err(arity(row.name));
     }
@@ -98,7 +98,7 @@ fn break_transaction(session: &mut Session) {
     }
 }
 
-fn unknown_subcommand(container: &Command, args: Args<'_>) -> Fail {
+pub(super) fn unknown_subcommand(container: &Command, args: Args<'_>) -> Fail {
     let sub = String::from_utf8_lossy(args.at(1));
     let sub: String = sub.chars().take(128).collect();
     format!("ERR unknown subcommand '{sub}'. Try {} HELP.", container.name.to_uppercase()).into()
@@ -254,11 +254,14 @@ pub(crate) fn waited(session: &mut Session, waited: Waited, is_silent: bool, rep
 /// Takes the reply of a command that ran off the event loop.
 pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, reply: &mut Reply) {
     match worked {
-        Ok((written, need)) if !is_silent => {
-            reply.append(&written);
-            session.need.merge(need);
+        Ok((written, need)) => {
+            // WAITAOF may wait for a little more than was written.
+            session.last_write = session.last_write.max(need.synced).max(need.window).max(need.written);
+            if !is_silent {
+                reply.append(&written);
+                session.need.merge(need);
+            }
         }
-        Ok(_) => {}
         Err(fail) => {
             add(&session.counters.errors, 1);
             if !is_silent {

@@ -19,7 +19,7 @@ use crate::resp::wire::OwnedArgs;
 
 /// A door without sockets, and one connection to it.
 struct Fixture {
-    door: Door,
+    door: Arc<Door>,
     session: Session,
     reply: Reply,
     /// What the newest reply said of how the command is written.
@@ -38,7 +38,7 @@ impl Fixture {
         let store = Store::open(dir.path(), store).unwrap();
         let mut options = Options::new("127.0.0.1:0".parse().unwrap());
         change(&mut options);
-        let door = Door::new(store, options, "127.0.0.1:1".parse().unwrap());
+        let door = Arc::new(Door::new(store, options, "127.0.0.1:1".parse().unwrap()));
         let session = Self::session(&door);
         Fixture { session, reply: Reply::new(1 << 26), door, usage: None, _dir: dir }
     }
@@ -59,6 +59,11 @@ impl Fixture {
         match self.session.pending.take() {
             // What a connection runs in a thread of its own.
             Some(Pending::Work(work)) => {
+                let is_silent = work.is_silent;
+                handle::worked(&mut self.session, work.run(), is_silent, &mut self.reply);
+            }
+            Some(Pending::Script(later)) => {
+                let work = later.work(self.door.clone());
                 let is_silent = work.is_silent;
                 handle::worked(&mut self.session, work.run(), is_silent, &mut self.reply);
             }
@@ -486,3 +491,6 @@ mod space_tests;
 
 #[path = "xa_tests.rs"]
 mod xa_tests;
+
+#[path = "script_tests.rs"]
+mod script_tests;

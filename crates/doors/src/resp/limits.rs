@@ -65,6 +65,14 @@ pub struct Limits {
     pub client_snapshots_max: usize,
     /// The longest life of a snapshot, in seconds.
     pub snapshot_seconds_max: u64,
+    /// Scripts that the door remembers by their hash; the one not used for longest is forgotten first.
+    pub scripts_max: usize,
+    /// Bytes of the scripts that the door remembers.
+    pub scripts_bytes_max: usize,
+    /// Libraries of functions that the store keeps.
+    pub libraries_max: usize,
+    /// Lines that one run of a script may log; what is more is left out.
+    pub script_lines_max: usize,
     /// Entries of the slow log; `CONFIG SET slowlog-max-len` may not exceed it.
     pub slowlog_entries_max: usize,
     /// Samples the latency monitor keeps per event.
@@ -105,6 +113,10 @@ impl Default for Limits {
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
+            scripts_max: 10_000,
+            scripts_bytes_max: 64 << 20,
+            libraries_max: 1000,
+            script_lines_max: 16,
             slowlog_entries_max: 10_000,
             latency_samples_max: 160,
             client_name_bytes_max: 1024,
@@ -145,6 +157,10 @@ impl Limits {
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,
+            scripts_max: 3,
+            scripts_bytes_max: 8 << 10,
+            libraries_max: 2,
+            script_lines_max: 2,
             slowlog_entries_max: 4,
             latency_samples_max: 4,
             client_name_bytes_max: 32,

@@ -95,8 +95,12 @@ impl Reply {
         self.put(written);
     }
 
+    /// Where in the written bytes a commit position is to be inserted, ascending.
+    pub(crate) fn gaps(&self) -> &[usize] {
+        &self.gaps
+    }
+
     /// Everything written so far.
-    #[cfg(test)]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.out
     }

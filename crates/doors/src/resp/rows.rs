@@ -9,8 +9,8 @@
 //! May use: the handlers, `table`. Must not know: anything else.
 
 use super::commands::{
-    backup, client, command, compact, connection, counters, expiry, feed, fold, index, keyspace, own, pages, scan,
-    series, server, slow, snapshot, space, strings, transaction, tree, xa,
+    backup, client, command, compact, connection, counters, expiry, feed, fold, function, index, keyspace, own, pages,
+    scan, script, series, server, slow, snapshot, space, strings, transaction, tree, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -123,7 +123,7 @@ commands! {
       "key [key ...]"; "O(n) with the number of keys"; "Deletes keys, all or none, and returns how many there were.";
     "wait" 3 [] NONE "generic" "3.0.0" server::wait;
       "numreplicas timeout"; "O(1)"; "Returns 0: there are no replicas to wait for.";
-    "waitaof" 4 [] NONE "generic" "7.2.0" server::waitaof;
+    "waitaof" 4 [NOSCRIPT] NONE "generic" "7.2.0" server::waitaof;
       "numlocal numreplicas timeout"; "One sync at most"; "Waits until what this connection wrote is synced; returns [1, 0] when it is.";
 
     "auth" -2 [NO_AUTH NO_MULTI NOSCRIPT LOADING STALE FAST ALLOW_BUSY SECRET SKIP_SLOWLOG] NONE "connection" "1.0.0" connection::auth;
@@ -249,6 +249,43 @@ commands! {
     "time" 1 [LOADING STALE FAST] NONE "server" "2.6.0" server::time;
       ""; "O(1)"; "Returns the time of the server: Unix seconds and microseconds.";
 
+    "eval" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "2.6.0" script::eval;
+      "script numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script in Luau; what its commands change is one batch, all or nothing. It sees KEYS and ARGV, calls redis.call, and is remembered by the SHA-1 of its text until the server ends.";
+    "eval_ro" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" script::eval_ro;
+      "script numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script that may not write.";
+    "evalsha" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "2.6.0" script::evalsha;
+      "sha1 numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script that the server remembers; the error NOSCRIPT says that it does not.";
+    "evalsha_ro" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" script::evalsha_ro;
+      "sha1 numkeys [key ...] [arg ...]"; "Depends on the script"; "Runs a script that the server remembers, and that may not write.";
+    "fcall" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" function::fcall;
+      "function numkeys [key ...] [arg ...]"; "Depends on the function"; "Calls a function of a library that the store keeps, with the keys and arguments as two tables.";
+    "fcall_ro" -3 [NOSCRIPT WHOLE SCRIPT] NONE "scripting" "7.0.0" function::fcall_ro;
+      "function numkeys [key ...] [arg ...]"; "Depends on the function"; "Calls a function of a library, which may not write.";
+    "function" -2 [CONTAINER] NONE "scripting" "7.0.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands about functions.";
+    "function|delete" 3 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::delete;
+      "library"; "O(n) with the number of libraries"; "Deletes a library with its functions.";
+    "function|flush" -2 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::flush;
+      "[ASYNC | SYNC]"; "O(n) with the number of libraries"; "Deletes all libraries.";
+    "function|help" 2 [LOADING STALE] NONE "scripting" "7.0.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "function|list" -2 [NOSCRIPT] NONE "scripting" "7.0.0" function::list;
+      "[LIBRARYNAME pattern] [WITHCODE]"; "O(n) with the number of functions"; "Returns a map for each library: its name, its functions with descriptions and flags, and with WITHCODE its text.";
+    "function|load" -3 [ADMIN NO_MULTI NOSCRIPT] NONE "scripting" "7.0.0" function::load;
+      "[REPLACE] library"; "O(n) with the length of the library"; "Compiles a library and keeps it in the store, where it is durable as everything else; returns its name. Its first line is #!luau name=NAME; it calls redis.register_function for each of its functions.";
+    "script" -2 [CONTAINER] NONE "scripting" "2.6.0" command::subcommand_missing;
+      "subcommand"; "Depends on the subcommand"; "A container for commands about scripts.";
+    "script|exists" -3 [NOSCRIPT] NONE "scripting" "2.6.0" script::exists;
+      "sha1 [sha1 ...]"; "O(n) with the number of scripts"; "Says of each SHA-1 whether the server remembers the script.";
+    "script|flush" -2 [NOSCRIPT] NONE "scripting" "2.6.0" script::flush;
+      "[ASYNC | SYNC]"; "O(n) with the number of scripts"; "Forgets all scripts.";
+    "script|help" 2 [LOADING STALE] NONE "scripting" "5.0.0" command::help;
+      ""; "O(1)"; "Lists the subcommands.";
+    "script|kill" 2 [ADMIN NO_MULTI NOSCRIPT ALLOW_BUSY] NONE "scripting" "2.6.0" script::kill;
+      ""; "O(1)"; "Ends the scripts that run; what they did is undone. The error NOTBUSY says that none runs.";
+    "script|load" 3 [NOSCRIPT] NONE "scripting" "2.6.0" script::load;
+      "script"; "O(n) with the length of the script"; "Compiles a script and remembers it; returns its SHA-1.";
+
     "backup" -2 [ADMIN NO_MULTI NOSCRIPT LOADING STALE] NONE "holdfast" "0.1.0" backup::backup;
       "directory [STORE identity]"; "O(n) with the number of segments that are new"; "Makes a directory of the server's machine a backup of the whole store, or brings the backup there up to date.";
     "feed" -3 [READONLY NO_MULTI NOSCRIPT] NONE_READ "holdfast" "0.1.0" feed::feed;
@@ -275,13 +312,13 @@ commands! {
       "bucket [START key] [END key] [PREFIX prefix] [LIMIT count] [VALUES] [SNAPSHOT id] [DURABILITY synced|window|written]"; "O(n) with LIMIT, 1000 unless given"; "Returns [entries, where to START next or null, durability]; an entry is [key, version, bytes] and with VALUES the value.";
     "kv.snapshot" -2 [CONTAINER] NONE "holdfast" "0.1.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about views of the whole store at one instant.";
-    "kv.snapshot|close" 3 [] NONE "holdfast" "0.1.0" snapshot::close;
+    "kv.snapshot|close" 3 [NOSCRIPT] NONE "holdfast" "0.1.0" snapshot::close;
       "id"; "O(1)"; "Lets go of a snapshot; returns 1, or 0 if this connection has none with this id.";
     "kv.snapshot|help" 2 [LOADING STALE] NONE "holdfast" "0.1.0" command::help;
       ""; "O(1)"; "Lists the subcommands.";
-    "kv.snapshot|list" 2 [] NONE "holdfast" "0.1.0" snapshot::list;
+    "kv.snapshot|list" 2 [NOSCRIPT] NONE "holdfast" "0.1.0" snapshot::list;
       ""; "O(n) with the number of snapshots"; "Returns this connection's snapshots, each [id, position, milliseconds left].";
-    "kv.snapshot|open" -2 [NO_MULTI] NONE "holdfast" "0.1.0" snapshot::open;
+    "kv.snapshot|open" -2 [NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" snapshot::open;
       "[TTL seconds]"; "O(n) with the number of partitions"; "Keeps the store as it is now, for the option SNAPSHOT of this connection's commands; returns [id, position]. It ends after TTL, 60 seconds unless given and 3600 at most, with CLOSE, RESET, or the connection; until then it keeps replaced values on disk. A connection may have 16.";
     "kv.stats" -1 [READONLY WHOLE NUMBERS] NONE_READ "holdfast" "0.1.0" own::stats;
       "[bucket]"; "O(1)"; "Returns a map of the store's positions and numbers, or of one bucket.";
@@ -317,27 +354,27 @@ commands! {
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [LEASE milliseconds|FOREVER] [DURABILITY durability]"; "O(n) with the number of entries looked at, in a thread of its own"; "Changes every entry that is wanted in place, each by itself, as SPACE.CHANGE does; returns how many.";
     "space.mread" -4 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mread;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Returns up to COUNT entries, 100 unless given, each [json, version, expires], in the order of the SQL if it says one.";
-    "space.mtake" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::mtake;
+    "space.mtake" -4 [WRITE] SPACE "holdfast" "0.1.0" space::read::mtake;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [COUNT count] [BLOCK milliseconds] [DURABILITY durability]"; "O(n) with the number of entries looked at"; "Takes up to COUNT entries, 100 unless given, each [json, version, expires]. BLOCK waits for the first.";
-    "space.mwrite" -5 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::mwrite;
+    "space.mwrite" -5 [WRITE DENYOOM] SPACE "holdfast" "0.1.0" space::write::mwrite;
       "space type count json [json ...] [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(n) with the number of entries"; "Writes several entries, each by itself; returns what SPACE.WRITE would for each, an error in the place of those that fail. Inside MULTI all or none.";
-    "space.read" -4 [READONLY NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::read;
+    "space.read" -4 [READONLY] SPACE "holdfast" "0.1.0" space::read::read;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [STRICT] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry as [json, version, expires in Unix milliseconds or null], or null. BLOCK waits for one, 0 without end.";
     "space.renew" -6 [WRITE NO_MULTI NOSCRIPT FAST] SPACE "holdfast" "0.1.0" space::write::renew;
       "space type id LEASE milliseconds|FOREVER [ROUTING value] [DURABILITY durability]"; "O(1)"; "Ends an entry's lease at another time; returns 1, or 0 if there is no such entry.";
     "space.select" -5 [READONLY NO_MULTI NOSCRIPT] SPACE "holdfast" "0.1.0" space::query::select;
       "space type sql count [parameter ...]"; "O(n) with the number of entries looked at"; "Answers a query with columns, aggregates, GROUP BY, HAVING, ORDER BY and LIMIT; returns a document as JSON for each row.";
-    "space.take" -4 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::read::take;
+    "space.take" -4 [WRITE] SPACE "holdfast" "0.1.0" space::read::take;
       "space type ID id | TEMPLATE json | WHERE sql count [parameter ...] | ANY [ROUTING value] [BLOCK milliseconds] [IFEXISTS] [VERSION version] [STRICT] [DURABILITY durability]"; "O(1) by id or a hash index, else O(n) with the number of entries looked at"; "Returns an entry and removes it, atomically: of all who take, one gets it. Who waits with BLOCK is served in the order of coming.";
     "space.types" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" space::describe::types;
       "[space]"; "O(n) with the number of types"; "Returns the types that are declared, each [space, type].";
-    "space.write" -4 [WRITE DENYOOM NOSCRIPT] SPACE "holdfast" "0.1.0" space::write::write;
+    "space.write" -4 [WRITE DENYOOM] SPACE "holdfast" "0.1.0" space::write::write;
       "space type json [INSERT | UPDATE | PARTIAL] [LEASE milliseconds|FOREVER] [VERSION version] [PREVIOUS] [DURABILITY durability]"; "O(1), and with the number of indexes"; "Writes an entry; returns [id, version], with PREVIOUS also what was there before or null. An entry without an id is given one.";
-    "ts.add" -4 [WRITE DENYOOM NOSCRIPT FAST] SERIES "holdfast" "0.1.0" series::add_one;
+    "ts.add" -4 [WRITE DENYOOM FAST] SERIES "holdfast" "0.1.0" series::add_one;
       "series time|* value [DB database] [FIELD field] [DURABILITY durability] [TAGS tag value ...]"; "O(1)"; "Writes a point and returns its time in nanoseconds. A series is named metric,tag=value,... as in an Influx line; TAGS adds tags that need no escapes. The digits of a time say its unit: 10 seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds. The database is default and the field value unless said otherwise.";
     "ts.last" -2 [READONLY NO_MULTI NOSCRIPT] SERIES "holdfast" "0.1.0" series::last;
       "series [DB database] [FIELD field] [TAGS tag value ...]"; "O(1), in a thread of its own"; "Returns the newest point of a series, [time in nanoseconds, value], or null.";
-    "ts.madd" -4 [WRITE DENYOOM NOSCRIPT] SERIES "holdfast" "0.1.0" series::add_many;
+    "ts.madd" -4 [WRITE DENYOOM] SERIES "holdfast" "0.1.0" series::add_many;
       "[DB database] [FIELD field] [DURABILITY durability] series time|* value [series time|* value ...]"; "O(n) with the number of points"; "Writes points, all or none, and returns their times in nanoseconds. Options come first. Inside MULTI they are one batch with everything else.";
     "ts.query" -2 [READONLY NO_MULTI NOSCRIPT] SERIES "holdfast" "0.1.0" series::query;
       "promql [AT time|* | FROM time TO time|* STEP milliseconds] [DB database]"; "Depends on the expression, in a thread of its own"; "Evaluates a PromQL expression at one moment, now unless said otherwise, or at each step of a range; returns for each series [labels, [[milliseconds, value] ...]], or the one point [milliseconds, value] of a number or text.";

@@ -3,7 +3,7 @@
 //! May use: the facade's positions, `clients`, `wire`, what FEED waits with. Must not know: sockets, handlers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::series::Rows;
 use holdfast::{Durability, Position, Stats, Transaction};
@@ -14,6 +14,7 @@ use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
+use super::script::Later;
 use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
@@ -114,6 +115,8 @@ pub(crate) enum Pending {
     Listen(Box<Listening>),
     /// FEED: the next changes are to be read off the event loop, when there are some.
     Feed(Follow),
+    /// A script is to be run off the event loop.
+    Script(Box<Later>),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
@@ -143,6 +146,8 @@ pub(crate) struct Session {
     pub(crate) joined: Option<Transaction>,
     /// Points of the transaction under way; and names of series that this connection has written to.
     pub(crate) points: Rows,
+    /// When the scripts of the transaction under way have to have ended, from the first of them on.
+    pub(crate) scripts_end: Option<Instant>,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -172,12 +177,34 @@ impl Session {
             numbers: None,
             joined: None,
             points: Rows::default(),
+            scripts_end: None,
             last_write: Position::ZERO,
             pending: None,
             closing: false,
             replies: 0,
             random,
             xa_owner: None,
+        }
+    }
+
+    /// A session for a script of the same client: what it selects ends with it. Points and what is done in spaces go over
+    /// to it.
+    pub(crate) fn for_script(&mut self) -> Self {
+        let mut session = Session::new(self.client.clone(), self.counters.clone(), self.durability);
+        (session.database, session.bucket) = (self.database, self.bucket);
+        session.user.clone_from(&self.user);
+        session.random = self.next_random();
+        session.joined = self.joined.take();
+        session.points = std::mem::take(&mut self.points);
+        session
+    }
+
+    /// Takes back what [`Session::for_script`] gave away.
+    pub(crate) fn end_script(&mut self, session: Session) {
+        self.joined = session.joined;
+        self.points = session.points;
+        if session.database != self.database {
+            self.client.set_database(self.database);
         }
     }
 

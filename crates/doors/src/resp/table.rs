@@ -46,6 +46,8 @@ pub(crate) mod flag {
     pub(crate) const CLEARS: u32 = 1 << 24;
     /// Own: shows the store's numbers, for which EXEC takes them before it locks anything.
     pub(crate) const NUMBERS: u32 = 1 << 25;
+    /// Own: runs a script, which may do whatever the user may.
+    pub(crate) const SCRIPT: u32 = 1 << 26;
 }
 
 /// Where a command names its bucket.

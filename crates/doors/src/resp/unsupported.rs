@@ -170,7 +170,6 @@ const UNSUPPORTED: &[(&str, &[&str])] = &[
             "unsubscribe",
         ],
     ),
-    ("scripts and functions", &["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro", "function", "script"]),
     ("Redis' dump format", &["dump", "restore", "restore-asking", "migrate"]),
     (
         "replication and clusters of Redis",

@@ -11,6 +11,7 @@ mod line;
 mod log;
 mod reading;
 mod schedule;
+mod script;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use doors::auth::Users;
+use doors::resp::ScriptOptions;
 use holdfast::series::SeriesOptions;
 use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
@@ -89,6 +91,7 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     pub(crate) line: Line,
     pub(crate) series: SeriesOptions,
+    pub(crate) script: ScriptOptions,
     pub(crate) xa: Xa,
     pub(crate) users: Arc<Users>,
     /// What the operator should know though it is no mistake.
@@ -178,6 +181,7 @@ impl Config {
         ];
         lines.extend(self.line.describe(&self.users));
         lines.extend(series::describe(&self.series, &self.limits));
+        lines.extend(script::describe(&self.script));
         lines.extend([
             format!("xa.profiles = {}", self.xa.describe()),
             format!("xa.interval_seconds = {}", self.xa.interval.as_secs()),

@@ -68,6 +68,7 @@ impl Reading<'_> {
             resp: self.resp(file.resp)?,
             http: self.http(file.http)?,
             line: self.line(file.line)?,
+            script: self.script(&file.script)?,
             xa: self.xa(file.xa)?,
             users: Arc::new(match self.path {
                 Some(path) => users::users(file.users, path)?,

@@ -88,6 +88,8 @@ fn every_key_arrives_where_it_belongs() {
         compression = "zstd"
         log = "debug"
         allow_insecure_bind = true
+        scrub = {{ bytes_per_second = 0 }}
+        script = {{ memory_bytes_max = 2_097_152, time_milliseconds_max = 7 }}
 
         [tree]
         leaves = 1_048_576
@@ -97,9 +99,6 @@ fn every_key_arrives_where_it_belongs() {
         bytes_per_second = 1_000_000
         dead_percent = 35
         keep_bytes = 0
-
-        [scrub]
-        bytes_per_second = 0
 
         [limits]
         value_bytes_max = 1_048_576
@@ -123,8 +122,7 @@ fn every_key_arrives_where_it_belongs() {
         queries_max = 3
         body_bytes_max = 1024
         bodies_bytes_max = 1_048_576
-        tls.certificate = "certificate.pem"
-        tls.key = "key.pem"
+        tls = {{ certificate = "certificate.pem", key = "key.pem" }}
 
         [line]
         listen = "127.0.0.1:3"
@@ -176,6 +174,7 @@ fn every_key_arrives_where_it_belongs() {
         keep_bytes: 0,
     };
     assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
+    assert_eq!((config.script.memory_bytes_max, config.script.time_max), (2 << 20, Duration::from_millis(7)));
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
@@ -270,7 +269,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `script`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -470,14 +469,12 @@ fn manual() -> Vec<Vec<String>> {
 
 #[test]
 fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
-    let limits = Limits::default();
-    let resp = doors::resp::Limits::default();
+    let (limits, resp, http) = (Limits::default(), doors::resp::Limits::default(), doors::http::Limits::default());
     let partitions = i64::from(holdfast::Options::default().partitions);
     let number = |value: usize| i64::try_from(value).unwrap();
     let wide = |value: u64| i64::try_from(value).unwrap();
     let scrub = wide(holdfast::Options::default().scrub_bytes_per_second);
     let compaction = CompactionOptions::default();
-    let http = doors::http::Limits::default();
     let rows = manual();
     for (key, default, range) in [
         ("partitions", partitions, PARTITIONS),
@@ -497,6 +494,8 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("script.memory_bytes_max", number(ScriptOptions::default().memory_bytes_max), script::MEMORY_BYTES),
+        ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
         ("series.series_max", number(limits.series_max), series::SERIES),
         ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),
@@ -552,16 +551,15 @@ fn the_manual_names_every_key_and_no_other() {
         "[line]\n",
         "[series]\n",
         "[[series.retention]]\n",
+        "[script]\n",
         "[xa]\n",
         "[[users]]\n",
     ] {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        for key in keys.filter(|key| {
-            !["tree", "compaction", "scrub", "limits", "resp", "http", "line", "series", "retention", "tls", "xa"]
-                .contains(key)
-        }) {
+        let tables = "tree compaction scrub limits resp http line series retention script tls xa";
+        for key in keys.filter(|key| tables.split(' ').all(|table| table != *key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");
         }

@@ -50,6 +50,7 @@ fn categories(row: &Command) -> Vec<&'static str> {
     names.extend(row.has(flag::ADMIN | flag::DANGEROUS | flag::CLEARS).then_some("@dangerous"));
     names.extend((row.group == "connection").then_some("@connection"));
     names.extend((row.group == "transactions").then_some("@transaction"));
+    names.extend((row.group == "scripting").then_some("@scripting"));
     names
 }
 
@@ -248,6 +249,7 @@ pub fn reference_markdown() -> String {
         ("generic", "Keys"),
         ("holdfast", "Holdfast's own"),
         ("transactions", "Transactions"),
+        ("scripting", "Scripts"),
         ("connection", "Connection"),
         ("server", "Server"),
     ] {
@@ -263,6 +265,7 @@ fn entry(row: &Command) -> String {
     let name = row.name.replace('|', " ").to_uppercase();
     let origin = if row.group == "holdfast" { "Holdfast" } else { "Redis" };
     let kind = match row.keys.bucket {
+        _ if row.has(flag::SCRIPT) => "what the script does",
         BucketOf::None => "no data",
         _ if row.has(flag::WRITE) => "writes",
         _ => "reads",

@@ -17,7 +17,7 @@ use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
 use crate::resp::session::{BucketName, Need, Queue, Queued, Session, Watched};
-use crate::resp::table::{BucketOf, flag};
+use crate::resp::table::{BucketOf, Command, flag};
 use crate::resp::{number, permit};
 
 pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
@@ -134,7 +134,9 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     let door = call.door;
     let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
     call.session.numbers = shows_numbers.then(|| door.store.stats());
-    let in_spaces = commands.iter().any(|queued| queued.command.keys.bucket == BucketOf::Space);
+    let may_be_in_spaces = |row: &Command| row.keys.bucket == BucketOf::Space || row.has(flag::SCRIPT);
+    let in_spaces = commands.iter().any(|queued| may_be_in_spaces(queued.command));
+    call.session.scripts_end = None;
     call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;

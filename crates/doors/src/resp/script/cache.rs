@@ -1,0 +1,177 @@
+//! The scripts that a door remembers by the SHA-1 of their text, until it closes; and which run now.
+//!
+//! May use: the crate `script`, tokio's semaphore. Must not know: sessions, the store.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use script::{Limits, Script, ScriptError, sha1hex};
+use tokio::sync::Semaphore;
+
+/// Scripts that run in threads at a time. They share locks, so more would only wait.
+const THREADS: usize = 2;
+
+/// A script that was compiled, and what was learned of it.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) script: Script,
+    /// It took longer than the event loop may wait: it goes to a thread at once.
+    pub(crate) is_slow: AtomicBool,
+    /// It used keys that it did not declare: it gets all locks at once.
+    pub(crate) is_whole: AtomicBool,
+}
+
+impl Known {
+    pub(crate) fn new(script: Script) -> Arc<Self> {
+        Arc::new(Known { script, is_slow: AtomicBool::new(false), is_whole: AtomicBool::new(false) })
+    }
+}
+
+struct Kept {
+    known: Arc<Known>,
+    used: u64,
+}
+
+#[derive(Default)]
+struct Table {
+    kept: HashMap<String, Kept>,
+    bytes: usize,
+    uses: u64,
+}
+
+/// All scripts of one door.
+pub(crate) struct Scripts {
+    table: Mutex<Table>,
+    count_max: usize,
+    bytes_max: usize,
+    running: AtomicU64,
+    /// How often SCRIPT KILL was asked for.
+    kills: Arc<AtomicU64>,
+    turns: Arc<Semaphore>,
+}
+
+impl Scripts {
+    pub(crate) fn new(count_max: usize, bytes_max: usize) -> Self {
+        Scripts {
+            table: Mutex::default(),
+            count_max: count_max.max(1),
+            bytes_max,
+            running: AtomicU64::new(0),
+            kills: Arc::default(),
+            turns: Arc::new(Semaphore::new(THREADS)),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, sha: &[u8]) -> Option<Arc<Known>> {
+        let sha = std::str::from_utf8(sha).ok()?.to_ascii_lowercase();
+        let mut table = self.table();
+        table.uses += 1;
+        let used = table.uses;
+        let kept = table.kept.get_mut(&sha)?;
+        kept.used = used;
+        Some(kept.known.clone())
+    }
+
+    /// The script with this text; compiles it if it is new.
+    pub(crate) fn add(&self, source: &[u8], limits: &Limits) -> Result<(String, Arc<Known>), ScriptError> {
+        let sha = sha1hex(source);
+        if let Some(known) = self.get(sha.as_bytes()) {
+            return Ok((sha, known));
+        }
+        let known = Known::new(Script::compile("script", source, limits)?);
+        let bytes = known.script.bytes();
+        let mut table = self.table();
+        while table.kept.len() >= self.count_max || !table.kept.is_empty() && table.bytes + bytes > self.bytes_max {
+            let oldest = table.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(sha, _)| sha.clone());
+            let Some(gone) = oldest.and_then(|sha| table.kept.remove(&sha)) else { break };
+            table.bytes -= gone.known.script.bytes();
+        }
+        table.uses += 1;
+        let kept = Kept { known: known.clone(), used: table.uses };
+        match table.kept.insert(sha.clone(), kept) {
+            // Another thread was faster; both are the same.
+            Some(_) => {}
+            None => table.bytes += bytes,
+        }
+        Ok((sha, known))
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.table() = Table::default();
+    }
+
+    /// Ends the scripts that run; false if there are none.
+    pub(crate) fn kill(&self) -> bool {
+        self.kills.fetch_add(1, Relaxed);
+        self.running.load(Relaxed) > 0
+    }
+
+    /// Counts a script as running while the answer lives.
+    pub(crate) fn begin(&self) -> Running<'_> {
+        self.running.fetch_add(1, Relaxed);
+        Running { running: &self.running, kills: self.kills.clone(), before: self.kills.load(Relaxed) }
+    }
+
+    pub(crate) fn turns(&self) -> Arc<Semaphore> {
+        self.turns.clone()
+    }
+}
+
+/// A script that runs.
+pub(crate) struct Running<'a> {
+    running: &'a AtomicU64,
+    kills: Arc<AtomicU64>,
+    before: u64,
+}
+
+impl Running<'_> {
+    /// Says whether the script was to be ended since it began.
+    pub(crate) fn is_killed(&self) -> impl Fn() -> bool + use<> {
+        let (kills, before) = (self.kills.clone(), self.before);
+        move || kills.load(Relaxed) != before
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_not_used_for_longest_is_forgotten_first() {
+        let scripts = Scripts::new(2, 1 << 20);
+        let limits = Limits::default();
+        let (one, _) = scripts.add(b"return 1", &limits).unwrap();
+        let (two, _) = scripts.add(b"return 2", &limits).unwrap();
+        assert!(scripts.get(one.to_uppercase().as_bytes()).is_some());
+        let (three, _) = scripts.add(b"return 3", &limits).unwrap();
+        assert!(scripts.get(two.as_bytes()).is_none());
+        assert!(scripts.get(one.as_bytes()).is_some() && scripts.get(three.as_bytes()).is_some());
+        scripts.clear();
+        assert!(scripts.get(one.as_bytes()).is_none());
+        assert!(scripts.add(b"return (", &limits).is_err());
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let scripts = Scripts::new(100, 1000);
+        let limits = Limits::default();
+        for number in 0..50 {
+            scripts.add(format!("return 'a script of some length: {number}'").as_bytes(), &limits).unwrap();
+        }
+        let table = scripts.table();
+        let bytes: usize = table.kept.values().map(|kept| kept.known.script.bytes()).sum();
+        assert_eq!(table.bytes, bytes);
+        assert!(bytes <= 1000 && table.kept.len() > 1);
+    }
+}

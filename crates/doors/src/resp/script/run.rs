@@ -1,0 +1,373 @@
+//! One run of a script: locks, time, commit; on the event loop, in a thread, or inside EXEC.
+//!
+//! May use: `guest`, `value`, `cache`, the facade. Must not know: sockets, single commands.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use holdfast::{Durability, Error, ErrorKind, Exclusive, Position, Scope};
+use script::{Entry, Limits, Run, Sandbox, ScriptError, Stop, Value};
+
+use super::cache::Known;
+use super::guest::{Guest, Held};
+use super::value::write;
+use crate::auth::User;
+use crate::resp::call::{Answer, Call, Fail, View};
+use crate::resp::clients::Client;
+use crate::resp::counters::Counters;
+use crate::resp::door::{Door, Options};
+use crate::resp::reply::{Form, Protocol, Reply};
+use crate::resp::session::{BucketName, Need, Pending, ReplyMode, Session};
+use crate::resp::wire::OwnedArgs;
+use crate::resp::work::Work;
+
+/// How long a script may hold up the event loop before it begins again in a thread.
+const AT_ONCE_MAX: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// A state that was used before: making one takes as long as a hundred short scripts.
+    static SPARE: RefCell<Option<Sandbox>> = const { RefCell::new(None) };
+}
+
+/// What is to be run.
+pub(crate) struct Task<'a> {
+    pub(crate) known: &'a Arc<Known>,
+    /// A function of it, or the script as such.
+    pub(crate) function: Option<&'a str>,
+    pub(crate) keys: Vec<&'a [u8]>,
+    pub(crate) arguments: Vec<&'a [u8]>,
+    /// Whether writing is refused.
+    pub(crate) is_reading: bool,
+}
+
+/// What scripts of a door may take, time apart.
+pub(crate) fn limits(options: &Options) -> Limits {
+    Limits {
+        memory_bytes_max: options.script.memory_bytes_max,
+        result_bytes_max: options.limits.output_bytes_max,
+        ..Limits::default()
+    }
+}
+
+/// The error reply for a script that did not end well.
+pub(crate) fn failure(error: &ScriptError) -> Fail {
+    match error {
+        ScriptError::Raised { text } => text.clone().into(),
+        ScriptError::Compile { text } => format!("ERR Error compiling script: {text}").into(),
+        ScriptError::NoFunction => "ERR Function not found".into(),
+        error => format!("ERR {error}").into(),
+    }
+}
+
+/// Runs a script, and writes its reply; or leaves it to the connection to have it run in a thread.
+pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer {
+    if call.in_exec {
+        return run_in_exec(call, task);
+    }
+    let time_max = call.door.options.script.time_max;
+    if !task.known.is_slow.load(Relaxed) {
+        let mut session = call.session.for_script();
+        let time = AT_ONCE_MAX.min(time_max);
+        let ran = run_alone(call.door, &mut session, task, call.reply, time);
+        session.points.clear();
+        session.joined = None;
+        call.session.need.merge(session.need);
+        call.session.end_script(session);
+        match ran {
+            Ok(Ran::Done { durability, position, wrote }) => {
+                call.session.need.add(durability, position);
+                if wrote {
+                    call.session.last_write = call.session.last_write.max(position);
+                }
+                return Ok(());
+            }
+            Ok(Ran::TooLong) if time < time_max => task.known.is_slow.store(true, Relaxed),
+            Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
+            Err(fail) => return Err(fail),
+        }
+    }
+    let session = &mut *call.session;
+    session.pending = Some(Pending::Script(Box::new(Later {
+        known: task.known.clone(),
+        function: task.function.map(str::to_owned),
+        args: call.args.to_owned(),
+        first,
+        keys: task.keys.len(),
+        is_reading: task.is_reading,
+        client: session.client.clone(),
+        user: session.user.clone(),
+        bucket: session.bucket,
+        database: session.database,
+        durability: session.durability,
+        random: session.next_random(),
+        form: call.reply.form(),
+        is_silent: session.reply_mode != ReplyMode::On,
+    })));
+    Ok(())
+}
+
+/// How a script that began ended, if it did not fail.
+enum Ran {
+    Done {
+        durability: Durability,
+        position: Position,
+        wrote: bool,
+    },
+    /// Its time is over, and nothing has happened.
+    TooLong,
+}
+
+/// Runs a script in an exclusive of its own, as often as it needs more locks: twice.
+fn run_alone(
+    door: &Door,
+    session: &mut Session,
+    task: &Task<'_>,
+    reply: &mut Reply,
+    time: Duration,
+) -> Result<Ran, Fail> {
+    let (bucket, database) = (session.bucket, session.database);
+    let declared: Vec<(&[u8], &[u8])> = task.keys.iter().map(|key| (bucket.as_bytes(), *key)).collect();
+    if !task.known.is_whole.load(Relaxed) {
+        let held = Held::Keys(&declared);
+        if let Some(ran) = run_holding(door, session, task, reply, time, held)? {
+            return Ok(ran);
+        }
+        task.known.is_whole.store(true, Relaxed);
+        // What it selected, gathered and locked in spaces.
+        session.joined = None;
+        session.points.clear();
+        (session.bucket, session.database) = (bucket, database);
+    }
+    let ran = run_holding(door, session, task, reply, time, Held::All)?;
+    ran.ok_or_else(|| "ERR internal error: a script with all locks asks for more".into())
+}
+
+/// Nothing if it needs more locks.
+fn run_holding(
+    door: &Door,
+    session: &mut Session,
+    task: &Task<'_>,
+    reply: &mut Reply,
+    time: Duration,
+    held: Held<'_>,
+) -> Result<Option<Ran>, Fail> {
+    // Before the exclusive, which they outlive.
+    let mut joined;
+    let mut points;
+    let scope = match held {
+        Held::All => Scope::All,
+        Held::Keys(keys) => Scope::Keys(keys),
+    };
+    let mut exclusive = door.store.exclusive(&scope)?;
+    let played = play(door, session, &mut exclusive, task, held, Instant::now() + time);
+    let value = match played.ended {
+        Ended::NeedsAll => return Ok(None),
+        Ended::TooLong => return Ok(Some(Ran::TooLong)),
+        Ended::Failed(fail) => return Err(fail),
+        Ended::Returned(value) => value,
+    };
+    write(reply, &value);
+    if reply.take_overflow() {
+        return Err(Fail::TooBig(door.options.limits.output_bytes_max));
+    }
+    joined = session.joined.take();
+    if let Some(joined) = &mut joined {
+        exclusive.join_spaces(joined);
+    }
+    points = std::mem::take(&mut session.points);
+    let count = points.len() as u64;
+    if count > 0 {
+        exclusive.add_points(&mut points)?;
+    }
+    let position = exclusive.commit()?.position;
+    if count > 0 {
+        door.points.written.fetch_add(count, Relaxed);
+        door.points.batches.fetch_add(1, Relaxed);
+    }
+    session.points = points;
+    reply.resolve(position.get());
+    Ok(Some(Ran::Done { durability: played.durability, position, wrote: played.wrote }))
+}
+
+/// Runs a script in the exclusive of the transaction. All of them together get the time of one.
+fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
+    let time_max = call.door.options.script.time_max;
+    let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
+    let mut session = call.session.for_script();
+    let View::Exclusive(exclusive) = &mut call.view else {
+        return Err("ERR internal error: EXEC without an exclusive".into());
+    };
+    let played = play(call.door, &mut session, exclusive, task, Held::All, end);
+    call.session.need.merge(session.need);
+    call.session.end_script(session);
+    call.durability = played.durability;
+    let fail = match played.ended {
+        Ended::Returned(value) => {
+            write(call.reply, &value);
+            return Ok(());
+        }
+        Ended::Failed(fail) => fail,
+        Ended::TooLong => failure(&ScriptError::Stopped(Stop::Time)),
+        Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
+    };
+    Err(match fail {
+        // What it had done by then cannot be told apart from what others did: nothing may happen.
+        Fail::Text(text) if played.wrote => {
+            let text = format!("a script failed after it had written: {}", text.strip_prefix("ERR ").unwrap_or(&text));
+            Fail::Store(Error::new(ErrorKind::Invalid, text))
+        }
+        fail => fail,
+    })
+}
+
+enum Ended {
+    Returned(Value),
+    Failed(Fail),
+    TooLong,
+    NeedsAll,
+}
+
+struct Played {
+    ended: Ended,
+    durability: Durability,
+    wrote: bool,
+}
+
+/// Runs a script until it ends or has to. What it staged is in the exclusive and in the session.
+fn play<'s>(
+    door: &'s Door,
+    session: &mut Session,
+    exclusive: &mut Exclusive<'s>,
+    task: &Task<'_>,
+    held: Held<'_>,
+    end: Instant,
+) -> Played {
+    let limits = limits(&door.options);
+    let mut scratch = Reply::new(door.options.limits.output_bytes_max.min(limits.memory_bytes_max));
+    scratch.protocol = Protocol::Resp2;
+    let seed = session.next_random() as u32;
+    let durability = session.durability;
+    let mut guest = Guest {
+        door,
+        session,
+        exclusive,
+        held,
+        is_reading: task.is_reading || task.known.script.header().is_some_and(|header| header.is_reading),
+        now_ms: door.store.now_ms(),
+        reply: scratch,
+        durability,
+        called: false,
+        wrote: false,
+        failed: None,
+        needs_all: false,
+        kept_bytes: 0,
+        lines: 0,
+    };
+    let run = Run {
+        script: &task.known.script,
+        entry: task.function.map_or(Entry::Text, Entry::Function),
+        keys: &task.keys,
+        arguments: &task.arguments,
+        seed,
+        limits: &limits,
+    };
+    let running = door.scripts.begin();
+    let is_killed = running.is_killed();
+    let watch = move || match (is_killed(), Instant::now() >= end) {
+        (true, _) => Some(Stop::Killed),
+        (_, true) => Some(Stop::Time),
+        _ => None,
+    };
+    let spare = SPARE.with(|spare| spare.borrow_mut().take());
+    let ran = spare.map_or_else(Sandbox::new, Ok).and_then(|mut sandbox| {
+        let ran = sandbox.run(&run, Box::new(watch), &mut guest);
+        if !sandbox.is_spent() {
+            SPARE.with(|spare| spare.replace(Some(sandbox)));
+        }
+        ran
+    });
+    let (durability, wrote, called) = (guest.durability, guest.wrote, guest.called);
+    let ended = match (guest.failed.take(), ran) {
+        _ if guest.needs_all => Ended::NeedsAll,
+        (Some(fail), _) => Ended::Failed(fail),
+        (None, Err(ScriptError::Stopped(Stop::Time))) => Ended::TooLong,
+        (None, Err(error)) => {
+            if let ScriptError::Setup { text } = &error {
+                tracing::error!(text, "a script could not be run");
+            }
+            Ended::Failed(failure(&error))
+        }
+        // Who is answered with an error may rely on it that nothing has happened.
+        (None, Ok(Value::Error(text))) => Ended::Failed(String::from_utf8_lossy(&text).into_owned().into()),
+        (None, Ok(value)) => Ended::Returned(value),
+    };
+    if called && matches!(ended, Ended::Failed(_)) {
+        // Its error may tell what it has read.
+        let newest = Position::new(door.store.watermarks().appended.get().saturating_sub(1));
+        session.need.add(durability, newest);
+    }
+    Played { ended, durability, wrote }
+}
+
+/// A script that is to be run in a thread.
+pub(crate) struct Later {
+    known: Arc<Known>,
+    function: Option<String>,
+    args: OwnedArgs,
+    /// The argument behind the number of keys.
+    first: usize,
+    keys: usize,
+    is_reading: bool,
+    client: Arc<Client>,
+    user: Option<Arc<User>>,
+    bucket: BucketName,
+    database: u16,
+    durability: Durability,
+    random: u64,
+    form: Form,
+    is_silent: bool,
+}
+
+impl Later {
+    /// The work that runs it.
+    pub(crate) fn work(self, door: Arc<Door>) -> Work {
+        let bytes_max = door.options.limits.output_bytes_max;
+        Work::new(self.form, bytes_max, self.is_silent, move |reply| self.run(&door, reply))
+    }
+
+    fn run(self, door: &Door, reply: &mut Reply) -> Result<Need, Fail> {
+        // Counters have one writer each, and this is another thread.
+        let mut session = Session::new(self.client.clone(), Arc::new(Counters::default()), self.durability);
+        (session.bucket, session.database, session.user) = (self.bucket, self.database, self.user);
+        session.random = self.random | 1;
+        let (keys, arguments) = self.args.args().from(self.first).iter().enumerate().fold(
+            (Vec::new(), Vec::new()),
+            |(mut keys, mut arguments), (index, argument)| {
+                if index < self.keys { &mut keys } else { &mut arguments }.push(argument);
+                (keys, arguments)
+            },
+        );
+        let task = Task {
+            known: &self.known,
+            function: self.function.as_deref(),
+            keys,
+            arguments,
+            is_reading: self.is_reading,
+        };
+        let started = Instant::now();
+        let ran = run_alone(door, &mut session, &task, reply, door.options.script.time_max);
+        self.client.set_database(self.database);
+        self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
+        let mut need = session.need;
+        match ran {
+            Ok(Ran::Done { durability, position, .. }) => need.add(durability, position),
+            Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
+            // An error that has to wait is written as a reply that has to.
+            Err(fail) if need != Need::NOTHING => reply.error(&fail.text()),
+            Err(fail) => return Err(fail),
+        }
+        Ok(need)
+    }
+}
