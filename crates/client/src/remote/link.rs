@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -263,7 +263,7 @@ impl Task {
         let Connection { stream, mut input } = connection;
         let (mut reader, mut writer) = tokio::io::split(stream);
         let (mut out, mut written) = (Vec::new(), 0);
-        let mut is_closed = false;
+        let (mut is_closed, mut needs_flush) = (false, false);
         // Many may be on the way at once, so the time of each begins when those before it are answered.
         let mut heard_at = Instant::now();
         loop {
@@ -288,13 +288,12 @@ impl Task {
                         return End::Broken(error);
                     }
                 }
-                write = writer.write(unwritten), if !unwritten.is_empty() => match write {
+                // Beside the reading: a server that has too many answers unsent reads no more until some are taken.
+                pushed = push(&mut writer, unwritten), if !unwritten.is_empty() || needs_flush => match pushed {
                     Ok(bytes) => {
                         written += bytes;
                         // TLS keeps records back until it is told that there is no more.
-                        if written == out.len() && let Err(error) = writer.flush().await {
-                            return End::Broken(error);
-                        }
+                        needs_flush = bytes > 0;
                     }
                     Err(error) => return self.last_words(&mut reader, &mut input, error).await,
                 },
@@ -310,7 +309,7 @@ impl Task {
     /// A server that refuses a request as too large says so and closes: its words explain the failure of the writing.
     async fn last_words(
         &mut self,
-        reader: &mut (impl tokio::io::AsyncRead + Unpin),
+        reader: &mut (impl AsyncRead + Unpin),
         input: &mut super::connection::Input,
         error: io::Error,
     ) -> End {
@@ -345,5 +344,16 @@ impl Task {
             }
         }
         Ok(())
+    }
+}
+
+/// Writes some of it, and flushes when there is nothing: what was written, which is then nothing. It may be dropped at any time.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    match writer.write(bytes).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        written => Ok(written),
     }
 }
