@@ -1,0 +1,151 @@
+//! The shared connection against servers that misbehave.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncReadExt, DuplexStream, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+use super::super::connection::Input;
+use super::super::options::ConnectOptions;
+use super::super::wire::Words;
+use super::*;
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn target(server: &str, timeout: Duration) -> Arc<Target> {
+    let options = ConnectOptions { timeout, ..ConnectOptions::new(server) };
+    Arc::new(Target { options, tls: None })
+}
+
+fn asks(again: Again) -> Request {
+    Request { bytes: Words::new("PING").to_bytes(), replies: 1, again }
+}
+
+/// A stream as TLS may be: what is written is flushed only when answers were read.
+struct FlushesAfterReading {
+    inner: DuplexStream,
+    has_read: bool,
+    waits: Option<Waker>,
+}
+
+impl AsyncRead for FlushesAfterReading {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_read(context, to);
+        if polled.is_ready() {
+            self.has_read = true;
+            self.waits.take().into_iter().for_each(Waker::wake);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for FlushesAfterReading {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_read {
+            return Poll::Ready(Ok(()));
+        }
+        self.waits = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+/// A server with a full queue of answers reads no more until some are taken: who flushes and does not read waits for ever.
+#[test]
+fn answers_are_read_while_a_flush_waits() {
+    runtime().block_on(async {
+        let (inner, mut server) = tokio::io::duplex(64 << 10);
+        let stream = Box::new(FlushesAfterReading { inner, has_read: false, waits: None });
+        let (queue, requests) = mpsc::unbounded_channel();
+        let mut task = Task::new(target("127.0.0.1:1", Duration::from_secs(30)), requests, 1 << 20);
+        let link = Link { queue, room: Arc::new(Semaphore::new(1)), room_bytes: 1, timeout: Duration::from_secs(30) };
+        let answer = link.send(asks(Again::May)).unwrap();
+        drop(link);
+        let serving = tokio::spawn(async move { task.serve(Connection { stream, input: Input::default() }).await });
+        let mut asked = [0; 14];
+        server.read_exact(&mut asked).await.unwrap();
+        assert_eq!(&asked, b"*1\r\n$4\r\nPING\r\n");
+        server.write_all(b"+PONG\r\n").await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("it is read").unwrap().unwrap();
+        assert_eq!(answer, [Reply::Bytes(b"PONG".to_vec())]);
+        assert!(matches!(serving.await.unwrap(), End::Done));
+    });
+}
+
+/// How a server greets, and what it does then.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Silence,
+    Closes,
+}
+
+/// Greets and does not answer; counts connections.
+async fn greets(then: Then) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            counts.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(greet(socket, then));
+        }
+    });
+    (address, connections)
+}
+
+async fn greet(mut socket: TcpStream, then: Then) {
+    let mut bytes = vec![0; 4096];
+    for answer in [&b"%1\r\n+server\r\n+holdfast\r\n"[..], b"+OK\r\n"] {
+        let _ = socket.read(&mut bytes).await.unwrap();
+        socket.write_all(answer).await.unwrap();
+    }
+    while socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {
+        if then == Then::Closes {
+            return;
+        }
+    }
+}
+
+/// Each was sent again when the one before it was given up, so that the last of twenty failed after twenty times the time.
+#[test]
+fn reads_that_nobody_answers_fail_together() {
+    let time = Duration::from_millis(200);
+    runtime().block_on(async {
+        let (address, _) = greets(Then::Silence).await;
+        let link = Link::start(target(&address, time));
+        let begin = Instant::now();
+        let answers: Vec<_> = (0..20).map(|_| link.send(asks(Again::May)).unwrap()).collect();
+        for answer in answers {
+            let error = answer.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        }
+        assert!(begin.elapsed() < time * 10, "after {:?}", begin.elapsed());
+    });
+}
+
+/// It went round as fast as connections are made, and took all that others had under way with it each time.
+#[test]
+fn a_read_that_breaks_every_connection_fails_after_a_few() {
+    let time = Duration::from_secs(1);
+    runtime().block_on(async {
+        let (address, connections) = greets(Then::Closes).await;
+        let link = Link::start(target(&address, time));
+        let error = link.send(asks(Again::May)).unwrap().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let connections = connections.load(Ordering::SeqCst);
+        assert!((2..=20).contains(&connections), "{connections} connections");
+    });
+}
