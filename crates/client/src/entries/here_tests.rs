@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use holdfast::space::{Cancel, Definition, Document, WriteOptions};
+use holdfast::space::{Definition, Document, WriteOptions};
 use holdfast::{Options, Store};
 
 use super::*;
@@ -86,4 +86,30 @@ fn waiting_for_a_lock_ends_by_its_time_and_by_cancel() {
     assert!(begin.elapsed() < Duration::from_secs(30));
     drop(holder);
     assert_eq!(jobs.count(&Wanted::all()).wait().unwrap(), 5);
+}
+
+/// A cancel that many calls share, one after the other, grew with each.
+#[test]
+fn a_call_that_has_ended_is_forgotten_by_its_cancel() {
+    struct Task;
+    impl std::task::Wake for Task {
+        fn wake(self: std::sync::Arc<Self>) {}
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, _, jobs) = jobs(folder.path());
+    let options =
+        ReadOptions { cancel: Some(Cancel::new()), wait: Some(Duration::from_secs(60)), ..ReadOptions::default() };
+    let task = std::sync::Arc::new(Task);
+    for _ in 0..3 {
+        let mut call = jobs.take(&Wanted::id(77), &options);
+        let waker = Waker::from(std::sync::Arc::clone(&task));
+        assert!(std::pin::Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+        drop((call, waker));
+        // The timer's thread may hold it a moment longer.
+        let begin = Instant::now();
+        while std::sync::Arc::strong_count(&task) > 1 {
+            assert!(begin.elapsed() < Duration::from_secs(20), "somebody keeps the waker");
+            std::thread::yield_now();
+        }
+    }
 }
