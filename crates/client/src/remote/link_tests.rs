@@ -17,6 +17,12 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// A runtime that a thread drives until the second is dropped.
+fn serving() -> (tokio::runtime::Handle, crate::runtime::Runtime) {
+    let runtime = crate::runtime::Runtime::start().unwrap();
+    (runtime.handle().clone(), runtime)
+}
+
 fn target(server: &str, timeout: Duration) -> Arc<Target> {
     let options = ConnectOptions { timeout, ..ConnectOptions::new(server) };
     Arc::new(Target { options, tls: None })
@@ -148,4 +154,35 @@ fn a_read_that_breaks_every_connection_fails_after_a_few() {
         let connections = connections.load(Ordering::SeqCst);
         assert!((2..=20).contains(&connections), "{connections} connections");
     });
+}
+
+/// A server closes the connection upon an argument that is too long, and what others have under way on it is unknown then. Sent
+/// here, it would wait for a server that is silent.
+#[test]
+fn what_is_too_long_is_not_sent() {
+    let max = 100 << 10;
+    let (serving, _ends) = serving();
+    let (address, _) = serving.block_on(greets(Then::Silence));
+    let options =
+        ConnectOptions { timeout: Duration::from_secs(30), value_bytes_max: max, ..ConnectOptions::new(&address) };
+    let client = crate::Client::connect(options).wait().unwrap();
+    let long = vec![b'x'; max + 1];
+    let plain = holdfast::PutOptions::default();
+    let metadata = holdfast::Metadata::from_pairs(vec![(b"name".to_vec(), long.clone())]);
+    let indexes = holdfast::Indexes::from_pairs(vec![(b"by".to_vec(), holdfast::Term::Binary(long.clone()))]);
+    let with_metadata = holdfast::PutOptions { metadata, ..plain.clone() };
+    let with_index = holdfast::PutOptions { indexes, ..plain.clone() };
+    let cases =
+        [(&long[..], &plain, "value of"), (b"v", &with_metadata, "argument of"), (b"v", &with_index, "argument of")];
+    let begin = Instant::now();
+    for (value, options, text) in cases {
+        let mut batch = client.batch();
+        let _ = batch.put(b"bucket", b"key", value, options);
+        let error = batch.commit().wait().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        let error = client.kv().put(b"bucket", b"key", value, options, None).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(20), "nothing was waited for");
 }
