@@ -98,9 +98,7 @@ impl Target {
                     Err(error) => Err(NoConnection::Unreachable(format!("{server}: {error}"))),
                 }
             }
-            Reply::Error(text) if text.starts_with("LOADING") || text.starts_with("UNAVAILABLE") => {
-                Err(NoConnection::Unreachable(format!("{server}: {text}")))
-            }
+            Reply::Error(text) if is_passing(&text) => Err(NoConnection::Unreachable(format!("{server}: {text}"))),
             Reply::Error(text) => Err(NoConnection::Refused(format!("{server} does not let this client in: {text}"))),
             _ => Err(NoConnection::Refused(format!("{server} does not greet as a Holdfast server does"))),
         }
@@ -114,6 +112,11 @@ impl Target {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?))
     }
+}
+
+/// Whether a server that says so may let the client in a moment later.
+fn is_passing(text: &str) -> bool {
+    text.starts_with("LOADING") || text.starts_with("UNAVAILABLE") || text.contains("max number of clients")
 }
 
 impl Connection {

@@ -95,6 +95,8 @@ fn answers_are_read_while_a_flush_waits() {
 enum Then {
     Silence,
     Closes,
+    /// Answers, but turns the first away because it has too many clients.
+    IsFullOnce,
 }
 
 /// Greets and does not answer; counts connections.
@@ -105,22 +107,30 @@ async fn greets(then: Then) -> (String, Arc<AtomicUsize>) {
     let counts = Arc::clone(&connections);
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
-            counts.fetch_add(1, Ordering::SeqCst);
-            tokio::spawn(greet(socket, then));
+            let number = counts.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(greet(socket, then, number));
         }
     });
     (address, connections)
 }
 
-async fn greet(mut socket: TcpStream, then: Then) {
+async fn greet(mut socket: TcpStream, then: Then, number: usize) {
     let mut bytes = vec![0; 4096];
+    if then == Then::IsFullOnce && number == 0 {
+        socket.write_all(b"-ERR max number of clients reached\r\n").await.unwrap();
+        // Until the client has closed, so that it gets to read it.
+        while socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+        return;
+    }
     for answer in [&b"%1\r\n+server\r\n+holdfast\r\n"[..], b"+OK\r\n"] {
         let _ = socket.read(&mut bytes).await.unwrap();
         socket.write_all(answer).await.unwrap();
     }
     while socket.read(&mut bytes).await.is_ok_and(|read| read > 0) {
-        if then == Then::Closes {
-            return;
+        match then {
+            Then::Silence => {}
+            Then::Closes => return,
+            Then::IsFullOnce => socket.write_all(b"+PONG\r\n").await.unwrap(),
         }
     }
 }
@@ -185,4 +195,16 @@ fn what_is_too_long_is_not_sent() {
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     }
     assert!(begin.elapsed() < Duration::from_secs(20), "nothing was waited for");
+}
+
+/// It was taken for a server that does not let this client in, and so each call failed as if its options were wrong.
+#[test]
+fn a_server_with_too_many_clients_is_asked_again() {
+    runtime().block_on(async {
+        let (address, connections) = greets(Then::IsFullOnce).await;
+        let link = Link::start(target(&address, Duration::from_secs(20)));
+        let answer = link.send(asks(Again::MustNot)).unwrap().await.unwrap().unwrap();
+        assert_eq!(answer, [Reply::Bytes(b"PONG".to_vec())]);
+        assert_eq!(connections.load(Ordering::SeqCst), 2);
+    });
 }
