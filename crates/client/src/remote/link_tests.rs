@@ -208,3 +208,38 @@ fn a_server_with_too_many_clients_is_asked_again() {
         assert_eq!(connections.load(Ordering::SeqCst), 2);
     });
 }
+
+/// Who blocks on all connections kept everybody else waiting without end.
+#[test]
+fn a_call_that_does_not_block_waits_for_a_connection_as_long_as_for_an_answer() {
+    runtime().block_on(async {
+        let (address, _) = greets(Then::Silence).await;
+        let options =
+            ConnectOptions { timeout: Duration::from_millis(100), connections_max: 1, ..ConnectOptions::new(&address) };
+        let pool = super::super::pool::Pool::new(Arc::new(Target { options, tls: None }));
+        let ping = asks(Again::May).bytes;
+        let blocks = pool.call(&ping, Again::MustNot, None);
+        let asked = async {
+            // The other has the connection by now: they are polled in this order.
+            pool.call(&ping, Again::May, Some(Duration::ZERO)).await
+        };
+        tokio::select! {
+            biased;
+            _ = blocks => panic!("nobody answers"),
+            asked = asked => {
+                let error = asked.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains("all 1 connections"), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn sockets_ask_whether_the_other_machine_is_there() {
+    runtime().block_on(async {
+        let (address, _) = greets(Then::Silence).await;
+        let tcp = super::super::connection::tcp(&address).await.unwrap();
+        assert!(socket2::SockRef::from(&tcp).keepalive().unwrap());
+    });
+}
