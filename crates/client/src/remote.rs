@@ -27,6 +27,8 @@ pub(crate) use link::Again;
 pub use options::{ConnectOptions, Tls};
 pub(crate) use wire::{Reply, Words};
 
+/// The longest timeout: longer than any program runs, and instants can still be told.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// An argument of so many bytes is taken by each server, however short its values have to be.
 const ARGUMENT_BYTES: usize = 64 << 10;
 
@@ -56,6 +58,7 @@ impl Remote {
     /// Connects, to see whether the server is there and lets this client in.
     pub(crate) fn connect(options: ConnectOptions) -> Result<Call<Self>> {
         options.check()?;
+        let options = ConnectOptions { timeout: options.timeout.min(FAR), ..options };
         let tls = options.tls.as_ref().map(super::remote::Tls::config).transpose()?;
         let (value_bytes_max, timeout) = (options.value_bytes_max, options.timeout);
         let target = Arc::new(Target { options, tls });

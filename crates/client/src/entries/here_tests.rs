@@ -12,11 +12,16 @@ use crate::Client;
 /// A store with five jobs.
 fn jobs(folder: &std::path::Path) -> (Store, Entries, crate::Entries) {
     let store = Store::open(folder, Options::default()).unwrap();
-    let jobs = Client::embedded(&store).unwrap().space("shop").declare(Definition::new("shop", "jobs")).wait().unwrap();
+    let jobs = Client::embedded(&store)
+        .unwrap()
+        .space("shop")
+        .declare(Definition { history: true, ..Definition::new("shop", "jobs") })
+        .wait()
+        .unwrap();
     for number in 0..5_i64 {
         jobs.write(&Document::from_pairs([("id", number)]), &WriteOptions::default()).wait().unwrap();
     }
-    let here = store.space("shop").declare(Definition::new("shop", "jobs")).unwrap();
+    let here = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "jobs") }).unwrap();
     (store, here, jobs)
 }
 
@@ -112,4 +117,14 @@ fn a_call_that_has_ended_is_forgotten_by_its_cancel() {
             std::thread::yield_now();
         }
     }
+}
+
+#[test]
+fn times_may_be_as_long_as_can_be_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, _, jobs) = jobs(folder.path());
+    let view = crate::LocalView::open(&jobs, &Wanted::all(), Duration::MAX).wait().unwrap();
+    assert_eq!(view.count().wait().unwrap(), 5);
+    let options = ReadOptions { wait: Some(Duration::MAX), ..ReadOptions::default() };
+    assert!(crate::call::block_on(jobs.take(&Wanted::id(1), &options)).unwrap().is_some());
 }

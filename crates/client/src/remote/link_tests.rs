@@ -95,6 +95,7 @@ fn answers_are_read_while_a_flush_waits() {
 enum Then {
     Silence,
     Closes,
+    Answers,
     /// Answers, but turns the first away because it has too many clients.
     IsFullOnce,
 }
@@ -130,7 +131,7 @@ async fn greet(mut socket: TcpStream, then: Then, number: usize) {
         match then {
             Then::Silence => {}
             Then::Closes => return,
-            Then::IsFullOnce => socket.write_all(b"+PONG\r\n").await.unwrap(),
+            Then::Answers | Then::IsFullOnce => socket.write_all(b"+PONG\r\n").await.unwrap(),
         }
     }
 }
@@ -242,4 +243,18 @@ fn sockets_ask_whether_the_other_machine_is_there() {
         let tcp = super::super::connection::tcp(&address).await.unwrap();
         assert!(socket2::SockRef::from(&tcp).keepalive().unwrap());
     });
+}
+
+/// Instants that no clock can tell made the client panic.
+#[test]
+fn a_timeout_may_be_as_long_as_can_be_said() {
+    let (serving, _ends) = serving();
+    let (address, _) = serving.block_on(greets(Then::Answers));
+    let options = ConnectOptions { timeout: Duration::MAX, ..ConnectOptions::new(&address) };
+    let client = crate::Client::connect(options).wait().unwrap();
+    // What the server says is no answer to these, but it came.
+    let error = client.kv().head(b"bucket", b"key").wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let entries = client.space("shop").declare(holdfast::space::Definition::new("shop", "jobs")).wait();
+    assert!(entries.is_err());
 }
