@@ -275,6 +275,11 @@ impl Batch {
     /// Puts an object: [`Kv::put`](crate::Kv::put). A condition that does not hold makes the whole fail.
     pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Made<Committed> {
         self.key(bucket, key);
+        if let Place::There(there) = &self.place
+            && let Err(error) = there.check_bytes("value", value.len())
+        {
+            self.wrong.get_or_insert(error);
+        }
         let (of_run, asked, durability) =
             ((bucket.to_vec(), key.to_vec(), value.to_vec()), options.clone(), self.durability);
         let run = move |within: &mut Within<'_, '_>| {

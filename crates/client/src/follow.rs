@@ -173,7 +173,7 @@ impl<K: Keeps> Follow<K> {
         async move {
             shared.demand.notify_one();
             let mut heard = shared.heard.subscribe();
-            let mut late = std::pin::pin!(sleep_in(&handle, patience + staleness));
+            let mut late = std::pin::pin!(sleep_in(&handle, patience.saturating_add(staleness)));
             let mut fresh = std::pin::pin!(heard.wait_for(|heard| is_fresh(heard, begin, staleness)));
             let outcome = std::future::poll_fn(|context| {
                 if let std::task::Poll::Ready(fresh) = fresh.as_mut().poll(context) {
@@ -207,7 +207,8 @@ fn ended() -> Error {
 }
 
 fn is_fresh(heard: &Heard, begin: Instant, staleness: Duration) -> bool {
-    heard.at.is_some_and(|at| at + staleness >= begin)
+    // What may be older than this clock can tell is fresh.
+    heard.at.is_some_and(|at| at.checked_add(staleness).is_none_or(|until| until >= begin))
 }
 
 impl<K> Drop for Follow<K> {

@@ -27,6 +27,11 @@ pub(crate) use link::Again;
 pub use options::{ConnectOptions, Tls};
 pub(crate) use wire::{Reply, Words};
 
+/// The longest timeout: longer than any program runs, and instants can still be told.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// An argument of so many bytes is taken by each server, however short its values have to be.
+const ARGUMENT_BYTES: usize = 64 << 10;
+
 /// A server. Clones share its connections.
 #[derive(Clone)]
 pub(crate) struct Remote(Arc<Inner>);
@@ -53,6 +58,7 @@ impl Remote {
     /// Connects, to see whether the server is there and lets this client in.
     pub(crate) fn connect(options: ConnectOptions) -> Result<Call<Self>> {
         options.check()?;
+        let options = ConnectOptions { timeout: options.timeout.min(FAR), ..options };
         let tls = options.tls.as_ref().map(super::remote::Tls::config).transpose()?;
         let (value_bytes_max, timeout) = (options.value_bytes_max, options.timeout);
         let target = Arc::new(Target { options, tls });
@@ -88,6 +94,14 @@ impl Remote {
         Err(Error::new(ErrorKind::Limit, text))
     }
 
+    /// The same for what has no name of its own there: metadata, terms of indexes, values of changes and conditions.
+    fn check_words(&self, words: &Words) -> Result<()> {
+        if words.longest() <= ARGUMENT_BYTES {
+            return Ok(());
+        }
+        self.check_bytes("an argument", words.longest())
+    }
+
     /// Asks on the connection that all share.
     pub(crate) fn call<T: Send + 'static>(
         &self,
@@ -105,6 +119,9 @@ impl Remote {
         again: Again,
         read: impl FnOnce(Result<Reply>) -> Result<T> + Send + 'static,
     ) -> Call<T> {
+        if let Err(error) = self.check_words(words) {
+            return Call::done(read(Err(error)));
+        }
         let request = Request { bytes: words.to_bytes(), replies: 1, again };
         let first = |replies: Vec<Reply>| replies.into_iter().next().unwrap_or(Reply::Null);
         self.call_raw(request, move |replies| read(replies.map(first)))
@@ -117,6 +134,9 @@ impl Remote {
         again: Again,
         read: impl FnOnce(Vec<Reply>) -> Result<T> + Send + 'static,
     ) -> Call<T> {
+        if let Some(Err(error)) = all.iter().map(|words| self.check_words(words)).find(Result::is_err) {
+            return Call::done(Err(error));
+        }
         let mut bytes = Vec::new();
         all.iter().for_each(|words| words.write(&mut bytes));
         self.call_raw(Request { bytes, replies: all.len(), again }, move |replies| read(replies?))
@@ -163,6 +183,9 @@ impl Remote {
         block: Option<Duration>,
         read: impl FnOnce(Reply) -> Result<T> + Send + 'static,
     ) -> Call<T> {
+        if let Err(error) = self.check_words(words) {
+            return Call::done(Err(error));
+        }
         let (this, bytes) = (self.clone(), words.to_bytes());
         Call::new(move |_| {
             let handle = this.0.runtime.handle().clone();

@@ -4,10 +4,10 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
+use holdfast::space::{Cancel, Entries, Entry, ReadOptions, Taking, Wanted};
 use holdfast::{Durability, ErrorKind, Position, Result, Shown};
 
 use crate::call::{Call, How, Step};
@@ -15,6 +15,17 @@ use crate::embedded::Embedded;
 
 /// The longest time that is waited when no end was said: longer than any program runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The shortest and the longest pause between two looks whether a lock is gone.
+const LOCK_PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// Reads or takes what is there now.
+fn look(entries: &Entries, wanted: &Wanted, options: &ReadOptions, taking: Taking) -> Result<Option<Shown<Entry>>> {
+    match taking {
+        Taking::Read => entries.read_shown(wanted, options),
+        Taking::Take => entries.take_shown(wanted, options),
+    }
+}
 
 impl Embedded {
     /// Does something for which a transaction's lock may have to be waited for: then in another thread, if it is awaited.
@@ -75,18 +86,12 @@ impl Embedded {
                 Taking::Read => entries.read(wanted, options),
                 Taking::Take => entries.take(wanted, options),
             };
-            if how == How::Wait {
+            // A store that waits for a lock cannot be canceled.
+            let waits_for_lock = options.if_exists && options.wait.is_some();
+            if how == How::Wait && !(waits_for_lock && options.cancel.is_some()) {
                 return Step::Done(blocking(&entries, &wanted, &options));
             }
-            if options.if_exists && options.wait.is_some() {
-                // What is waited for is a lock, which has no queue to be woken from.
-                return Step::Running(Box::pin(this.off(move || blocking(&entries, &wanted, &options))));
-            }
-            let looked = match taking {
-                Taking::Read => entries.read_shown(&wanted, &options),
-                Taking::Take => entries.take_shown(&wanted, &options),
-            };
-            let shown = match looked {
+            let shown = match look(&entries, &wanted, &options, taking) {
                 Err(error) => return Step::Done(Err(error)),
                 Ok(shown) => shown,
             };
@@ -94,20 +99,28 @@ impl Embedded {
             if shown.is_none() && wait.is_none() {
                 return Step::Done(Ok(None));
             }
-            // It enters the queue now, so that who asked first is first.
-            let waiting = match (&shown, entries.waiting(&wanted, taking)) {
-                (Some(_), _) => None,
-                (None, Ok(waiting)) => Some(waiting),
-                (None, Err(error)) => return Step::Done(Err(error)),
+            // It enters the queue now, so that who asked first is first. A lock has no queue to be woken from.
+            let waiting = match &shown {
+                Some(_) => None,
+                None if waits_for_lock => None,
+                None => match entries.waiting(&wanted, taking) {
+                    Ok(waiting) => Some(waiting),
+                    Err(error) => return Step::Done(Err(error)),
+                },
             };
             let durability = match taking {
                 Taking::Read => this.store().durability(),
                 Taking::Take => options.durability.unwrap_or(this.store().durability()),
             };
             Step::Running(Box::pin(async move {
+                let wait = wait.unwrap_or(FOR_EVER);
                 let shown = match waiting {
+                    Some(waiting) => this.until(waiting, wait, &options).await?,
+                    None if shown.is_none() => {
+                        let unlocked = this.unlocked(&entries, &wanted, &options, taking);
+                        this.until(unlocked, wait, &options).await?.flatten()
+                    }
                     None => shown,
-                    Some(waiting) => this.until(waiting, wait.unwrap_or(FOR_EVER), &options).await?,
                 };
                 let Some(Shown { value, position }) = shown else { return Ok(None) };
                 if is_durable && position != Position::ZERO {
@@ -116,6 +129,29 @@ impl Embedded {
                 Ok(Some(value))
             }))
         })
+    }
+
+    /// What is there when no transaction has it locked any more; nothing if it is gone then.
+    ///
+    /// It is looked for again and again where the future is polled, and not in a thread that blocks: who drops the future takes
+    /// nothing, and as many as want to may wait.
+    async fn unlocked(
+        &self,
+        entries: &Entries,
+        wanted: &Wanted,
+        options: &ReadOptions,
+        taking: Taking,
+    ) -> Result<Option<Shown<Entry>>> {
+        let mut pause = LOCK_PAUSE.0;
+        // Reading many shows also what is locked.
+        while !entries.read_many_shown(wanted, 1)?.value.is_empty() {
+            self.sleep(pause).await;
+            pause = (pause * 2).min(LOCK_PAUSE.1);
+            if let Some(shown) = look(entries, wanted, options, taking)? {
+                return Ok(Some(shown));
+            }
+        }
+        Ok(None)
     }
 
     /// What is waited for, unless it takes too long or is canceled.
@@ -127,13 +163,14 @@ impl Embedded {
     ) -> Result<Option<T>> {
         let mut waiting = pin!(waiting);
         let mut late = pin!(self.sleep(wait.min(FOR_EVER)));
+        let mut canceling = options.cancel.as_ref().map(|cancel| Canceling { cancel, known: None });
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = waiting.as_mut().poll(context) {
                 return Poll::Ready(result.map(Some));
             }
-            if let Some(cancel) = &options.cancel {
-                cancel.wake_with(context.waker());
-                if cancel.is_canceled() {
+            if let Some(canceling) = &mut canceling {
+                canceling.wake_with(context.waker());
+                if canceling.cancel.is_canceled() {
                     return Poll::Ready(Ok(None));
                 }
             }
@@ -142,3 +179,35 @@ impl Embedded {
         .await
     }
 }
+
+/// A future that a cancel is to wake: as long as it is there, and not longer.
+struct Canceling<'c> {
+    cancel: &'c Cancel,
+    known: Option<(u64, Waker)>,
+}
+
+impl Canceling<'_> {
+    fn wake_with(&mut self, waker: &Waker) {
+        if self.known.as_ref().is_some_and(|(_, known)| known.will_wake(waker)) {
+            return;
+        }
+        self.forget();
+        self.known = Some((self.cancel.wake_with(waker), waker.clone()));
+    }
+
+    fn forget(&mut self) {
+        if let Some((number, _)) = self.known.take() {
+            self.cancel.forget(number);
+        }
+    }
+}
+
+impl Drop for Canceling<'_> {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+#[cfg(test)]
+#[path = "here_tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast::space::{self, Change, Document, Entry, Plan, ReadOptions, Usage, Value, Wanted, WriteOptions, Written};
-use holdfast::{Durability, Error, ErrorKind, Result};
+use holdfast::{Durability, Error, ErrorKind, Position, Result};
 
 use super::{At, Entries, check_cancel, check_changes, check_lock_timeout};
 use crate::call::{Call, How, Step};
@@ -126,6 +126,8 @@ impl Entries {
             At::Here(here, entries) => {
                 let (entries, wanted, options) = (entries.clone(), wanted.clone(), options.clone());
                 let (this, here, wanted_first) = (self.clone(), here.clone(), wanted.clone());
+                let durability = self.durable(options.durability);
+                let max = wanted.limit().map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
                 Call::new(move |how| {
                     if how == How::Wait || max == 0 {
                         return Step::Done(entries.take_many(&wanted, max, &options));
@@ -134,11 +136,20 @@ impl Entries {
                     let now = ReadOptions { wait: None, ..options.clone() };
                     let rest = move |first: Option<Entry>| {
                         let Some(first) = first else { return Call::done(Ok(Vec::new())) };
+                        let store = here.store().clone();
                         here.elsewhere(move || {
-                            let mut taken = vec![first];
+                            let (mut taken, mut newest) = (vec![first], Position::ZERO);
                             // What was taken is not lost by what comes after: who asks again is told.
-                            taken.extend(entries.take_many(&wanted, max - 1, &now).unwrap_or_default());
-                            Ok(taken)
+                            while taken.len() < max
+                                && let Ok(Some(next)) = entries.take_shown(&wanted, &now)
+                            {
+                                newest = newest.max(next.position);
+                                taken.push(next.value);
+                            }
+                            match durability.filter(|_| newest != Position::ZERO) {
+                                Some(durability) => store.wait(newest, durability).map(|()| taken),
+                                None => Ok(taken),
+                            }
                         })
                     };
                     this.take(&wanted_first, &options).and_then(rest).step(how)
@@ -358,3 +369,7 @@ impl Iteration {
 fn all(parts: Vec<Call<Vec<Result<Written>>>>) -> Call<Vec<Result<Written>>> {
     Call::all(parts).then(|parts| Ok(parts.into_iter().flatten().collect()))
 }
+
+#[cfg(test)]
+#[path = "many_tests.rs"]
+mod tests;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -18,6 +19,10 @@ use super::wire::{Reply, Scan, Words, decode};
 
 /// Bytes that are read at once, at least.
 const READ_BYTES: usize = 64 << 10;
+
+/// After how long without a byte the system asks whether the server's machine is still there, how long after that again, and how
+/// often: one that is gone is found out after half a minute.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 3);
 
 /// A socket, with TLS or without.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -98,22 +103,34 @@ impl Target {
                     Err(error) => Err(NoConnection::Unreachable(format!("{server}: {error}"))),
                 }
             }
-            Reply::Error(text) if text.starts_with("LOADING") || text.starts_with("UNAVAILABLE") => {
-                Err(NoConnection::Unreachable(format!("{server}: {text}")))
-            }
+            Reply::Error(text) if is_passing(&text) => Err(NoConnection::Unreachable(format!("{server}: {text}"))),
             Reply::Error(text) => Err(NoConnection::Refused(format!("{server} does not let this client in: {text}"))),
             _ => Err(NoConnection::Refused(format!("{server} does not greet as a Holdfast server does"))),
         }
     }
 
     async fn open(&self, server: &str) -> io::Result<Box<dyn Stream>> {
-        let tcp = TcpStream::connect(server).await?;
-        tcp.set_nodelay(true)?;
+        let tcp = tcp(server).await?;
         let Some(config) = &self.tls else { return Ok(Box::new(tcp)) };
         let host = server.rsplit_once(':').map_or(server, |(host, _)| host).trim_matches(['[', ']']);
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?))
     }
+}
+
+pub(crate) async fn tcp(server: &str) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(server).await?;
+    tcp.set_nodelay(true)?;
+    // A call that blocks waits for as long as it was told to: that the machine has gone is found out by asking it.
+    let (idle, interval, retries) = KEEPALIVE;
+    let asks = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
+    SockRef::from(&tcp).set_tcp_keepalive(&asks)?;
+    Ok(tcp)
+}
+
+/// Whether a server that says so may let the client in a moment later.
+fn is_passing(text: &str) -> bool {
+    text.starts_with("LOADING") || text.starts_with("UNAVAILABLE") || text.contains("max number of clients")
 }
 
 impl Connection {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -48,8 +48,10 @@ pub(crate) struct Request {
 /// A request on its way.
 struct Way {
     request: Request,
-    /// Until when it may wait for a connection.
+    /// Until when it may wait for a connection, the first or another.
     until: Instant,
+    /// On a connection that broke.
+    was_sent: bool,
     got: Vec<Reply>,
     answer: oneshot::Sender<Result<Vec<Reply>>>,
     /// Of those who block while there is no room.
@@ -83,9 +85,7 @@ impl Link {
         let room_bytes = target.options.queue_bytes_max.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         let (queue, requests) = mpsc::unbounded_channel();
         let timeout = target.options.timeout;
-        let task =
-            Task { target, requests, waiting: VecDeque::new(), sent: VecDeque::new(), sent_bytes: 0, room_bytes };
-        tokio::spawn(task.run());
+        tokio::spawn(Task::new(target, requests, room_bytes).run());
         Self { queue, room: Arc::new(Semaphore::new(room_bytes)), room_bytes, timeout }
     }
 
@@ -104,7 +104,9 @@ impl Link {
     fn put(&self, request: Request, room: Option<OwnedSemaphorePermit>) -> Result<Answer> {
         let (answer, receiver) = oneshot::channel();
         let until = Instant::now() + self.timeout;
-        self.queue.send(Way { request, until, got: Vec::new(), answer, _room: room }).map_err(|_| closed())?;
+        self.queue
+            .send(Way { request, until, was_sent: false, got: Vec::new(), answer, _room: room })
+            .map_err(|_| closed())?;
         Ok(receiver)
     }
 }
@@ -129,6 +131,8 @@ struct Task {
     sent: VecDeque<Way>,
     sent_bytes: usize,
     room_bytes: usize,
+    /// Whether anything was answered on the last connection.
+    has_answered: bool,
 }
 
 /// Why a connection is used no more.
@@ -141,7 +145,13 @@ enum End {
 }
 
 impl Task {
+    fn new(target: Arc<Target>, requests: mpsc::UnboundedReceiver<Way>, room_bytes: usize) -> Self {
+        let (waiting, sent) = (VecDeque::new(), VecDeque::new());
+        Self { target, requests, waiting, sent, sent_bytes: 0, room_bytes, has_answered: false }
+    }
+
     async fn run(mut self) {
+        let mut pause = PAUSE.0;
         loop {
             // Nobody is connected to for nothing.
             if self.waiting.is_empty() {
@@ -149,9 +159,14 @@ impl Task {
                 self.waiting.push_back(way);
             }
             let Some(connection) = self.connect().await else { continue };
-            match self.serve(connection).await {
+            self.has_answered = false;
+            let why = match self.serve(connection).await {
                 End::Done => return,
-                End::Broken(error) => self.lose(&error.to_string()),
+                End::Broken(error) => {
+                    let why = error.to_string();
+                    self.lose(&why, ErrorKind::Unavailable);
+                    why
+                }
                 End::Silent => {
                     if let Some(first) = self.answered() {
                         let text = format!(
@@ -160,9 +175,13 @@ impl Task {
                         );
                         first.fail(ErrorKind::Timeout, text);
                     }
-                    self.lose("the server did not answer in time");
+                    let why = "the server did not answer in time".to_owned();
+                    self.lose(&why, ErrorKind::Timeout);
+                    why
                 }
-            }
+            };
+            // What breaks each connection must not do so as fast as it can.
+            pause = if self.has_answered { PAUSE.0 } else { self.rest(pause, &why).await };
         }
     }
 
@@ -186,15 +205,20 @@ impl Task {
                 self.waiting.drain(..).for_each(|way| way.fail(ErrorKind::Invalid, text));
                 return None;
             }
-            let next = Instant::now() + pause;
-            while Instant::now() < next {
-                self.look(error.text());
-                sleep(LOOK_INTERVAL.min(pause)).await;
-            }
-            self.look(error.text());
-            pause = (pause * 2).min(PAUSE.1).min(self.target.options.timeout / 8);
+            pause = self.rest(pause, error.text()).await;
         }
         None
+    }
+
+    /// Waits before the next attempt, and returns how long to wait before the one after it.
+    async fn rest(&mut self, pause: Duration, why: &str) -> Duration {
+        let next = Instant::now() + pause;
+        self.look(why);
+        while Instant::now() < next && !self.waiting.is_empty() {
+            sleep(LOOK_INTERVAL.min(pause)).await;
+            self.look(why);
+        }
+        (pause * 2).min(PAUSE.1).min(self.target.options.timeout / 8)
     }
 
     fn gather(&mut self) {
@@ -209,23 +233,29 @@ impl Task {
         let now = Instant::now();
         for way in std::mem::take(&mut self.waiting) {
             if way.until <= now {
-                way.fail(ErrorKind::Unavailable, format!("it was not sent: {why}"));
+                let text = if way.was_sent { "the connection broke before the answer came" } else { "it was not sent" };
+                way.fail(ErrorKind::Unavailable, format!("{text}: {why}"));
             } else if !way.answer.is_closed() {
                 self.waiting.push_back(way);
             }
         }
     }
 
-    /// What becomes of those that were sent on a connection that is gone.
-    fn lose(&mut self, why: &str) {
+    /// What becomes of those that were sent on a connection that is gone: `over` is what those are told that may be sent again
+    /// and have no time left.
+    fn lose(&mut self, why: &str, over: ErrorKind) {
         self.sent_bytes = 0;
+        let now = Instant::now();
         for mut way in std::mem::take(&mut self.sent).into_iter().rev() {
-            if way.request.again == Again::May {
-                way.got.clear();
-                self.waiting.push_front(way);
-            } else {
+            if way.request.again == Again::MustNot {
                 let text = format!("the connection broke before the answer came, and it may have happened: {why}");
                 way.fail(ErrorKind::Unknown, text);
+            } else if way.until <= now {
+                way.fail(over, format!("there was no answer, and no time to ask again: {why}"));
+            } else {
+                way.got.clear();
+                way.was_sent = true;
+                self.waiting.push_front(way);
             }
         }
     }
@@ -263,7 +293,7 @@ impl Task {
         let Connection { stream, mut input } = connection;
         let (mut reader, mut writer) = tokio::io::split(stream);
         let (mut out, mut written) = (Vec::new(), 0);
-        let mut is_closed = false;
+        let (mut is_closed, mut needs_flush) = (false, false);
         // Many may be on the way at once, so the time of each begins when those before it are answered.
         let mut heard_at = Instant::now();
         loop {
@@ -288,13 +318,12 @@ impl Task {
                         return End::Broken(error);
                     }
                 }
-                write = writer.write(unwritten), if !unwritten.is_empty() => match write {
+                // Beside the reading: a server that has too many answers unsent reads no more until some are taken.
+                pushed = push(&mut writer, unwritten), if !unwritten.is_empty() || needs_flush => match pushed {
                     Ok(bytes) => {
                         written += bytes;
                         // TLS keeps records back until it is told that there is no more.
-                        if written == out.len() && let Err(error) = writer.flush().await {
-                            return End::Broken(error);
-                        }
+                        needs_flush = bytes > 0;
                     }
                     Err(error) => return self.last_words(&mut reader, &mut input, error).await,
                 },
@@ -310,7 +339,7 @@ impl Task {
     /// A server that refuses a request as too large says so and closes: its words explain the failure of the writing.
     async fn last_words(
         &mut self,
-        reader: &mut (impl tokio::io::AsyncRead + Unpin),
+        reader: &mut (impl AsyncRead + Unpin),
         input: &mut super::connection::Input,
         error: io::Error,
     ) -> End {
@@ -336,6 +365,7 @@ impl Task {
                 };
                 return Err(io::Error::other(text));
             };
+            self.has_answered = true;
             first.got.push(reply);
             if first.got.len() == first.request.replies
                 && let Some(way) = self.answered()
@@ -347,3 +377,18 @@ impl Task {
         Ok(())
     }
 }
+
+/// Writes some of it, and flushes when there is nothing: what was written, which is then nothing. It may be dropped at any time.
+async fn push(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return writer.flush().await.map(|()| 0);
+    }
+    match writer.write(bytes).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        written => Ok(written),
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

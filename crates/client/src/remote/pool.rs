@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connection::{Connection, NoConnection, Target};
 use super::link::Again;
@@ -36,8 +36,18 @@ impl Pool {
     /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
     pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
         let closed = |_| Error::new(ErrorKind::Closed, "the client is closed");
-        let _room = self.room.acquire().await.map_err(closed)?;
         let patience = self.target.options.timeout;
+        let room = self.room.acquire();
+        let _room = match block {
+            // Those who block hold connections for as long as they like: who does not is told.
+            Some(Duration::ZERO) => timeout(patience, room).await.map_err(|_| {
+                let all = self.target.options.connections_max;
+                let text = format!("it was not sent: all {all} connections are in use, see connections_max");
+                Error::new(ErrorKind::Unavailable, text)
+            })?,
+            _ => room.await,
+        }
+        .map_err(closed)?;
         let begin = Instant::now();
         loop {
             let mut connection = self.connection(begin + patience).await?;

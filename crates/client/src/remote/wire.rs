@@ -42,11 +42,12 @@ pub(crate) struct Malformed(&'static str);
 pub(crate) struct Words {
     count: usize,
     body: Vec<u8>,
+    longest: usize,
 }
 
 impl Words {
     pub(crate) fn new(command: &str) -> Self {
-        Self { count: 0, body: Vec::with_capacity(128) }.and(command)
+        Self { count: 0, body: Vec::with_capacity(128), longest: 0 }.and(command)
     }
 
     pub(crate) fn and(mut self, word: impl AsRef<[u8]>) -> Self {
@@ -57,9 +58,15 @@ impl Words {
     pub(crate) fn add(&mut self, word: impl AsRef<[u8]>) {
         let word = word.as_ref();
         self.count += 1;
+        self.longest = self.longest.max(word.len());
         header(&mut self.body, b'$', word.len());
         self.body.extend_from_slice(word);
         self.body.extend_from_slice(b"\r\n");
+    }
+
+    /// Bytes of the longest word.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Appends the request.
