@@ -45,6 +45,9 @@ pub struct Limits {
     pub fold_bytes_max: usize,
     /// Folds and comparisons that run at a time, in threads of their own; the next ones wait for their turn.
     pub long_commands_max: usize,
+    /// Writes of points that are held back at a time, in threads of their own, because points come faster than they are packed into
+    /// files; the next ones wait for their turn.
+    pub held_writes_max: usize,
     /// Items that one FEED returns at most, whatever COUNT says.
     pub feed_items_max: usize,
     /// Bytes of the items of one FEED, unless the first alone has more.
@@ -95,6 +98,7 @@ impl Default for Limits {
             fold_examined_max: 100_000,
             fold_bytes_max: 1 << 20,
             long_commands_max: 2,
+            held_writes_max: 4,
             feed_items_max: 10_000,
             feed_bytes_max: 1 << 20,
             feed_waiters_max: 64,
@@ -135,6 +139,7 @@ impl Limits {
             fold_examined_max: 16,
             fold_bytes_max: 1 << 10,
             long_commands_max: 1,
+            held_writes_max: 1,
             feed_items_max: 8,
             feed_bytes_max: 1 << 10,
             feed_waiters_max: 1,
