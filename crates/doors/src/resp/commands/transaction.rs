@@ -187,6 +187,10 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
         wrote |= queued.command.has(flag::WRITE);
         match ran {
             Ok(durability) => wanted.push(durability),
+            // Who asks for the position takes it for that of all of them.
+            Err(Fail::Text(text)) if shows_position => {
+                return Err(format!("EXECABORT Transaction discarded: {text}").into());
+            }
             Err(Fail::Text(text)) => {
                 add(&call.session.counters.errors, 1);
                 call.reply.truncate(mark);
