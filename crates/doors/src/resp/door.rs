@@ -161,7 +161,7 @@ impl Door {
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
-            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max))),
+            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),

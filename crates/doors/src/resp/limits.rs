@@ -62,6 +62,9 @@ pub struct Limits {
     pub space_bytes_max: usize,
     /// Iterations through entries that the door remembers; the oldest is forgotten first.
     pub iterations_max: usize,
+    /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
+    /// one partition.
+    pub iterations_entries_max: usize,
     /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
     pub snapshots_max: usize,
     /// Snapshots that one connection may have open.
@@ -106,6 +109,7 @@ impl Default for Limits {
             space_entries_max: 10_000,
             space_bytes_max: 16 << 20,
             iterations_max: 256,
+            iterations_entries_max: 2_000_000,
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
@@ -147,6 +151,7 @@ impl Limits {
             space_entries_max: 8,
             space_bytes_max: 1 << 10,
             iterations_max: 2,
+            iterations_entries_max: 8,
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,
