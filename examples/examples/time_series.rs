@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     // One batch with a key: both are there after a crash, or neither.
+    store.series().make_room(rows.len())?;
     let mut exclusive = store.exclusive(&Scope::Keys(&[(b"state", b"imported")]))?;
     exclusive.put(b"state", b"imported", b"yes", &PutOptions::default())?;
     exclusive.add_points(&mut rows)?;

@@ -192,6 +192,7 @@ fn with_key(run: &mut Run) -> Check<()> {
     let store = run.store.clone();
     let committed = (|| {
         let keys = [(object.0.as_slice(), object.1.as_slice())];
+        store.series().make_room(rows.len())?;
         let mut exclusive = store.exclusive(&Scope::Keys(&keys))?;
         exclusive.put(&object.0, &object.1, b"with points", &PutOptions::default())?;
         exclusive.add_points(&mut rows)?;

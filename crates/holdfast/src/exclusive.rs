@@ -348,10 +348,11 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Has points written with this batch; they are forgotten in `rows` when that has happened. All of them or the whole batch
-    /// is refused.
+    /// is refused. Call [`Series::make_room`](crate::series::Series::make_room) before the exclusive is taken, which waits for room.
     ///
     /// # Errors
-    /// `Unavailable` when the disk refuses.
+    /// `Unavailable` when the disk refuses, and when memory is full of points that are not sealed yet: drop the exclusive, and try
+    /// again in a moment.
     pub fn add_points(&mut self, rows: &'a mut Rows) -> Result<()> {
         self.inner.begin_series_in_batch()?;
         self.points = (!rows.is_empty()).then_some(rows);

@@ -91,6 +91,22 @@ impl Series {
         self.store.inner().write_series(rows)
     }
 
+    /// Blocks while points come faster than they are sealed, for whoever is about to write so many of them with
+    /// [`Exclusive::add_points`](crate::Exclusive::add_points): that does not wait, and refuses them when memory is full. To be
+    /// called before the exclusive is taken. [`Series::write`] does it by itself.
+    ///
+    /// # Errors
+    /// `Unavailable` when memory is full because the disk refuses.
+    pub fn make_room(&self, points: usize) -> Result<()> {
+        self.store.inner().await_room_for_series(points)
+    }
+
+    /// Whether [`Series::make_room`] would block now. For who must not block, and has somebody else do it then.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.store.inner().holds_series_back()
+    }
+
     /// What queries read. Ask for a new one for each request, and call [`Reader::settle`] before answering.
     #[must_use]
     pub fn reader(&self) -> Reader {

@@ -223,6 +223,38 @@ fn points_and_keys_are_one_batch_or_none() {
     assert_eq!(one(&store, &key("m", "a", "value")), [(5, Value::Float(1.0))]);
 }
 
+/// Batches with points were neither slowed nor bounded: memory grew for as long as they came faster than they were sealed.
+#[test]
+fn points_in_batches_are_refused_when_memory_is_full_and_taken_again_when_there_is_room() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    let mut written = 0;
+    let refused = loop {
+        assert!(written < 10_000, "nobody is refused");
+        (0..10).for_each(|more| add(&mut rows, &key("m", "a", "value"), written + more, ValueRef::Float(1.0)));
+        let mut exclusive = store.exclusive(&Scope::Keys(&[(b"b", b"k")])).unwrap();
+        exclusive.put(b"b", b"k", written.to_string().as_bytes(), &PutOptions::default()).unwrap();
+        match exclusive.add_points(&mut rows) {
+            Ok(()) => exclusive.commit().unwrap(),
+            Err(error) => break error,
+        };
+        written += 10;
+    };
+    assert!(refused.kind() == ErrorKind::Unavailable && refused.to_string().contains("try again"), "{refused}");
+    let max = 2 * Limits::tiny().series_memory_bytes;
+    let held = store.stats().series.memory_bytes;
+    assert!(held > max && held < 2 * max, "{held} of {max}");
+    assert_eq!(store.kv().get(b"b", b"k").unwrap().unwrap().value.as_ref(), (written - 10).to_string().as_bytes());
+    assert!(store.series().is_crowded());
+    store.series().make_room(10).unwrap();
+    assert!(!store.series().is_crowded());
+    let mut exclusive = store.exclusive(&Scope::Keys(&[])).unwrap();
+    exclusive.add_points(&mut rows).unwrap();
+    exclusive.commit().unwrap();
+    assert_eq!(one(&store, &key("m", "a", "value")).len() as i64, written + 10);
+}
+
 #[test]
 fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_are() {
     let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());

@@ -39,7 +39,8 @@ pub struct Limits {
     pub small_body_bytes: usize,
     /// Larger ones that are read and written at a time; the next ones wait.
     pub large_writes_max: usize,
-    /// Questions about points that are answered at a time: each may take much memory, and all the time of a processor.
+    /// Questions about points that are answered at a time: each may take much memory, and all the time of a processor. However many
+    /// are allowed here, it is no more than half of `threads_max`, and at least one.
     pub queries_max: usize,
     /// Questions that wait for their turn, in order; one more is answered with 503.
     pub queries_waiting_max: usize,
@@ -57,6 +58,9 @@ pub struct Limits {
 
 /// More would wait for the one thread that speaks HTTP.
 const WRITE_THREADS_MAX: usize = 4;
+
+/// Each waits for a disk most of the time.
+const THREADS_MAX: usize = 32;
 
 /// What the machine has, as far as is known.
 fn processors() -> usize {
@@ -76,11 +80,11 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(600),
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
-            threads_max: 32,
+            threads_max: THREADS_MAX,
             write_threads: processors().min(WRITE_THREADS_MAX),
             small_body_bytes: 1 << 20,
             large_writes_max: 4,
-            queries_max: 2 * processors(),
+            queries_max: (2 * processors()).min(THREADS_MAX / 2),
             queries_waiting_max: 256,
             header_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(10),
@@ -92,6 +96,12 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Questions about points that are answered at a time: they take at most half of the threads that ask the store, so that objects,
+    /// entries and large writes never wait for them.
+    pub(crate) fn queries(&self) -> usize {
+        self.queries_max.min(self.threads_max / 2).max(1)
+    }
+
     /// Bounds so small that tests reach every one of them in milliseconds.
     pub fn tiny() -> Self {
         Limits {
@@ -117,5 +127,18 @@ impl Limits {
             stall_timeout: Duration::from_millis(200),
             handshake_timeout: Duration::from_millis(200),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With 16 processors they took all 32 threads, and everything else waited for them.
+    #[test]
+    fn questions_leave_half_of_the_threads_to_others() {
+        let of = |threads_max, queries_max| Limits { threads_max, queries_max, ..Limits::default() }.queries();
+        assert_eq!([of(32, 4), of(32, 16), of(32, 128), of(3, 8), of(1, 8), of(0, 0)], [4, 16, 16, 1, 1, 1]);
+        assert!(Limits::default().queries_max <= THREADS_MAX / 2);
     }
 }

@@ -88,7 +88,7 @@ impl Shared {
             budget: Budget::new(limits.bodies_bytes_max.max(largest + 1024)),
             writers: Writers::start(&store, limits.write_threads)?,
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
-            turns: Turns::new(limits.queries_max, limits.queries_waiting_max, limits.answer_timeout),
+            turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),
             store,
             options,

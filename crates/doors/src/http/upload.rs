@@ -154,6 +154,11 @@ impl Upload {
         }
     }
 
+    /// The part of the budget that what was read has taken, for whoever keeps that for longer than the request lasts.
+    pub(crate) fn take_share(&mut self) -> Share {
+        std::mem::take(&mut self.share)
+    }
+
     /// Whether the connection can go on after the answer: all of the body was read, or is now.
     pub(crate) async fn finish(&mut self) -> bool {
         if !self.is_done && !self.expects && self.declared.is_none_or(|bytes| bytes <= DRAIN_BYTES_MAX as u64) {

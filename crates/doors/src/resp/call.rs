@@ -166,6 +166,17 @@ impl<'s> View<'_, 's> {
     }
 }
 
+/// What is to be run off the event loop, and write its reply as `reply` would be.
+pub(crate) fn work(
+    door: &Door,
+    session: &Session,
+    reply: &Reply,
+    run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
+) -> Work {
+    let is_silent = session.reply_mode != ReplyMode::On;
+    Work::new(reply.form(), door.options.limits.output_bytes_max, is_silent, run)
+}
+
 /// One run of one command.
 pub(crate) struct Call<'c, 's> {
     pub(crate) door: &'s Door,
@@ -261,9 +272,12 @@ impl<'c> Call<'c, '_> {
 
     /// Has the rest of the command run off the event loop; it writes the reply there.
     pub(crate) fn defer(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
-        let is_silent = self.session.reply_mode != ReplyMode::On;
-        let bytes_max = self.door.options.limits.output_bytes_max;
-        self.session.pending = Some(Pending::Work(Work::new(self.reply.form(), bytes_max, is_silent, run)));
+        self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run)));
+    }
+
+    /// As [`Call::defer`], for a write of points that is held back.
+    pub(crate) fn hold_back(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).held_write()));
     }
 
     /// The arguments, free of the borrow of `self`.

@@ -14,6 +14,25 @@ fn queue(fixture: &mut Fixture, lines: &[&str], exec: &str) -> String {
     fixture.run(exec)
 }
 
+/// Those that Redis lets fail alone were left out, and everything else was committed under the position of all.
+#[test]
+fn after_exec_position_any_command_that_fails_discards_all_of_them() {
+    let mut fixture = Fixture::new();
+    let big = "x".repeat(fixture.door.store.limits().metadata_bytes_max + 1);
+    for (line, why) in [
+        (format!("KV.PUT b bad v META m {big}"), "ERR the metadata is too big"),
+        ("KV.PUT b bad v PX 0".to_owned(), "ERR invalid expire time in 'kv.put' command"),
+        ("TS.MADD a 1 1 b x 1".to_owned(), "ERR invalid time 'x'"),
+        ("SET k v EX 0".to_owned(), "ERR invalid expire time in 'set' command"),
+    ] {
+        let reply = queue(&mut fixture, &["KV.PUT b good v", &line, "TS.ADD cpu 1 1"], "EXEC POSITION");
+        assert!(reply.starts_with(&format!("-EXECABORT Transaction discarded: {why}")), "{line}: {reply}");
+        fixture.check(&[("KV.GET b good", "*-1"), ("TS.LAST cpu", "$-1")]);
+    }
+    let reply = queue(&mut fixture, &["KV.PUT b good v", "SET k v EX 0"], "EXEC");
+    assert!(reply.starts_with("*2 *2 :") && reply.contains("-ERR invalid expire time"), "as in Redis: {reply}");
+}
+
 #[test]
 fn exec_tells_the_position_of_its_batch_where_it_is_asked() {
     let mut fixture = declared();

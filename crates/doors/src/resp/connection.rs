@@ -507,7 +507,7 @@ impl Connection {
             }
             Some(Pending::Work(work)) => {
                 let is_silent = work.is_silent;
-                let turns = self.reactor.door.turns.clone();
+                let turns = self.reactor.door.turns_of(&work);
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
             Some(Pending::Script(later)) => {

@@ -21,6 +21,7 @@ use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
+use super::work::Work;
 use crate::auth::Users;
 use crate::durable::Syncer;
 use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
@@ -119,7 +120,7 @@ pub(crate) struct Door {
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) rejected: AtomicU64,
     /// What became of points.
-    pub(crate) points: PointCounts,
+    pub(crate) points: Arc<PointCounts>,
     pub(crate) started_ms: u64,
     pub(crate) address: SocketAddr,
     pub(crate) peak_clients: AtomicU64,
@@ -132,6 +133,8 @@ pub(crate) struct Door {
     pub(crate) scripts: Scripts,
     /// Those that the store keeps by name.
     pub(crate) functions: Functions,
+    /// And among the writes of points that are held back, which must not wait for commands that take long.
+    held_writes: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
 }
@@ -160,20 +163,26 @@ impl Door {
             syncer: Syncer::start(store.clone(), "resp", store_error_text),
             counters: (0..options.reactors).map(|_| Arc::new(Counters::default())).collect(),
             rejected: AtomicU64::new(0),
-            points: PointCounts::default(),
+            points: Arc::default(),
             started_ms: store.now_ms(),
             address,
             peak_clients: AtomicU64::new(0),
             cursors: Mutex::new(Cursors::new(limits.cursors_max)),
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
-            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max))),
+            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
+            held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             store,
             options,
         }
+    }
+
+    /// Where what runs off the event loop waits for its turn.
+    pub(crate) fn turns_of(&self, work: &Work) -> Arc<Semaphore> {
+        Arc::clone(if work.is_held_write { &self.held_writes } else { &self.turns })
     }
 
     /// How durable a new connection's replies are.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use holdfast::{Durability, Exclusive, Position, Scope};
 
-use super::call::{Answer, Call, Fail, SYNTAX, View, arity};
+use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
 use super::reply::Reply;
-use super::session::{BucketName, Queued, ReplyMode, Session};
+use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
 use super::work::Worked;
@@ -129,6 +129,18 @@ fn start(
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());
+        if row.keys.bucket == BucketOf::Series && row.has(flag::WRITE) && door.store.series().is_crowded() {
+            // EXEC holds locks and cannot wait for room; so who queues points does.
+            let (store, points) = (door.store.clone(), args.len() / 3);
+            let held = work(door, session, reply, move |reply| {
+                // Why there is no room is said by EXEC, which is refused then.
+                let _ = store.series().make_room(points);
+                reply.simple("QUEUED");
+                Ok(Need::NOTHING)
+            });
+            session.pending = Some(Pending::Work(held.held_write()));
+            return Ok(());
+        }
         reply.simple("QUEUED");
         return Ok(());
     }
@@ -253,6 +265,9 @@ pub(crate) fn waited(session: &mut Session, waited: Waited, is_silent: bool, rep
 
 /// Takes the reply of a command that ran off the event loop.
 pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, reply: &mut Reply) {
+    if let Ok((_, need)) = &worked {
+        session.last_write = session.last_write.max(need.own);
+    }
     match worked {
         Ok((written, need)) => {
             // WAITAOF may wait for a little more than was written.

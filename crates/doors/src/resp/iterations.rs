@@ -1,7 +1,7 @@
 //! Iterations through entries that clients have begun: SPACE.ITERATE.
 //!
 //! A cursor serves once: with each batch there is a new one, so that a client that asks twice is told and does not miss entries.
-//! Their number and their life are bounded: each holds the entries of a partition that it has come to.
+//! Their number, their life and the entries that they hold together are bounded: each holds those of a partition that it has come to.
 //!
 //! Times are handed in.
 //!
@@ -33,6 +33,11 @@ impl Going {
     pub(crate) fn next(&mut self) -> holdfast::Result<Option<Entry>> {
         Ok(self.iteration.next(1)?.pop())
     }
+
+    /// How many entries it holds.
+    fn entries(&self) -> usize {
+        self.iteration.kept()
+    }
 }
 
 /// The iterations of one door.
@@ -40,6 +45,7 @@ pub(crate) struct Iterations {
     by_id: BTreeMap<u64, Going>,
     last_id: u64,
     max: usize,
+    entries_max: usize,
 }
 
 /// Whoever panicked while it had them left them whole.
@@ -48,15 +54,18 @@ pub(crate) fn locked(iterations: &Mutex<Iterations>) -> MutexGuard<'_, Iteration
 }
 
 impl Iterations {
-    pub(crate) fn new(max: usize) -> Self {
-        Iterations { by_id: BTreeMap::new(), last_id: 0, max: max.max(1) }
+    pub(crate) fn new(max: usize, entries_max: usize) -> Self {
+        Iterations { by_id: BTreeMap::new(), last_id: 0, max: max.max(1), entries_max }
     }
 
-    /// Remembers where one stands: its number, which is never 0 and never used again. The oldest makes room.
+    /// Remembers where one stands: its number, which is never 0 and never used again. The oldest make room, whether there are too
+    /// many or they hold too many entries; this one stays, because it could not go on anywhere else.
     pub(crate) fn add(&mut self, mut going: Going, now: Instant) -> u64 {
         self.close_expired(now);
-        while self.by_id.len() >= self.max {
-            self.by_id.pop_first();
+        let mut entries = going.entries() + self.by_id.values().map(Going::entries).sum::<usize>();
+        while self.by_id.len() >= self.max || entries > self.entries_max {
+            let Some((_, oldest)) = self.by_id.pop_first() else { break };
+            entries -= oldest.entries();
         }
         going.until = Some(now + LIFE);
         self.last_id += 1;
@@ -82,7 +91,7 @@ impl Iterations {
 
 #[cfg(test)]
 mod tests {
-    use holdfast::space::{Definition, Wanted};
+    use holdfast::space::{Definition, Document, Value, Wanted, WriteOptions};
     use holdfast::{Options, Store};
 
     use super::*;
@@ -94,7 +103,7 @@ mod tests {
         let entries = store.space("s").declare(Definition::new("s", "t")).unwrap();
         let name = (b"s".to_vec(), b"t".to_vec());
         let new = || Going::new(name.clone(), entries.iterate(&Wanted::all()).unwrap());
-        let (mut iterations, begin) = (Iterations::new(2), Instant::now());
+        let (mut iterations, begin) = (Iterations::new(2, 100), Instant::now());
         let first = iterations.add(new(), begin);
         assert!(iterations.take(first, (b"s", b"other"), begin).is_none(), "it is of another type");
         assert!(iterations.take(first, (b"s", b"t"), begin).is_some());
@@ -104,5 +113,33 @@ mod tests {
         let three = [(); 3].map(|()| iterations.add(new(), begin));
         let left = three.map(|id| iterations.take(id, (b"s", b"t"), begin).is_some());
         assert_eq!(left, [false, true, true], "the oldest made room");
+    }
+
+    /// Only their number was bounded: 256 of them could each hold all entries of a partition.
+    #[test]
+    fn iterations_that_hold_too_many_entries_together_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { partitions: 1, ..Options::default() };
+        let store = Store::open(dir.path(), options).unwrap();
+        let entries = store.space("s").declare(Definition::new("s", "t")).unwrap();
+        for id in 0..5u64 {
+            entries.write(&Document::from_pairs([("id", Value::from(id))]), &WriteOptions::default()).unwrap();
+        }
+        // Each is asked for one entry, and holds four.
+        let begun = || {
+            let mut going = Going::new((b"s".to_vec(), b"t".to_vec()), entries.iterate(&Wanted::all()).unwrap());
+            assert!(going.next().unwrap().is_some() && going.entries() == 4);
+            going
+        };
+        let now = Instant::now();
+        let left = |entries_max: usize| {
+            let mut iterations = Iterations::new(100, entries_max);
+            let ids = [(); 3].map(|()| iterations.add(begun(), now));
+            ids.map(|id| iterations.take(id, (b"s", b"t"), now).is_some())
+        };
+        assert_eq!(left(12), [true; 3]);
+        assert_eq!(left(11), [false, true, true], "the oldest made room");
+        assert_eq!(left(4), [false, false, true]);
+        assert_eq!(left(3), [false, false, true], "one may always go on");
     }
 }

@@ -45,6 +45,9 @@ pub struct Limits {
     pub fold_bytes_max: usize,
     /// Folds and comparisons that run at a time, in threads of their own; the next ones wait for their turn.
     pub long_commands_max: usize,
+    /// Writes of points that are held back at a time, in threads of their own, because points come faster than they are packed into
+    /// files; the next ones wait for their turn.
+    pub held_writes_max: usize,
     /// Items that one FEED returns at most, whatever COUNT says.
     pub feed_items_max: usize,
     /// Bytes of the items of one FEED, unless the first alone has more.
@@ -59,6 +62,9 @@ pub struct Limits {
     pub space_bytes_max: usize,
     /// Iterations through entries that the door remembers; the oldest is forgotten first.
     pub iterations_max: usize,
+    /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
+    /// one partition.
+    pub iterations_entries_max: usize,
     /// Snapshots that are open at a time in the whole door: each keeps old versions on disk.
     pub snapshots_max: usize,
     /// Snapshots that one connection may have open.
@@ -103,6 +109,7 @@ impl Default for Limits {
             fold_examined_max: 100_000,
             fold_bytes_max: 1 << 20,
             long_commands_max: 2,
+            held_writes_max: 4,
             feed_items_max: 10_000,
             feed_bytes_max: 1 << 20,
             feed_waiters_max: 64,
@@ -110,6 +117,7 @@ impl Default for Limits {
             space_entries_max: 10_000,
             space_bytes_max: 16 << 20,
             iterations_max: 256,
+            iterations_entries_max: 2_000_000,
             snapshots_max: 256,
             client_snapshots_max: 16,
             snapshot_seconds_max: 3600,
@@ -147,6 +155,7 @@ impl Limits {
             fold_examined_max: 16,
             fold_bytes_max: 1 << 10,
             long_commands_max: 1,
+            held_writes_max: 1,
             feed_items_max: 8,
             feed_bytes_max: 1 << 10,
             feed_waiters_max: 1,
@@ -154,6 +163,7 @@ impl Limits {
             space_entries_max: 8,
             space_bytes_max: 1 << 10,
             iterations_max: 2,
+            iterations_entries_max: 8,
             snapshots_max: 3,
             client_snapshots_max: 2,
             snapshot_seconds_max: 5,

@@ -174,7 +174,7 @@ commands! {
     "discard" 1 [IMMEDIATE NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "2.0.0" transaction::discard;
       ""; "O(n) with the number of queued commands"; "Forgets the queued commands.";
     "exec" -1 [IMMEDIATE NOSCRIPT LOADING STALE] NONE "transactions" "1.2.0" transaction::exec;
-      "[POSITION]"; "That of the queued commands"; "Runs the queued commands as one batch of the journal: all or nothing, across crashes too. POSITION returns [position of the batch, replies] instead of the replies.";
+      "[POSITION]"; "That of the queued commands"; "Runs the queued commands as one batch of the journal: all or nothing, across crashes too. POSITION returns [position of the batch, replies] instead of the replies, and a command that fails then discards all of them.";
     "multi" 1 [IMMEDIATE NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "1.2.0" transaction::multi;
       ""; "O(1)"; "Starts to queue commands for EXEC.";
     "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "2.2.0" transaction::unwatch;

@@ -139,6 +139,39 @@ fn points_that_the_store_refuses_discard_the_transaction() {
     fixture.check(&[("GET k", "$-1"), ("TS.LAST good", "$-1"), ("TS.ADD good 1 1", ":1000000000")]);
 }
 
+/// TS.ADD, TS.MADD and EXEC were neither slowed nor bounded: memory grew for as long as points came faster than they were sealed.
+#[test]
+fn who_writes_points_faster_than_they_are_sealed_is_held_back_off_the_event_loop() {
+    let mut fixture = Fixture::new();
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = holdfast::Options { durability: Durability::Written, ..holdfast::Options::default() };
+    // One point is too many, so that whoever writes the next one waits until it is sealed.
+    options.limits.series_memory_bytes = 0;
+    let store = Store::open(dir.path(), options).unwrap();
+    fixture.door = Arc::new(Door::new(store, Options::new("127.0.0.1:0".parse().unwrap()), fixture.door.address));
+    fixture.session = Fixture::session(&fixture.door);
+    let (mut held, mut second) = ([0; 2], 0);
+    // Sealing may be quicker than this, so it takes some tries to find it at it.
+    while held.contains(&0) && second < 1_000 {
+        second += 4;
+        let [a, b, c, d] = [1, 2, 3, 4].map(|more| (second + more).to_string());
+        fixture.check(&[(format!("TS.ADD cpu {a} 1").as_str(), format!(":{a}000000000").as_str())]);
+        held[0] += usize::from(fixture.door.store.series().is_crowded());
+        let wanted = format!("*2 :{b}000000000 :{c}000000000");
+        fixture.check(&[(format!("TS.MADD cpu {b} 2 cpu {c} 3").as_str(), wanted.as_str()), ("MULTI", "+OK")]);
+        assert!(
+            fixture.session.last_write > Position::ZERO && fixture.session.need.written == fixture.session.last_write
+        );
+        held[1] += usize::from(fixture.door.store.series().is_crowded());
+        fixture.check(&[(format!("TS.ADD cpu {d} 4").as_str(), "+QUEUED"), ("SET k v", "+QUEUED")]);
+        fixture.check(&[("EXEC", format!("*2 :{d}000000000 +OK").as_str())]);
+    }
+    assert!(second < 1_000, "held back {held:?}");
+    let written = fixture.door.numbers().points.unwrap();
+    assert_eq!((written.written, written.batches), (second as u64, second as u64 / 4 * 3));
+    assert!(fixture.run("TS.RANGE cpu - +").starts_with(&format!("*{second} ")), "each is there once");
+}
+
 #[test]
 fn a_user_has_rights_on_databases_as_on_buckets() {
     let mut fixture = Fixture::new();

@@ -101,7 +101,8 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     let stop = watch::Sender::new(false);
     let (senders, receivers): (Vec<_>, Vec<_>) = door.counters.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let mut running = Running { door, stop, threads: Vec::new() };
-    let long_commands_max = running.door.options.limits.long_commands_max;
+    let limits = &running.door.options.limits;
+    let commands_max = limits.long_commands_max + limits.held_writes_max;
     let mut listener = Some((listener, senders));
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {
@@ -112,7 +113,7 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
             stop: running.stop.subscribe(),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
-                .max_blocking_threads(BLOCKING_THREADS_MAX + long_commands_max)
+                .max_blocking_threads(BLOCKING_THREADS_MAX + commands_max)
                 .build()
                 .map_err(ServeError::Start)?,
         };

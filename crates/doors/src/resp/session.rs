@@ -48,10 +48,13 @@ pub(crate) struct Need {
     pub(crate) synced: Position,
     pub(crate) window: Position,
     pub(crate) written: Position,
+    /// The newest that was written off the event loop, for WAITAOF.
+    pub(crate) own: Position,
 }
 
 impl Need {
-    pub(crate) const NOTHING: Need = Need { synced: Position::ZERO, window: Position::ZERO, written: Position::ZERO };
+    pub(crate) const NOTHING: Need =
+        Need { synced: Position::ZERO, window: Position::ZERO, written: Position::ZERO, own: Position::ZERO };
 
     pub(crate) fn add(&mut self, durability: Durability, position: Position) {
         let slot = match durability {
@@ -66,6 +69,7 @@ impl Need {
         self.synced = self.synced.max(other.synced);
         self.window = self.window.max(other.window);
         self.written = self.written.max(other.written);
+        self.own = self.own.max(other.own);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A command that takes longer than the event loop may wait: it runs in a thread of its own, and its connection waits.
 //!
-//! Of a door only so many run at a time; the others wait for their turn, in order. What has not begun when its connection
+//! Of a door only so many run at a time, and so many writes of points that are held back; the others wait for their turn, in order. What has not begun when its connection
 //! closes never does.
 //!
 //! May use: `call` for the failure, `reply`, `session` for what a reply needs. Must not know: sockets, what commands do.
@@ -22,6 +22,8 @@ pub(crate) struct Work {
     bytes_max: usize,
     /// Whether its reply is to be sent.
     pub(crate) is_silent: bool,
+    /// Whether it is a write of points that is held back, and not a command that takes long.
+    pub(crate) is_held_write: bool,
 }
 
 /// A reply that was written elsewhere.
@@ -35,7 +37,12 @@ impl Work {
         is_silent: bool,
         run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
     ) -> Self {
-        Work { run: Box::new(run), form, bytes_max, is_silent }
+        Work { run: Box::new(run), form, bytes_max, is_silent, is_held_write: false }
+    }
+
+    /// It is a write of points that is held back.
+    pub(crate) fn held_write(self) -> Self {
+        Work { is_held_write: true, ..self }
     }
 
     /// Runs it here. Blocks.

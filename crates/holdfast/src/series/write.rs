@@ -133,7 +133,7 @@ impl<'a> Writing<'a> {
             inner.shelf.memory_bytes.fetch_add((engine.head_bytes() as u64).wrapping_sub(bytes), Ordering::Relaxed);
             inner.shelf.series.fetch_add((engine.len() as u64).wrapping_sub(series), Ordering::Relaxed);
         }
-        if inner.shelf.memory_bytes.load(Ordering::Relaxed) > inner.options.limits.series_memory_bytes {
+        if inner.holds_series_back() {
             inner.series_wake.raise();
         }
         Ok(())
@@ -168,8 +168,7 @@ impl Inner {
             return Ok(Written { position: Position::ZERO, points: 0, refused: Vec::new() });
         }
         self.check_room()?;
-        self.make_room_for_series()?;
-        self.pace_series(rows.len());
+        self.await_room_for_series(rows.len())?;
         let mut writing = Writing::open(self, rows)?;
         let position = self.commit_series(&mut writing)?;
         Ok(writing.end(self, position, rows))
@@ -185,10 +184,35 @@ impl Inner {
         Ok(position)
     }
 
-    /// As [`Inner::make_room_for_series`], for whoever holds locks of partitions: does not wait for room.
+    /// As [`Inner::make_room_for_series`], for whoever holds locks of partitions: it must not wait for room, and is refused when
+    /// there is none.
     pub(crate) fn begin_series_in_batch(&self) -> Result<()> {
         self.check_room()?;
+        if self.shelf.memory_bytes.load(Ordering::Relaxed) > self.series_bytes_max() {
+            self.series_wake.raise();
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "points come faster than they are sealed: try again in a moment",
+            ));
+        }
         if self.shelf.is_used() { Ok(()) } else { self.begin_series() }
+    }
+
+    /// Holds back who is about to write so many points, and holds no lock, for as long as there is little room for them.
+    pub(crate) fn await_room_for_series(&self, points: usize) -> Result<()> {
+        self.make_room_for_series()?;
+        self.pace_series(points);
+        Ok(())
+    }
+
+    /// Whether who writes points is held back.
+    pub(crate) fn holds_series_back(&self) -> bool {
+        self.shelf.memory_bytes.load(Ordering::Relaxed) > self.options.limits.series_memory_bytes
+    }
+
+    /// With more bytes of points in memory nobody adds to them.
+    fn series_bytes_max(&self) -> u64 {
+        2 * self.options.limits.series_memory_bytes
     }
 
     /// How much the engines hold, when the store was opened.
@@ -214,7 +238,7 @@ impl Inner {
         if !self.shelf.is_used() {
             self.begin_series()?;
         }
-        let max = 2 * self.options.limits.series_memory_bytes;
+        let max = self.series_bytes_max();
         if self.shelf.memory_bytes.load(Ordering::Relaxed) > max {
             // Waits for whoever is at it, and finds that there is room.
             self.seal_series(super::seal::When::Above(max))?;

@@ -332,6 +332,12 @@ pub struct Iteration {
 }
 
 impl Iteration {
+    /// How many entries are kept in memory.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.found.len()
+    }
+
     /// The next entries, at most so many; none at the end.
     ///
     /// # Errors

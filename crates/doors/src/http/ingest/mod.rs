@@ -163,7 +163,7 @@ async fn take<E: Send + 'static>(
 ) -> Result<Taken<E>, Failure> {
     let shared = asked.shared;
     let sent = upload.read().await?;
-    let request = Request { shared: Arc::clone(shared), points, sent, read };
+    let request = Request { shared: Arc::clone(shared), points, sent, _share: upload.take_share(), read };
     let (outcome, read) = if request.sent.len() > shared.options.limits.small_body_bytes {
         request.take_long(durability).await?
     } else {
@@ -183,6 +183,8 @@ struct Request<R> {
     shared: Arc<Shared>,
     points: Points,
     sent: Vec<u8>,
+    /// Of the budget of bodies: it is given back when nobody has the body any more, which may be after who sent it went away.
+    _share: Share,
     read: R,
 }
 
@@ -212,6 +214,10 @@ where
         let (answer, answered) = oneshot::channel();
         let bytes = self.sent.len();
         let act = move |store: &Store| {
+            if answer.is_closed() {
+                // Nobody waits for it any more, and most likely its client sends it again: both would keep others waiting.
+                return Done { wanted: None, tell: Box::new(|_| ()) };
+            }
             let small = self.run_small(store);
             let position = match &small {
                 Ok(Small::Taken(taken)) => taken.0.position,

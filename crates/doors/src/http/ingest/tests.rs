@@ -1,12 +1,16 @@
 //! Points over HTTP, byte by byte as clients send them, and what is in the store then.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use holdfast::series::{Points, Range, Select, Source, Value};
 
+use super::intake::Intake;
+use super::writers::{Done, Job};
+use super::{DATABASE, Encoding, Request, Share, Shared, Store, Typing};
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
 use crate::http::tests_client::{Answer, Door, connect, open_wide};
 
@@ -362,4 +366,45 @@ fn what_many_write_at_the_same_time_is_told_to_each_and_all_there() {
         }
     });
     assert_eq!(points(&door, "default").len(), 16 * 10 * 2);
+}
+
+/// A request that its client had given up was still written, and its body was outside the budget: who tried again waited behind
+/// what it had given up.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_not_written_and_stays_in_the_budget_until_it_is_forgotten() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = tempfile::tempdir().unwrap();
+    let store = holdfast::Store::open(dir.path(), holdfast::Options::default()).unwrap();
+    let mut options = crate::http::Options::new("127.0.0.1:0".parse().unwrap());
+    options.limits = crate::http::Limits { answer_timeout: Duration::from_millis(1), ..crate::http::Limits::tiny() };
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    let shared = Arc::new(Shared::new(store, options, stopped).unwrap());
+    // What keeps the only thread busy.
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let act = Box::new(move |_: &Store| {
+        may_go_on.recv().unwrap();
+        Done { wanted: None, tell: Box::new(|_| ()) }
+    });
+    shared.writers.push(Job { bytes: 0, act });
+    let all = usize::try_from(shared.options.limits.bodies_bytes_max).unwrap();
+    let mut share = Share::default();
+    shared.budget.grow(&mut share, all / 2).unwrap();
+    let was_read = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&was_read);
+    let read = move |_: &mut Intake<'_>, _: &[u8]| -> Result<(), ()> {
+        noted.store(true, Ordering::SeqCst);
+        Ok(())
+    };
+    let points = super::Points { database: DATABASE.to_owned(), typing: Typing::Strict, encoding: Encoding::Plain };
+    let request = Request { shared: Arc::clone(&shared), points, sent: b"m v=1 1".to_vec(), _share: share, read };
+    assert!(request.take_here(None).await.is_err(), "it takes too long");
+    assert!(shared.budget.grow(&mut Share::default(), all).is_err(), "its body is still there");
+    go_on.send(()).unwrap();
+    let (told, tells) = tokio::sync::oneshot::channel();
+    let tell = Box::new(move |_: holdfast::Result<()>| told.send(()).unwrap());
+    shared.writers.push(Job { bytes: 0, act: Box::new(move |_: &Store| Done { wanted: None, tell }) });
+    tells.await.unwrap();
+    assert!(!was_read.load(Ordering::SeqCst), "nobody wants to know");
+    shared.budget.grow(&mut Share::default(), all).expect("it is forgotten");
+    shared.stop();
 }

@@ -1,22 +1,25 @@
 //! TS.ADD, TS.MADD, TS.RANGE, TS.LAST and TS.QUERY: points of time series.
 //!
 //! A series is named as in an Influx line, `metric,tag=value,...`; the option TAGS adds tags that need no escapes. What one
-//! command writes is written whole or not at all; inside MULTI it joins the batch of the transaction.
+//! command writes is written whole or not at all; inside MULTI it joins the batch of the transaction. While points come faster than
+//! they are packed into files, who writes them waits, off the event loop.
 //!
 //! May use: `call`, the facade's `series`, `crate::line` for names, numbers and times. Must not know: sockets, dispatch.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use holdfast::Scope;
 use holdfast::series::promql::{self, Answer as Found, Expression, STEP_MS, Span};
 use holdfast::series::{
     FIELD_DEFAULT, Match, Points, Range, Reader, Rows, Select, SeriesError, Source, TagMatch, ValueRef,
 };
+use holdfast::{ErrorKind, Position, Scope, Store};
 
 use super::own::durability;
 use crate::auth::Right;
 use crate::line::{Number, Unit, advice, excerpt, names, number, time};
+use crate::numbers::PointCounts;
 use crate::points::nanos;
 use crate::resp::call::{Answer, Call, Fail, SYNTAX, View};
 use crate::resp::number::parse_u64;
@@ -27,6 +30,8 @@ use crate::resp::session::Need;
 const DATABASE: &str = "default";
 /// The longest that TS.QUERY may take.
 const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often who was held back tries to write before it is refused.
+const TRIES_MAX: u32 = 8;
 
 type Tags = Vec<(String, String)>;
 
@@ -121,13 +126,22 @@ fn moment(call: &Call<'_, '_>, argument: &[u8]) -> Result<i64, Fail> {
     })
 }
 
-/// Writes points, or adds them to the transaction; then replies with their times.
-fn write(call: &mut Call<'_, '_>, points: &[Point<'_>], options: &Options) -> Answer {
+/// Writes points, or adds them to the transaction; then tells their times.
+fn write(
+    call: &mut Call<'_, '_>,
+    points: &[Point<'_>],
+    options: &Options,
+    tell: impl FnOnce(&mut Reply) + Send + 'static,
+) -> Answer {
     let mut rows = std::mem::take(&mut call.session.points);
     let gathered = rows.len();
     let added = add(&mut rows, points, options);
+    if added.is_ok() && !call.in_exec && call.door.store.series().is_crowded() {
+        hold_back(call, rows, tell);
+        return Ok(());
+    }
     let written = match (&added, call.in_exec) {
-        (Ok(()), false) => commit(call, &mut rows),
+        (Ok(()), false) => write_now(call, &mut rows),
         _ => Ok(()),
     };
     if added.is_err() || written.is_err() {
@@ -138,7 +152,30 @@ fn write(call: &mut Call<'_, '_>, points: &[Point<'_>], options: &Options) -> An
         }
     }
     call.session.points = rows;
-    added.and(written)
+    added.and(written)?;
+    tell(call.reply);
+    Ok(())
+}
+
+/// Has points written as soon as there is room for them.
+fn hold_back(call: &mut Call<'_, '_>, mut rows: Rows, tell: impl FnOnce(&mut Reply) + Send + 'static) {
+    let (store, counts, durability) = (call.door.store.clone(), Arc::clone(&call.door.points), call.durability);
+    call.hold_back(move |reply| {
+        let mut tries = 0;
+        let position = loop {
+            store.series().make_room(rows.len())?;
+            tries += 1;
+            match commit(&store, &counts, &mut rows) {
+                // Others were quicker, and took the room that there was: nothing was written.
+                Err(error) if error.kind() == ErrorKind::Unavailable && tries < TRIES_MAX => {}
+                outcome => break outcome?,
+            }
+        };
+        let mut need = Need { own: position, ..Need::NOTHING };
+        need.add(durability, position);
+        tell(reply);
+        Ok(need)
+    });
 }
 
 fn add(rows: &mut Rows, points: &[Point<'_>], options: &Options) -> Result<(), Fail> {
@@ -174,14 +211,19 @@ fn named(series: &[u8], options: &Options) -> Result<(String, Tags), SeriesError
     Ok((metric, tags))
 }
 
-fn commit(call: &mut Call<'_, '_>, rows: &mut Rows) -> Answer {
+fn commit(store: &Store, counts: &PointCounts, rows: &mut Rows) -> holdfast::Result<Position> {
     let points = rows.len() as u64;
     // All of them or none: the exclusive sees to that.
-    let mut exclusive = call.door.store.exclusive(&Scope::Keys(&[]))?;
+    let mut exclusive = store.exclusive(&Scope::Keys(&[]))?;
     exclusive.add_points(rows)?;
     let position = exclusive.commit()?.position;
-    call.door.points.written.fetch_add(points, Relaxed);
-    call.door.points.batches.fetch_add(1, Relaxed);
+    counts.written.fetch_add(points, Relaxed);
+    counts.batches.fetch_add(1, Relaxed);
+    Ok(position)
+}
+
+fn write_now(call: &mut Call<'_, '_>, rows: &mut Rows) -> Answer {
+    let position = commit(&call.door.store, &call.door.points, rows)?;
     if let View::Direct { shown, .. } = &mut call.view {
         *shown = (*shown).max(position);
     }
@@ -193,9 +235,7 @@ pub(crate) fn add_one(call: &mut Call<'_, '_>) -> Answer {
     let point = point(call, 1)?;
     let options = Options::read(call, 4)?;
     let at = point.time;
-    write(call, &[point], &options)?;
-    call.reply.integer(at);
-    Ok(())
+    write(call, &[point], &options, move |reply| reply.integer(at))
 }
 
 pub(crate) fn add_many(call: &mut Call<'_, '_>) -> Answer {
@@ -221,10 +261,10 @@ pub(crate) fn add_many(call: &mut Call<'_, '_>) -> Answer {
         options?
     };
     let times: Vec<i64> = points.iter().map(|point| point.time).collect();
-    write(call, &points, &options)?;
-    call.reply.array(times.len());
-    times.into_iter().for_each(|at| call.reply.integer(at));
-    Ok(())
+    write(call, &points, &options, move |reply| {
+        reply.array(times.len());
+        times.into_iter().for_each(|at| reply.integer(at));
+    })
 }
 
 /// The series that is meant: with these tags and no others.

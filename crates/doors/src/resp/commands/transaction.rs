@@ -2,7 +2,8 @@
 //!
 //! EXEC locks what the queued commands name (everything, if one of them goes over a whole database), checks that watched
 //! keys still have the versions they had, runs the commands, and commits once. A command that fails by itself changes
-//! nothing and does not stop the others, as in Redis; an error of the store discards the whole transaction.
+//! nothing and does not stop the others, as in Redis; an error of the store discards the whole transaction. After EXEC POSITION,
+//! which Redis does not have, every error does.
 //!
 //! What is done in spaces is a transaction that joins the batch; points of time series are gathered, and join it whole.
 //!
@@ -188,6 +189,10 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
         wrote |= queued.command.has(flag::WRITE);
         match ran {
             Ok(durability) => wanted.push(durability),
+            // Who asks for the position takes it for that of all of them.
+            Err(Fail::Text(text)) if shows_position => {
+                return Err(format!("EXECABORT Transaction discarded: {text}").into());
+            }
             Err(Fail::Text(text)) => {
                 add(&call.session.counters.errors, 1);
                 call.reply.truncate(mark);
