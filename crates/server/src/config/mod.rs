@@ -9,6 +9,8 @@ mod error;
 mod file;
 mod line;
 mod log;
+#[cfg(test)]
+mod manual_tests;
 mod reading;
 mod schedule;
 mod script;
