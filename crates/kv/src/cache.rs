@@ -1,16 +1,15 @@
-//! What was used lately: ledger entries, found by one hash instead of a search through the ledger's levels, and values,
-//! found without a system call.
+//! What was used lately, found by one hash instead of a search through the ledger's levels and a system call: ledger entries,
+//! and whole objects, entry and value side by side.
 //!
-//! The cache of entries shows the newest entry or nothing. Whoever changes the ledger changes the cache under the same lock;
-//! whoever read an entry from the ledger may put it here only if nothing of the partition was changed since before the read.
+//! A key is in one of the two tables or in none, and what is there is its newest state. Whoever changes the ledger changes the
+//! tables under the same lock; whoever read something may put it here only if the key is known not to have changed since.
 //! Measured: a search through the ledger's memory costs about 4 us on a machine where a cached look-up costs 0.2 us,
 //! and every put has to look for the entry that it replaces.
 //!
-//! Values are kept by where they lie in the journal. What lies at a position never changes, so there is nothing to keep in
-//! step: the entry says where the value is now, and what is kept of elsewhere goes unused until its room is needed. A value
-//! is kept when it is written, unless it is large, and when it is read for the second time; what is not used then goes first, so
-//! neither loading much nor going through it once drives out what is in use. Measured: the system call that reads a value of 1 KiB
-//! from the page cache is a third of what a GET costs the server.
+//! A value is kept when it is written, unless it is large, and when it is read for the second time; what is not used then goes
+//! first, so neither loading much nor going through it once drives out what is in use. Measured: the system call that reads a
+//! value of 1 KiB from the page cache is a third of what a GET costs the server; found by where it lies instead of by its key,
+//! a value costs a second search, and those that were overwritten or moved by compaction take the room of those in use.
 //!
 //! May use: `kept.rs`. Must not know: what entries mean.
 
@@ -23,68 +22,122 @@ use crate::error::Result;
 use crate::kept::{Bytes, Kept, Mark};
 use crate::ledger::{Ledger, Slice};
 
-/// Bytes of a usual entry.
-const ENTRY_BYTES: u64 = 256;
-/// Less than a usual value's bytes, so that sets of the table seldom overflow.
-const VALUE_BYTES: u64 = 512;
+/// Less than a usual entry's bytes with what it costs beside them, so that sets of the table seldom overflow: with a slot for
+/// each 256 bytes a tenth of 100 000 entries in use did not find room, and each was searched for in the ledger.
+const ENTRY_BYTES: u64 = 128;
+/// Less than a usual object's bytes, for the same reason.
+const OBJECT_BYTES: u64 = 512;
 /// Larger values are not kept: reading them costs more than finding them, with or without a system call.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Larger values are not kept when they are written: copying them would cost writers more than it saves a first reader.
 const WRITTEN_BYTES_MAX: usize = 16 << 10;
+/// Bytes of the length that a piece begins with.
+const LENGTH_BYTES: usize = 4;
 
-/// What all partitions of a store keep of what was used lately.
+/// What all partitions of a store keep of what was used lately. Pieces of both tables are
+/// `length of the entry | key | entry | value`, and are marked by the key's hash and length.
 pub struct Caches {
-    /// The key, and the entry; marked by the key's hash and length.
+    /// Without values.
     entries: Kept,
-    /// Values, marked by where they lie and their checksum.
-    values: Kept,
+    /// With values that are not in the entry.
+    objects: Kept,
+}
+
+/// An entry, and its object's value if that was at hand too.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) entry: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+impl From<Slice> for Stored {
+    fn from(entry: Slice) -> Self {
+        Self { entry: entry.into(), value: None }
+    }
+}
+
+impl Stored {
+    /// What a piece of `key` holds.
+    fn of(piece: Arc<[u8]>, key: &[u8], has_value: bool) -> Self {
+        let from = LENGTH_BYTES + key.len();
+        let length = piece.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+        let end = from + usize::try_from(length).unwrap_or_default();
+        let piece = Bytes::from(piece);
+        Self { value: has_value.then(|| piece.clone().skip(end)), entry: piece.cut(from, end) }
+    }
+}
+
+fn piece_of(key: &[u8], entry: &[u8], value: &[u8]) -> Option<Arc<[u8]>> {
+    let length = u32::try_from(entry.len()).ok()?.to_le_bytes();
+    let parts = [&length, key, entry, value];
+    // Made where it stays: a buffer that is copied when it is whole costs as much again as all else here.
+    let mut piece: Arc<[u8]> = std::iter::repeat_n(0, parts.iter().map(|part| part.len()).sum()).collect();
+    let mut to = Arc::get_mut(&mut piece)?;
+    for part in parts {
+        let (here, rest) = to.split_at_mut_checked(part.len())?;
+        here.copy_from_slice(part);
+        to = rest;
+    }
+    Some(piece)
+}
+
+fn is_of(key: &[u8]) -> impl Fn(&[u8]) -> bool {
+    move |piece| piece.get(LENGTH_BYTES..).is_some_and(|rest| rest.starts_with(key))
+}
+
+fn mark_of(key: &[u8]) -> Option<Mark> {
+    u32::try_from(key.len()).ok().map(|tag| Mark { number: hash64(key), tag })
 }
 
 impl Caches {
     /// Caches of at most about so many bytes each; none of values when that is 0.
     #[must_use]
     pub fn new(entry_bytes: u64, value_bytes: u64) -> Self {
-        Self { entries: Kept::new(entry_bytes, ENTRY_BYTES), values: Kept::new(value_bytes, VALUE_BYTES) }
+        Self { entries: Kept::new(entry_bytes, ENTRY_BYTES), objects: Kept::new(value_bytes, OBJECT_BYTES) }
     }
 
-    /// The value at `at`, which has this checksum, if it is kept.
-    pub(crate) fn value(&self, at: u64, checksum: u32) -> Option<Bytes> {
-        self.values.get(Mark { number: at, tag: checksum }, |_| true).map(Bytes::from)
+    fn find(&self, key: &[u8]) -> Option<Stored> {
+        let mark = mark_of(key)?;
+        if let Some(piece) = self.objects.get(mark, is_of(key)) {
+            return Some(Stored::of(piece, key, true));
+        }
+        self.entries.get(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
     }
 
-    /// Takes note that the value at `at`, proven by its checksum, was read, and keeps it when that was not the first time.
-    pub(crate) fn note_value(&self, at: u64, checksum: u32, value: &[u8]) {
-        let mark = Mark { number: at, tag: checksum };
-        if value.len() <= VALUE_BYTES_MAX && self.values.may_keep(value.len()) && self.values.was_seen(mark) {
-            self.values.keep(mark, |_| true, value.into());
+    /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
+    /// this, or [`Caches::remove`], says of its key.
+    fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
+        let Some(mark) = mark_of(key) else { return };
+        let value = value.filter(|value| self.objects.may_keep(LENGTH_BYTES + key.len() + entry.len() + value.len()));
+        match (value, piece_of(key, entry, value.unwrap_or_default())) {
+            (Some(_), Some(piece)) => {
+                self.objects.keep(mark, is_of(key), piece, &mut |mark, piece| self.keep_entry_of(mark, piece));
+                self.entries.remove(mark, is_of(key));
+            }
+            (None, Some(piece)) => {
+                self.objects.remove(mark, is_of(key));
+                self.entries.keep(mark, is_of(key), piece, &mut |_, _| ());
+            }
+            (_, None) => self.remove(key),
         }
     }
 
-    /// Keeps the value that was written at `at`.
-    pub(crate) fn keep_written(&self, at: u64, checksum: u32, value: &[u8]) {
-        if value.len() <= WRITTEN_BYTES_MAX && self.values.may_keep(value.len()) {
-            self.values.keep(Mark { number: at, tag: checksum }, |_| true, value.into());
-        }
+    /// An object has to go: its entry is small, and stays.
+    fn keep_entry_of(&self, mark: Mark, piece: &[u8]) {
+        let length = piece.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+        let [keys, entries] = [mark.tag, length].map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        let end = LENGTH_BYTES.saturating_add(keys).saturating_add(entries);
+        let (Some(without), Some(key)) = (piece.get(..end), piece.get(LENGTH_BYTES..LENGTH_BYTES + keys)) else {
+            return;
+        };
+        self.entries.keep(mark, is_of(key), without.into(), &mut |_, _| ());
     }
 
-    fn entry(&self, key: &[u8]) -> Option<Bytes> {
-        let piece = self.entries.get(mark_of(key)?, |piece| piece.starts_with(key))?;
-        Some(Bytes::from(piece).skip(key.len()))
-    }
-
-    fn keep_entry(&self, key: &[u8], entry: &[u8]) {
+    fn remove(&self, key: &[u8]) {
         let Some(mark) = mark_of(key) else { return };
-        self.entries.keep(mark, |piece| piece.starts_with(key), [key, entry].concat().into());
+        self.objects.remove(mark, is_of(key));
+        self.entries.remove(mark, is_of(key));
     }
-
-    fn remove_entry(&self, key: &[u8]) {
-        let Some(mark) = mark_of(key) else { return };
-        self.entries.remove(mark, |piece| piece.starts_with(key));
-    }
-}
-
-fn mark_of(key: &[u8]) -> Option<Mark> {
-    u32::try_from(key.len()).ok().map(|tag| Mark { number: hash64(key), tag })
 }
 
 /// One partition's ledger behind the cache.
@@ -106,33 +159,55 @@ impl Entries {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        if let Some(entry) = self.caches.entry(key) {
-            return Ok(Some(entry));
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
+        if let Some(stored) = self.caches.find(key) {
+            return Ok(Some(stored));
         }
         let before = *self.changes();
         let found = self.ledger.get(key)?;
         if let Some(entry) = &found {
             let changes = self.changes();
             if *changes == before {
-                self.caches.keep_entry(key, entry);
+                self.caches.keep(key, entry, None);
             }
         }
-        Ok(found.map(Bytes::from))
+        Ok(found.map(Stored::from))
     }
 
-    pub(crate) fn insert(&self, key: &[u8], entry: Slice, position: Position) {
+    /// The object's value if it is at hand, and `entry` is still what the ledger says of it.
+    pub(crate) fn value(&self, key: &[u8], entry: &[u8]) -> Option<Bytes> {
+        self.caches.find(key).filter(|stored| *stored.entry == *entry)?.value
+    }
+
+    /// Takes note that the value that `entry` stands for was read, and keeps it when that was not the first time and nothing
+    /// has changed.
+    pub(crate) fn note_value(&self, key: &[u8], entry: &[u8], value: &[u8]) {
+        let Some(mark) = mark_of(key) else { return };
+        if value.len() <= VALUE_BYTES_MAX
+            && self.caches.objects.may_keep(value.len())
+            && self.caches.objects.was_seen(mark)
+        {
+            let _changes = self.changes();
+            if self.caches.find(key).is_some_and(|now| *now.entry == *entry) {
+                self.caches.keep(key, entry, Some(value));
+            }
+        }
+    }
+
+    /// The key stands for `entry` now, and for `value`, which is not in it, if there is one to keep.
+    pub(crate) fn insert(&self, key: &[u8], entry: Slice, value: Option<&[u8]>, position: Position) {
         let mut changes = self.changes();
         *changes += 1;
         self.ledger.insert(key, entry.clone(), position);
-        self.caches.keep_entry(key, &entry);
+        self.caches.keep(key, &entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
     }
 
-    /// Drops everything, also what the cache holds of other partitions: it comes back with use.
+    /// Drops everything, also what is at hand of other partitions: it comes back with use.
     pub(crate) fn reset(&self) -> Result<()> {
         let mut changes = self.changes();
         *changes += 1;
         self.caches.entries.clear();
+        self.caches.objects.clear();
         self.ledger.reset()
     }
 
@@ -140,6 +215,73 @@ impl Entries {
         let mut changes = self.changes();
         *changes += 1;
         self.ledger.remove(key, position);
-        self.caches.remove_entry(key);
+        self.caches.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base::Random;
+
+    use super::*;
+    use crate::{Ledgers, MemoryLedgers};
+    use journal::PartitionId;
+
+    fn bytes(random: &mut Random, max: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 8 + usize::try_from(random.below(max)).unwrap()];
+        random.fill(&mut bytes);
+        bytes
+    }
+
+    /// In little room, so that objects have to go all the time and leave their entries.
+    #[test]
+    fn what_is_at_hand_is_what_the_ledger_says_and_values_are_those_of_their_entries() {
+        for (entry_bytes, value_bytes) in
+            [(16 << 10, 0), (64 << 10, 256 << 10), (1 << 20, 64 << 10), (1 << 20, 8 << 20)]
+        {
+            let ledger = MemoryLedgers::new().open(PartitionId::new(0)).unwrap();
+            let entries = Entries::new(ledger, Arc::new(Caches::new(entry_bytes, value_bytes)));
+            let mut model: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
+            let mut random = Random::new(entry_bytes + value_bytes);
+            let (mut with_value, mut left) = (0, 0);
+            for at in 1..60_000 {
+                let key = format!("key {}", random.below(400)).into_bytes();
+                match random.below(8) {
+                    0 => {
+                        entries.remove(&key, Position::new(at));
+                        model.remove(&key);
+                    }
+                    1 | 2 => {
+                        let (entry, value) = (bytes(&mut random, 40), bytes(&mut random, 1_000));
+                        let kept = random.chance(1, 2).then_some(value.as_slice());
+                        entries.insert(&key, Slice::new(&entry), kept, Position::new(at));
+                        model.insert(key, (entry, value));
+                    }
+                    _ => {
+                        let found = entries.get(&key).unwrap();
+                        let known = model.get(&key);
+                        assert_eq!(
+                            found.as_ref().map(|stored| &*stored.entry),
+                            known.map(|(entry, _)| entry.as_slice())
+                        );
+                        let (Some(Stored { entry, value }), Some((_, known))) = (found, known) else { continue };
+                        match value {
+                            Some(value) => {
+                                assert_eq!(*value, **known);
+                                with_value += 1;
+                            }
+                            None if random.chance(1, 2) => entries.note_value(&key, &entry, known),
+                            None => left += 1,
+                        }
+                        let outdated = entries.value(&key, b"another entry");
+                        assert!(outdated.is_none());
+                    }
+                }
+            }
+            assert_eq!(with_value > 0, value_bytes > 0);
+            assert!(left > 100, "{left}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use base::hash128;
 use journal::{Log, Position, StateMachine};
 
 use crate::bytes::{len32, put_string};
-use crate::cache::{Caches, Entries};
+use crate::cache::{Caches, Entries, Stored};
 use crate::clock::Clock;
 use crate::command::{Command, Commands, Put};
 use crate::compression::Compression;
@@ -21,7 +21,6 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::hash::object_hash;
 use crate::indexes;
-use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{Ledger, Slice};
 use crate::live::{LiveBytes, Places};
@@ -186,14 +185,14 @@ impl Engine {
         self.ledger().rotate(next);
     }
 
-    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
         self.reader.entries.get(ledger_key)
     }
 
     fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {
         let ledger_key = key::object(put.bucket, put.key);
-        let old = self.old(&ledger_key)?;
-        let old = old.as_deref().map(decode).transpose()?;
+        let stored = self.old(&ledger_key)?;
+        let old = stored.as_ref().map(|stored| decode(&stored.entry)).transpose()?;
         if change.is_stale(old.as_ref()) {
             return Ok(());
         }
@@ -221,10 +220,11 @@ impl Engine {
         };
         self.summary.live.add(change.segment, change.command_bytes as u64);
         self.note_clock(put.bucket, put.key, old.as_ref(), Some(&entry));
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
-        if entry.inline.is_none() && entry.compression == Compression::None {
-            self.reader.entries.caches.keep_written(entry.at, entry.checksum, put.stored);
-        }
+        // What compaction moves is as much in use as it was.
+        let is_in_use = !change.is_kept() || stored.as_ref().is_some_and(|stored| stored.value.is_some());
+        let is_apart = entry.inline.is_none() && entry.compression == Compression::None;
+        let value = (is_apart && is_in_use).then_some(put.stored);
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), value, change.position);
         let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
         if put.expires_ms != 0 && !had(&|old| old.expires_ms == put.expires_ms) {
             let expiry = key::expiry(put.expires_ms, put.bucket, put.key);
@@ -266,8 +266,8 @@ impl Engine {
     /// Removes an object that is there and not newer; returns whether it was.
     fn delete(&mut self, change: &Change, bucket: &[u8], key: &[u8]) -> Result<bool> {
         let ledger_key = key::object(bucket, key);
-        let Some(old) = self.old(&ledger_key)? else { return Ok(false) };
-        let old = decode(&old)?;
+        let Some(stored) = self.old(&ledger_key)? else { return Ok(false) };
+        let old = decode(&stored.entry)?;
         // An object as old as a kept clear was put by the same batch, after the clear.
         if change.is_kept() && old.version >= change.version {
             return Ok(false);
@@ -288,8 +288,8 @@ impl Engine {
     fn expire(&mut self, change: &Change, expiry: (u64, u64), bucket: &[u8], key: &[u8]) -> Result<bool> {
         let (modified_ms, expires_ms) = expiry;
         let ledger_key = key::object(bucket, key);
-        let Some(old) = self.old(&ledger_key)? else { return Ok(false) };
-        let old = decode(&old)?;
+        let Some(stored) = self.old(&ledger_key)? else { return Ok(false) };
+        let old = decode(&stored.entry)?;
         let ledger = self.reader.entries.ledger.clone();
         if old.version.get() > old.at {
             let held = Command::expire_bytes(bucket, key);
@@ -306,7 +306,7 @@ impl Engine {
         }
         let entry = Entry { version: change.position, modified_ms, expires_ms, ..old };
         self.note_clock(bucket, key, Some(&old), Some(&entry));
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), change.position);
+        self.reader.entries.insert(&ledger_key, entry.encode().into(), stored.value.as_deref(), change.position);
         Ok(true)
     }
 

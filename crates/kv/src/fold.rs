@@ -170,7 +170,7 @@ impl Reader {
     /// What the ledger says.
     pub fn item(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Item>> {
         let ledger_key = key::object(bucket, key);
-        let found = self.entry(&ledger_key)?;
+        let found = self.entry(&ledger_key)?.map(|stored| stored.entry);
         Ok(found.map(|entry| Item { ledger_key: Slice::new(&ledger_key), entry }))
     }
 

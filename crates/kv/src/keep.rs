@@ -72,16 +72,16 @@ impl Engine {
         let version = recorded.version.unwrap_or(position);
         match &recorded.command {
             Command::Put(put) => {
-                if let Some(slice) = self.old(&key::object(put.bucket, put.key))? {
-                    let entry = decode(&slice)?;
+                if let Some(stored) = self.old(&key::object(put.bucket, put.key))? {
+                    let entry = decode(&stored.entry)?;
                     if entry.at == at {
                         say_again(put, &entry, to);
                     }
                 }
             }
             Command::Expire { bucket, key, .. } => {
-                if let Some(slice) = self.old(&key::object(bucket, key))? {
-                    let entry = decode(&slice)?;
+                if let Some(stored) = self.old(&key::object(bucket, key))? {
+                    let entry = decode(&stored.entry)?;
                     if is_expiry_of(&entry, position) {
                         self.say_object_again(bucket, key, &entry, to)?;
                     }

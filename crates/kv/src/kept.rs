@@ -22,6 +22,7 @@ const WAYS: usize = 4;
 pub(crate) struct Bytes {
     holder: Holder,
     from: usize,
+    end: usize,
 }
 
 #[derive(Clone)]
@@ -65,9 +66,11 @@ struct Table {
     hand: usize,
 }
 
+/// Half a line of the processor's cache: the mark's two numbers lie beside each other without a gap.
 #[derive(Clone, Default)]
 struct Slot {
-    mark: Mark,
+    number: u64,
+    tag: u32,
     is_used: bool,
     piece: Option<Arc<[u8]>>,
 }
@@ -80,6 +83,17 @@ struct Place {
 }
 
 impl Bytes {
+    fn all(holder: Holder) -> Self {
+        let end = holder.bytes().len();
+        Self { holder, from: 0, end }
+    }
+
+    /// Those from `from` to before `end`.
+    pub(crate) fn cut(mut self, from: usize, end: usize) -> Self {
+        self.end = self.end.min(self.from + end);
+        self.skip(from)
+    }
+
     /// The same without the first `count`.
     pub(crate) fn skip(mut self, count: usize) -> Self {
         self.from += count;
@@ -93,16 +107,21 @@ impl Bytes {
     }
 }
 
+impl Holder {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Ledger(slice) => slice,
+            Self::Own(bytes) => bytes,
+            Self::Kept(bytes) => bytes,
+        }
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let all: &[u8] = match &self.holder {
-            Holder::Ledger(slice) => slice,
-            Holder::Own(bytes) => bytes,
-            Holder::Kept(bytes) => bytes,
-        };
-        all.get(self.from..).unwrap_or_default()
+        self.holder.bytes().get(self.from..self.end).unwrap_or_default()
     }
 }
 
@@ -114,19 +133,19 @@ impl std::fmt::Debug for Bytes {
 
 impl From<Slice> for Bytes {
     fn from(slice: Slice) -> Self {
-        Self { holder: Holder::Ledger(slice), from: 0 }
+        Self::all(Holder::Ledger(slice))
     }
 }
 
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self { holder: Holder::Own(bytes), from: 0 }
+        Self::all(Holder::Own(bytes))
     }
 }
 
 impl From<Arc<[u8]>> for Bytes {
     fn from(piece: Arc<[u8]>) -> Self {
-        Self { holder: Holder::Kept(piece), from: 0 }
+        Self::all(Holder::Kept(piece))
     }
 }
 
@@ -177,8 +196,15 @@ impl Kept {
         trace.is_some_and(|trace| std::mem::replace(trace, place.trace) == place.trace)
     }
 
-    /// Keeps a piece, instead of the one with this mark that `is_it`.
-    pub(crate) fn keep(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool, piece: Arc<[u8]>) {
+    /// Keeps a piece, instead of the one with this mark that `is_it`. `let_go` gets those that have to go for it, before anybody
+    /// can find them gone; it must not come back here.
+    pub(crate) fn keep(
+        &self,
+        mark: Mark,
+        is_it: impl Fn(&[u8]) -> bool,
+        piece: Arc<[u8]>,
+        let_go: &mut dyn FnMut(Mark, &[u8]),
+    ) {
         if !self.may_keep(piece.len()) {
             return self.remove(mark, is_it);
         }
@@ -187,8 +213,8 @@ impl Kept {
         if table.slots.is_empty() {
             table.slots = vec![Slot::default(); self.sets * WAYS];
         }
-        table.keep(place.set, Slot { mark, is_used: false, piece: Some(piece) }, is_it);
-        table.make_room(self.bytes_max);
+        table.keep(place.set, Slot::new(mark, piece), is_it, let_go);
+        table.make_room(self.bytes_max, let_go);
     }
 
     /// Lets go of the piece with this mark that `is_it`.
@@ -214,9 +240,9 @@ impl Table {
     }
 
     /// Puts it into its set: where the same is, into a slot that is free, or into one that was not used lately.
-    fn keep(&mut self, set: usize, kept: Slot, is_it: impl Fn(&[u8]) -> bool) {
+    fn keep(&mut self, set: usize, kept: Slot, is_it: impl Fn(&[u8]) -> bool, let_go: &mut dyn FnMut(Mark, &[u8])) {
         let slots = self.slots_of(set);
-        let same = slots.iter().position(|slot| slot.holds(kept.mark, &is_it));
+        let same = slots.iter().position(|slot| slot.holds(kept.mark(), &is_it));
         let free = || slots.iter().position(|slot| slot.piece.is_none());
         let unused = || slots.iter().position(|slot| !slot.is_used);
         let chosen = same.or_else(free).or_else(unused).unwrap_or_else(|| {
@@ -225,11 +251,14 @@ impl Table {
         });
         let Some(slot) = slots.get_mut(chosen) else { return };
         let more = kept.bytes();
-        let less = std::mem::replace(slot, kept).bytes();
-        self.bytes = self.bytes + more - less;
+        let gone = std::mem::replace(slot, kept);
+        if same.is_none() {
+            gone.let_go(let_go);
+        }
+        self.bytes = self.bytes + more - gone.bytes();
     }
 
-    fn make_room(&mut self, bytes_max: usize) {
+    fn make_room(&mut self, bytes_max: usize, let_go: &mut dyn FnMut(Mark, &[u8])) {
         // Each slot is passed at most twice: once to forget that it was used, once to be emptied.
         for _ in 0..self.slots.len() * 2 {
             if self.bytes <= bytes_max {
@@ -238,15 +267,29 @@ impl Table {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(slot) = self.slots.get_mut(self.hand) else { break };
             if !std::mem::take(&mut slot.is_used) {
-                self.bytes -= std::mem::take(slot).bytes();
+                let gone = std::mem::take(slot);
+                gone.let_go(let_go);
+                self.bytes -= gone.bytes();
             }
         }
     }
 }
 
 impl Slot {
+    fn new(Mark { number, tag }: Mark, piece: Arc<[u8]>) -> Self {
+        Self { number, tag, is_used: false, piece: Some(piece) }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { number: self.number, tag: self.tag }
+    }
+
     fn holds(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> bool {
-        self.mark == mark && self.piece.as_deref().is_some_and(is_it)
+        self.mark() == mark && self.piece.as_deref().is_some_and(is_it)
+    }
+
+    fn let_go(&self, let_go: &mut dyn FnMut(Mark, &[u8])) {
+        self.piece.iter().for_each(|piece| let_go(self.mark(), piece));
     }
 
     fn bytes(&self) -> usize {
@@ -306,7 +349,7 @@ mod tests {
                     }
                     1..4 => {
                         let piece = piece(number, u8::try_from(n % 251).unwrap());
-                        kept.keep(mark(number), is(number), Arc::clone(&piece));
+                        kept.keep(mark(number), is(number), Arc::clone(&piece), &mut |_, _| ());
                         model.insert(number, piece);
                     }
                     _ => {
@@ -332,16 +375,35 @@ mod tests {
         let kept = Kept::new(1 << 20, 512);
         let used = |kept: &Kept| (1..200).filter(|n| kept.get(numbered(n * 4096), |_| true).is_some()).count();
         for n in 1..200 {
-            kept.keep(numbered(n * 4096), |_| true, vec![0; 1000].into());
+            kept.keep(numbered(n * 4096), |_| true, vec![0; 1000].into(), &mut |_, _| ());
         }
         let before = used(&kept);
         for n in 0..20_000 {
-            kept.keep(numbered((1 << 30) + n * 1024), |_| true, vec![0; 1000].into());
+            kept.keep(numbered((1 << 30) + n * 1024), |_| true, vec![0; 1000].into(), &mut |_, _| ());
             if n % 100 == 0 {
                 used(&kept);
             }
         }
         assert!(before > 190 && used(&kept) > 150, "{before}, then {}", used(&kept));
+    }
+
+    #[test]
+    fn what_has_to_go_is_told_and_nothing_else() {
+        let (kept, mut there, mut gone) = (Kept::new(1 << 16, 128), BTreeMap::new(), 0);
+        let mut random = Random::new(3);
+        for _ in 0..20_000 {
+            let number = random.below(2_000);
+            let mut told = Vec::new();
+            kept.keep(mark(number), is(number), piece(number, 1), &mut |mark, piece| told.push((mark, piece.to_vec())));
+            there.insert(number, ());
+            for (of, bytes) in told {
+                let number = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+                assert!(of == mark(number) && there.remove(&number).is_some(), "{number} was there");
+                assert!(kept.get(of, is(number)).is_none());
+                gone += 1;
+            }
+        }
+        assert!(gone > 10_000 && there.keys().all(|number| kept.get(mark(*number), is(*number)).is_some()));
     }
 
     #[test]
@@ -364,7 +426,7 @@ mod tests {
                         let number = random.below(2_000);
                         match kept.get(mark(number), is(number)) {
                             Some(got) => assert_eq!(got, piece(number, 1)),
-                            None => kept.keep(mark(number), is(number), piece(number, 1)),
+                            None => kept.keep(mark(number), is(number), piece(number, 1), &mut |_, _| ()),
                         }
                     }
                 });

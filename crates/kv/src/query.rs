@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::crc32c;
 use journal::{Log, Position};
 
-use crate::cache::Entries;
+use crate::cache::{Entries, Stored};
 use crate::command::{Command, Recorded};
 use crate::compression::Compression;
 use crate::entry::{Entry, Head};
@@ -138,9 +138,9 @@ impl Reader {
         Self { view: Some(self.entries.ledger.view(at)), ..self.clone() }
     }
 
-    pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
         match &self.view {
-            Some(view) => Ok(view.get(ledger_key)?.map(Bytes::from)),
+            Some(view) => Ok(view.get(ledger_key)?.map(Stored::from)),
             None => self.entries.get(ledger_key),
         }
     }
@@ -161,14 +161,14 @@ impl Reader {
         let mut gone = None;
         loop {
             let Some(stored) = self.entry(&ledger_key)? else { return Ok(Found::nothing()) };
-            let entry = decode(&stored)?;
+            let entry = decode(&stored.entry)?;
             let version = Some(entry.version);
             if entry.expired(now_ms) {
                 return Ok(Found { value: None, version });
             }
-            let value = match self.at_hand(&stored, &entry)? {
-                Some(value) => Ok(value),
-                None => self.read_value(bucket, key, &entry),
+            let value = match &stored.value {
+                Some(value) => Ok(Value(value.clone())),
+                None => self.find_value((bucket, key), &ledger_key, &stored.entry, &entry),
             };
             match value {
                 Ok(value) => return Ok(Found { value: Some(Object { head: entry.head(), value }), version }),
@@ -185,7 +185,7 @@ impl Reader {
     /// What the ledger says.
     pub fn head(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Head>> {
         let Some(stored) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
-        let entry = decode(&stored)?;
+        let entry = decode(&stored.entry)?;
         let value = (!entry.expired(now_ms)).then(|| entry.head());
         Ok(Found { value, version: Some(entry.version) })
     }
@@ -194,25 +194,34 @@ impl Reader {
     /// many values uses each once.
     pub(crate) fn value(&self, bucket: &[u8], key: &[u8], stored: &Bytes) -> Result<Value> {
         let entry = decode(stored)?;
-        match self.at_hand(stored, &entry)? {
+        match self.at_hand(&key::object(bucket, key), stored, &entry)? {
             Some(value) => Ok(value),
             None => self.stored_value(bucket, key, &entry),
         }
     }
 
-    /// The value if it is in the ledger itself, or was read lately.
-    fn at_hand(&self, stored: &Bytes, entry: &Entry<'_>) -> Result<Option<Value>> {
+    /// The value if it is in the ledger itself, or was used lately.
+    fn at_hand(&self, ledger_key: &[u8], stored: &Bytes, entry: &Entry<'_>) -> Result<Option<Value>> {
         match (entry.inline, entry.compression) {
             (Some(inline), Compression::None) => Ok(Some(Value(stored.clone().last(inline.len())))),
             (Some(inline), compression) => expand(compression, inline, entry).map(Value::from_vec).map(Some),
-            (None, _) => Ok(self.entries.caches.value(entry.at, entry.checksum).map(Value)),
+            (None, _) => Ok(self.entries.value(ledger_key, stored).map(Value)),
         }
     }
 
-    /// Reads the value from the journal, and keeps it at hand if that happens often.
-    fn read_value(&self, bucket: &[u8], key: &[u8], entry: &Entry<'_>) -> Result<Value> {
+    /// The value that an entry without one at hand stands for; what is read from the journal often is kept at hand from then on.
+    fn find_value(
+        &self,
+        (bucket, key): (&[u8], &[u8]),
+        ledger_key: &[u8],
+        stored: &Bytes,
+        entry: &Entry<'_>,
+    ) -> Result<Value> {
+        if let Some(value) = self.at_hand(ledger_key, stored, entry)? {
+            return Ok(value);
+        }
         let value = self.stored_value(bucket, key, entry)?;
-        self.entries.caches.note_value(entry.at, entry.checksum, &value);
+        self.entries.note_value(ledger_key, stored, &value);
         Ok(value)
     }
 
