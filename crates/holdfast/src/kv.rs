@@ -155,15 +155,22 @@ impl Kv<'_> {
         options: &PutOptions,
         durability: Durability,
     ) -> Result<Committed> {
-        let committed = if options.condition == Condition::None && !options.keep_expiry {
-            self.store.inner().put_blindly(bucket, key, value, options)?
-        } else {
-            let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
-            exclusive.put(bucket, key, value, options)?;
-            exclusive.commit()?
-        };
+        let committed = self.put_no_wait(bucket, key, value, options)?;
         self.store.wait(committed.position, durability)?;
         Ok(committed)
+    }
+
+    /// As [`Kv::put`], but does not wait for any durability: [`Store::wait`] for the position before telling anybody.
+    ///
+    /// # Errors
+    /// As [`Kv::put`].
+    pub fn put_no_wait(&self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<Committed> {
+        if options.condition == Condition::None && !options.keep_expiry {
+            return self.store.inner().put_blindly(bucket, key, value, options);
+        }
+        let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
+        exclusive.put(bucket, key, value, options)?;
+        exclusive.commit()
     }
 
     /// Removes an object if the condition holds, and waits for the store's durability. `None` if there was none.

@@ -87,7 +87,7 @@ pub(crate) fn arity(name: &str) -> Fail {
 
 /// A view of the data: direct, in an exclusive, or as it was.
 pub(crate) enum View<'c, 's> {
-    /// Without locks; `shown` is the newest position that anything read here depends on.
+    /// Without locks; `shown` is the newest position that anything read, or put, here depends on.
     Direct { store: &'s Store, shown: Position },
     /// Inside an exclusive, which sees its own staged writes; its commit knows the position.
     Exclusive(&'c mut Exclusive<'s>),
@@ -215,10 +215,20 @@ impl<'c> Call<'c, '_> {
         self.put_in(bucket.as_bytes(), key, value, options)
     }
 
-    /// Stages a value. An expiry that has passed already deletes the key instead, as it would the next moment.
+    /// Stages a value. An expiry that has passed already deletes the key instead, as it would the next moment. Without an
+    /// exclusive, which is the case of [`flag::BLIND`](super::table::flag), the value is put at once: write the reply before.
     pub(crate) fn put_in(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Answer {
         if value.len() > self.door.value_bytes_max() {
             return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
+        }
+        if let View::Direct { store, shown } = &mut self.view {
+            // What is put here is not taken back: the reply has to be there, and to fit.
+            if self.reply.take_overflow() {
+                return Err(Fail::TooBig(self.door.options.limits.output_bytes_max));
+            }
+            let committed = store.kv().put_no_wait(bucket, key, value, options)?;
+            *shown = (*shown).max(committed.position);
+            return Ok(());
         }
         let expired = options.expires_ms.is_some_and(|at| at <= self.now_ms) && !options.keep_expiry;
         let exclusive = self.view.exclusive()?;

@@ -160,7 +160,8 @@ fn run(
         row.keys.first > 0 && row.keys.first != row.keys.last && args.len() > 2 && row.has(flag::READONLY);
     // Spaces and time series see to their own batches.
     let is_apart = matches!(row.keys.bucket, BucketOf::Space | BucketOf::Series);
-    if row.has(flag::IMMEDIATE) || is_apart || !(row.has(flag::WRITE) || several_keys) {
+    let is_blind = row.is_blind(args.len());
+    if row.has(flag::IMMEDIATE) || is_apart || is_blind || !(row.has(flag::WRITE) || several_keys) {
         let mut call = Call {
             door,
             command: row,
@@ -172,7 +173,13 @@ fn run(
             in_exec: false,
             session,
         };
-        return run_handler(&mut call);
+        run_handler(&mut call)?;
+        if let View::Direct { shown, .. } = call.view
+            && is_blind
+        {
+            session.last_write = session.last_write.max(shown);
+        }
+        return Ok(());
     }
     let bucket = session.bucket;
     let mut exclusive = if row.has(flag::WHOLE) {

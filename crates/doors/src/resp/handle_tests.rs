@@ -108,6 +108,24 @@ impl Fixture {
 }
 
 #[test]
+fn a_plain_set_is_put_at_once_but_not_when_its_reply_does_not_fit() {
+    let mut fixture = Fixture::new();
+    fixture.session.need = Need::NOTHING;
+    assert_eq!(fixture.run("SET k old"), "+OK");
+    let written = fixture.session.need.written;
+    assert!(written > Position::ZERO && fixture.session.last_write == written, "the reply waits for its position");
+    assert!(fixture.run("CLIENT DURABILITY synced").starts_with('+'));
+    fixture.session.need = Need::NOTHING;
+    fixture.run("SET k older");
+    assert_eq!(fixture.session.need.synced, fixture.session.last_write);
+    assert!(fixture.session.need.synced > written);
+    fixture.reply = Reply::new(2);
+    fixture.run("SET k new");
+    fixture.reply = Reply::new(1 << 10);
+    assert_eq!(fixture.run("GET k"), "$5 older");
+}
+
+#[test]
 fn set_follows_its_options() {
     Fixture::new().check(&[
         ("SET k v", "+OK"),

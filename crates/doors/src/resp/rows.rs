@@ -56,7 +56,7 @@ commands! {
       "key value [key value ...]"; "O(n) with the number of keys"; "Sets several keys, all or none, if none of them exists.";
     "psetex" 4 [WRITE DENYOOM] ONE "string" "2.6.0" strings::psetex;
       "key milliseconds value"; "O(1)"; "Sets a key and its expiration in milliseconds.";
-    "set" -3 [WRITE DENYOOM] ONE "string" "1.0.0" strings::set;
+    "set" -3 [WRITE DENYOOM BLIND] ONE "string" "1.0.0" strings::set;
       "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]"; "O(1)"; "Sets the value of a key, ignoring what was there.";
     "setex" 4 [WRITE DENYOOM] ONE "string" "2.0.0" strings::setex;
       "key seconds value"; "O(1)"; "Sets a key and its expiration in seconds.";

@@ -48,6 +48,9 @@ pub(crate) mod flag {
     pub(crate) const NUMBERS: u32 = 1 << 25;
     /// Own: runs a script, which may do whatever the user may.
     pub(crate) const SCRIPT: u32 = 1 << 26;
+    /// Own: a call with as few arguments as there may be puts one key, whatever is there and without looking: it needs no
+    /// exclusive.
+    pub(crate) const BLIND: u32 = 1 << 27;
 }
 
 /// Where a command names its bucket.
@@ -134,6 +137,11 @@ impl Command {
     pub(crate) fn accepts(&self, args: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity >= 0 { args == wanted } else { args >= wanted }
+    }
+
+    /// Whether a call with `args` arguments needs no exclusive, although it writes.
+    pub(crate) fn is_blind(&self, args: usize) -> bool {
+        self.has(flag::BLIND) && args == self.arity.unsigned_abs() as usize
     }
 
     /// Its number in the table.

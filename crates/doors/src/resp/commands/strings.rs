@@ -72,9 +72,8 @@ pub(crate) fn set(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (key, value) = (args.at(1), args.at(2));
     if args.len() == 3 {
-        call.put(key, value, &PutOptions::default())?;
         call.reply.ok();
-        return Ok(());
+        return call.put(key, value, &PutOptions::default());
     }
     let options = SetOptions::parse(call, 3, true)?;
     let expires_ms = options.expires_ms(call)?;
