@@ -15,6 +15,7 @@ use base::{Clock, DirLock, Files, Limits, Signal};
 use crate::batch::{Appended, Batch};
 use crate::commit::{Ages, Due, Syncing, Writing, load, lock};
 use crate::error::{Error, Result};
+use crate::footer::Footer;
 use crate::header::header_bytes;
 use crate::log::{Level, Log, Visit, Watermarks};
 use crate::position::Position;
@@ -99,6 +100,8 @@ pub struct Journal {
     pub(crate) poison: OnceLock<Arc<Error>>,
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
+    /// Footer of the sealed segment whose reading was broken off last.
+    pub(crate) interrupted: Mutex<Option<(Position, Footer)>>,
     /// Released by closing.
     held: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -150,6 +153,7 @@ impl Journal {
             poison: OnceLock::new(),
             counters: Counters::default(),
             damage: Mutex::new(recovered.report.clone()),
+            interrupted: Mutex::default(),
             dir: dir.to_owned(),
             options,
             files,

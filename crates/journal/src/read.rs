@@ -60,8 +60,12 @@ pub(crate) fn read_segment(
     if trailer.log_end <= from {
         return Ok(());
     }
-    if let Some(footer) = segment.read_footer()? {
-        return by_pieces(segment, &footer, &mut hand);
+    if let Some(footer) = journal.footer_of(segment)? {
+        let outcome = by_pieces(segment, &footer, &mut hand);
+        if outcome.is_err() {
+            *lock(&journal.interrupted) = Some((segment.base, footer));
+        }
+        return outcome;
     }
     let bytes = segment.read_all(Some(trailer.data_end))?;
     let end = index(trailer.log_end.get() - segment.base.get());
@@ -136,7 +140,7 @@ impl Hand<'_, '_> {
             let rest = bytes.get(index(at - start)..index(offset - start)).unwrap_or_default();
             let header = RecordHeader::decode(rest, self.base.plus(at)).filter(|h| h.record_len() == extent.bytes);
             let body = header.as_ref().and_then(|header| header.body(rest));
-            let item = match (extent.kind, header.clone(), body) {
+            let item = match (extent.kind, header, body) {
                 (ExtentKind::Record, Some(header), Some(body)) => Item::Record { offset: at, header, body },
                 (ExtentKind::Damaged, ..) => {
                     Item::Damaged { offset: at, bytes: extent.bytes, reason: "set aside by an earlier recovery" }
@@ -192,6 +196,15 @@ fn note(
 }
 
 impl Journal {
+    /// The footer of a sealed segment. Who reads a segment in steps, which compaction does, ends each before its end, and finds
+    /// the footer here when it goes on: one of small records takes longer to decode than a step takes.
+    fn footer_of(&self, segment: &Segment) -> Result<Option<Footer>> {
+        match lock(&self.interrupted).take() {
+            Some((base, footer)) if base == segment.base => Ok(Some(footer)),
+            _ => segment.read_footer(),
+        }
+    }
+
     /// Adds damage to what is known, unless it is; returns what is known of that range.
     pub(crate) fn remember(&self, damage: Damage) -> Damage {
         let mut known = lock(&self.damage);
