@@ -22,7 +22,8 @@ pub struct Limits {
     pub batch_changes_max: usize,
     /// All commands of one batch together, in bytes. Must fit a record's 32-bit length.
     pub batch_bytes_max: usize,
-    /// Bytes of the open group beyond which a writer writes it out before adding more: bounds memory.
+    /// Bytes of the open group beyond which a writer writes it out before adding more: bounds memory, and keeps what is summed
+    /// and written in the processor's cache.
     pub group_bytes_max: usize,
     /// Position space of one journal segment; a batch larger than that gets a segment of its own size.
     pub segment_bytes: u64,
@@ -73,7 +74,7 @@ impl Default for Limits {
             indexes_bytes_max: 64 << 10,
             batch_changes_max: 1 << 20,
             batch_bytes_max: 1 << 30,
-            group_bytes_max: 4 << 20,
+            group_bytes_max: 256 << 10,
             segment_bytes: 64 << 20,
             zero_ahead_bytes: 1 << 20,
             ledger_memory_bytes: 1 << 20,

@@ -2,8 +2,7 @@
 //!
 //! May use: the operating system's threads. Must not know: what the workers do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How many processors this process may use; at least one.
@@ -69,31 +68,19 @@ impl Signal {
     }
 }
 
-/// One thread's place in a queue of waiters: it sleeps until somebody wakes just this one.
-#[derive(Debug)]
-pub struct Parked {
-    thread: std::thread::Thread,
-    woken: AtomicBool,
-}
+/// A gate for any number of threads, which is opened once: they sleep until then, and one system call wakes all of them.
+#[derive(Debug, Default)]
+pub struct Gate(OnceLock<()>);
 
-impl Parked {
-    /// A place for the calling thread, which alone may call [`Parked::wait`].
-    #[must_use]
-    pub fn here() -> Arc<Self> {
-        Arc::new(Self { thread: std::thread::current(), woken: AtomicBool::new(false) })
-    }
-
-    /// Sleeps until [`Parked::wake`] was called, at any time since the place was made.
+impl Gate {
+    /// Sleeps until [`Gate::open`] was called, at any time since the gate was made.
     pub fn wait(&self) {
-        while !self.woken.load(Ordering::Acquire) {
-            std::thread::park();
-        }
+        self.0.wait();
     }
 
-    /// Wakes the thread.
-    pub fn wake(&self) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
+    /// Wakes all who wait; later ones do not sleep at all.
+    pub fn open(&self) {
+        self.0.get_or_init(|| ());
     }
 }
 

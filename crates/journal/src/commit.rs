@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Crc32c, Parked, Time};
+use base::{Crc32c, Gate, Time};
 
 use crate::error::{Error, Result};
 use crate::journal::Journal;
@@ -65,7 +65,9 @@ impl Writing {
 #[derive(Default)]
 pub(crate) struct Syncing {
     running: bool,
-    waiters: Vec<(Position, Arc<Parked>)>,
+    /// Opened when the sync ends that is running: for all who wait, those whom it does not cover too. To wake these once more
+    /// costs less than to wake each by itself, and the first of them leads the next sync.
+    ended: Arc<Gate>,
 }
 
 /// A sync that nobody waits for.
@@ -138,8 +140,8 @@ impl Journal {
     pub(crate) fn poisoned(&self, error: Error) -> Error {
         let first = Arc::clone(self.poison.get_or_init(|| Arc::new(error)));
         // Whoever waits for a sync learns that there will be none.
-        let waiters = std::mem::take(&mut lock(&self.syncing).waiters);
-        waiters.iter().for_each(|(_, place)| place.wake());
+        let ended = std::mem::take(&mut lock(&self.syncing).ended);
+        ended.open();
         Error::Poisoned { first }
     }
 
@@ -196,13 +198,12 @@ impl Journal {
             if load(&self.synced) > position {
                 return Ok(());
             }
-            // Under the lock: whoever poisons the journal wakes all that are in the list, and later ones see it here.
+            // Under the lock: whoever poisons the journal opens the gate for all that wait, and later ones see it here.
             self.check()?;
             if syncing.running {
-                let place = Parked::here();
-                syncing.waiters.push((position, Arc::clone(&place)));
+                let ended = Arc::clone(&syncing.ended);
                 drop(syncing);
-                place.wait();
+                ended.wait();
             } else {
                 syncing.running = true;
                 drop(syncing);
@@ -236,20 +237,12 @@ impl Journal {
             lock(&self.ages).synced(reached);
             self.counters.sync_nanos.add(u64::try_from(self.clock.now().since(started).as_nanos()).unwrap_or(u64::MAX));
         }
-        let mut woken = {
+        let ended = {
             let mut syncing = lock(&self.syncing);
             syncing.running = false;
-            let reached = load(&self.synced);
-            let failed = self.poison.get().is_some();
-            let waiters = std::mem::take(&mut syncing.waiters);
-            let (woken, rest): (Vec<_>, Vec<_>) =
-                waiters.into_iter().partition(|(position, _)| failed || *position < reached);
-            syncing.waiters = rest;
-            // The next leader first, so that the disk is not idle while the others are woken one by one.
-            let next = syncing.waiters.pop();
-            next.into_iter().chain(woken)
+            std::mem::take(&mut syncing.ended)
         };
-        woken.by_ref().for_each(|(_, place)| place.wake());
+        ended.open();
     }
 
     fn sync_written(&self) -> Result<Position> {

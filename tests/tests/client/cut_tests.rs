@@ -112,7 +112,7 @@ fn what_is_kept_near_is_never_staler_than_its_bound_whatever_becomes_of_the_conn
 fn a_view_that_cannot_hear_says_so_and_hears_again() {
     let scene = Scene::new();
     let direct = orders(&connect(&scene.server));
-    let far = scene.client(300).space("shop").entries("orders").wait().unwrap();
+    let far = scene.client(2_000).space("shop").entries("orders").wait().unwrap();
     let view = LocalView::open(&far, &Wanted::all(), Duration::from_millis(50)).wait().unwrap();
     scene.way.refuse(true);
     scene.way.cut();
@@ -122,7 +122,7 @@ fn a_view_that_cannot_hear_says_so_and_hears_again() {
     let refused = view.count().wait().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("older than 50ms"), "{refused}");
-    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_millis(2_000), "{:?}", begun.elapsed());
     scene.way.refuse(false);
     let begun = Instant::now();
     while view.count().wait().ok() != Some(1) {
@@ -164,7 +164,7 @@ fn events_are_heard_once_over_connections_that_break() {
 #[test]
 fn a_change_that_was_not_answered_is_unknown_and_a_read_is_asked_again() {
     let scene = Scene::new();
-    let client = scene.client(400);
+    let client = scene.client(2_000);
     let far = orders(&client);
     far.write(&order(1, 1), &upsert()).wait().unwrap();
     scene.way.swallow(true);
@@ -172,7 +172,7 @@ fn a_change_that_was_not_answered_is_unknown_and_a_read_is_asked_again() {
     let late = far.write(&order(1, 2), &upsert()).begin();
     let behind = far.write(&order(1, 3), &upsert()).begin();
     let late = late.wait().unwrap_err();
-    assert!(late.kind() == ErrorKind::Timeout && begun.elapsed() >= Duration::from_millis(400), "{late}");
+    assert!(late.kind() == ErrorKind::Timeout && begun.elapsed() >= Duration::from_millis(2_000), "{late}");
     assert_eq!(behind.wait().unwrap_err().kind(), ErrorKind::Unknown);
     let read = far.read(&Wanted::id(1), &ReadOptions::default()).begin();
     scene.way.swallow(false);
@@ -185,7 +185,7 @@ fn a_change_that_was_not_answered_is_unknown_and_a_read_is_asked_again() {
     assert!(refused.kind() == ErrorKind::Unavailable || refused.kind() == ErrorKind::Unknown, "{refused}");
     let refused = far.write(&order(1, 4), &upsert()).wait().unwrap_err();
     assert!(refused.kind() == ErrorKind::Unavailable && refused.to_string().contains("it was not sent"), "{refused}");
-    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert!(begun.elapsed() >= Duration::from_millis(2_000));
     scene.way.refuse(false);
     far.write(&order(1, 5), &upsert()).wait().unwrap();
 }

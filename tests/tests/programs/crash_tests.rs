@@ -38,19 +38,22 @@ const DURABILITIES: &[&str] = &["synced", "written", "window:1ms,20ms"];
 fn every_acknowledged_write_survives_sigkill_at_any_moment() {
     let seed = Random::seed();
     let mut random = Random::new(seed);
-    let deadline = Instant::now() + budget("HOLDFAST_CRASH_SECONDS", 60);
+    let time = budget("HOLDFAST_CRASH_SECONDS", 60);
+    let deadline = Instant::now() + time;
+    // A machine that others keep busy may need longer until a server has compacted something and was asked.
+    let patience = deadline + 4 * time;
     println!("crash: HOLDFAST_SEED={seed}");
     let mut story = Story::default();
     let settings = TempDir::new().expect("a temporary folder");
     let configuration = settings.path().join("holdfast.toml");
     fs::write(&configuration, CONFIGURATION).expect("a file of a test can be written");
     let configuration = configuration.to_str().expect("a temporary folder has a plain name");
-    while Instant::now() < deadline {
+    while story.goes_on(deadline, patience) {
         let folder = TempDir::new().expect("a temporary folder");
         let mut loads: Vec<Load> = (0..CLIENTS).map(|name| Load::new(name, Random::new(random.number()))).collect();
         let mut counter = 0;
         for _ in 0..ROUNDS_PER_FOLDER {
-            if Instant::now() >= deadline {
+            if !story.goes_on(deadline, patience) {
                 break;
             }
             let durability = DURABILITIES[random.below(DURABILITIES.len())];
@@ -82,7 +85,7 @@ fn every_acknowledged_write_survives_sigkill_at_any_moment() {
         story.moved_bytes
     );
     assert!(story.rounds > 0 && story.verified > 0 && story.acknowledged > 0, "nothing was tried");
-    assert!(story.compacted_segments > 0 && story.moved_bytes > 0, "nothing was compacted");
+    assert!(story.has_compacted(), "nothing was compacted");
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +101,14 @@ struct Story {
 }
 
 impl Story {
+    fn has_compacted(&self) -> bool {
+        self.compacted_segments > 0 && self.moved_bytes > 0
+    }
+
+    fn goes_on(&self, deadline: Instant, patience: Instant) -> bool {
+        Instant::now() < if self.has_compacted() { deadline } else { patience }
+    }
+
     /// Adds what a server says of its compaction.
     fn ask(&mut self, client: &mut Client) -> Result<(), String> {
         let answer = client.call(&["KV.COMPACT", "STATUS"]).map_err(|error| format!("the status: {error}"))?;

@@ -169,4 +169,4 @@ pub(super) fn monkey() -> PathBuf {
 }
 
 /// How long a test waits for something that is bound to come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// The kernel gives all servers of a machine together only so many asynchronous requests.
 const NO_AIO: &str = "--innodb-use-native-aio=0";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, killed when it is dropped.
 pub(crate) struct Server {

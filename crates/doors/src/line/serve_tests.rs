@@ -13,7 +13,7 @@ use super::*;
 use crate::line::Limits;
 use crate::numbers::PointTotals;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a store was given, and how it behaves.
 #[derive(Default)]

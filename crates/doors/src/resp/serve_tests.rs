@@ -14,7 +14,7 @@ use crate::auth::{User, Users, hash_password};
 use crate::numbers::{DoorNumbers, DoorTotals};
 use crate::resp::{Limits, Options, Running, serve};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Server {
     running: Running,
