@@ -90,7 +90,7 @@ fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&
 fn journal_step(inner: &Inner) -> Option<Duration> {
     let now = inner.clock.now();
     // A failure has poisoned the journal, and every writer is told; there is nothing more to do here.
-    let next = inner.journal.step(now).ok().flatten()?;
+    let next = inner.told(&inner.jobs.journal, inner.journal.step(now).map_err(Error::from)).ok().flatten()?;
     Some(next.since(inner.clock.now()))
 }
 
@@ -101,8 +101,8 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
         let _ = inner.heal(partition);
     }
     // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
-    let _ = inner.write_out_due();
-    let removed = inner.remove_expired().unwrap_or(0);
+    let _ = inner.told(&inner.jobs.ledgers, inner.write_out_due());
+    let removed = inner.told(&inner.jobs.expiry, inner.remove_expired()).unwrap_or(0);
     let stepped = inner.step_xa().unwrap_or(Stepped::All);
     (removed >= inner.options.limits.expiry_batch_max || stepped == Stepped::More).then_some(Duration::ZERO)
 }
@@ -110,7 +110,7 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
 /// Does a piece of compaction; returns when to come back.
 fn compaction_step(inner: &Inner) -> Option<Duration> {
     // What failed stays as it was, and is tried again: a full disk may have space by then.
-    Some(inner.compact_step().unwrap_or(LOOK_INTERVAL))
+    Some(inner.told(&inner.jobs.compaction, inner.compact_step()).unwrap_or(LOOK_INTERVAL))
 }
 
 impl Inner {
@@ -196,14 +196,14 @@ impl Store {
     /// The failure of a write or sync.
     pub fn step(&self) -> Result<()> {
         let inner = self.inner();
-        inner.journal.step(inner.clock.now())?;
-        inner.write_out_due()?;
-        inner.remove_expired()?;
+        inner.told(&inner.jobs.journal, inner.journal.step(inner.clock.now()).map_err(Error::from))?;
+        inner.told(&inner.jobs.ledgers, inner.write_out_due())?;
+        inner.told(&inner.jobs.expiry, inner.remove_expired())?;
         inner.step_xa()?;
         inner.step_spaces();
         inner.step_series();
         inner.step_merge();
-        inner.compact_step()?;
+        inner.told(&inner.jobs.compaction, inner.compact_step())?;
         Ok(())
     }
 }

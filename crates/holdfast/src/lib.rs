@@ -32,6 +32,7 @@ mod feed;
 mod fold;
 mod identity;
 mod index;
+mod jobs;
 mod kv;
 mod library;
 mod listing;

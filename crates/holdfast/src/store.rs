@@ -20,6 +20,7 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
 use crate::identity;
+use crate::jobs::Jobs;
 use crate::kv::{Kv, PutOptions, Shown};
 use crate::options::{Options, World};
 use crate::partition::Partition;
@@ -68,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) scrub_wake: Arc<Signal>,
     pub(crate) compaction_wake: Arc<Signal>,
     pub(crate) compactor: Compactor,
+    /// What is told of work in the background.
+    pub(crate) jobs: Jobs,
     pub(crate) scrubbed: ScrubCounters,
     pub(crate) coordinator: Coordinator,
     /// The types of spaces.
@@ -147,6 +150,7 @@ impl Store {
             scrub_wake: Arc::new(Signal::new()),
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::default(),
+            jobs: Jobs::default(),
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
             lost_snapshots,

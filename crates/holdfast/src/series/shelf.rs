@@ -13,9 +13,9 @@ use ::series::{BlockAt, Engine, Manifest, PackedBlock, Points, Register, Registe
 use base::{File, Files, remove_if_there};
 use journal::{Damage, Position};
 
-use super::background::Job;
 use super::folder::{FOLDER, Folder, MANIFEST, Shelved, failed, points_name, register_name};
 use crate::error::{Error, Result};
+use crate::jobs::Job;
 use crate::room::Room;
 use crate::store::lock;
 

@@ -25,12 +25,12 @@ impl Inner {
     /// Does what is due; returns when to come back.
     pub(crate) fn step_spaces(&self) -> Duration {
         // Whoever asks for an entry of a partition in trouble is told.
-        let more = self.expire_entries().unwrap_or(false);
+        let more = self.told(&self.jobs.leases, self.expire_entries()).unwrap_or(false);
         for holder in self.spaces.locks.overdue(&*self.clock) {
             self.end_holder(holder);
         }
         // A full disk is tried again; the journal keeps what has no snapshot.
-        let _ = self.snapshots_due();
+        let _ = self.told(&self.jobs.snapshots, self.snapshots_due());
         if more {
             return Duration::ZERO;
         }

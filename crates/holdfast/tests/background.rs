@@ -1,0 +1,56 @@
+//! Work in the background that nobody waits for: that it fails is told once, in words, and so is that it works again.
+#![allow(clippy::unwrap_used, clippy::disallowed_types, reason = "tests stand outside the wall")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::ManualClock;
+use base::memory::Disk;
+use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Store, World};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+#[test]
+fn what_expired_and_cannot_be_removed_is_told_once_and_so_is_that_it_works_again() {
+    let (disk, clock) = (Disk::new(1), Arc::new(ManualClock::at(NOW_MS)));
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let world = World {
+        files: Arc::new(disk.process()),
+        clock: Arc::clone(&clock) as _,
+        ledgers: Arc::new(MemoryLedgers::default()),
+        threads: false,
+        entropy: 42,
+    };
+    let listener = Arc::clone(&told);
+    let options = Options {
+        durability: Durability::Written,
+        limits: Limits::tiny(),
+        partitions: 2,
+        trouble: Some(Arc::new(move |word: &str| listener.lock().unwrap().push(word.to_owned()))),
+        ..Options::default()
+    };
+    let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+    let told = || std::mem::take(&mut *told.lock().unwrap());
+    let expiring = PutOptions { expires_ms: Some(NOW_MS + 1_000), ..PutOptions::default() };
+    store.kv().put(b"b", b"passing", b"v", &expiring).unwrap();
+    store.step().unwrap();
+    assert!(told().is_empty());
+    disk.set_capacity(0);
+    let fill = |n: u32| store.kv().put(b"b", &n.to_be_bytes(), &[7; 64], &PutOptions::default());
+    let full = (0..).find_map(|n| fill(n).err()).unwrap();
+    assert_eq!(full.kind(), ErrorKind::Unavailable, "{full}");
+    clock.advance(Duration::from_secs(2));
+    for _ in 0..3 {
+        assert!(store.step().is_err());
+    }
+    let words = told();
+    let about = |what: &str| words.iter().filter(|word| word.starts_with("keys: ") && word.contains(what)).count();
+    assert_eq!(about("what has expired cannot be removed"), 1, "{words:?}");
+    disk.set_capacity(u64::MAX);
+    store.step().unwrap();
+    assert!(store.kv().get(b"b", b"passing").unwrap().is_none());
+    assert_eq!(told().iter().filter(|word| *word == "keys: what has expired is removed again").count(), 1);
+    store.step().unwrap();
+    assert!(told().is_empty());
+}
