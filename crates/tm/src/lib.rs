@@ -34,7 +34,7 @@ pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 pub use check::{Fault, check, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort};
+pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
