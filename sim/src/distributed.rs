@@ -73,7 +73,7 @@ pub fn prove(setup: Setup) -> Result<Distributed, Violation> {
 ///
 /// # Errors
 /// The first check that fails.
-pub fn run(setup: Setup) -> Result<Distributed, Violation> {
+pub(crate) fn run(setup: Setup) -> Result<Distributed, Violation> {
     let mut world = World::new(setup.seed, setup.lying_disk, setup.verbose)?;
     let points = points::all();
     let planned = usize::try_from(setup.seed % (points.len() as u64 * u64::from(PASSAGES))).unwrap_or(0);

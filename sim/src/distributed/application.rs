@@ -110,14 +110,11 @@ impl World {
         if self.applications[at].run.is_none() {
             return;
         }
+        let is_done = self.is_calm || self.random.chance(1, 2);
         match &self.applications[at].doing {
             Doing::Resting if self.is_calm => {}
             Doing::Resting => self.begin_something(at),
-            Doing::Working(_) => {
-                if self.random.chance(1, 2) || self.is_calm {
-                    self.end_work(at);
-                }
-            }
+            Doing::Working(_) if is_done => self.end_work(at),
             Doing::Completing(part, _) if part.is_polling => self.poll(at),
             _ => {}
         }
@@ -134,7 +131,7 @@ impl World {
         if let Some(id) = invitation.filter(|_| self.random.chance(1, 2)) {
             return self.join(at, id);
         }
-        if self.random.chance(1, 25) && !self.style.embedded {
+        if self.random.chance(1, 12) && !self.style.embedded {
             self.applications[at].doing = Doing::Waiting;
             self.send(me, Callee::Server, Request::Close(owner), Purpose::Closing);
             return;

@@ -81,6 +81,10 @@ impl Manager {
         self.branches.keys().filter(|name| !self.foreign.contains(*name))
     }
 
+    pub(crate) fn has(&self, name: &Name) -> bool {
+        self.branches.contains_key(name)
+    }
+
     pub(crate) fn is_prepared(&self, name: &Name) -> bool {
         self.branches.get(name).is_some_and(|branch| branch.state == State::Prepared)
     }

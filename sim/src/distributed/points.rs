@@ -86,7 +86,7 @@ impl fmt::Display for Point {
 }
 
 /// Which time a process passes a point.
-pub const PASSAGES: u32 = 2;
+pub(crate) const PASSAGES: u32 = 2;
 
 const APPLICATION: [Step; 17] = [
     Step::Open,

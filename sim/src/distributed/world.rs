@@ -466,11 +466,11 @@ impl World {
         Ok(())
     }
 
-    /// An operator lets go of a transaction that is committed, and of which all knew.
+    /// An operator lets go of a transaction that is committed, and of which no resource manager has anything left.
     fn forget_by_hand(&mut self) {
         let is_over = |id: &TransactionId| {
-            let parts = self.said.parts.get(id).into_iter().flatten();
-            parts.flat_map(|part| &part.branches).all(|(manager, xid)| self.fate(*manager, xid).is_some())
+            let branches = self.said.parts.get(id).into_iter().flatten().flat_map(|part| &part.branches);
+            branches.into_iter().all(|(manager, xid)| !self.managers[*manager].has(&manager::name(xid)))
         };
         let over: Vec<TransactionId> = self.said.committed.iter().filter(|id| is_over(id)).copied().collect();
         if !over.is_empty() && self.run_of(Process::Application(0)).is_some() {
