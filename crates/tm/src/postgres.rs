@@ -9,6 +9,7 @@
 //! May use: `branch`, tokio-postgres. Must not know: coordinators.
 
 mod manager;
+mod tls;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use xa::{XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
 pub use manager::PostgresManager;
+pub use tls::PostgresTls;
 
 /// A branch in PostgreSQL, on a connection of the program.
 pub struct PostgresBranch {
