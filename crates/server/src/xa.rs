@@ -200,6 +200,7 @@ fn name_of(state: State) -> &'static str {
         State::Committed => "committed",
         State::Aborted => "aborted",
         State::Active => "active",
+        State::Doubtful => "doubtful",
         State::Unknown => "unknown",
     }
 }
@@ -209,6 +210,10 @@ fn meaning(state: State) -> &'static str {
         State::Committed => "it is decided; a prepared branch has to be committed, and recovery does that",
         State::Aborted => "it will never be committed; a prepared branch has to be rolled back, and recovery does that",
         State::Active => "several programs work on it, and nothing is decided",
+        State::Doubtful => {
+            "the journal was damaged, and a decision may be lost: look at the data, and at the other branches, then \
+             `holdfast xa commit` or `rollback` it"
+        }
         State::Unknown => "nothing is decided, or all its branches know the outcome; `holdfast xa recover` finds out",
     }
 }
