@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Pace, Profile, Recovery, Remote,
-    RemoteOptions, State, Status, TransactionId,
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile, Recovery,
+    Remote, RemoteOptions, State, Status, TransactionId,
 };
 
 use crate::cli::{XaArguments, XaCommand, XaPlace};
@@ -155,7 +155,13 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         complain(format_args!("no answer  {name}: {}", down.reason));
     }
     for found in &report.found {
-        let reason = if found.reason.is_empty() { String::new() } else { format!(" ({})", found.reason) };
+        let is_doubtful = found.fate == Fate::Left
+            && coordinator.status(found.xid.transaction).is_ok_and(|status| status.state == State::Doubtful);
+        let reason = match found.reason.as_str() {
+            _ if is_doubtful => format!(". Doubtful: {}", meaning(State::Doubtful)),
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
         say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
     }
     if let Some(age) = sweep
