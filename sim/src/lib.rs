@@ -7,6 +7,7 @@
 //! May use: everything but doors and programs. Must not know: protocols.
 
 mod checks;
+mod distributed;
 mod model;
 mod run;
 mod series;
@@ -15,6 +16,9 @@ mod step;
 mod world;
 mod xa;
 
+pub use distributed::{
+    Distributed, Moment, Point, Side, Step, all_points, fixed_seeds, missed, prove as prove_distributed,
+};
 pub use run::{Outcome, Setup, Violation, prove, run};
 
 #[cfg(test)]

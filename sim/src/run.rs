@@ -110,7 +110,7 @@ pub fn run(setup: Setup) -> Result<Outcome, Violation> {
 }
 
 /// Opens the store; with a planned fault in the way, again without.
-fn open(sim: &mut Sim) -> Check<Store> {
+pub(crate) fn open(sim: &mut Sim) -> Check<Store> {
     for _ in 0..3 {
         match sim.open() {
             Ok(store) => return Ok(store),
@@ -143,7 +143,7 @@ pub(crate) struct Run {
 }
 
 #[expect(clippy::print_stderr, reason = "asked for, to see what a failing seed does")]
-fn report(what: &str, number: u64) {
+pub(crate) fn report(what: &str, number: u64) {
     eprintln!("{what} {number}");
 }
 

@@ -56,6 +56,10 @@ impl Decisions for ClosableCoordinator {
         });
     }
 
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        self.ask(|inner| inner.record(id, done))
+    }
+
     fn abort(&self, id: TransactionId) -> Result<()> {
         self.ask(|inner| inner.abort(id))
     }

@@ -9,7 +9,8 @@ use std::ffi::{c_int, c_long};
 
 use holdfast::Durability;
 use tm::{
-    Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision, decide_abort,
+    Call, Decisions, ErrorKind, Learned, OtherWork, Outcome, TransactionId, TwoPhase, TwoPhaseDecision, XaCode,
+    decide_abort, note_done,
 };
 
 use crate::abi::{TMASYNC, TMNOFLAGS, TMONEPHASE, XA_RETRY, XAER_ASYNC, XidData};
@@ -43,6 +44,8 @@ pub(crate) struct Drive {
     /// Answers to collect, with their handles.
     under_way: Vec<(BranchCall, c_int)>,
     decided: bool,
+    /// Whether resource managers may forget what they did by themselves.
+    may_forget: bool,
 }
 
 impl Drive {
@@ -56,7 +59,7 @@ impl Drive {
     }
 
     fn of(id: TransactionId, machine: TwoPhase) -> Self {
-        Self { id, machine, under_way: Vec::new(), decided: false }
+        Self { id, machine, under_way: Vec::new(), decided: false, may_forget: true }
     }
 
     /// Goes on; `None` when it came back early, and has to be driven on later.
@@ -64,6 +67,11 @@ impl Drive {
         loop {
             let (mut own, mut waiting) = (Vec::new(), Vec::new());
             for call in self.machine.next_calls() {
+                if let (&Call::Forget(number), false) = (&call, self.may_forget) {
+                    // Recovery finds what it did by itself, and has it recorded.
+                    self.machine.answer(number, XaCode::Ok);
+                    continue;
+                }
                 match BranchCall::of(&call) {
                     Some(call) if call.may_wait && resource(means, call.number).is_asynchronous() => waiting.push(call),
                     Some(call) => own.push(call),
@@ -148,7 +156,7 @@ impl Drive {
                     branch: resource(means, number).branch().clone(),
                     heuristic: end.heuristic(),
                 });
-                means.decisions.done(self.id, &done.collect::<Vec<_>>());
+                self.may_forget = note_done(means.decisions, self.id, &done.collect::<Vec<_>>());
             }
             _ => panic!("calls of branches are made elsewhere"),
         }

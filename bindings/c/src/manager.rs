@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::Durability;
-use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid};
+use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid, note_done};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
 use crate::resource::{Resource, Verb, code};
@@ -167,11 +167,12 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
         Verdict::Leave | Verdict::Foreign => return None,
     };
+    let mut may_forget = true;
     if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
         let done = Learned { branch: xid.branch.clone(), heuristic: ended.end.heuristic() };
-        decisions.done(xid.transaction, &[done]);
+        may_forget = note_done(decisions, xid.transaction, &[done]);
     }
-    if ended.remembered {
+    if ended.remembered && may_forget {
         let forgotten = answer(Verb::Forget);
         if forgotten != XaCode::Ok {
             tracing::warn!(%xid, answer = %forgotten, "does not forget what it decided by itself");

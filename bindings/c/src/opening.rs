@@ -120,10 +120,46 @@ fn resource(own: &ResourceManagerProfile, rmid: c_int) -> Result<SwitchedResourc
         branch: own.name.clone(),
         order: own.order,
         rmid,
-        open_string: string(own.open.expose())?,
+        open_string: string(&open_string(own)?)?,
         close_string: string(own.close.expose())?,
         switch: switch.map_err(|error| error.to_string())?,
     })
+}
+
+/// What `xa_open` takes, with TLS as the profile wants it.
+fn open_string(own: &ResourceManagerProfile) -> Result<String, String> {
+    let open = own.open.expose();
+    let Some(tls) = &own.tls else { return Ok(open.to_owned()) };
+    let identity = tls.identity.as_ref();
+    let files = [Some(&tls.authorities), identity.map(|own| &own.certificate), identity.map(|own| &own.key)];
+    let is_url = open.contains("://");
+    let mut text = open.to_owned();
+    let (keys, quoted): (_, fn(&str) -> String) = match own.kind {
+        ResourceManagerKind::Postgres if is_url => {
+            return Err("beside `authorities` `open` has the form \"host=... user=...\", not that of a URL".to_owned());
+        }
+        ResourceManagerKind::Postgres => {
+            text.push_str(" sslmode=verify-full");
+            let quoted = |path: &str| format!("'{}'", path.replace('\\', "\\\\").replace('\'', "\\'"));
+            ([" sslrootcert=", " sslcert=", " sslkey="], quoted)
+        }
+        _ if is_url => {
+            let encoded = |path: &str| path.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let first = if open.contains('?') { "&ssl-ca=" } else { "?ssl-ca=" };
+            ([first, "&ssl-cert=", "&ssl-key="], encoded)
+        }
+        _ => ([";ssl-ca=", ";ssl-cert=", ";ssl-key="], str::to_owned),
+    };
+    for (key, file) in keys.into_iter().zip(files) {
+        let Some(file) = file else { continue };
+        let path = file.to_str().ok_or("the path of a certificate is not UTF-8")?;
+        if path.contains(';') && !is_url {
+            return Err("the path of a certificate has a ; in it".to_owned());
+        }
+        text.push_str(key);
+        text.push_str(&quoted(path));
+    }
+    Ok(text)
 }
 
 /// How durable a decision is asked to be; a server decides that for itself.
@@ -154,4 +190,31 @@ fn coordinator(place: &CoordinatorPlace) -> tm::Result<Arc<ClosableCoordinator>>
     let opened = Arc::new(ClosableCoordinator::new(opened));
     coordinators.insert(key, Arc::clone(&opened));
     Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Profile, open_string};
+
+    #[test]
+    fn certificates_of_a_profile_are_said_to_each_client_library_in_its_own_words() {
+        let text = |kind: &str, open: &str, more: &str| {
+            let profile = format!(
+                "[profiles.p.coordinator]\ndirectory = \"/d\"\n[[profiles.p.resource_managers]]\nname = \"n\"\n\
+                 kind = \"{kind}\"\nopen = \"{open}\"\nauthorities = \"/it's/ca.pem\"\n{more}"
+            );
+            let profile = Profile::of_text(&profile, None, &|_| None).unwrap();
+            open_string(&profile.resource_managers[0])
+        };
+        let own = "certificate = \"/c\"\ncertificate_key = \"/k\"\n";
+        assert_eq!(
+            text("postgres", "host=db", own).unwrap(),
+            "host=db sslmode=verify-full sslrootcert='/it\\'s/ca.pem' sslcert='/c' sslkey='/k'"
+        );
+        assert!(text("postgres", "postgresql://db", "").unwrap_err().contains("has the form"));
+        assert_eq!(text("mariadb", "host=db", own).unwrap(), "host=db;ssl-ca=/it's/ca.pem;ssl-cert=/c;ssl-key=/k");
+        let url = text("mariadb", "mysql://u@db:1/d?socket=", "").unwrap();
+        assert_eq!(url, "mysql://u@db:1/d?socket=&ssl-ca=%2F%69%74%27%73%2F%63%61%2E%70%65%6D");
+        assert!(text("mariadb", "mysql://u@db", own).unwrap().contains("db?ssl-ca=%2F"));
+    }
 }

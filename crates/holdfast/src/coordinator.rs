@@ -19,7 +19,7 @@ use ::xa::{
     Patience, Plan, Record, RecordKey, Stepped, Table, TableError, TransactionId,
 };
 use base::Limits;
-use journal::{Level, Log, Position};
+use journal::{Damage, DamageKind, Level, Log, Position};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive};
@@ -163,6 +163,10 @@ impl Inner {
             let table = Table::load(self.coordinator.id, limits, self.xa_now(), records);
             table.map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))
         });
+        let table = table.map(|mut table| {
+            table.note_damage(self.damaged_upto(), self.xa_now());
+            table
+        });
         match table {
             Ok(table) => *lock(&self.coordinator.table) = table,
             Err(error) => {
@@ -170,6 +174,15 @@ impl Inner {
                 let _ = self.coordinator.failed.set(Error::new(error.kind(), text));
             }
         }
+    }
+
+    /// Where the last damage to the journal ends that may have cost records; a torn end of the log costs nothing that was
+    /// promised.
+    fn damaged_upto(&self) -> u64 {
+        let costs =
+            |damage: &&Damage| matches!(damage.kind, DamageKind::Record | DamageKind::Missing | DamageKind::Chain);
+        let damage = self.journal.recovery().damage;
+        damage.iter().filter(costs).map(|damage| damage.position.get() + damage.bytes).max().unwrap_or(0)
     }
 
     /// Asks the table, and writes what its answer rests on. Does not wait for durability.

@@ -348,6 +348,75 @@ fn a_decision_whose_value_rotted_is_still_one() {
     assert_eq!(remembered(&store), []);
 }
 
+/// Decisions that were lost by damage were once taken for decisions that nobody had made, and their branches rolled back.
+#[test]
+fn after_damage_that_may_have_taken_a_decision_branches_are_left_alone_until_an_operator_decides() {
+    let place = Place::new();
+    let store = place.open();
+    let lease = Lease::For(Duration::from_secs(1));
+    let owner = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
+    let coordinator = store.xa().coordinator();
+    let id = |owner, sequence| TransactionId { coordinator, owner, sequence, deadline_ms: 0, shared: false };
+    let [lost, kept, open, other] = [1, 2, 3, 4].map(|sequence| id(owner, sequence));
+    let past = TransactionId { sequence: 5, deadline_ms: 1, ..lost };
+    let marker = "x".repeat(64);
+    commit(&store, lost, &[&marker], SYNCED).unwrap();
+    commit(&store, kept, &["pg"], SYNCED).unwrap();
+    place.disk.kill_process();
+    drop(store);
+    place.ledgers.delete_all();
+    let mut flipped = 0;
+    for (path, bytes) in
+        place.disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "seg"))
+    {
+        let all = base::read_whole(&place.disk, &path, bytes).unwrap();
+        if let Some(at) = all.windows(64).position(|bytes| bytes == marker.as_bytes()) {
+            place.disk.flip(&path, at as u64, 1);
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
+
+    let store = place.open();
+    place.clock.advance(Duration::from_secs(60));
+    store.step().unwrap();
+    let damage = store.stats().damage;
+    assert_eq!(damage.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamageKind::Record], "{damage:?}");
+    assert_eq!([lost, open, past].map(|id| verdict(&store, id)), [Verdict::Leave; 3]);
+    assert_eq!(verdict(&store, kept), Verdict::Commit);
+    let listed = |store: &Store| {
+        let listed = store.xa().list(None, 10).unwrap().wait(SYNCED).unwrap().statuses;
+        listed.into_iter().map(|status| (status.id.sequence, status.state)).collect::<Vec<_>>()
+    };
+    let doubtful = |sequence| (sequence, State::Doubtful);
+    assert_eq!(listed(&store), [doubtful(1), (2, State::Committed), doubtful(3), doubtful(5)]);
+
+    // Who is new is judged as ever, and has a number that nobody had.
+    let newer = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
+    assert!(newer.0 > owner.0 + 1_000_000, "{newer:?}");
+    place.clock.advance(Duration::from_secs(60));
+    assert_eq!(verdict(&store, id(newer, 1)), Verdict::Rollback);
+
+    // It stays so after another start, without new damage, which is told once more.
+    store.close().unwrap();
+    drop(store);
+    let store = place.open();
+    place.clock.advance(Duration::from_secs(60));
+    assert_eq!([lost, other].map(|id| verdict(&store, id)), [Verdict::Leave; 2]);
+    let newest = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
+    assert!(newest.0 < newer.0 + 1_000_000, "numbers are passed over once: {newest:?} after {newer:?}");
+
+    // An operator looked at the data.
+    commit(&store, lost, &["pg", "maria"], SYNCED).unwrap();
+    commit(&store, past, &["pg"], SYNCED).unwrap();
+    store.xa().abort(other).unwrap().wait(SYNCED).unwrap();
+    let decided = [Verdict::Commit, Verdict::Commit, Verdict::Rollback];
+    assert_eq!([lost, past, other].map(|id| verdict(&store, id)), decided);
+    assert_eq!(verdict(&store, open), Verdict::Leave);
+    store.xa().forget(open, &[], Forgetting::Everything).unwrap().wait(SYNCED).unwrap();
+    assert!(!listed(&store).contains(&doubtful(3)));
+}
+
 /// Deciders, askers and writers of the same objects, with the background at work: whoever is told something first is
 /// right, each decision comes with its object and none without, and nobody waits for ever.
 #[test]

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast::Options;
 use tm::{
-    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Forget, Pace, Profile, Recovery, Remote,
-    RemoteOptions, State, Status, TransactionId,
+    Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile, Recovery,
+    Remote, RemoteOptions, State, Status, TransactionId,
 };
 
 use crate::cli::{XaArguments, XaCommand, XaPlace};
@@ -155,7 +155,13 @@ fn recover(profile: &Profile, sweep: Option<Duration>) -> Result<ExitCode, Failu
         complain(format_args!("no answer  {name}: {}", down.reason));
     }
     for found in &report.found {
-        let reason = if found.reason.is_empty() { String::new() } else { format!(" ({})", found.reason) };
+        let is_doubtful = found.fate == Fate::Left
+            && coordinator.status(found.xid.transaction).is_ok_and(|status| status.state == State::Doubtful);
+        let reason = match found.reason.as_str() {
+            _ if is_doubtful => format!(". Doubtful: {}", meaning(State::Doubtful)),
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
         say(format_args!("{:<10} {}: {}{reason}", found.manager.as_str(), found.xid, found.fate));
     }
     if let Some(age) = sweep
@@ -200,6 +206,7 @@ fn name_of(state: State) -> &'static str {
         State::Committed => "committed",
         State::Aborted => "aborted",
         State::Active => "active",
+        State::Doubtful => "doubtful",
         State::Unknown => "unknown",
     }
 }
@@ -209,6 +216,10 @@ fn meaning(state: State) -> &'static str {
         State::Committed => "it is decided; a prepared branch has to be committed, and recovery does that",
         State::Aborted => "it will never be committed; a prepared branch has to be rolled back, and recovery does that",
         State::Active => "several programs work on it, and nothing is decided",
+        State::Doubtful => {
+            "the journal was damaged, and a decision may be lost: look at the data, and at the other branches, then \
+             `holdfast xa commit` or `rollback` it"
+        }
         State::Unknown => "nothing is decided, or all its branches know the outcome; `holdfast xa recover` finds out",
     }
 }

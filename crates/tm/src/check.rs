@@ -10,7 +10,7 @@ use crate::branch::ResourceManager;
 use crate::coordinator::Coordinator;
 use crate::decisions::Result;
 use crate::mysql::MysqlManager;
-use crate::postgres::PostgresManager;
+use crate::postgres::{PostgresManager, PostgresTls};
 use crate::profile::{CoordinatorPlace, Profile, ResourceManagerKind, ResourceManagerProfile};
 
 /// What is wrong with a part of a profile.
@@ -55,15 +55,27 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
     Ok(match manager.kind {
         ResourceManagerKind::Postgres => {
             let config = manager.open.expose().parse().map_err(|error| {
-                format!("`open` is no connection string of PostgreSQL: {}", crate::postgres::said(&error))
+                format!(
+                    "`open` is no connection string of PostgreSQL: {}. Certificates stand in `authorities`, `certificate` and \
+                     `certificate_key` beside it",
+                    crate::postgres::said(&error)
+                )
             })?;
-            Some(Arc::new(PostgresManager::new(name, config).in_order(manager.order)))
+            let made = PostgresManager::new(name, config).in_order(manager.order);
+            Some(match &manager.tls {
+                Some(tls) => Arc::new(made.with_tls(PostgresTls::new(tls)?)),
+                None => Arc::new(made),
+            })
         }
         ResourceManagerKind::MariaDb => {
             // The driver's error may quote the URL.
             let options = mysql_async::Opts::from_url(manager.open.expose())
                 .map_err(|_| "`open` is not of the form mysql://user@host:port/database".to_owned())?;
-            Some(Arc::new(MysqlManager::new(name, options).in_order(manager.order)))
+            let made = MysqlManager::new(name, options).in_order(manager.order);
+            Some(match &manager.tls {
+                Some(tls) => Arc::new(made.with_tls(tls)?),
+                None => Arc::new(made),
+            })
         }
         ResourceManagerKind::Xa { .. } => None,
     })

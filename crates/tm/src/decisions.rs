@@ -55,6 +55,16 @@ pub trait Decisions: Send + Sync {
     /// Notes that branches learned of the decision to commit; when all have, the decision is let go. Never waits.
     fn done(&self, id: TransactionId, done: &[Learned]);
 
+    /// As [`Decisions::done`], but waits until it is recorded: what a resource manager did by itself it must not forget before
+    /// that, or nobody would know of it once this program is gone. Where `done` records at once this is the same.
+    ///
+    /// # Errors
+    /// It may not be recorded: let the resource manager remember, so that recovery finds it.
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        self.done(id, done);
+        Ok(())
+    }
+
     /// Decides never to commit a transaction. Needed only where somebody else might: when `commit` said `Unknown`, and
     /// when several programs take part. Otherwise an abort is presumed and nobody needs to be told.
     ///
@@ -82,6 +92,15 @@ pub trait Decisions: Send + Sync {
     /// `Aborted` when the transaction will never be committed. Any other error leaves open whether the vote was taken, and so
     /// whether the transaction is committed: never roll a prepared branch back because of it, but ask for a verdict.
     fn prepared(&self, id: TransactionId, branch: &BranchName, part: Vote) -> Result<()>;
+}
+
+/// Notes what branches learned. Whether resource managers may forget now what they did by themselves.
+pub fn note_done(decisions: &dyn Decisions, id: TransactionId, done: &[Learned]) -> bool {
+    if done.iter().any(|done| done.heuristic.is_some()) {
+        return decisions.record(id, done).is_ok();
+    }
+    decisions.done(id, done);
+    true
 }
 
 /// Decides never to commit a transaction, unless it is decided the other way: which of both is the answer. A refusal may

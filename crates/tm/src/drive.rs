@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use xa::{BranchEnd, BranchName, Call, Learned, TransactionId, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome, XaCode};
 
 use crate::branch::{Answer, BoxFuture, Branch};
-use crate::decisions::{Decisions, Error, ErrorKind, Result, decide_abort};
+use crate::decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
 
 /// A branch in the hands of a transaction.
 pub(crate) struct Enlisted {
@@ -59,6 +59,7 @@ impl Drive {
         let Self { decisions, waiting, id, decide } = self;
         let mut decide = Some(decide);
         let mut reasons = Vec::new();
+        let mut may_forget = true;
         let names: Vec<BranchName> = enlisted.iter().map(|enlisted| enlisted.name.clone()).collect();
         let mut branches: Vec<_> = enlisted.into_iter().map(|enlisted| Some(enlisted.branch)).collect();
         let name = |number: usize| names.get(number).expect("the machine numbers our list");
@@ -70,7 +71,6 @@ impl Drive {
                     Call::CommitOnePhase(number) => (number, Verb::OnePhase),
                     Call::Commit(number) => (number, Verb::Commit),
                     Call::Rollback(number) => (number, Verb::Rollback),
-                    Call::Forget(number) => (number, Verb::Forget),
                     Call::Decide(prepared) => {
                         let prepared: Vec<_> = prepared.into_iter().map(|number| name(number).clone()).collect();
                         let decide = decide.take().expect("a decision is asked for once");
@@ -88,9 +88,15 @@ impl Drive {
                             heuristic: end.heuristic(),
                         };
                         let done: Vec<_> = ends.into_iter().map(done).collect();
-                        decisions.done(id, &done);
+                        may_forget = noted(&decisions, id, done).await;
                         continue;
                     }
+                    // Recovery finds what it did by itself, and has it recorded.
+                    Call::Forget(number) if !may_forget => {
+                        machine.answer(number, XaCode::Ok);
+                        continue;
+                    }
+                    Call::Forget(number) => (number, Verb::Forget),
                 };
                 let branch = branches.get_mut(number).and_then(Option::take).expect("one call of a branch at a time");
                 under_way.push(Box::pin(call_branch(number, branch, verb)));
@@ -119,6 +125,15 @@ impl Drive {
         let pending = (0..names.len()).filter(is_pending).map(|number| name(number).clone()).collect();
         Ended { outcome, reasons, pending }
     }
+}
+
+/// Notes what branches learned, and waits if it is of what resource managers did by themselves.
+pub(crate) async fn noted(decisions: &Arc<dyn Decisions>, id: TransactionId, done: Vec<Learned>) -> bool {
+    if done.iter().all(|done| done.heuristic.is_none()) {
+        return note_done(&**decisions, id, &done);
+    }
+    let decisions = Arc::clone(decisions);
+    tokio::task::spawn_blocking(move || note_done(&*decisions, id, &done)).await.unwrap_or(false)
 }
 
 fn decision_of(result: Result<()>, reasons: &mut Vec<String>) -> TwoPhaseDecision {

@@ -77,6 +77,14 @@ impl Decisions for Embedded {
         let _ = self.store.xa().forget(id, done, Forgetting::Known);
     }
 
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        if done.is_empty() {
+            return Ok(());
+        }
+        let recorded = self.store.xa().forget(id, done, Forgetting::Known);
+        recorded.and_then(|pending| pending.wait(Durability::Synced)).map_err(of_store)
+    }
+
     fn abort(&self, id: TransactionId) -> Result<()> {
         let outcome = self.store.xa().abort(id).and_then(|pending| pending.wait(Durability::Synced));
         not_committed(outcome.map_err(of_store)?)

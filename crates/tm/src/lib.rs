@@ -7,6 +7,7 @@ mod decisions;
 mod embedded;
 mod profile;
 mod remote;
+mod tls;
 
 #[cfg(feature = "sql")]
 mod branch;
@@ -34,13 +35,13 @@ pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 pub use check::{Fault, check, open_coordinator, resource_managers};
 #[cfg(feature = "sql")]
 pub use coordinator::Coordinator;
-pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort};
+pub use decisions::{Decisions, Error, ErrorKind, Result, decide_abort, note_done};
 pub use embedded::Embedded;
 pub use holdfast::{Begin, Sharing};
 #[cfg(feature = "sql")]
 pub use mysql::{MysqlBranch, MysqlManager};
 #[cfg(feature = "sql")]
-pub use postgres::{PostgresBranch, PostgresManager};
+pub use postgres::{PostgresBranch, PostgresManager, PostgresTls};
 pub use profile::{
     CoordinatorPlace, PROFILE_FILE, PROFILE_NAME_VARIABLE, PROFILE_VARIABLE, Profile, ProfileError,
     ResourceManagerKind, ResourceManagerProfile, Secret,
@@ -50,6 +51,7 @@ pub use recovery::{Down, Fate, Found, Recovery, Report};
 pub use remote::{Remote, RemoteOptions, Tls};
 #[cfg(feature = "sql")]
 pub use sweep::sweep;
+pub use tls::{DatabaseTls, Identity};
 #[cfg(feature = "sql")]
 pub use transaction::{Committed, Failed, Transaction};
 pub use xa::{BranchEnd, Call, Ended, OtherWork, PrepareAnswer, TwoPhase, TwoPhaseDecision};

@@ -9,14 +9,16 @@
 //! May use: `branch`, tokio-postgres. Must not know: coordinators.
 
 mod manager;
+mod tls;
 
 use std::sync::Arc;
 
-use tokio_postgres::{Client, Error, error::SqlState};
+use tokio_postgres::{Client, Error, SimpleQueryMessage, error::SqlState};
 use xa::{XaCode, Xid};
 
 use crate::branch::{Answer, BoxFuture, Branch};
 pub use manager::PostgresManager;
+pub use tls::PostgresTls;
 
 /// A branch in PostgreSQL, on a connection of the program.
 pub struct PostgresBranch {
@@ -24,6 +26,8 @@ pub struct PostgresBranch {
     xid: Xid,
     prepared: bool,
     ended: bool,
+    /// Whether it may be asked whether it changed anything.
+    asks: bool,
 }
 
 impl PostgresBranch {
@@ -34,7 +38,44 @@ impl PostgresBranch {
     /// The database's.
     pub async fn start(client: &Arc<Client>, xid: Xid) -> Result<Self, Error> {
         client.batch_execute("BEGIN").await?;
-        Ok(Self { client: Arc::clone(client), xid, prepared: false, ended: false })
+        Ok(Self { client: Arc::clone(client), xid, prepared: false, ended: false, asks: false })
+    }
+
+    /// A branch that changed nothing drops out: it is ended before the decision, without a sync and without a second phase. PostgreSQL
+    /// is asked whether it did, which is one more round trip for those that did.
+    ///
+    /// The program says by this that the branch has nothing that takes effect at its end but changes of PostgreSQL's own tables:
+    /// no `NOTIFY`, `LISTEN` or `UNLISTEN`, no changes through foreign tables, no cursor `WITH HOLD`, of which PostgreSQL does not
+    /// tell. With one of these and no other change they would happen although the transaction is rolled back elsewhere; a
+    /// branch that also changed something is refused, as ever.
+    #[must_use]
+    pub fn asking(mut self) -> Self {
+        self.asks = true;
+        self
+    }
+
+    /// Ends it, if it is one that may be asked and changed nothing. `None` when it has to be prepared.
+    async fn drop_out(&mut self) -> Option<Answer> {
+        // Fails in a transaction in which a statement failed.
+        let rows = match self.client.simple_query("SELECT pg_current_xact_id_if_assigned() IS NULL").await {
+            Ok(rows) => rows,
+            Err(error) => return Some(self.failed(error).await),
+        };
+        let changed_nothing = rows.iter().any(|row| match row {
+            SimpleQueryMessage::Row(row) => row.get(0) == Some("t"),
+            _ => false,
+        });
+        if !changed_nothing {
+            return None;
+        }
+        // A serialization failure of what was read comes now.
+        Some(match self.client.batch_execute("COMMIT").await {
+            Ok(()) => {
+                self.ended = true;
+                XaCode::ReadOnly.into()
+            }
+            Err(error) => self.failed(error).await,
+        })
     }
 
     /// Ends a transaction that failed, so that the program may use its client again, and says why it did.
@@ -62,6 +103,11 @@ impl PostgresBranch {
 impl Branch for PostgresBranch {
     fn prepare(&mut self) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
+            if self.asks
+                && let Some(answer) = self.drop_out().await
+            {
+                return answer;
+            }
             // Whatever the answer is or whether there is one: it may be prepared.
             self.prepared = true;
             match self.client.batch_execute(&format!("SELECT 1; PREPARE TRANSACTION '{}'", self.xid)).await {

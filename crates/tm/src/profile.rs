@@ -22,6 +22,9 @@
 //! open = "host=/run/postgresql dbname=ledger user=bank"
 //! password_env = "LEDGER_PASSWORD"
 //! order = 1                                       # commits before those with a higher number; 0 unless said
+//! # authorities = "/etc/ssl/databases.pem"        # TLS, and whom to trust: the server is verified, its name included
+//! # certificate = "/etc/ssl/bank.pem"             # who this program is, for servers that ask
+//! # certificate_key = "/etc/ssl/bank.key"
 //!
 //! [[profiles.bank.resource_managers]]
 //! name = "shop"
@@ -52,6 +55,7 @@ use serde::{Deserialize, Deserializer};
 use xa::BranchName;
 
 use crate::remote::{RemoteOptions, Tls};
+use crate::tls::{DatabaseTls, Identity};
 
 /// Names the file, before anything else does.
 pub const PROFILE_VARIABLE: &str = "HOLDFAST_XA_PROFILE";
@@ -110,6 +114,8 @@ pub struct ResourceManagerProfile {
     pub close: Secret,
     /// Those with a lower number commit first.
     pub order: u32,
+    /// TLS, unless the connection is plain or `open` says how. Not of a switch.
+    pub tls: Option<DatabaseTls>,
 }
 
 /// What a resource manager is.
@@ -255,6 +261,9 @@ struct ManagerTable {
     password_env: Option<String>,
     library: Option<PathBuf>,
     symbol: Option<String>,
+    authorities: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    certificate_key: Option<PathBuf>,
     #[serde(default)]
     order: u32,
 }
@@ -336,12 +345,28 @@ impl ManagerTable {
             (Kind::Xa, ..) => return Err(wrong("a switch needs `library` and `symbol`".to_owned())),
             _ => return Err(wrong("`library` and `symbol` are for kind = \"xa\"".to_owned())),
         };
+        let identity = match (self.certificate, self.certificate_key) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            _ => return Err(wrong("`certificate` and `certificate_key` stand together".to_owned())),
+        };
+        let tls = match (self.authorities, identity, self.kind) {
+            (Some(_), _, Kind::Xa) | (_, Some(_), Kind::Xa) => {
+                return Err(wrong("a switch takes certificates in `open`, if at all".to_owned()));
+            }
+            (Some(authorities), identity, _) => Some(DatabaseTls { authorities, identity }),
+            (None, Some(_), _) => {
+                let what = "beside a `certificate` there are `authorities`: who may have signed the server's";
+                return Err(wrong(what.to_owned()));
+            }
+            (None, None, _) => None,
+        };
         let mut open = self.open.map(|open| open.0).unwrap_or_default();
         if let Some(password) = password(self.password, self.password_env.as_deref(), environment).map_err(wrong)? {
             open = with_password(&kind, &open, &password).map_err(wrong)?;
         }
         let close = self.close.unwrap_or(Secret(String::new()));
-        Ok(ResourceManagerProfile { name, kind, open: Secret(open), close, order: self.order })
+        Ok(ResourceManagerProfile { name, kind, open: Secret(open), close, order: self.order, tls })
     }
 }
 

@@ -122,6 +122,15 @@ fn what_makes_no_sense_is_said_with_its_place() {
         (manager("name = \"a\"\nkind = \"postgres\"\npassword_env = \"NONE\""), "the environment has no NONE"),
         (manager("name = \"a\"\nkind = \"mariadb\"\nopen = \"x\"\npassword = \"y\""), "mysql://user@host"),
         (WHOLE.replace("\"shop\"", "\"ledger\""), "two resource managers are called ledger"),
+        (manager("name = \"a\"\nkind = \"postgres\"\ncertificate = \"c\""), "stand together"),
+        (
+            manager("name = \"a\"\nkind = \"postgres\"\ncertificate = \"c\"\ncertificate_key = \"k\""),
+            "beside a `certificate` there are `authorities`",
+        ),
+        (
+            manager("name = \"a\"\nkind = \"xa\"\nlibrary = \"l\"\nsymbol = \"s\"\nauthorities = \"a\""),
+            "a switch takes certificates in `open`",
+        ),
         // A line with a password in it is not quoted.
         (manager("name = \"a\"\nkind = \"postgres\"\npassword = [\"hidden\"]"), "line 6: a text in quotes"),
         (manager("name = \"a\"\nkind = \"postgres\"\npassword = hidden"), "line 6: "),

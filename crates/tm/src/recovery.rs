@@ -17,6 +17,7 @@ use xa::{Action, BranchEnd, BranchName, Ended, Instruction, Pace, Settle, Time, 
 
 use crate::branch::{Answer, ResourceManager};
 use crate::coordinator::Coordinator;
+use crate::drive::noted;
 use crate::{Learned, Verdict};
 
 /// Recovery of a coordinator's branches in known resource managers.
@@ -283,8 +284,8 @@ impl Recovery {
         let (fate, reason) = match answer {
             None => (Fate::Left, String::new()),
             Some(answer) => {
-                let ended = self.note(&instruction, &answer);
-                if ended.remembered {
+                let (ended, may_forget) = self.note(&instruction, &answer).await;
+                if ended.remembered && may_forget {
                     // One that is not forgotten now is listed and forgotten the next time.
                     let _ = timeout(self.patience, manager.forget(&instruction.xid)).await;
                 }
@@ -299,15 +300,15 @@ impl Recovery {
         self.managers.windows(2).any(|two| two.first().map(|one| one.order()) != two.last().map(|one| one.order()))
     }
 
-    /// Tells everybody what a resource manager answered.
-    fn note(&mut self, instruction: &Instruction, answer: &Answer) -> Ended {
+    /// Tells everybody what a resource manager answered. Whether it may forget that, too.
+    async fn note(&mut self, instruction: &Instruction, answer: &Answer) -> (Ended, bool) {
         let (now, jitter) = (self.now(), jitter());
         let ended = self.settle.answered(instruction, answer.code, now, jitter);
         if instruction.action == Action::Commit && ended.end != BranchEnd::Pending {
             let done = Learned { branch: instruction.xid.branch.clone(), heuristic: ended.end.heuristic() };
-            self.coordinator.decisions().done(instruction.xid.transaction, &[done]);
+            return (ended, noted(&self.coordinator.decisions(), instruction.xid.transaction, vec![done]).await);
         }
-        ended
+        (ended, true)
     }
 
     fn unreachable(&mut self, number: usize) -> Duration {

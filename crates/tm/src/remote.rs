@@ -179,22 +179,28 @@ impl Decisions for Remote {
 
     fn done(&self, id: TransactionId, done: &[Learned]) {
         let id = id.to_string();
-        let mut words = vec!["XA.FORGET", &id];
-        for done in done {
-            words.extend(["BRANCH", done.branch.as_str()]);
-            if let Some(heuristic) = done.heuristic {
-                words.extend(["HEURISTIC", word_of(heuristic)]);
-            }
-        }
-        // Without a branch it would mean all of them.
-        if !done.is_empty() {
+        if let Some(words) = words_of_done(&id, done) {
             self.inner.main.call_lazily(&words);
             self.keeper.notice();
         }
     }
 
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        let id = id.to_string();
+        words_of_done(&id, done).map_or(Ok(()), |words| ok(self.inner.ask(&self.inner.main, &words)?))
+    }
+
     fn abort(&self, id: TransactionId) -> Result<()> {
-        ok(self.inner.ask(&self.inner.main, &["XA.ROLLBACK", &id.to_string()])?)
+        let id = id.to_string();
+        let words = ["XA.ROLLBACK", &id];
+        let aborted = self.inner.ask(&self.inner.main, &words).and_then(ok);
+        if matches!(&aborted, Err(error) if error.kind == ErrorKind::Unavailable) {
+            // It is told when the server is there again: branches that are prepared would hold their locks for as long as this
+            // program lives, because only for programs that ended an abort is presumed.
+            self.inner.main.call_lazily(&words);
+            self.keeper.notice();
+        }
+        aborted
     }
 
     fn verdicts(&self, ids: &[TransactionId]) -> Result<Vec<Verdict>> {
@@ -314,6 +320,18 @@ impl Inner {
             Err(_) => false,
         }
     }
+}
+
+/// Without a branch it would mean all of them, so there is no such request.
+fn words_of_done<'a>(id: &'a str, done: &'a [Learned]) -> Option<Vec<&'a str>> {
+    let mut words = vec!["XA.FORGET", id];
+    for done in done {
+        words.extend(["BRANCH", done.branch.as_str()]);
+        if let Some(heuristic) = done.heuristic {
+            words.extend(["HEURISTIC", word_of(heuristic)]);
+        }
+    }
+    (!done.is_empty()).then_some(words)
 }
 
 fn name_of(durability: Durability) -> &'static str {

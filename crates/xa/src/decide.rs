@@ -53,6 +53,10 @@ impl Table {
 
     /// What speaks against anything but rolling back, whoever asks.
     fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
+        if self.is_in_shadow(id.owner) && self.owners.ended(id.owner).is_some() {
+            // Only an operator asks for an owner that is gone, and nobody was told to roll back.
+            return None;
+        }
         if id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms {
             return Some(AbortReason::Deadline);
         }
@@ -144,6 +148,10 @@ impl Table {
         forgetting: Forgetting,
     ) -> Result<Plan<()>, TableError> {
         self.check_mine(id)?;
+        if forgetting == Forgetting::Everything && matches!(self.entries.get(&id), Some(Entry::Doubtful)) {
+            // Until it is found prepared again.
+            self.entries.remove(&id);
+        }
         let Some(Entry::Decided(decided)) = self.entries.get_mut(&id) else {
             return Ok(Plan::nothing((), crate::Needs::default()));
         };

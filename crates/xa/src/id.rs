@@ -153,14 +153,24 @@ impl FromStr for TransactionId {
         for group in digits.as_bytes().chunks_exact(4) {
             let mut bits = 0_u32;
             for digit in group {
-                let value = ALPHABET.iter().position(|known| known == digit);
-                let value = value.ok_or(MalformedId("an id is made of base64url characters"))?;
-                bits = bits << 6 | u32::try_from(value).expect("64 characters");
+                bits = bits << 6 | value_of(*digit).ok_or(MalformedId("an id is made of base64url characters"))?;
             }
             bytes.extend_from_slice(bits.to_be_bytes().split_at(1).1);
         }
         Self::from_bytes(&bytes)
     }
+}
+
+/// The six bits of a character. Looking for it in the alphabet took half a microsecond for each id.
+const fn value_of(digit: u8) -> Option<u32> {
+    Some(match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    } as u32)
 }
 
 impl BranchName {

@@ -13,6 +13,7 @@ mod answer;
 mod owners;
 mod table;
 
+mod damage;
 mod decide;
 mod status;
 mod verdict;
@@ -29,7 +30,7 @@ pub use decide::{Forgetting, Learned, Taking};
 pub use id::{BRANCH_BYTES_MAX, BranchName, CoordinatorId, FORMAT_ID, MalformedId, OwnerId, TransactionId, Xid};
 pub use owners::{LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, Lease};
 pub use record::{
-    BranchState, Change, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
+    BranchState, Change, DamageRecord, Decision, Heuristic, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone,
 };
 pub use settle::{Action, Instruction, Pace, Settle};
 pub use status::{BranchStatus, Listed, State, Status};

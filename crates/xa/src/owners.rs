@@ -76,6 +76,12 @@ impl Owners {
         self.grace_until = now.after(self.record.lease);
     }
 
+    /// Numbers up to here may have been given out by runs of which the record is lost: goes on behind them. As after a start.
+    pub(crate) fn pass_over(&mut self, count: u64, now: Time) {
+        self.record.next = self.record.next.saturating_add(count);
+        self.start(now);
+    }
+
     /// Whether a number was given out, as far as anybody can know.
     pub(crate) fn is_given(&self, owner: OwnerId) -> bool {
         owner.0 > 0 && owner.0 < self.given

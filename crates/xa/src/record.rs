@@ -9,6 +9,7 @@
 //!   'a' | transaction 36     version 1 | at 8                                         will never be committed
 //!   'e' | owner 8            version 1 | at 8                                         the owner has ended
 //!   'n'                      version 1 | next 8 | floor 8 | lease 8 | alive 4 | owner 8 *
+//!   'q'                      version 1 | up to 8 | below 8                            what is not known since damage
 //!
 //!   branch   state 1 | length 1 | name
 //!   state    0 open, 1 done, 2 to 5 what the branch did by itself: commit, rollback, mixed, hazard
@@ -17,6 +18,9 @@
 //! below `floor` have ended, but the `alive` ones, which stand in ascending order and of which one may have ended by a
 //! record of its own; no lease that was granted is longer than `lease` milliseconds, so that a coordinator that starts
 //! knows after what time an owner that kept silent is gone.
+//!
+//! In `q`: records that were written before the position `up to` may have been lost, and with them decisions about transactions of
+//! owners below `below`.
 //!
 //! A transaction is the 36 bytes of its id. There is never a 'd' and an 'a' of the same.
 //!
@@ -32,6 +36,7 @@ const DECISION: u8 = b'd';
 const TOMBSTONE: u8 = b'a';
 const ENDED: u8 = b'e';
 const OWNERS: u8 = b'n';
+const DAMAGE: u8 = b'q';
 
 /// Names one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +49,8 @@ pub enum RecordKey {
     Ended(OwnerId),
     /// Which owners there are.
     Owners,
+    /// What is not known since the journal was damaged.
+    Damage,
 }
 
 /// What one record says.
@@ -57,6 +64,17 @@ pub enum Record {
     Ended(OwnerId, Tombstone),
     /// Which owners there are.
     Owners(OwnersRecord),
+    /// What is not known since the journal was damaged.
+    Damage(DamageRecord),
+}
+
+/// What is not known since the journal was damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DamageRecord {
+    /// Records written before this mark may be lost.
+    pub upto: u64,
+    /// About transactions of owners with lower numbers something may have been decided that is lost.
+    pub below: u64,
 }
 
 /// A decision to commit.
@@ -139,6 +157,7 @@ impl RecordKey {
             Self::Tombstone(id) => (TOMBSTONE, id.to_bytes().to_vec()),
             Self::Ended(owner) => (ENDED, owner.0.to_be_bytes().to_vec()),
             Self::Owners => (OWNERS, Vec::new()),
+            Self::Damage => (DAMAGE, Vec::new()),
         };
         [&[kind], of.as_slice()].concat()
     }
@@ -157,6 +176,7 @@ impl RecordKey {
                 Err(_) => Err(MalformedRecord("an owner has 8 bytes")),
             },
             Some((&OWNERS, [])) => Ok(Self::Owners),
+            Some((&DAMAGE, [])) => Ok(Self::Damage),
             _ => Err(MalformedRecord("its key names no record")),
         }
     }
@@ -171,6 +191,7 @@ impl Record {
             Self::Tombstone(id, _) => RecordKey::Tombstone(*id),
             Self::Ended(owner, _) => RecordKey::Ended(*owner),
             Self::Owners(_) => RecordKey::Owners,
+            Self::Damage(_) => RecordKey::Damage,
         }
     }
 
@@ -189,6 +210,7 @@ impl Record {
             RecordKey::Tombstone(id) => Some(Self::Tombstone(id, over)),
             RecordKey::Ended(owner) => Some(Self::Ended(owner, over)),
             RecordKey::Owners => None,
+            RecordKey::Damage => Some(Self::Damage(DamageRecord::default())),
         }
     }
 
@@ -211,6 +233,10 @@ impl Record {
                 }
             }
             Self::Tombstone(_, over) | Self::Ended(_, over) => to.extend_from_slice(&over.at_ms.to_be_bytes()),
+            Self::Damage(DamageRecord { upto, below }) => {
+                to.extend_from_slice(&upto.to_be_bytes());
+                to.extend_from_slice(&below.to_be_bytes());
+            }
             Self::Owners(owners) => {
                 let lease_ms = u64::try_from(owners.lease.as_millis()).unwrap_or(u64::MAX);
                 for number in [owners.next, owners.floor, lease_ms] {
@@ -238,6 +264,7 @@ impl Record {
             RecordKey::Tombstone(id) => Self::Tombstone(id, Tombstone { at_ms: from.number()? }),
             RecordKey::Ended(owner) => Self::Ended(owner, Tombstone { at_ms: from.number()? }),
             RecordKey::Owners => Self::Owners(from.owners()?),
+            RecordKey::Damage => Self::Damage(DamageRecord { upto: from.number()?, below: from.number()? }),
         };
         if from.0.is_empty() { Ok(record) } else { Err(MalformedRecord("it has bytes behind its end")) }
     }

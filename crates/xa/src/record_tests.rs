@@ -36,6 +36,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             let lease = Duration::from_millis(u64::from(lease_ms));
             Record::Owners(OwnersRecord { next: a.max(b), floor, lease, alive })
         }),
+        (any::<u64>(), any::<u64>()).prop_map(|(upto, below)| Record::Damage(DamageRecord { upto, below })),
     ]
 }
 
@@ -52,7 +53,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic_and_what_decodes_encodes_to_the_same(
-        kind in prop_oneof![Just(b'd'), Just(b'a'), Just(b'e'), Just(b'n'), any::<u8>()],
+        kind in prop_oneof![Just(b'd'), Just(b'a'), Just(b'e'), Just(b'n'), Just(b'q'), any::<u8>()],
         rest in proptest::collection::vec(any::<u8>(), 0..12),
         mut value in proptest::collection::vec(any::<u8>(), 0..80),
         version in prop_oneof![Just(1), any::<u8>()],

@@ -33,6 +33,8 @@ pub enum State {
     Aborted,
     /// Shared, and under way.
     Active,
+    /// Found prepared, and what was decided is lost by damage to the journal: an operator decides.
+    Doubtful,
     /// Nothing is remembered: it is not decided, or over and forgotten.
     Unknown,
 }
@@ -62,6 +64,10 @@ impl Table {
                 status.state = State::Aborted;
                 status.at_ms = Some(tombstone.at_ms);
                 Needs::synced(*mark)
+            }
+            Some(Entry::Doubtful) => {
+                status.state = State::Doubtful;
+                Needs::default()
             }
             Some(Entry::Shared(shared)) => {
                 status.state = State::Active;

@@ -6,6 +6,7 @@
 //!   shared     others may take part: who, and how they voted; in memory only
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
 //!              deadline, which says the same to all clocks that were not set back by more
+//!   doubtful   found prepared, and the journal was damaged since: see `damage.rs`; in memory only
 //!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
 //!              else than the owner has learned of it
 //!
@@ -30,6 +31,7 @@ use std::time::Duration;
 use base::{Limits, Time};
 
 use crate::answer::{Answer, Mark, Needs, Plan, Rests};
+use crate::damage::Damage;
 use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
 use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
@@ -143,8 +145,13 @@ pub enum Patience {
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Decided(Decided),
-    Aborted { tombstone: Tombstone, mark: Mark },
+    Aborted {
+        tombstone: Tombstone,
+        mark: Mark,
+    },
     Shared(Shared),
+    /// Found prepared, and what was decided may be lost; in memory only.
+    Doubtful,
 }
 
 #[derive(Debug, Clone)]
@@ -206,6 +213,7 @@ pub struct Table {
     pub(crate) stale: BTreeSet<(u64, TransactionId)>,
     /// Decisions that all branches know, and until when they are kept.
     pub(crate) retained: BTreeSet<(Time, TransactionId)>,
+    pub(crate) damage: Damage,
     /// The latest time it was told.
     latest: Time,
     pub(crate) counters: Counters,
@@ -231,6 +239,7 @@ impl Table {
             let_go: BTreeSet::new(),
             stale: BTreeSet::new(),
             retained: BTreeSet::new(),
+            damage: Damage::default(),
             latest: now.time,
             counters: Counters::default(),
         };
@@ -255,7 +264,7 @@ impl Table {
                 Entry::Aborted { .. } if table.owners.ended(id.owner).is_some() => {
                     table.let_go.insert(*id);
                 }
-                Entry::Aborted { .. } | Entry::Shared(_) => {}
+                Entry::Aborted { .. } | Entry::Shared(_) | Entry::Doubtful => {}
             }
         }
         table.owners.start(now.time);
@@ -268,11 +277,12 @@ impl Table {
         let of_entry = |(id, entry): (&TransactionId, &Entry)| match entry {
             Entry::Decided(decided) => Some(Record::Decision(*id, decided.decision.clone())),
             Entry::Aborted { tombstone, .. } => Some(Record::Tombstone(*id, *tombstone)),
-            Entry::Shared(_) => None,
+            Entry::Shared(_) | Entry::Doubtful => None,
         };
         let ended = self.owners.ended.iter().map(|(owner, ended)| Record::Ended(*owner, ended.tombstone));
         let owners = (self.owners.record.next > 1).then(|| Record::Owners(self.owners.record.clone()));
-        self.entries.iter().filter_map(of_entry).chain(ended).chain(owners)
+        let damage = (self.damage.record.upto > 0 && !self.damage.is_new).then_some(Record::Damage(self.damage.record));
+        self.entries.iter().filter_map(of_entry).chain(ended).chain(owners).chain(damage)
     }
 
     /// Live numbers.
@@ -317,7 +327,8 @@ impl Table {
             Change::Delete(RecordKey::Ended(owner)) => {
                 self.owners.ended.remove(&owner);
             }
-            Change::Delete(RecordKey::Owners) => unreachable!("the record of owners never goes"),
+            Change::Put(Record::Damage(record)) => self.damage = Damage { record, is_new: false },
+            Change::Delete(RecordKey::Owners | RecordKey::Damage) => unreachable!("these records never go"),
         }
     }
 
@@ -334,7 +345,7 @@ impl Table {
                 Decided { decision, until: None, ..before }
             }
             Some(Entry::Aborted { .. }) => unreachable!("what is rolled back is never decided"),
-            Some(Entry::Shared(_)) | None => {
+            Some(Entry::Shared(_) | Entry::Doubtful) | None => {
                 self.counters.decisions += 1;
                 Decided { decision, mark, is_told: false, until: None }
             }
@@ -371,7 +382,7 @@ impl Table {
             match entry {
                 Entry::Shared(_) => over.push(*id),
                 Entry::Aborted { .. } => let_go.push(*id),
-                Entry::Decided(_) => {}
+                Entry::Decided(_) | Entry::Doubtful => {}
             }
         }
         for id in over {
@@ -432,9 +443,9 @@ impl Table {
             Some(Entry::Aborted { mark, .. }) => {
                 return Some((Outcome::Aborted(AbortReason::RolledBack), Needs::synced(*mark)));
             }
-            Some(Entry::Shared(_)) | None => {}
+            Some(Entry::Shared(_) | Entry::Doubtful) | None => {}
         }
-        let mark = self.owners.ended(id.owner)?;
+        let mark = self.owners.ended(id.owner).filter(|_| !self.is_in_shadow(id.owner))?;
         Some((Outcome::Aborted(AbortReason::OwnerEnded), Needs::synced(mark)))
     }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decide::{Forgetting, Learned};
-use crate::record::Heuristic;
+use crate::record::{DamageRecord, Heuristic};
 use crate::verdict::Verdict;
 
 const COORDINATOR: CoordinatorId = CoordinatorId(9);
@@ -152,6 +152,36 @@ fn a_tombstone_goes_a_day_after_its_deadline_though_its_owner_lives() {
         assert_eq!(held.write(plan), Commit::Settled(Outcome::Aborted(AbortReason::Deadline)));
         held.step(at(day + 10));
     }
+    held.check();
+}
+
+#[test]
+fn damage_is_noted_once_and_nothing_is_presumed_of_owners_from_before_it() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    held.restart(at(0));
+    held.table.note_damage(77, at(0));
+    held.step(at(20));
+    assert_eq!(held.records[&RecordKey::Damage], Record::Damage(DamageRecord { upto: 77, below: 1025 + (1 << 32) }));
+    let ask = |held: &mut Held, owner| {
+        let plan = held.table.verdicts(&[id(owner, 1, 0, false), id(owner, 2, 1, true)], at(20));
+        held.write(plan)
+    };
+    assert_eq!(ask(&mut held, owner), [Verdict::Leave; 2]);
+    assert!(held.table.entries.values().all(|entry| matches!(entry, Entry::Doubtful)));
+    held.check();
+    held.restart(at(20));
+    for upto in [77, 5] {
+        held.table.note_damage(upto, at(20));
+    }
+    held.step(at(40));
+    assert_eq!(ask(&mut held, owner), [Verdict::Leave; 2]);
+    // A number from before that the lost records may have given out; and one of a new owner.
+    assert_eq!(ask(&mut held, OwnerId(5000)), [Verdict::Leave; 2]);
+    let newer = held.open(Lease::For(Duration::from_secs(1)), at(40)).unwrap();
+    held.step(at(50));
+    let plan = held.table.verdicts(&[id(newer, 1, 0, false)], at(50));
+    assert_eq!(held.write(plan), [Verdict::Rollback]);
     held.check();
 }
 

@@ -22,7 +22,7 @@
 //!
 //! May use: `codes`. Must not know: what a resource manager is, who decides, how calls are made, time.
 
-use crate::codes::{BranchEnd, PrepareAnswer, XaCode};
+use crate::codes::{BranchEnd, Ended, PrepareAnswer, XaCode};
 use crate::record::Heuristic;
 
 /// What commits with the branches.
@@ -51,7 +51,8 @@ pub enum Call {
     Commit(usize),
     /// Roll this branch back; answer with [`TwoPhase::answer`].
     Rollback(usize),
-    /// Tell the coordinator that these branches know of the decision. Nothing answers.
+    /// Tell the coordinator that these branches know of the decision. Nothing answers; but what a branch did by itself has to
+    /// be recorded before its resource manager is told to forget it.
     Done(Vec<(usize, BranchEnd)>),
     /// Let the resource manager forget what it did by itself; answer with [`TwoPhase::answer`].
     Forget(usize),
@@ -121,6 +122,8 @@ struct Branch {
     state: State,
     /// The resource manager keeps its heuristic deed until told to forget it.
     remembered: bool,
+    /// The answer to its prepare was lost: the request may be on its way yet.
+    is_prepare_lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +188,8 @@ impl TwoPhase {
     }
 
     fn new(orders: &[u32], other: OtherWork) -> Self {
-        let branch = |order: &u32| Branch { order: *order, state: State::Active, remembered: false };
+        let branch =
+            |order: &u32| Branch { order: *order, state: State::Active, remembered: false, is_prepare_lost: false };
         let branches = orders.iter().map(branch).collect();
         Self {
             branches,
@@ -236,6 +240,7 @@ impl TwoPhase {
         let State::Asked(verb) = branch.state else { panic!("branch {number} was not asked anything") };
         let ended = match verb {
             Verb::Prepare => {
+                branch.is_prepare_lost = code == XaCode::ManagerDown;
                 branch.state = match code.as_vote() {
                     PrepareAnswer::Prepared => State::Prepared,
                     PrepareAnswer::ReadOnly => State::Ended(BranchEnd::ReadOnly),
@@ -249,6 +254,10 @@ impl TwoPhase {
                 code.after_one_phase()
             }
             Verb::Commit => Some(code.after_commit()),
+            // Not known now, and it may be prepared in a moment, by a request that outlives its connection.
+            Verb::Rollback if branch.is_prepare_lost && code == XaCode::NotKnown => {
+                Some(Ended { end: BranchEnd::Pending, remembered: false })
+            }
             Verb::Rollback => {
                 let ended = code.after_rollback();
                 if self.doubt == Doubt::Open && code != XaCode::NotKnown && ended.end != BranchEnd::Pending {

@@ -16,7 +16,7 @@ pub enum Verdict {
     Commit,
     /// It will never be committed: roll it back.
     Rollback,
-    /// Its owner is alive, or nobody can tell: leave it.
+    /// Its owner is alive, or nobody can tell, also since the journal was damaged: leave it.
     Leave,
     /// Another coordinator's: leave it.
     Foreign,
@@ -61,6 +61,10 @@ impl Table {
         if judging.ended.contains(&id.owner) || judging.buried.contains(&id) {
             return Verdict::Rollback;
         }
+        if self.is_in_shadow(id.owner) {
+            self.doubt(id);
+            return Verdict::Leave;
+        }
         if !self.owners.is_given(id.owner) {
             return Verdict::Leave;
         }
@@ -89,7 +93,10 @@ impl Table {
     pub fn step(&mut self, changes_max: usize, now: Now) -> Plan<Stepped> {
         self.note_time(now);
         let ended = |owner: OwnerId| Change::Put(Record::Ended(owner, Tombstone { at_ms: now.wall_ms }));
-        let mut changes: Vec<Change> = self.owners.lapsed(now.time).take(changes_max).map(ended).collect();
+        let mut changes: Vec<Change> = self.damage_to_write().into_iter().collect();
+        if changes.is_empty() {
+            changes.extend(self.owners.lapsed(now.time).take(changes_max).map(ended));
+        }
         if changes.is_empty()
             && let Some(record) = self.owners.raised(self.limits.xa_owners_max, now.time)
         {

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use holdfast_tests::{Finished, Launch, holdfast, run};
+use holdfast_tests::{Finished, Launch, files_of, flip, holdfast, run};
 use tm::{Begin, Branch, Coordinator, Decisions, PostgresBranch, Remote, RemoteOptions};
 use tokio_postgres::NoTls;
 
@@ -101,4 +101,55 @@ async fn a_person_settles_what_is_in_doubt() {
     let checked = xa(&["check", "--profile", &profile]);
     assert_eq!(checked.code, Some(1));
     assert!(checked.text.contains("role \"nobody\" does not exist"), "{}", checked.text);
+}
+
+/// A byte of a decision is flipped on the disk: its branch is left alone, and a person is told why and settles it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_that_was_lost_by_damage_is_made_again_by_a_person() {
+    let postgres = Postgres::start(10);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Launch::new(&data).start();
+    let remote = |address: &str| std::sync::Arc::new(Remote::open(RemoteOptions::new(address)).unwrap());
+    let decisions = remote(&server.resp().to_string());
+    let coordinator = Coordinator::over(decisions.clone());
+    let lost = prepare(&postgres, &coordinator, "lost").await;
+    let kept = prepare(&postgres, &coordinator, "kept").await;
+    decisions.commit(lost, &[name("ledger")], None).unwrap();
+    decisions.commit(kept, &[name("ledger")], None).unwrap();
+    server.kill();
+    let bytes = lost.to_bytes();
+    let mut flipped = 0;
+    for file in files_of(&data).into_iter().filter(|file| file.extension().is_some_and(|end| end == "seg")) {
+        let all = std::fs::read(&file).unwrap();
+        if let Some(at) = all.windows(bytes.len()).position(|window| window == bytes) {
+            flip(&file, at, 1);
+            flipped += 1;
+        }
+    }
+    assert_eq!(flipped, 1);
+
+    let server = Launch::new(&data).start();
+    let address = server.resp().to_string();
+    let profile = folder.path().join("xa.toml").display().to_string();
+    let text = format!(
+        "[profiles.bank.coordinator]\nservers = [\"{address}\"]\n\n[[profiles.bank.resource_managers]]\n\
+         name = \"ledger\"\nkind = \"postgres\"\nopen = \"{}\"\n",
+        postgres.connection()
+    );
+    std::fs::write(&profile, text).unwrap();
+    let recovered = xa(&["recover", "--profile", &profile]);
+    assert_eq!(recovered.code, Some(1), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{kept}.ledger: committed")), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{lost}.ledger: left alone")), "{}", recovered.text);
+    assert!(recovered.text.contains("Doubtful: the journal was damaged"), "{}", recovered.text);
+    let (lost, listed) = (lost.to_string(), xa(&["list", "--address", &address]));
+    assert!(listed.text.contains(&format!("{lost} doubtful")), "{}", listed.text);
+    let shown = xa(&["show", &lost, "--address", &address]);
+    assert!(shown.text.contains("the journal was damaged"), "{}", shown.text);
+
+    assert_eq!(xa(&["commit", &lost, "ledger", "--address", &address]).code, Some(0));
+    let recovered = xa(&["recover", "--profile", &profile]);
+    assert_eq!(recovered.code, Some(0), "{}", recovered.text);
+    assert!(recovered.text.contains(&format!("{lost}.ledger: committed")), "{}", recovered.text);
 }

@@ -42,6 +42,50 @@ async fn real_databases_take_part_in_transactions() {
     a_branch_whose_connection_is_open_is_not_believed_to_be_gone(&setting).await;
     prepared_branches_survive_a_restart_of_their_database(&mut setting).await;
     neighbours_are_left_alone(&setting).await;
+    branches_that_changed_nothing_drop_out_when_they_may_be_asked(&setting).await;
+}
+
+/// The branch's name is taken in PostgreSQL, so that nothing can be prepared under it: what commits all the same dropped out.
+async fn branches_that_changed_nothing_drop_out_when_they_may_be_asked(setting: &Setting) {
+    let clients = setting.reach.connect().await.unwrap();
+    let (money, prepared) = (clients.money().await, clients.prepared().await);
+    let start = async |transaction: &mut tm::Transaction, asking: bool| {
+        let xid = transaction.xid("asked").unwrap();
+        let branch = PostgresBranch::start(&clients.postgres, xid).await.unwrap();
+        let branch = if asking { branch.asking() } else { branch };
+        transaction.enlist(&name("asked"), branch).await.unwrap();
+        let started = MysqlBranch::start(&clients.mariadb, &transaction.xid("shop").unwrap()).await.unwrap();
+        transaction.enlist(&name("shop"), started).await.unwrap();
+        let update = "UPDATE bank.accounts SET money = money + 1 WHERE id = 2";
+        clients.mariadb.lock().await.query_drop(update).await.unwrap();
+    };
+    let row = "SELECT money FROM bank.accounts WHERE id = 1";
+    let other = setting.reach.connect().await.unwrap();
+    for (asking, statement, commits) in [
+        (true, row, true),
+        (false, row, false),
+        (true, "UPDATE bank.accounts SET money = money WHERE id = 1", false),
+        (true, "SELECT money FROM bank.accounts WHERE id = 1 FOR UPDATE", false),
+        (true, "UPDATE bank.accounts SET money = money WHERE id = 1; NOTIFY told", false),
+        (false, "NOTIFY told", false),
+    ] {
+        let mut transaction = setting.coordinator.begin(Begin::default()).unwrap();
+        let taken = format!("BEGIN; PREPARE TRANSACTION '{}'", transaction.xid("asked").unwrap());
+        other.postgres.batch_execute(&taken).await.unwrap();
+        start(&mut transaction, asking).await;
+        clients.postgres.batch_execute(statement).await.unwrap();
+        let ended = transaction.commit().await;
+        assert_eq!(ended.is_ok(), commits, "{statement}: {ended:?}");
+        // One that was refused rolled back what it found under its name.
+        let _ = other.postgres.batch_execute(&taken.replace("BEGIN; PREPARE TRANSACTION", "ROLLBACK PREPARED")).await;
+    }
+    assert_eq!(clients.money().await, (money.0, money.1 + 1));
+    // A statement that failed is never taken for nothing; and a transaction that is rolled back elsewhere did not change anything.
+    let mut transaction = setting.coordinator.begin(Begin::default()).unwrap();
+    start(&mut transaction, true).await;
+    assert!(clients.postgres.batch_execute("SELECT 1/0").await.is_err());
+    assert_eq!(transaction.commit().await.unwrap_err().outcome, Outcome::RolledBack);
+    assert_eq!((clients.money().await, clients.prepared().await), ((money.0, money.1 + 1), prepared));
 }
 
 async fn a_database_that_cannot_prepare_is_found_out(setting: &mut Setting) {

@@ -28,6 +28,7 @@ pub(crate) struct Postgres {
     folder: TempDir,
     user: Option<User>,
     port: u16,
+    settings: Vec<String>,
     child: Option<Child>,
 }
 
@@ -35,6 +36,7 @@ pub(crate) struct Postgres {
 pub(crate) struct MariaDb {
     folder: TempDir,
     user: Option<User>,
+    options: Vec<String>,
     child: Option<Child>,
 }
 
@@ -48,7 +50,7 @@ impl Postgres {
             .arg(&data);
         finish(init);
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut this = Self { folder, user, port, child: None };
+        let mut this = Self { folder, user, port, settings: Vec::new(), child: None };
         this.run(prepared_max);
         this
     }
@@ -83,7 +85,22 @@ impl Postgres {
         ] {
             server.args(["-c", &setting]);
         }
+        for setting in &self.settings {
+            server.args(["-c", setting]);
+        }
         server.spawn().unwrap()
+    }
+
+    /// Starts it again with these settings besides.
+    pub(crate) fn restart_with(&mut self, settings: Vec<String>) {
+        self.kill();
+        self.settings = settings;
+        self.run(10);
+    }
+
+    /// A file that only the server may read.
+    pub(crate) fn give(&self, name: &str, text: &str) -> PathBuf {
+        give(self.folder.path(), self.user, name, text)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -117,7 +134,7 @@ impl MariaDb {
             install.arg("--user=mysql");
         }
         finish(install);
-        let mut this = Self { folder, user, child: None };
+        let mut this = Self { folder, user, options: Vec::new(), child: None };
         this.run();
         this
     }
@@ -139,7 +156,7 @@ impl MariaDb {
         let mut server = command(&program("mariadbd"), self.user, self.folder.path());
         server.args([
             "--no-defaults",
-            "--skip-networking",
+            if self.options.is_empty() { "--skip-networking" } else { "--bind-address=127.0.0.1" },
             "--innodb-buffer-pool-size=32M",
             "--innodb-lock-wait-timeout=5",
             // Nor does this lose anything to a kill.
@@ -147,8 +164,21 @@ impl MariaDb {
         ]);
         server.arg(format!("--datadir={}", self.folder.path().join("data").display()));
         server.arg(format!("--socket={}", self.socket().display()));
+        server.args(&self.options);
         server.arg(format!("--pid-file={}", self.folder.path().join("pid").display()));
         server.spawn().unwrap()
+    }
+
+    /// Starts it again with these options besides, reached over TCP.
+    pub(crate) fn restart_with(&mut self, options: Vec<String>) {
+        self.kill();
+        self.options = options;
+        self.run();
+    }
+
+    /// A file that only the server may read.
+    pub(crate) fn give(&self, name: &str, text: &str) -> PathBuf {
+        give(self.folder.path(), self.user, name, text)
     }
 
     /// How to reach it.
@@ -176,6 +206,16 @@ fn folder_for(name: &str) -> (TempDir, Option<User>) {
         chown(folder.path(), Some(user.uid), Some(user.gid)).unwrap();
     }
     (folder, user)
+}
+
+fn give(folder: &Path, user: Option<User>, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    if let Some(user) = user {
+        chown(&path, Some(user.uid), Some(user.gid)).unwrap();
+    }
+    path
 }
 
 fn rustix_is_root() -> bool {

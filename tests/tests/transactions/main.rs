@@ -16,3 +16,4 @@ mod programs;
 mod python_tests;
 mod recovery_tests;
 mod steps;
+mod tls_tests;

@@ -199,6 +199,10 @@ impl Decisions for SteppedDecisions {
         pass("after done");
     }
 
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        self.0.record(id, done)
+    }
+
     fn abort(&self, id: TransactionId) -> Result<()> {
         self.0.abort(id)
     }

@@ -1,7 +1,11 @@
 //! Where a MariaDB server is: a URL, or `key=value` pairs.
 //!
 //!   mysql://user:password@host:3306/database?socket=/run/mysqld/mysqld.sock
-//!   host=..;port=..;socket=..;user=..;password=..;database=..
+//!   host=..;port=..;socket=..;user=..;password=..;database=..;ssl-ca=..;ssl-cert=..;ssl-key=..
+//!
+//! A URL has the last three, and `socket`, behind its `?`. With `ssl-ca`, a PEM file of those who may have signed the server's
+//! certificate, there is no connection but by TLS to a server that is verified, its name included; `ssl-cert` and `ssl-key`
+//! are the program's own.
 //!
 //! In a URL `%` and two hexadecimal digits stand for a byte. In pairs no value has a `;` in it: what follows is taken for the
 //! next pair, and is not shown, because it may be the rest of a password.
@@ -12,8 +16,8 @@ use std::ffi::CString;
 
 use super::Failure;
 
-const PAIRS: &str = "key=value; pairs with the keys host, port, socket, user, password and database; a password with a ; in \
-                     it fits into the form mysql://user:password@host:port/database, with %3B in its place";
+const PAIRS: &str = "key=value; pairs with the keys host, port, socket, user, password, database, ssl-ca, ssl-cert and ssl-key; \
+                     a password with a ; in it fits into the form mysql://user:password@host:port/database, with %3B in its place";
 
 /// Parts that are not said are left to the client library.
 #[derive(Default, PartialEq, Eq)]
@@ -24,6 +28,15 @@ pub(crate) struct Address {
     pub(crate) password: Option<CString>,
     pub(crate) database: Option<CString>,
     pub(crate) port: u16,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Files of certificates.
+#[derive(Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) authorities: CString,
+    pub(crate) certificate: Option<CString>,
+    pub(crate) key: Option<CString>,
 }
 
 impl Address {
@@ -33,7 +46,20 @@ impl Address {
             Some(url) => Self::of_url(url),
             None => Self::of_pairs(info),
         };
-        parsed.map_err(|text| Failure::Refused { state: "HY000".to_owned(), number: 0, text })
+        parsed.and_then(Self::checked).map_err(|text| Failure::Refused { state: "HY000".to_owned(), number: 0, text })
+    }
+
+    fn checked(self) -> Result<Self, String> {
+        match &self.tls {
+            Some(tls) if tls.authorities.is_empty() => Err("beside ssl-cert and ssl-key there is an ssl-ca".to_owned()),
+            Some(tls) if tls.certificate.is_some() != tls.key.is_some() => {
+                Err("ssl-cert and ssl-key stand together".to_owned())
+            }
+            Some(_) if self.socket.is_some() => {
+                Err("TLS needs a host that is reached over TCP, not a socket".to_owned())
+            }
+            _ => Ok(self),
+        }
     }
 
     fn of_pairs(info: &str) -> Result<Self, String> {
@@ -72,8 +98,13 @@ impl Address {
         }
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=') {
-                Some(("socket", value)) => address.set("socket", &decoded(value)?)?,
-                _ => return Err("a URL of MariaDB has no other options here than `socket`".to_owned()),
+                Some((key @ ("socket" | "ssl-ca" | "ssl-cert" | "ssl-key"), value)) => {
+                    address.set(key, &decoded(value)?)?;
+                }
+                _ => {
+                    let what = "a URL of MariaDB has no other options here than socket, ssl-ca, ssl-cert and ssl-key";
+                    return Err(what.to_owned());
+                }
             }
         }
         Ok(address)
@@ -87,6 +118,9 @@ impl Address {
             "user" => self.user = text()?,
             "password" => self.password = text()?,
             "database" => self.database = text()?,
+            "ssl-ca" => self.tls.get_or_insert_default().authorities = text()?.unwrap_or_default(),
+            "ssl-cert" => self.tls.get_or_insert_default().certificate = text()?,
+            "ssl-key" => self.tls.get_or_insert_default().key = text()?,
             "port" => self.port = value.parse().map_err(|_| "the port is no number below 65536".to_owned())?,
             // Perhaps no key at all, but the rest of a password.
             _ => return Err(format!("the open string has an unknown key. It is made of {PAIRS}")),
@@ -122,12 +156,26 @@ mod tests {
         assert_eq!(pairs.port, 3307);
         assert!(address("socket=/run/s;user=root") == address("mysql://root@?socket=/run/s"));
         assert_eq!(address("mysql://[::1]:1/").host.unwrap().as_bytes(), b"::1");
+        let secured = address("host=db;ssl-ca=/a b;ssl-cert=/c;ssl-key=/k");
+        assert!(secured == address("mysql://db?ssl-ca=%2Fa%20b&ssl-cert=/c&ssl-key=/k"));
+        let tls = secured.tls.unwrap();
+        assert_eq!((tls.authorities.as_c_str(), tls.key.as_deref()), (c"/a b", Some(c"/k")));
     }
 
     #[test]
     fn what_is_wrong_is_said_without_showing_it() {
-        let wrong =
-            ["host", "hots=db", "port=far", "port=70000", "mysql://a:b%4@c", "mysql://a@b/c?ssl=1", "mysql://a:%zz@b"];
+        let wrong = [
+            "host=db;ssl-cert=/c;ssl-key=/k",
+            "host=db;ssl-ca=/a;ssl-key=/k",
+            "socket=/s;ssl-ca=/a",
+            "host",
+            "hots=db",
+            "port=far",
+            "port=70000",
+            "mysql://a:b%4@c",
+            "mysql://a@b/c?ssl=1",
+            "mysql://a:%zz@b",
+        ];
         for info in wrong {
             assert!(Address::parse(info).is_err(), "{info}");
         }

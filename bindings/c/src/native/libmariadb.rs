@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::address::Address;
+use super::address::{Address, Tls};
 use super::mariadb::MariaDb;
 use super::{Failure, Reply, Session, Standing};
 
@@ -18,6 +18,13 @@ const CLIENT_ERRORS: std::ops::Range<u32> = 2000..3000;
 
 /// What a server says before it closes a connection: shutting down, killed, idle for too long.
 const LAST_WORDS: &[u32] = &[1053, 1927, 4031];
+
+/// Of `enum mysql_option`.
+const OPT_SSL_VERIFY_SERVER_CERT: c_uint = 21;
+const OPT_SSL_KEY: c_uint = 25;
+const OPT_SSL_CERT: c_uint = 26;
+const OPT_SSL_CA: c_uint = 27;
+const OPT_SSL_ENFORCE: c_uint = 38;
 
 type Connect = unsafe extern "C" fn(
     *mut c_void,
@@ -33,6 +40,7 @@ type Connect = unsafe extern "C" fn(
 /// The functions, with the names that libmariadb gives them.
 struct Libmariadb {
     init: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    options: unsafe extern "C" fn(*mut c_void, c_uint, *const c_void) -> c_int,
     connect: Connect,
     close: unsafe extern "C" fn(*mut c_void),
     send_query: unsafe extern "C" fn(*mut c_void, *const c_char, c_ulong) -> c_int,
@@ -56,6 +64,7 @@ impl Libmariadb {
             let library = Library::new(LIBRARY).map_err(missing)?;
             let found = Self {
                 init: *library.get(b"mysql_init\0").map_err(missing)?,
+                options: *library.get(b"mysql_options\0").map_err(missing)?,
                 connect: *library.get(b"mysql_real_connect\0").map_err(missing)?,
                 close: *library.get(b"mysql_close\0").map_err(missing)?,
                 send_query: *library.get(b"mysql_send_query\0").map_err(missing)?,
@@ -99,12 +108,38 @@ impl MariaSession {
             return Err(Failure::Lost("there is no memory for a connection".to_owned()));
         }
         let session = Self { libmariadb, connection, owned: true };
+        if let Some(tls) = &address.tls {
+            session.secure(tls)?;
+        }
         let text = |part: &Option<CString>| part.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         let (host, user, password) = (text(&address.host), text(&address.user), text(&address.password));
         let (database, socket, port) = (text(&address.database), text(&address.socket), c_uint::from(address.port));
         // SAFETY: the strings are null or end with a zero, and live during the call.
         let connected = unsafe { (libmariadb.connect)(connection, host, user, password, database, port, socket, 0) };
         if connected.is_null() { Err(session.failure()) } else { Ok(session) }
+    }
+
+    /// No connection but by TLS, to a server that is verified.
+    fn secure(&self, tls: &Tls) -> Result<(), Failure> {
+        let on: c_char = 1;
+        let text = |part: Option<&CString>| part.map_or(std::ptr::null(), |text| text.as_ptr().cast::<c_void>());
+        let flag = std::ptr::from_ref(&on).cast::<c_void>();
+        for (option, value) in [
+            (OPT_SSL_ENFORCE, flag),
+            (OPT_SSL_VERIFY_SERVER_CERT, flag),
+            (OPT_SSL_CA, text(Some(&tls.authorities))),
+            (OPT_SSL_CERT, text(tls.certificate.as_ref())),
+            (OPT_SSL_KEY, text(tls.key.as_ref())),
+        ] {
+            // SAFETY: the connection is ours and not open yet; a flag is one byte, a text ends with a zero or is null and is
+            // left out, and both are copied during the call.
+            let is_refused =
+                !value.is_null() && unsafe { (self.libmariadb.options)(self.connection, option, value) } != 0;
+            if is_refused {
+                return Err(Failure::Lost(format!("{LIBRARY} does not take the option {option} of TLS")));
+            }
+        }
+        Ok(())
     }
 
     /// Takes a `MYSQL*` of the program, which stays the program's.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, Xid};
 
 use super::scene::{COORDINATOR, STATIC, Scene};
-use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_OK, TX_ROLLBACK, XA_OK, XidData};
+use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XidData};
 use crate::control::End;
 use crate::manager::Recovered;
 use crate::resource::{Resource, Verb};
@@ -74,6 +74,26 @@ fn a_branch_whose_commit_was_lost_is_committed_by_the_next_round() {
     assert_eq!(scene.thread.recover().unwrap().committed, 1);
     assert_eq!(scene.prepared(0), 0);
     assert!(scene.memory.decided.lock().unwrap().is_empty());
+}
+
+/// Found by the simulator: a program that was killed between telling a resource manager to forget and telling the coordinator
+/// took with it the only knowledge of what had been done against the decision.
+#[test]
+fn nobody_forgets_what_it_did_by_itself_before_that_is_recorded() {
+    let mut scene = Scene::new(&[(STATIC, "commit XA_HEURRB"), (STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    *scene.memory.refuses_records.lock().unwrap() = true;
+    assert_eq!(scene.thread.end(End::Commit), TX_MIXED);
+    assert_eq!(scene.verbs(), "end end prepare prepare commit commit");
+    assert_eq!(scene.memory.done.lock().unwrap().len(), 0);
+
+    let mut scene = Scene::new(&[(STATIC, "commit XA_HEURRB"), (STATIC, "")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    assert_eq!(scene.thread.end(End::Commit), TX_MIXED);
+    assert_eq!(scene.verbs(), "end end prepare prepare commit commit forget");
+    assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
 }
 
 #[test]

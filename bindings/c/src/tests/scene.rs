@@ -37,6 +37,8 @@ pub(super) struct Memory {
     pub(super) refuses_aborts: Mutex<bool>,
     /// What votes are answered, when they are to fail.
     pub(super) vote_refusal: Mutex<Option<ErrorKind>>,
+    /// Whether what resource managers did by themselves cannot be recorded now.
+    pub(super) refuses_records: Mutex<bool>,
 }
 
 impl Decisions for Memory {
@@ -72,6 +74,14 @@ impl Decisions for Memory {
                 decided.remove(&id);
             }
         }
+    }
+
+    fn record(&self, id: TransactionId, done: &[Learned]) -> Result<()> {
+        if *self.refuses_records.lock().unwrap() {
+            return Err(Error { kind: ErrorKind::Unavailable, text: "as the test wants it".to_owned() });
+        }
+        self.done(id, done);
+        Ok(())
     }
 
     fn abort(&self, id: TransactionId) -> Result<()> {

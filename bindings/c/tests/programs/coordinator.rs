@@ -10,6 +10,7 @@ use std::thread;
 
 #[derive(Default)]
 struct Table {
+    connections: u64,
     owners: u64,
     ended: BTreeSet<u64>,
     /// Branches that do not know of the decision so far.
@@ -49,6 +50,12 @@ impl Coordinator {
         self.table.lock().unwrap().decided.len()
     }
 
+    /// Connections that were made, and owners that were opened, so far.
+    pub(crate) fn visits(&self) -> (u64, u64) {
+        let table = self.table.lock().unwrap();
+        (table.connections, table.owners)
+    }
+
     /// Whether every owner so far has ended.
     pub(crate) fn is_alone(&self) -> bool {
         let table = self.table.lock().unwrap();
@@ -57,6 +64,7 @@ impl Coordinator {
 }
 
 fn serve(stream: &TcpStream, table: &Mutex<Table>) {
+    table.lock().unwrap().connections += 1;
     let mut own = Vec::new();
     let mut to = stream.try_clone().unwrap();
     let mut from = BufReader::new(stream);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::databases_tests::databases;
-use crate::stage::{built, here, libraries};
+use crate::stage::{DYNAMIC, STATIC, Stage, built, here, libraries};
 
 /// Installs into a folder.
 fn install(prefix: &Path) {
@@ -39,6 +39,51 @@ fn an_installed_library_is_found_and_the_example_runs() {
     let balances = ["tm", "own-pg=SELECT balance FROM account", "own-ma=SELECT balance FROM account"];
     let answers = databases.play(&databases.stage(""), &balances);
     assert_eq!(answers[1..], ["own-pg=SELECT balance FR: 30", "own-ma=SELECT balance FR: 70"]);
+}
+
+#[test]
+fn a_program_that_is_linked_statically_commits_and_rolls_back() {
+    let folder = tempfile::tempdir().unwrap();
+    install(folder.path());
+    // The linker takes a shared library first.
+    for shared in ["libholdfast.so", "libholdfast.so.0"] {
+        fs::remove_file(folder.path().join("lib").join(shared)).unwrap();
+    }
+    let mut config = Command::new("pkg-config");
+    config.env("PKG_CONFIG_PATH", folder.path().join("lib/pkgconfig"));
+    let flags = config.args(["--static", "--cflags", "--libs", "holdfast"]).output().unwrap();
+    assert!(flags.status.success(), "{}", String::from_utf8_lossy(&flags.stderr));
+    let program = folder.path().join("play");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wl,--export-dynamic", "-o"]).arg(&program);
+    cc.arg(here("tests/c/play.c")).args(String::from_utf8(flags.stdout).unwrap().split_whitespace());
+    let compiled = cc.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    // 300 MB in a debug build: gone before anything else is done.
+    fs::remove_file(folder.path().join("lib/libholdfast.a")).unwrap();
+    let needed = Command::new("ldd").arg(&program).output().unwrap();
+    assert!(!String::from_utf8_lossy(&needed.stdout).contains("holdfast"), "it needs the shared library");
+
+    // A switch that registers by itself calls back into the program.
+    for switch in [STATIC, DYNAMIC] {
+        let stage = Stage::of_monkeys(&[(switch, ""), (switch, "")]);
+        let played = stage.run(&program, &["open", "begin", "commit", "begin", "rollback", "close"]);
+        let answers = String::from_utf8(played.stdout).unwrap();
+        let answers: Vec<&str> = answers.lines().collect();
+        let expected =
+            ["open: TX_OK", "begin: TX_OK", "commit: TX_OK", "begin: TX_OK", "rollback: TX_OK", "close: TX_OK"];
+        assert_eq!(answers, expected, "{switch}: {}", String::from_utf8_lossy(&played.stderr));
+    }
+}
+
+#[test]
+fn connections_to_the_coordinator_outlive_tx_close() {
+    let stage = Stage::of_monkeys(&[(STATIC, ""), (STATIC, "")]);
+    let round = ["open", "begin", "commit", "close"];
+    let answers = stage.play(&[round, round, round].concat());
+    assert!(answers.len() == 12 && answers.iter().all(|answer| answer.ends_with("TX_OK")), "{answers:?}");
+    // One for what waits for a sync, one for what does not.
+    assert_eq!(stage.coordinator.visits(), (2, 1));
 }
 
 /// The functions that a header declares.

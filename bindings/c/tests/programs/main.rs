@@ -8,4 +8,5 @@ mod databases_tests;
 mod install_tests;
 mod servers;
 mod stage;
+mod tls_tests;
 mod tx_tests;

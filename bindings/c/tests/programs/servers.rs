@@ -1,7 +1,7 @@
 //! PostgreSQL and MariaDB of the tests: servers of our own in a folder, which end with the test.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,8 +80,14 @@ pub(crate) fn start_postgres(prepared_max: u32) -> Server {
     server.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]).arg(folder.path());
     server.args(["-c", &format!("max_prepared_transactions={prepared_max}")]);
     Server::start(folder, server, |server| {
-        let mut ready = postgres("pg_isready");
-        ready.arg("-h").arg(server.folder()).output().is_ok_and(|output| output.status.success())
+        // Whatever its port is: one that was killed leaves the socket of its port behind.
+        let files = fs::read_dir(server.folder()).unwrap().filter_map(|file| file.ok()?.file_name().into_string().ok());
+        let mut ports = files.filter_map(|name| name.strip_prefix(".s.PGSQL.").map(str::to_owned));
+        ports.any(|port| {
+            let mut ready = postgres("pg_isready");
+            ready.args(["-p", &port]).arg("-h").arg(server.folder());
+            ready.output().is_ok_and(|output| output.status.success())
+        })
     })
 }
 
@@ -129,6 +135,23 @@ impl Server {
         self.process = self.command.spawn().unwrap();
         let is_ready = self.is_ready;
         until("the server", || is_ready(self));
+    }
+
+    /// Starts it again with these arguments besides.
+    pub(crate) fn restart_with(&mut self, arguments: &[String]) {
+        self.command.args(arguments);
+        self.restart();
+    }
+
+    /// A file that only the server may read.
+    pub(crate) fn give(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        // PostgreSQL's folder belongs to its user.
+        let owner = fs::metadata(self.folder()).unwrap();
+        chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+        path
     }
 
     pub(crate) fn folder(&self) -> &Path {

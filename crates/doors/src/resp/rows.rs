@@ -407,5 +407,5 @@ commands! {
     "xa.rollback" 2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::rollback;
       "id"; "O(1)"; "Decides never to commit a transaction; returns OK once that is on stable storage, and fails if it is committed already.";
     "xa.status" 2 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::status;
-      "id"; "O(n) with the number of branches"; "Returns a map of what is remembered of a transaction: id, state (committed, aborted, active, or unknown: not decided, or over and forgotten), owner, owner_name, deadline and settled in Unix milliseconds or null, and branches, each [branch, open|done|heuristic-commit|heuristic-rollback|heuristic-mixed|heuristic-hazard], of an active one [branch, enlisted|prepared|readonly|failed].";
+      "id"; "O(n) with the number of branches"; "Returns a map of what is remembered of a transaction: id, state (committed, aborted, active, doubtful: what was decided may be lost by damage to the journal, or unknown: not decided, or over and forgotten), owner, owner_name, deadline and settled in Unix milliseconds or null, and branches, each [branch, open|done|heuristic-commit|heuristic-rollback|heuristic-mixed|heuristic-hazard], of an active one [branch, enlisted|prepared|readonly|failed].";
 }

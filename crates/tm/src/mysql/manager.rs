@@ -5,11 +5,12 @@
 use std::fmt;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Row};
+use mysql_async::{ClientIdentity, Conn, DriverError, Opts, OptsBuilder, Row, SslOpts};
 use xa::{BranchName, XaCode, Xid};
 
 use super::{literal, settled};
 use crate::branch::{Answer, BoxFuture, ResourceManager};
+use crate::tls::{DatabaseTls, explained};
 
 /// A MariaDB or MySQL server. Every call makes a connection of its own and closes it.
 #[derive(Clone)]
@@ -32,8 +33,38 @@ impl MysqlManager {
         Self { order, ..self }
     }
 
-    async fn connect(&self) -> Result<Conn, String> {
-        Conn::new(self.options.clone()).await.map_err(|error| error.to_string())
+    /// By TLS, and never without. Blocks, because the files are tried.
+    ///
+    /// # Errors
+    /// In plain words: when a file cannot be used, or the server is reached by a Unix socket.
+    pub fn with_tls(self, tls: &DatabaseTls) -> Result<Self, String> {
+        if self.options.socket().is_some() {
+            return Err("TLS needs a host that is reached over TCP, not a socket".to_owned());
+        }
+        tls.client_config()?;
+        let identity = tls.identity.as_ref();
+        let identity = identity.map(|own| ClientIdentity::new(own.certificate.clone().into(), own.key.clone().into()));
+        let options = SslOpts::default()
+            .with_root_certs(vec![tls.authorities.clone().into()])
+            .with_disable_built_in_roots(true)
+            .with_client_identity(identity);
+        // Else the driver would go over to the server's Unix socket once it is connected.
+        let options = OptsBuilder::from_opts(self.options).ssl_opts(options).prefer_socket(false);
+        Ok(Self { options: options.into(), ..self })
+    }
+
+    /// A new connection, for the program's own work too: [`super::MysqlBranch::start`].
+    ///
+    /// # Errors
+    /// In plain words.
+    pub async fn connect(&self) -> Result<Conn, String> {
+        let plain = |error: mysql_async::Error| match &error {
+            mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+                "the server has no TLS, which the profile wants: set ssl_cert and ssl_key there".to_owned()
+            }
+            _ => explained(&error).unwrap_or_else(|| error.to_string()),
+        };
+        Conn::new(self.options.clone()).await.map_err(plain)
     }
 
     async fn complete(&self, verb: &str, xid: &Xid) -> Answer {

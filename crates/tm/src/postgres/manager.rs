@@ -4,10 +4,11 @@
 
 use std::fmt;
 
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 use xa::{BranchName, XaCode, Xid};
 
-use super::{said, settled};
+use super::{PostgresTls, said, settled};
 use crate::branch::{Answer, BoxFuture, ResourceManager};
 
 /// A PostgreSQL database. Every call makes a connection of its own and closes it.
@@ -16,6 +17,7 @@ pub struct PostgresManager {
     name: BranchName,
     order: u32,
     config: Config,
+    tls: Option<PostgresTls>,
 }
 
 impl PostgresManager {
@@ -23,7 +25,7 @@ impl PostgresManager {
     /// superusers.
     #[must_use]
     pub fn new(name: BranchName, config: Config) -> Self {
-        Self { name, order: 0, config }
+        Self { name, order: 0, config, tls: None }
     }
 
     /// With this place in the order of commits.
@@ -32,11 +34,41 @@ impl PostgresManager {
         Self { order, ..self }
     }
 
-    async fn connect(&self) -> Result<Client, String> {
-        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| said(&error))?;
-        // It ends when the client is dropped; an error of it is an error of the client's calls.
-        tokio::spawn(connection);
-        Ok(client)
+    /// By TLS, and never without.
+    #[must_use]
+    pub fn with_tls(self, tls: PostgresTls) -> Self {
+        let mut config = self.config;
+        config.ssl_mode(SslMode::Require);
+        Self { config, tls: Some(tls), ..self }
+    }
+
+    /// A new connection, for the program's own work too: [`super::PostgresBranch::start`].
+    ///
+    /// # Errors
+    /// In plain words.
+    pub async fn connect(&self) -> Result<Client, String> {
+        let plain = |error: tokio_postgres::Error| match (said(&error), &self.tls) {
+            (text, Some(_)) if text.ends_with("server does not support TLS") => {
+                format!("the server has no TLS, which the profile wants: set ssl = on there ({text})")
+            }
+            (text, Some(_)) if text.ends_with("no hostname provided for TLS handshake") => {
+                format!("TLS needs a host that is reached over TCP, not the folder of a socket ({text})")
+            }
+            (text, _) => text,
+        };
+        // The connection ends when the client is dropped; an error of it is an error of the client's calls.
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(plain)?;
+                tokio::spawn(connection);
+                client
+            }
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await.map_err(plain)?;
+                tokio::spawn(connection);
+                client
+            }
+        })
     }
 
     async fn complete(&self, statement: String) -> Answer {

@@ -51,6 +51,7 @@ fn status_of(reply: &Reply, known: Option<TransactionId>) -> Option<Status> {
         "committed" => State::Committed,
         "aborted" => State::Aborted,
         "active" => State::Active,
+        "doubtful" => State::Doubtful,
         _ => State::Unknown,
     };
     let branches = match reply.field("branches") {

@@ -1,18 +1,14 @@
 //! How a remote coordinator is reached.
 //!
-//! May use: rustls. Must not know: what is said to it.
+//! May use: `tls`. Must not know: what is said to it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
-
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 
 use super::pipe::Target;
 use crate::decisions::{Error, ErrorKind, Result};
+use crate::tls::client_config;
 
 /// What servers accept.
 const SHARED_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -70,7 +66,7 @@ impl RemoteOptions {
         if self.shared_wait > SHARED_WAIT_MAX {
             return Err(invalid(format!("a commit waits for other programs for {SHARED_WAIT_MAX:?} at the most")));
         }
-        let tls = self.tls.as_ref().map(|tls| client_config(&tls.authorities)).transpose().map_err(invalid)?;
+        let tls = self.tls.as_ref().map(|tls| client_config(&tls.authorities, None)).transpose().map_err(invalid)?;
         Ok(Target { servers: self.servers.clone(), tls, login: self.login.clone(), patience: self.patience })
     }
 }
@@ -87,21 +83,4 @@ impl fmt::Debug for RemoteOptions {
             .field("shared_wait", &self.shared_wait)
             .finish()
     }
-}
-
-fn client_config(authorities: &Path) -> std::result::Result<Arc<ClientConfig>, String> {
-    let cannot =
-        |error: &dyn fmt::Display| format!("cannot use the certificates in {}: {error}", authorities.display());
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(authorities).map_err(|error| cannot(&error))? {
-        roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(cannot(&"there are none"));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| cannot(&error))?;
-    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }

@@ -81,6 +81,10 @@ impl Decisions for TimedDecisions {
         self.remote.done(id, done);
     }
 
+    fn record(&self, id: TransactionId, done: &[Learned]) -> tm::Result<()> {
+        self.remote.record(id, done)
+    }
+
     fn abort(&self, id: TransactionId) -> tm::Result<()> {
         self.remote.abort(id)
     }

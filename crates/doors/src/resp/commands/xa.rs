@@ -404,6 +404,7 @@ fn write_status(status: &Status, reply: &mut Reply) {
         State::Committed => "committed",
         State::Aborted => "aborted",
         State::Active => "active",
+        State::Doubtful => "doubtful",
         State::Unknown => "unknown",
     });
     reply.text("owner");

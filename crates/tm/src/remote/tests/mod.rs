@@ -12,7 +12,7 @@ use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use super::{Remote, RemoteOptions, Tls};
 use crate::State;
 use crate::administration::Administration;
-use crate::decisions::{Decisions, ErrorKind};
+use crate::decisions::{Decisions, ErrorKind, note_done};
 use crate::{Begin, Heuristic, Learned, Verdict, Vote};
 use fake::{Act, Fake};
 
@@ -106,6 +106,50 @@ fn completion_is_told_without_waiting_and_again_when_the_connection_broke() {
     assert_eq!(telling.recv_timeout(Duration::from_secs(10)).unwrap(), format!("XA.FORGET {id} BRANCH c"));
     assert!(telling.try_recv().is_err());
     assert_eq!(fake.heard().last().unwrap(), "XA.OWNER END 1");
+}
+
+/// Found by the simulator: a transaction of which neither commit nor abort could be told stayed prepared for as long as its
+/// program lived.
+#[test]
+fn an_abort_that_could_not_be_told_is_told_as_soon_as_it_can_be() {
+    let (told, telling) = mpsc::channel();
+    let mut asked = 0;
+    let fake = Fake::start(move |words| {
+        if words[0] != "XA.ROLLBACK" {
+            return Act::say("+OK");
+        }
+        asked += 1;
+        told.send(words.join(" ")).unwrap();
+        match asked {
+            1..=3 => Act::Break,
+            4 => Act::say("-UNAVAILABLE the disk is full"),
+            _ => Act::say("+OK"),
+        }
+    });
+    let remote = open(&fake);
+    let id = remote.begin(Begin::default()).unwrap();
+    assert_eq!(remote.abort(id).unwrap_err().kind, ErrorKind::Unavailable);
+    for _ in 0..5 {
+        assert_eq!(telling.recv_timeout(Duration::from_secs(10)).unwrap(), format!("XA.ROLLBACK {id}"));
+    }
+    drop(remote);
+    assert!(telling.try_recv().is_err(), "it was told, and is told again");
+}
+
+#[test]
+fn what_a_resource_manager_did_by_itself_is_recorded_before_anybody_goes_on() {
+    let mut asked = 0;
+    let fake = Fake::start(move |words| {
+        asked += usize::from(words[0] == "XA.FORGET");
+        if asked == 1 { Act::say("-UNAVAILABLE the disk is full") } else { Act::say("+OK") }
+    });
+    let remote = open(&fake);
+    let id = remote.begin(Begin::default()).unwrap();
+    let mixed = [Learned { heuristic: Some(Heuristic::Mixed), ..done("b") }];
+    assert!(!note_done(&remote, id, &mixed), "it is not recorded, and must not be forgotten");
+    assert!(note_done(&remote, id, &mixed));
+    let expected = format!("XA.FORGET {id} BRANCH b HEURISTIC mixed");
+    assert_eq!(fake.heard().iter().filter(|heard| **heard == expected).count(), 2);
 }
 
 /// What a commit says whose connection breaks, when the server then answers so to STATUS and to the repeated commit.
