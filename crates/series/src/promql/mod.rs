@@ -33,6 +33,7 @@ mod window;
 use std::cell::Cell;
 
 use promql_parser::parser::Expr;
+use promql_parser::parser::value::ValueType;
 
 pub use eval::Limits;
 pub use find::{Named, Selector};
@@ -111,6 +112,20 @@ impl Expression {
     /// [`Error::Invalid`] when it is none, or names something that is not supported.
     pub fn parse(text: &str, step_ms: i64) -> Result<Self> {
         Ok(Self { expr: parse::parse(text, step_ms.max(1))? })
+    }
+
+    /// As [`Expression::parse`], for [`Expression::range`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], also when it is a text or a range of points: those have no value at each step.
+    pub fn parse_for_range(text: &str, step_ms: i64) -> Result<Self> {
+        let parsed = Self::parse(text, step_ms)?;
+        let instead = match parsed.expr.value_type() {
+            ValueType::Matrix => "a range of points: use a function such as rate, or ask for one moment",
+            ValueType::String => "a text: ask for one moment",
+            ValueType::Scalar | ValueType::Vector => return Ok(parsed),
+        };
+        Err(Error::invalid(format!("a range query needs a number or a value of each series, and this is {instead}")))
     }
 
     /// Evaluates it at one moment.

@@ -21,7 +21,8 @@ const CELLS_MAX: u64 = 20_000_000;
 
 pub(super) async fn instant(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let time = params.moment("time")?.unwrap_or_else(|| now(asked));
-    evaluate(asked, params, (database, STEP_MS), move |expression, scope| expression.instant(scope, time)).await
+    let parse = |text: &str| Expression::parse(text, STEP_MS);
+    evaluate(asked, params, (database, parse), move |expression, scope| expression.instant(scope, time)).await
 }
 
 pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -35,7 +36,8 @@ pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) 
     };
     let span = Span { start_ms, end_ms, step_ms };
     span.check().map_err(|error| Refusal::bad(error.to_string()))?;
-    evaluate(asked, params, (database, step_ms), move |expression, scope| expression.range(scope, span)).await
+    let parse = move |text: &str| Expression::parse_for_range(text, step_ms);
+    evaluate(asked, params, (database, parse), move |expression, scope| expression.range(scope, span)).await
 }
 
 fn now(asked: &Asked<'_>) -> i64 {
@@ -51,7 +53,10 @@ enum Written {
 async fn evaluate(
     asked: &Asked<'_>,
     params: &Params,
-    (database, step_ms): (String, i64),
+    (database, parse): (
+        String,
+        impl FnOnce(&str) -> Result<Expression, holdfast::series::SeriesError> + Send + 'static,
+    ),
     act: impl FnOnce(&Expression, Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let longest = asked.shared.options.limits.answer_timeout;
@@ -60,9 +65,8 @@ async fn evaluate(
     let text = params.get("query").unwrap_or_default().to_owned();
     // Parsed where it may take a while, because of regular expressions.
     let written = asked.shared.query(move |store: &Store| {
-        let expression = Expression::parse(&text, step_ms);
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
-        let expression = expression.map_err(invalid)?;
+        let expression = parse(&text).map_err(invalid)?;
         let reader = store.series().reader();
         let go_on = || Instant::now() < end;
         let limits = Limits { cells_max: CELLS_MAX, ..Limits::default() };
