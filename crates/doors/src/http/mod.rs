@@ -57,6 +57,8 @@ mod tests_held;
 #[cfg(test)]
 mod tests_indexes;
 #[cfg(test)]
+mod tests_iot_benchmark;
+#[cfg(test)]
 mod tests_listings;
 #[cfg(test)]
 mod tests_objects;

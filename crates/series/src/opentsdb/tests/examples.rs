@@ -281,7 +281,9 @@ fn bodies_as_grafana_sends_them_are_answered() {
     seconds["end"] = json!(160);
     let found = post(&model(), &seconds).unwrap();
     assert_eq!(found.as_array().unwrap().len(), 2);
-    assert_eq!(found[0]["query"], body["queries"][0]);
+    let mut query = body["queries"][0].clone();
+    query["index"] = json!(0);
+    assert_eq!(found[0]["query"], query);
     assert_eq!(found[1]["dps"], json!({ "100": 10.0, "120": 20.0, "140": 15.0 }));
     let switches = json!({
         "start": 100, "end": 160, "showTSUIDs": true, "showSummary": "true", "showStats": true, "arrays": true,
