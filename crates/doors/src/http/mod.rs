@@ -61,6 +61,8 @@ mod tests_iot_benchmark;
 #[cfg(test)]
 mod tests_listings;
 #[cfg(test)]
+mod tests_memory;
+#[cfg(test)]
 mod tests_objects;
 #[cfg(test)]
 mod tests_spaces;

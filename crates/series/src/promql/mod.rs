@@ -42,6 +42,7 @@ pub use labels::{Labels, NAME};
 pub use moments::{parse_duration, parse_moment};
 
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::source::Source;
 
 use eval::{Eval, Out};
@@ -52,6 +53,8 @@ pub const STEPS_MAX: i64 = 11_000;
 /// The step of queries that name none, in milliseconds: the same as VictoriaMetrics has.
 pub const STEP_MS: i64 = 300_000;
 const NANOS_PER_MS: i64 = 1_000_000;
+/// A point of an answer.
+const POINT_BYTES: u64 = 16;
 
 /// An expression that was parsed.
 #[derive(Debug, Clone)]
@@ -142,7 +145,7 @@ impl Expression {
         Ok(match eval.value(&self.expr, &steps)? {
             Out::Scalar(values) => Answer::Scalar(time_ms, values.first().copied().unwrap_or(f64::NAN)),
             Out::Text(text) => Answer::Text(time_ms, text),
-            Out::Vector(table) => Answer::Vector(lines(&table, &steps)),
+            Out::Vector(table) => Answer::Vector(lines(&eval, &table, &steps)?),
         })
     }
 
@@ -163,7 +166,7 @@ impl Expression {
                 table
             }
         };
-        let mut lines = lines(&table, &steps);
+        let mut lines = lines(&eval, &table, &steps)?;
         lines.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(Answer::Matrix(lines))
     }
@@ -201,7 +204,16 @@ impl Span {
 impl<'a> Scope<'a> {
     fn eval(self, asked: Steps) -> Eval<'a> {
         let Self { source, database, limits, go_on } = self;
-        Eval { source, database, limits, go_on, asked, points: Cell::new(0), cells: Cell::new(0) }
+        Eval {
+            source,
+            database,
+            limits,
+            go_on,
+            asked,
+            points: Cell::new(0),
+            cells: Cell::new(0),
+            reading: Held::default(),
+        }
     }
 }
 
@@ -228,17 +240,19 @@ fn raw(eval: &Eval<'_>, expr: &Expr, steps: &Steps) -> Result<Answer> {
                 lines.push(Line { labels: labels.clone(), points });
             }
         });
-        Ok(())
+        let points = lines.last().map_or(0, |line| line.points.len());
+        eval.source.hold(points as u64 * POINT_BYTES)
     })?;
     Ok(Answer::Matrix(lines))
 }
 
-fn lines(table: &Table, steps: &Steps) -> Vec<Line> {
+fn lines(eval: &Eval<'_>, table: &Table, steps: &Steps) -> Result<Vec<Line>> {
+    eval.source.hold(table.cells.len() as u64 * POINT_BYTES)?;
     let times: Vec<i64> = steps.iter().map(|time| time.div_euclid(NANOS_PER_MS)).collect();
     let line = |(labels, cells): (&Labels, &[f64])| {
         let points: Vec<(i64, f64)> =
             times.iter().copied().zip(cells.iter().copied()).filter(|(_, cell)| is_there(*cell)).collect();
         (!points.is_empty()).then(|| Line { labels: labels.clone(), points })
     };
-    table.rows().filter_map(line).collect()
+    Ok(table.rows().filter_map(line).collect())
 }

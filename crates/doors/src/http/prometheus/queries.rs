@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use holdfast::Store;
+use holdfast::series::Reader;
 use holdfast::series::promql::{Answer, Expression, Limits, Line, STEP_MS, STEPS_MAX, Scope, Span};
 
 use super::json;
@@ -74,7 +75,7 @@ async fn evaluate(
         let answer =
             act(&expression, scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
         reader.settle()?;
-        let mut rest = Rest::of(answer);
+        let mut rest = Rest::of(answer, reader);
         Ok::<_, Refusal>(match rest.next_piece() {
             (text, true) => Written::All(text),
             (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
@@ -90,6 +91,8 @@ async fn evaluate(
 
 /// What is still to be written of an answer.
 struct Rest {
+    /// Holds the memory of the lines.
+    _reader: Reader,
     lines: std::vec::IntoIter<Line>,
     write: fn(&Line, &mut String),
     is_list: bool,
@@ -98,7 +101,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn of(answer: Answer) -> Self {
+    fn of(answer: Answer, reader: Reader) -> Self {
         let mut text = String::new();
         json::head(&answer, &mut text);
         let (lines, write, is_list): (_, fn(&Line, &mut String), _) = match answer {
@@ -106,7 +109,7 @@ impl Rest {
             Answer::Matrix(lines) => (lines, json::matrix_line, true),
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
-        Self { lines: lines.into_iter(), write, is_list, is_first: true, text }
+        Self { _reader: reader, lines: lines.into_iter(), write, is_list, is_first: true, text }
     }
 
     /// The next part, and whether it is the last.
