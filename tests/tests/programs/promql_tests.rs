@@ -52,6 +52,9 @@ enum Wanted {
     Refusal,
 }
 
+/// A value by the number of its sample.
+type ValueOf = fn(i64) -> f64;
+
 /// Samples of one series: `metric{labels}`, and values by seconds since 1970.
 type Series = (String, Vec<(i64, f64)>);
 
@@ -109,7 +112,7 @@ fn series() -> Vec<Series> {
             is_there.then(|| (noise(room, nth) * 400.0).floor() / 10.0 - 12.5 + (room - 100) as f64 / 100.0)
         });
     }
-    let odd: [(&str, fn(i64) -> f64); 6] = [
+    let odd: [(&str, ValueOf); 6] = [
         ("nan", |nth| if nth % 7 == 0 { f64::NAN } else { 5.0 }),
         ("infinite", |nth| if nth % 11 == 0 { f64::INFINITY } else { 1.0 }),
         ("negative", |nth| if nth % 40 == 0 { f64::NEG_INFINITY } else { -2.0 }),
