@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast::series::opentsdb::{Answer, Parameters, Progress, Query};
-use holdfast::series::{Found, Points, Range, Rows, Select, SeriesError, SeriesId, Source, Value, ValueRef};
+use holdfast::series::opentsdb::{Answer, Parameters, Query};
+use holdfast::series::{PointsOnly, Rows, Source, ValueRef};
 use holdfast::{Options, Store};
 
 type Answered = Result<Vec<u8>, Box<dyn std::error::Error>>;
@@ -15,45 +15,13 @@ type Answered = Result<Vec<u8>, Box<dyn std::error::Error>>;
 const START: i64 = 1_700_006_400;
 const READINGS: i64 = 30 * 24 * 360;
 
-/// Series as somebody else might store them, who has nothing but points: [`Source::pieces`] is left as it is.
-struct PointsAlone<'a>(&'a dyn Source);
-
-impl Source for PointsAlone<'_> {
-    fn series(&self, select: &Select) -> Result<Vec<Found>, SeriesError> {
-        self.0.series(select)
-    }
-    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<(), SeriesError> {
-        self.0.points(series, range, to)
-    }
-    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>, SeriesError> {
-        self.0.last(series)
-    }
-    fn databases(&self) -> Result<Vec<String>, SeriesError> {
-        self.0.databases()
-    }
-    fn metrics(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.metrics(database)
-    }
-    fn tag_names(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.tag_names(database)
-    }
-    fn tag_values(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.tag_values(database)
-    }
-}
-
 fn ask(source: &dyn Source, downsample: &str) -> Answered {
     let end = START + READINGS * 10;
     let text = format!(
         r#"{{"start":{START},"end":{end},"queries":[{{"metric":"temperature","aggregator":"none","downsample":"{downsample}"}}]}}"#
     );
     let query = Query::from_json(text.as_bytes(), &Parameters::default(), end * 1_000_000_000)?;
-    let (mut answer, mut piece, mut all) = (Answer::begin(source, "default", query)?, Vec::new(), Vec::new());
-    while answer.next(source, &mut piece)? == Progress::More {
-        all.append(&mut piece);
-    }
-    all.append(&mut piece);
-    Ok(all)
+    Ok(Answer::begin(source, "default", query)?.whole(source)?)
 }
 
 /// The best of some tries, and the answer.
@@ -84,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reader = store.series().reader();
     for downsample in ["1h-avg", "1h-max", "1d-avg", "0all-count"] {
         let (with, answer) = timed(|| ask(&reader, downsample))?;
-        let (without, wanted) = timed(|| ask(&PointsAlone(&reader), downsample))?;
+        let (without, wanted) = timed(|| ask(&PointsOnly(&reader), downsample))?;
         assert_eq!(answer, wanted, "rollups change no answer");
         let ratio = without.as_secs_f64() / with.as_secs_f64();
         println!("{downsample:>10}: {with:>9.1?} with rollups, {without:>9.1?} from points, {ratio:.0} times as fast");

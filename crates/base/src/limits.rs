@@ -49,6 +49,9 @@ pub struct Limits {
     pub expiry_batch_max: usize,
     /// Bytes of points in memory at which they are sealed; at twice as much writers wait.
     pub series_memory_bytes: u64,
+    /// Bytes of memory that all questions about time series may hold together: points and rows on their way, and what of answers
+    /// is not sent yet. What would need more is refused.
+    pub series_query_memory_bytes: u64,
     /// Most series. Each takes some hundred bytes of memory.
     pub series_max: usize,
     /// Most tags of a series.
@@ -87,6 +90,7 @@ impl Default for Limits {
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
             series_memory_bytes: 24 << 20,
+            series_query_memory_bytes: 512 << 20,
             series_max: 10_000_000,
             series_tags_max: 64,
             series_name_bytes_max: 4 << 10,
@@ -122,6 +126,7 @@ impl Limits {
             page_entries_max: 100,
             expiry_batch_max: 3,
             series_memory_bytes: 2 << 10,
+            series_query_memory_bytes: 16 << 20,
             series_max: 40,
             series_tags_max: 3,
             series_name_bytes_max: 16,

@@ -57,6 +57,8 @@ pub struct Exclusive<'a> {
     pub(crate) space: Option<&'a mut SpaceStage>,
     /// Points that are written with the batch.
     points: Option<&'a mut Rows>,
+    /// What else becomes of series with it.
+    series: Option<Writing<'a>>,
 }
 
 impl<'a> Exclusive<'a> {
@@ -107,7 +109,8 @@ impl<'a> Exclusive<'a> {
         let guards = partitions.map(|partition| (partition, partition.lock())).collect();
         let now_ms = inner.clock.wall_ms();
         let (changes, seen, decisions) = (Changes::default(), Position::ZERO, Vec::new());
-        let this = Self { inner, guards, changes, seen, now_ms, all, decisions, space: None, points: None };
+        let this =
+            Self { inner, guards, changes, seen, now_ms, all, decisions, space: None, points: None, series: None };
         this.guards.iter().try_for_each(|(partition, _)| partition.check())?;
         Ok(this)
     }
@@ -271,7 +274,7 @@ impl<'a> Exclusive<'a> {
         let stage = self.space.take();
         let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
         let rows = self.points.take();
-        if self.changes.is_empty() && in_spaces.is_empty() && rows.is_none() {
+        if self.changes.is_empty() && in_spaces.is_empty() && rows.is_none() && self.series.is_none() {
             stage.map_or(Ok(()), |stage| stage.claim())?;
             return Ok(Committed { position: self.seen });
         }
@@ -279,7 +282,11 @@ impl<'a> Exclusive<'a> {
         if let Some(stage) = &stage {
             stage.validate(&mut opened)?;
         }
-        let mut writing = rows.as_deref().map_or(Ok(Writing::default()), |rows| Writing::open(self.inner, rows))?;
+        let mut writing = match (self.series.take(), rows.as_deref()) {
+            (Some(writing), _) => writing,
+            (None, Some(rows)) => Writing::open(self.inner, rows)?,
+            (None, None) => Writing::default(),
+        };
         writing.check_whole()?;
         opened.encode();
         let batch = self.encode(&opened, &writing);
@@ -357,6 +364,12 @@ impl<'a> Exclusive<'a> {
         self.inner.begin_series_in_batch()?;
         self.points = (!rows.is_empty()).then_some(rows);
         Ok(())
+    }
+
+    /// Has what becomes of series happen with this batch, which then writes no points. Partitions of series are locked after those of
+    /// keys, so this is the last that is done before the commit.
+    pub(crate) fn join_series(&mut self, writing: Writing<'a>) {
+        self.series = (!writing.is_empty()).then_some(writing);
     }
 
     /// The changes as commands, a section for each partition.

@@ -25,11 +25,13 @@ use journal::Position;
 pub use ::series::{
     Error as SeriesError, FIELD_DEFAULT, Key, Kind, Match, Owner, Row, Rows, Slot, TagMatch, Typing, Value, ValueRef,
 };
-pub use ::series::{Piece, Points, Range, Select, Series as Found, SeriesId, Share, Source, Summary, Windows};
+pub use ::series::{
+    Piece, Points, PointsOnly, Range, Select, Series as Found, SeriesId, Share, Source, Summary, Windows,
+};
 pub use ::series::{influxql, opentsdb, promql};
 
 pub use ::series::Cardinality;
-pub use insert::Inserted;
+pub use insert::{GoOn, Inserted};
 pub use read::Reader;
 pub use retention::{Retention, SeriesOptions, SeriesStats};
 

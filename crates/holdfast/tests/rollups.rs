@@ -8,10 +8,8 @@ use std::sync::Arc;
 use base::Random;
 use base::memory::Disk;
 use holdfast::series::influxql::{self, Document, Env, Epoch, Layout};
-use holdfast::series::opentsdb::{Answer, Parameters, Progress, Query};
-use holdfast::series::{
-    Found, Match, Points, Range, Reader, Rows, Select, SeriesError, SeriesId, Source, Value, ValueRef,
-};
+use holdfast::series::opentsdb::{Answer, Parameters, Query};
+use holdfast::series::{Match, Points, PointsOnly, Range, Rows, Select, Source, Value, ValueRef};
 use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
 
 const DATABASE: &str = "default";
@@ -34,45 +32,13 @@ fn open(disk: &Disk, ledgers: &MemoryLedgers) -> Store {
     Store::open_in(&world, Path::new("/store"), options).unwrap()
 }
 
-/// The same series, of which there is nothing but points.
-struct Plain<'a>(&'a Reader);
-
-impl Source for Plain<'_> {
-    fn series(&self, select: &Select) -> Result<Vec<Found>, SeriesError> {
-        self.0.series(select)
-    }
-    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<(), SeriesError> {
-        self.0.points(series, range, to)
-    }
-    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>, SeriesError> {
-        self.0.last(series)
-    }
-    fn databases(&self) -> Result<Vec<String>, SeriesError> {
-        self.0.databases()
-    }
-    fn metrics(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.metrics(database)
-    }
-    fn tag_names(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.tag_names(database)
-    }
-    fn tag_values(&self, database: &str) -> Result<Vec<String>, SeriesError> {
-        self.0.tag_values(database)
-    }
-}
-
 fn opentsdb(source: &dyn Source, query: &str) -> Vec<u8> {
     let query = Query::from_json(query.as_bytes(), &Parameters::default(), START).unwrap();
     let mut answer = match Answer::begin(source, DATABASE, query) {
         Ok(answer) => answer,
         Err(error) => return error.to_string().into_bytes(),
     };
-    let (mut piece, mut all) = (Vec::new(), Vec::new());
-    while answer.next(source, &mut piece).unwrap() == Progress::More {
-        all.append(&mut piece);
-    }
-    all.append(&mut piece);
-    all
+    answer.whole(source).unwrap()
 }
 
 fn influxql(source: &dyn Source, text: &str) -> Vec<u8> {
@@ -99,7 +65,7 @@ fn ask(store: &Store, random: &mut Random) -> bool {
     let (a, b) = (hour(random) + shift(random), hour(random) + shift(random));
     let (from, to) = (a.min(b), a.max(b) + 1);
     let reader = store.series().reader();
-    let plain = Plain(&reader);
+    let plain = PointsOnly(&reader);
     let before = store.stats().series.summarized;
     let (text, with, without) = if random.below(2) == 0 {
         let every = some(random, &["1h", "1h", "2h", "1d", "1d", "7d", "30m", "90m", "0all", "1hc", "1dc"]);
@@ -270,7 +236,7 @@ fn of_equal_values_of_several_series_the_earlier_counts() {
     let reader = store.series().reader();
     let query = format!("SELECT min(value) FROM m WHERE time >= {START} AND time < {} GROUP BY time(1h)", START + HOUR);
     let answer = influxql(&reader, &query);
-    assert_eq!(answer, influxql(&Plain(&reader), &query));
+    assert_eq!(answer, influxql(&PointsOnly(&reader), &query));
     assert!(String::from_utf8_lossy(&answer).contains("-0"), "{}", String::from_utf8_lossy(&answer));
     assert!(store.stats().series.summarized > 0);
 }

@@ -282,6 +282,53 @@ fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_a
     assert_eq!(one(&store, &n), [(1, Value::Integer(1)), (2, Value::Float(2.5))]);
 }
 
+/// InfluxDB knows one type for a field of a measurement: another host is refused as well.
+#[test]
+fn with_types_taken_strictly_new_series_have_the_type_of_their_field() {
+    let store = open(&Disk::new(1), &MemoryLedgers::default());
+    let strict = || {
+        let mut rows = Rows::new("d");
+        rows.set_typing(Typing::Strict);
+        rows
+    };
+    let write = |rows: &mut Rows, points: &[(&str, ValueRef<'_>)]| {
+        (0..).zip(points).for_each(|(time, (host, value))| add(rows, &key("m", host, "f"), time, *value));
+        let written = store.series().write(rows).unwrap();
+        (written.points, written.refused.into_iter().map(|refused| refused.reason).collect::<Vec<_>>())
+    };
+    let conflict = |is: &str, was: &str| {
+        format!(
+            "field type conflict: input field \"f\" on measurement \"m\" is type {is}, already exists as type {was}"
+        )
+    };
+    let mut rows = strict();
+    // The first that comes says what it is, within a request too.
+    let (integer, float) = (ValueRef::Integer(1), ValueRef::Float(1.5));
+    assert_eq!(write(&mut rows, &[("a", integer), ("b", float)]), (1, vec![conflict("float", "integer")]));
+    for host in 0..20 {
+        let host = format!("h{host}");
+        assert_eq!(write(&mut strict(), &[(&host, float)]), (0, vec![conflict("float", "integer")]), "{host}");
+        assert_eq!(write(&mut strict(), &[(&host, ValueRef::Text("x"))]), (0, vec![conflict("string", "integer")]));
+    }
+    let names = |store: &Store| store.series().reader().series(&Select::metric("d", "m")).unwrap().len();
+    assert_eq!(names(&store), 1, "what is refused makes no series");
+    assert_eq!(write(&mut rows, &[("c", integer), ("c", float)]), (1, vec![conflict("float", "integer")]));
+    // Other fields, measurements and databases have types of their own.
+    let mut other = strict();
+    add(&mut other, &key("m", "a", "g"), 1, float);
+    add(&mut other, &key("n", "a", "f"), 1, float);
+    other.set_database("e");
+    add(&mut other, &key("m", "a", "f"), 1, ValueRef::Text("x"));
+    assert_eq!(store.series().write(&mut other).unwrap().refused, []);
+    // Where numbers go together nobody looks at other series; and then there are two types, of which each is taken.
+    let mut numbers = Rows::new("d");
+    assert_eq!(write(&mut numbers, &[("z", float)]), (1, vec![]));
+    // When all series of a field are gone, so is its type.
+    store.series().drop_series(&Select::metric("d", "m")).unwrap();
+    assert_eq!(write(&mut strict(), &[("q", ValueRef::Text("x"))]), (1, vec![]));
+    assert_eq!(write(&mut strict(), &[("r", integer)]), (0, vec![conflict("integer", "string")]));
+}
+
 #[test]
 fn limits_refuse_the_point_and_say_which() {
     let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());

@@ -108,6 +108,12 @@ impl Catalog {
         self.by_name.find(hash(wanted.iter().copied()), is_it).copied()
     }
 
+    /// One of the series of a metric's field, whatever their tags are.
+    pub(crate) fn one_of(&self, row: &Key, field: &str) -> Option<u32> {
+        let [database, metric, field] = [&row.database, &row.metric, field].map(|text| self.names.find(text));
+        self.databases.get(&database?)?.get(&metric?)?.fields.get(&field?)?.first()
+    }
+
     fn named(&self, number: u32) -> Option<&Named> {
         self.series.get(number)
     }

@@ -353,6 +353,12 @@ impl Engine {
         self.states.get(number).filter(|_| self.catalog.has(number)).map(|state| state.kind)
     }
 
+    /// The type of the values of one of the series of a metric's field, whatever their tags are.
+    #[must_use]
+    pub fn field_kind(&self, row: &Key, field: &str) -> Option<Kind> {
+        self.kind(self.catalog.one_of(row, field)?)
+    }
+
     /// The name of a series.
     #[must_use]
     pub fn key(&self, number: u32) -> Option<Key> {

@@ -36,6 +36,19 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// All questions together would hold more memory than they may.
+    #[error(
+        "this needs {wanted} bytes of memory more, and of the {limit} that all questions about time series may hold together \
+         (series.query_memory_bytes) {held} are held: ask for less, ask again later, or raise the limit"
+    )]
+    Memory {
+        /// Bytes that were asked for.
+        wanted: u64,
+        /// Bytes that were held then.
+        held: u64,
+        /// Bytes that may be.
+        limit: u64,
+    },
     /// What the points come from failed: the disk, or the store is closed.
     #[error("{text}")]
     Source {

@@ -10,6 +10,7 @@ mod catalog;
 mod command;
 mod engine;
 mod error;
+mod held;
 pub mod influxql;
 mod key;
 mod manifest;
@@ -43,6 +44,6 @@ pub use sealed::{
     read_sealed_block, read_sealed_end, read_sealed_rollup,
 };
 pub use select::{Match, Select, TagMatch};
-pub use source::{Piece, Policy, Range, Series, SeriesId, Source};
+pub use source::{Piece, PointsOnly, Policy, Range, Series, SeriesId, Source};
 pub use stage::{Bounds, Stage, Staged};
 pub use value::{Kind, Value, ValueRef};

@@ -42,6 +42,15 @@ impl Postings {
         matches!(self, Self::None)
     }
 
+    /// The least number.
+    pub(crate) fn first(&self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::One(one) => Some(*one),
+            Self::Many(all) => all.min(),
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::None => 0,

@@ -149,6 +149,12 @@ impl Rows {
         self.database = u32::try_from(at).expect("names are forgotten long before");
     }
 
+    /// The database of what comes next.
+    #[must_use]
+    pub fn database(&self) -> &str {
+        self.databases.get(self.database as usize).map_or("", String::as_str)
+    }
+
     /// Names who writes what comes next.
     pub fn set_owner(&mut self, owner: Option<Owner>) {
         self.owner = owner;

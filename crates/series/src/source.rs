@@ -57,6 +57,18 @@ pub enum Piece<'a> {
 
 /// Series and points to be asked for. Each call sees whole batches; two calls may see different moments.
 pub trait Source {
+    /// Notes that whoever asks holds so many bytes more: points, rows, what is not sent yet. They count until they are given back,
+    /// or until the source ends.
+    ///
+    /// # Errors
+    /// [`crate::Error::Memory`] when all questions together may not hold so many: they are not held then.
+    fn hold(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives back some of what is held.
+    fn give_back(&self, _bytes: u64) {}
+
     /// The series that are meant, sorted by their keys.
     ///
     /// # Errors
@@ -131,6 +143,55 @@ pub trait Source {
     /// [`crate::Error::Source`].
     fn retention(&self, _database: &str) -> Result<Vec<Policy>> {
         Ok(Vec::new())
+    }
+}
+
+/// The same series, asked for nothing but points: to measure what summaries save, and to see that they change no answer.
+pub struct PointsOnly<'a>(pub &'a dyn Source);
+
+impl Source for PointsOnly<'_> {
+    fn hold(&self, bytes: u64) -> Result<()> {
+        self.0.hold(bytes)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.give_back(bytes);
+    }
+
+    fn series(&self, select: &Select) -> Result<Vec<Series>> {
+        self.0.series(select)
+    }
+
+    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
+        self.0.points(series, range, to)
+    }
+
+    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
+        self.0.last(series)
+    }
+
+    fn databases(&self) -> Result<Vec<String>> {
+        self.0.databases()
+    }
+
+    fn metrics(&self, database: &str) -> Result<Vec<String>> {
+        self.0.metrics(database)
+    }
+
+    fn tag_names(&self, database: &str) -> Result<Vec<String>> {
+        self.0.tag_names(database)
+    }
+
+    fn tag_values(&self, database: &str) -> Result<Vec<String>> {
+        self.0.tag_values(database)
+    }
+
+    fn continuous_queries(&self) -> Result<Vec<ContinuousQuery>> {
+        self.0.continuous_queries()
+    }
+
+    fn retention(&self, database: &str) -> Result<Vec<Policy>> {
+        self.0.retention(database)
     }
 }
 

@@ -41,7 +41,8 @@ pub struct Staged {
 
 impl Stage {
     /// Adds points, once for each series: [`crate::Rows`] has all of one series together. The series' number, or why they cannot be
-    /// written.
+    /// written. A series that is new gets the type of its first value, unless there are types `of_field` and that is none of them:
+    /// then it gets the first of these.
     ///
     /// # Errors
     /// A sentence for whoever sent them.
@@ -50,7 +51,7 @@ impl Stage {
         engine: &Engine,
         pending: &Pending<'_>,
         typing: Typing,
-        bounds: &Bounds,
+        (bounds, of_field): (&Bounds, &[Kind]),
     ) -> Result<Staged, String> {
         let known = pending
             .place
@@ -58,9 +59,8 @@ impl Stage {
             .map(|place| place.number)
             .or_else(|| engine.find(pending.row, pending.field))
             .and_then(|number| Some((number, engine.kind(number)?)));
-        let first = pending.points.kind_at(0).unwrap_or(Kind::Float);
-        let (number, kind) = match known {
-            Some(known) => known,
+        let kind = match known {
+            Some((_, kind)) => kind,
             None => {
                 check_name(pending, bounds)?;
                 if self.declared >= bounds.series_left {
@@ -68,25 +68,32 @@ impl Stage {
                         "there are as many series as the limit series_max allows: drop some, or raise it".into()
                     );
                 }
-                (self.declare(engine, pending, first), first)
+                let first = pending.points.kind_at(0).unwrap_or(Kind::Float);
+                if of_field.contains(&first) { first } else { of_field.first().copied().unwrap_or(first) }
             }
         };
-        match fits(pending.points, pending, typing, kind) {
+        let reason = match fits(pending.points, pending, typing, kind) {
+            Err(reason) => reason,
             Ok(widen) => {
+                let number = self.number(engine, pending, known, kind);
                 put_points(number, pending.points, widen, &mut self.part);
-                Ok(Staged { number, misfits: 0, reason: String::new() })
+                return Ok(Staged { number, misfits: 0, reason: String::new() });
             }
-            Err(reason) => {
-                // Rare: what fits is written, so that one bad point costs no others.
-                let fitting = fitting(pending.points, typing, kind);
-                if fitting.is_empty() {
-                    return Err(reason);
-                }
-                let widen = fits(&fitting, pending, typing, kind)?;
-                put_points(number, &fitting, widen, &mut self.part);
-                Ok(Staged { number, misfits: pending.points.len() - fitting.len(), reason })
-            }
+        };
+        // Rare: what fits is written, so that one bad point costs no others.
+        let fitting = fitting(pending.points, typing, kind);
+        if fitting.is_empty() {
+            return Err(reason);
         }
+        let widen = fits(&fitting, pending, typing, kind)?;
+        let number = self.number(engine, pending, known, kind);
+        put_points(number, &fitting, widen, &mut self.part);
+        Ok(Staged { number, misfits: pending.points.len() - fitting.len(), reason })
+    }
+
+    /// The number of a series, which is declared if it is new.
+    fn number(&mut self, engine: &Engine, pending: &Pending<'_>, known: Option<(u32, Kind)>, kind: Kind) -> u32 {
+        known.map_or_else(|| self.declare(engine, pending, kind), |(number, _)| number)
     }
 
     fn declare(&mut self, engine: &Engine, pending: &Pending<'_>, kind: Kind) -> u32 {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use doors::numbers::ContinuousNumbers;
 use holdfast::Store;
 use holdfast::series::influxql::{ContinuousQuery, Due, Env, Schedule, Statement};
-use holdfast::series::{SeriesError, Source};
+use holdfast::series::{GoOn, SeriesError, Source};
 
 use crate::failure::Failure;
 
@@ -227,10 +227,11 @@ fn run(
         );
     }
     let began = Instant::now();
-    let outcome = match due.range.map(|range| write(store, &schedule.statement(range), (now, is_stopping), counts)) {
-        None => Outcome::Done,
-        Some(outcome) => outcome,
-    };
+    let outcome =
+        match due.range.map(|range| write(store, query, &schedule.statement(range), (now, is_stopping), counts)) {
+            None => Outcome::Done,
+            Some(outcome) => outcome,
+        };
     counts.nanos.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
     counts.missed.fetch_add(due.missed, Relaxed);
     let outcome = match outcome {
@@ -249,6 +250,7 @@ fn run(
 
 fn write(
     store: &Store,
+    query: &ContinuousQuery,
     statement: &Statement,
     (now, is_stopping): (i64, &dyn Fn() -> bool),
     counts: &Counts,
@@ -257,13 +259,15 @@ fn write(
     let reader = series.reader();
     let source: &dyn Source = &reader;
     let env = Env { source, database: "", now, may_see: &|_| true };
-    match series.insert(&env, statement, &|| !is_stopping()) {
+    match series.insert(&env, statement, &GoOn { query: Some(query), may: &|| !is_stopping() }) {
         Ok(Ok(inserted)) => {
             counts.rows.fetch_add(inserted.rows, Relaxed);
             Outcome::Done
         }
         // What could not be read is no fault of the query's.
-        Ok(Err(error @ SeriesError::Source { .. })) => Outcome::Refused(error.to_string()),
+        Ok(Err(error @ (SeriesError::Source { .. } | SeriesError::Memory { .. }))) => {
+            Outcome::Refused(error.to_string())
+        }
         Ok(Err(error)) => Outcome::Wrong(error.to_string()),
         Err(error) => Outcome::Refused(error.to_string()),
     }
@@ -338,6 +342,37 @@ mod tests {
         store.series().drop_continuous_query("db", "q").unwrap();
         assert_eq!(queries.step(&store, 100 * SECOND, &|| false), i64::MAX);
         assert_eq!((results(&store).len(), queries.counts.numbers().queries), (6, 0));
+    }
+
+    /// It was written to between the drop of the database and the end of a run, and was there again.
+    #[test]
+    fn a_database_that_is_dropped_while_a_query_of_it_runs_stays_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        put(&store, 0..100);
+        let text = "CREATE CONTINUOUS QUERY q ON db BEGIN SELECT sum(value) AS value INTO db..out FROM db..m GROUP BY time(10s), h END";
+        store.series().create_continuous_query(&query(text, 0)).unwrap();
+        let told = query(text, 0);
+        let schedule = Schedule::of(&told).unwrap();
+        let due = schedule.due(0, 50 * SECOND).unwrap();
+        // Just before the rows are written.
+        let drops = || store.series().drop_database("db").is_err();
+        let outcome = run(&store, &told, &schedule, due, (50 * SECOND, &drops), &Counts::default());
+        let complaint = outcome.complaint().unwrap();
+        assert_eq!(complaint, "the continuous query was dropped while it ran");
+        assert!(store.series().reader().databases().unwrap().is_empty());
+        assert!(store.series().continuous_queries().unwrap().is_empty());
+        // A query that writes elsewhere ends when that goes, and runs when it is there again.
+        put(&store, 0..100);
+        store.series().create_database("far").unwrap();
+        let text = text.replace("INTO db..out", "INTO far..out");
+        store.series().create_continuous_query(&query(&text, 0)).unwrap();
+        let told = query(&text, 0);
+        let schedule = Schedule::of(&told).unwrap();
+        let drops = || store.series().drop_database("far").is_err();
+        let outcome = run(&store, &told, &schedule, due, (50 * SECOND, &drops), &Counts::default());
+        assert_eq!(outcome.complaint().unwrap(), "database not found: far");
+        assert_eq!(store.series().reader().databases().unwrap(), ["db"]);
     }
 
     #[test]

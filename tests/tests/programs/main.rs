@@ -5,6 +5,7 @@
 
 mod backup_tests;
 mod bench_tests;
+mod beside;
 mod cli_tests;
 mod collector_tests;
 mod continuous_tests;
@@ -19,6 +20,7 @@ mod ledger_tests;
 mod life_tests;
 mod load;
 mod oracle;
+mod promql_tests;
 mod python_tests;
 mod script_tests;
 mod series_tests;

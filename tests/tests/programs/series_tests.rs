@@ -1,11 +1,12 @@
-//! Points in the real program: SIGKILL at random moments, while clients write, loses none that was acknowledged: over HTTP by the
-//! answer, over TCP by a checkpoint.
+//! Points in the real program: SIGKILL at random moments, while clients write, loses none that was acknowledged: over HTTP (lines,
+//! `put`, JSON, Prometheus' remote write) and RESP by the answer, over TCP by a checkpoint.
 //!
 //! Each client has a series of its own and writes its rows in order, some in a request; the value of a row is known from its number.
 //! So after a restart a client's rows have to be those from 0 on without a gap, at least as many as were acknowledged and at most as
 //! many as were sent, each with its value. What was on its way when the answers stopped is written again: a later write of the
 //! same moment replaces. Rows are minutes apart, so that time goes by fast enough for blocks to be sealed, and segments of
-//! the journal are small, so that it lets go of what is sealed. `HOLDFAST_SERIES_SECONDS` says how long, `HOLDFAST_SEED` where to begin.
+//! the journal are small, so that it lets go of what is sealed. `HOLDFAST_SERIES_SECONDS` says how long, `HOLDFAST_SERIES_POINTS`
+//! instead until how many points were acknowledged, `HOLDFAST_SEED` where to begin.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::crash_tests::die_while_starting;
 
-const CLIENTS: usize = 20;
+const CLIENTS: usize = 24;
 const LIFE_MAX_MILLIS: usize = 400;
 /// Rounds on one folder: enough that most of what is there was sealed, few enough that reading it all stays quick.
 const ROUNDS_PER_FOLDER: usize = 12;
@@ -47,6 +48,10 @@ enum Way {
     Json,
     /// Influx lines over TCP, with a checkpoint after each request.
     Tcp,
+    /// `POST /api/v1/write`, as Prometheus sends it.
+    Remote,
+    /// `TS.MADD`.
+    Madd,
 }
 
 /// Where the program listens.
@@ -54,6 +59,7 @@ enum Way {
 struct Doors {
     http: SocketAddr,
     line: SocketAddr,
+    resp: SocketAddr,
 }
 
 /// What one client knows.
@@ -66,17 +72,18 @@ struct Writer {
 }
 
 #[test]
-fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_twenty_clients_write() {
+fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_clients_write_in_every_way() {
     let seed = Random::seed();
     let mut random = Random::new(seed);
     println!("series: HOLDFAST_SEED={seed}");
     let deadline = Instant::now() + budget("HOLDFAST_SERIES_SECONDS", 30);
+    let wanted: Option<u64> = std::env::var("HOLDFAST_SERIES_POINTS").ok().and_then(|text| text.parse().ok());
     let settings = TempDir::new().expect("a temporary folder");
     let configuration = settings.path().join("holdfast.toml");
     fs::write(&configuration, CONFIGURATION).expect("a file of a test can be written");
     let configuration = configuration.to_str().expect("a temporary folder has a plain name");
     let (mut rounds, mut acknowledged, mut compared) = (0, 0, 0);
-    while Instant::now() < deadline {
+    while wanted.map_or_else(|| Instant::now() < deadline, |wanted| acknowledged < wanted) {
         let folder = TempDir::new().expect("a temporary folder");
         let mut writers: Vec<Writer> = (0..CLIENTS).map(Writer::new).collect();
         for _ in 0..ROUNDS_PER_FOLDER {
@@ -91,7 +98,7 @@ fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_twenty_clients
                 compared += writer.compare(server.http()).map_err(told).unwrap_or_else(|what| panic!("{what}"));
             }
             let life = Duration::from_millis(random.below(LIFE_MAX_MILLIS) as u64);
-            let doors = Doors { http: server.http(), line: server.line() };
+            let doors = Doors { http: server.http(), line: server.line(), resp: server.resp() };
             let outcome: Result<(), String> = thread::scope(|scope| {
                 let running: Vec<_> =
                     writers.iter_mut().map(|writer| scope.spawn(move || writer.write(doors))).collect();
@@ -114,7 +121,7 @@ fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_twenty_clients
 
 impl Writer {
     fn new(name: usize) -> Self {
-        let way = [Way::Line, Way::Put, Way::Json, Way::Tcp][name % 4];
+        let way = [Way::Line, Way::Put, Way::Json, Way::Tcp, Way::Remote, Way::Madd][name % 6];
         Self { name, way, acknowledged: 0, sent: 0 }
     }
 
@@ -133,6 +140,8 @@ impl Writer {
                 ("/write?db=default&precision=ms", "text/plain", rows.map(point).map(line).collect::<String>())
             }
             Way::Tcp => return format!("{}checkpoint\n", rows.map(point).map(line).collect::<String>()).into(),
+            Way::Madd => return madd(&format!("load,client=c{name}"), rows.map(point)),
+            Way::Remote => return remote_write(&format!("c{name}"), rows.map(point)),
             Way::Put => {
                 let lines = rows.map(point).map(|(at, value)| format!("put load {at} {value} client=c{name}\n"));
                 ("/api/put", "text/plain", lines.collect())
@@ -155,15 +164,28 @@ impl Writer {
 
     /// Writes until the server is gone. Any answer but one of success is a failure.
     fn write(&mut self, doors: Doors) -> Result<(), String> {
-        let address = if self.way == Way::Tcp { doors.line } else { doors.http };
+        let address = match self.way {
+            Way::Tcp => doors.line,
+            Way::Madd => doors.resp,
+            _ => doors.http,
+        };
         let Ok(mut stream) = connect(address) else { return Ok(()) };
         loop {
             let first = self.acknowledged;
             self.sent = self.sent.max(first + ROWS_PER_REQUEST);
             let sent = stream.write_all(&self.request(first));
-            let answer = sent.and_then(|()| if self.way == Way::Tcp { line(&mut stream) } else { status(&mut stream) });
+            let answer = sent.and_then(|()| match self.way {
+                Way::Tcp => line(&mut stream),
+                Way::Madd => times(&mut stream),
+                _ => status(&mut stream),
+            });
+            let is_good = |answer: &str| match self.way {
+                Way::Tcp => answer.starts_with("checkpoint ") && answer.ends_with(" errors 0"),
+                Way::Madd => answer.starts_with(&format!("*{ROWS_PER_REQUEST}\r\n:")),
+                _ => answer == "204",
+            };
             match answer {
-                Ok(answer) if answer == "204" || answer.starts_with("checkpoint ") && answer.ends_with(" errors 0") => {
+                Ok(answer) if is_good(&answer) => {
                     self.acknowledged += ROWS_PER_REQUEST;
                 }
                 Ok(other) => return Err(format!("client {}, {:?}: answered with {other}", self.name, self.way)),
@@ -191,6 +213,64 @@ impl Writer {
     }
 }
 
+/// `TS.MADD` as RESP has it.
+fn madd(series: &str, points: impl Iterator<Item = (u64, f64)>) -> Vec<u8> {
+    let mut words = vec!["TS.MADD".to_owned()];
+    points.for_each(|(at, value)| words.extend([series.to_owned(), at.to_string(), value.to_string()]));
+    let bulk = |word: &String| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(bulk).collect::<String>()).into()
+}
+
+/// A field of protocol buffers whose value has a length.
+fn field(number: u8, value: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    varint(value.len() as u64, &mut bytes);
+    bytes.extend_from_slice(value);
+    bytes
+}
+
+fn varint(mut number: u64, to: &mut Vec<u8>) {
+    while number > 0x7f {
+        to.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+/// One series of Prometheus' remote write, in a block of snappy that has it as it is.
+fn remote_write(client: &str, points: impl Iterator<Item = (u64, f64)>) -> Vec<u8> {
+    let mut series = Vec::new();
+    for (name, value) in [("__name__", "load"), ("client", client)] {
+        series.extend(field(1, &[field(1, name.as_bytes()), field(2, value.as_bytes())].concat()));
+    }
+    for (at, value) in points {
+        let mut sample = vec![1 << 3 | 1];
+        sample.extend_from_slice(&value.to_le_bytes());
+        sample.push(2 << 3);
+        varint(at, &mut sample);
+        series.extend(field(2, &sample));
+    }
+    let plain = field(1, &series);
+    let mut body = Vec::new();
+    varint(plain.len() as u64, &mut body);
+    for part in plain.chunks(60) {
+        body.push((part.len() as u8 - 1) << 2);
+        body.extend_from_slice(part);
+    }
+    let length = body.len();
+    let head = format!(
+        "POST /api/v1/write?db=default HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\n\
+         Content-Type: application/x-protobuf\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// The list of times that `TS.MADD` is answered with, or the line of an error.
+fn times(stream: &mut TcpStream) -> std::io::Result<String> {
+    let lines = |text: &[u8]| if text.starts_with(b"*") { ROWS_PER_REQUEST as usize + 1 } else { 1 };
+    read_while(stream, |text| text.iter().filter(|byte| **byte == b'\n').count() < lines(text))
+}
+
 fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -210,8 +290,12 @@ fn line(stream: &mut TcpStream) -> std::io::Result<String> {
 }
 
 fn until(stream: &mut TcpStream, end: &[u8]) -> std::io::Result<String> {
+    read_while(stream, |text| !text.windows(end.len()).any(|part| part == end))
+}
+
+fn read_while(stream: &mut TcpStream, is_unfinished: impl Fn(&[u8]) -> bool) -> std::io::Result<String> {
     let (mut text, mut some) = (Vec::new(), [0; 512]);
-    while !text.windows(end.len()).any(|part| part == end) {
+    while is_unfinished(&text) {
         match stream.read(&mut some)? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             count => text.extend_from_slice(&some[..count]),

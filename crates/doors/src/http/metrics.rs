@@ -242,6 +242,7 @@ fn damage(text: &mut Text, damage: &[Damage]) {
 fn series(text: &mut Text, stats: &SeriesStats) {
     text.gauge("series", "Time series.", stats.series);
     text.gauge("series_memory_bytes", "Bytes of points in memory, which the journal keeps.", stats.memory_bytes);
+    text.gauge("series_query_bytes", "Bytes of memory that questions hold now.", stats.query_bytes);
     text.gauge("series_names_bytes", "Bytes of series' names and their index in memory, nearly.", stats.names_bytes);
     text.gauge("series_files", "Sealed files of points.", stats.files);
     text.gauge("series_file_bytes", "Bytes in sealed files of points.", stats.file_bytes);

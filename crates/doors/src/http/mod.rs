@@ -57,7 +57,11 @@ mod tests_held;
 #[cfg(test)]
 mod tests_indexes;
 #[cfg(test)]
+mod tests_iot_benchmark;
+#[cfg(test)]
 mod tests_listings;
+#[cfg(test)]
+mod tests_memory;
 #[cfg(test)]
 mod tests_objects;
 #[cfg(test)]

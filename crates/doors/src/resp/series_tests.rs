@@ -173,6 +173,30 @@ fn who_writes_points_faster_than_they_are_sealed_is_held_back_off_the_event_loop
 }
 
 #[test]
+fn questions_that_need_more_memory_than_there_is_are_refused_and_give_it_back() {
+    let mut fixture = Fixture::new();
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = holdfast::Options { durability: Durability::Written, ..holdfast::Options::default() };
+    options.limits.series_query_memory_bytes = 64 << 10;
+    let store = Store::open(dir.path(), options).unwrap();
+    fixture.door = Arc::new(Door::new(store, Options::new("127.0.0.1:0".parse().unwrap()), fixture.door.address));
+    fixture.session = Fixture::session(&fixture.door);
+    let points: Vec<String> = (1..=5_000).map(|second| format!("m {second} 1.5")).collect();
+    assert!(fixture.run(&format!("TS.MADD {}", points.join(" "))).starts_with("*5000 "));
+    for _ in 0..2 {
+        for query in ["TS.RANGE m - +", "TS.QUERY max_over_time(m[2h]) AT 5000", "TS.QUERY m FROM 1 TO 5000 STEP 1000"]
+        {
+            let refused = fixture.run(query);
+            let is_refused = refused.starts_with("-LIMIT ") && refused.contains("(series.query_memory_bytes)");
+            assert!(is_refused, "{query}: {refused}");
+            assert_eq!(fixture.door.store.stats().series.query_bytes, 0, "{query}");
+        }
+        fixture.check(&[("TS.RANGE m 4999 5000", "*2 *2 :4999000000000 $3 1.5 *2 :5000000000000 $3 1.5")]);
+        assert_eq!(fixture.door.store.stats().series.query_bytes, 0);
+    }
+}
+
+#[test]
 fn a_user_has_rights_on_databases_as_on_buckets() {
     let mut fixture = Fixture::new();
     let mut user = User::admin("ada", "unused");

@@ -2,7 +2,7 @@
 //!
 //! May use: `write`, the engine's language. Must not know: protocols.
 
-use ::series::influxql::{self, Env, Statement};
+use ::series::influxql::{self, ContinuousQuery, Env, Statement};
 use ::series::{Error as SeriesError, Result as SeriesResult, Rows};
 use journal::Position;
 
@@ -18,26 +18,36 @@ pub struct Inserted {
     pub rows: u64,
 }
 
+/// As long as what a SELECT INTO goes on.
+#[derive(Clone, Copy)]
+pub struct GoOn<'a> {
+    /// It is a run of this continuous query, and ends when that is dropped or changed.
+    pub query: Option<&'a ContinuousQuery>,
+    /// Asked before each batch.
+    pub may: &'a dyn Fn() -> bool,
+}
+
 impl Series {
-    /// Carries a SELECT INTO out while `may_go_on`; other statements do nothing. Does not wait for durability. It is as many batches
+    /// Carries a SELECT INTO out, as long as it may go on and its database is there; other statements do nothing. Does not wait for durability. It is as many batches
     /// as it takes: those of a statement that fails stay, and points that are refused are no reason not to write the others.
     ///
     /// # Errors
-    /// `Unavailable` when the disk refuses, `Closed` when it may not go on. The inner error is what the statement is to blame for,
+    /// `Unavailable` when the disk refuses, `Closed` when it may not go on, `Conflict` when its continuous query is gone. The inner error is what the statement is to blame for,
     /// types of values that are in the way included; `Source` there is what could not be read.
-    pub fn insert(
-        &self,
-        env: &Env<'_>,
-        statement: &Statement,
-        may_go_on: &dyn Fn() -> bool,
-    ) -> Result<SeriesResult<Inserted>> {
+    pub fn insert(&self, env: &Env<'_>, statement: &Statement, go_on: &GoOn<'_>) -> Result<SeriesResult<Inserted>> {
         let (mut position, mut failed) = (Position::ZERO, None);
         let (mut refusal, mut dropped) = (None, 0);
         let mut write = |rows: &mut Rows| {
-            let written = if may_go_on() {
-                self.write(rows)
+            let written = if (go_on.may)() {
+                self.store.inner().write_while(rows, go_on.query)
             } else {
                 Err(Error::new(ErrorKind::Closed, "the statement was ended before it was done"))
+            };
+            let written = match written {
+                Ok(Err(gone)) if go_on.query.is_none() => return Err(SeriesError::invalid(gone)),
+                Ok(Err(gone)) => Err(Error::new(ErrorKind::Conflict, gone)),
+                Ok(Ok(written)) => Ok(written),
+                Err(error) => Err(error),
             };
             match written {
                 Ok(Written { position: at, refused, .. }) => {

@@ -17,11 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ::kv::{Compression, FoldRange, Indexes, Metadata, Stored};
+use ::series::Rows;
 use ::series::influxql::ContinuousQuery;
 use base::{Fields, Signal, put_string};
 use journal::Position;
 
-use super::Series;
+use super::{Series, Written};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
 use crate::staged::Change;
@@ -157,28 +158,53 @@ impl Inner {
         Ok(Some(position))
     }
 
-    /// Forgets the queries that are meant, as one batch; then does what follows, before anybody can add one.
-    pub(super) fn drop_continuous_queries<T>(
-        &self,
+    /// Forgets the queries that are meant, as one batch with what else is added to it. None of them writes any more when it is done,
+    /// and nobody adds one before: see [`Inner::write_while`].
+    pub(super) fn drop_continuous_queries<'i>(
+        &'i self,
         is_meant: impl Fn(&ContinuousQuery) -> bool,
-        then: impl FnOnce(Option<Position>) -> Result<T>,
-    ) -> Result<T> {
+        add: impl FnOnce(&mut Exclusive<'i>) -> Result<()>,
+    ) -> Result<Option<Position>> {
         let mut table = self.queries.table(self)?;
-        let Some(known) = table.as_mut() else { return then(None) };
+        let Some(known) = table.as_mut() else { return Ok(None) };
         let meant: Vec<(String, String)> =
             known.iter().filter(|(_, (query, _))| is_meant(query)).map(|(name, _)| name.clone()).collect();
         let keys: Vec<Vec<u8>> = meant.iter().map(|(database, name)| key(database, name)).collect();
-        let mut position = None;
-        if !keys.is_empty() {
-            let mut exclusive = open(self, &keys)?;
-            keys.iter().try_for_each(|key| exclusive.stage(BUCKET, key, Change::Delete))?;
-            position = Some(exclusive.commit()?.position);
-            meant.iter().for_each(|name| drop(known.remove(name)));
-        }
-        let done = then(position);
+        let mut exclusive = open(self, &keys)?;
+        keys.iter().try_for_each(|key| exclusive.stage(BUCKET, key, Change::Delete))?;
+        add(&mut exclusive)?;
+        let position = exclusive.commit()?.position;
+        meant.iter().for_each(|name| drop(known.remove(name)));
         drop(table);
         self.queries.changed.raise();
-        done
+        Ok((position != Position::ZERO).then_some(position))
+    }
+
+    /// Writes what a statement selects, as long as its database is there, and the continuous query whose run it is: both go under
+    /// the same lock, so that neither comes back by a run that was under way.
+    ///
+    /// # Errors
+    /// The inner one when one of them is gone.
+    pub(super) fn write_while(
+        &self,
+        rows: &mut Rows,
+        query: Option<&ContinuousQuery>,
+    ) -> Result<std::result::Result<Written, String>> {
+        // Not under the lock, as far as that can be.
+        self.await_room_for_series(rows.len())?;
+        let table = self.queries.table(self)?;
+        let is_kept = |query: &ContinuousQuery| {
+            let name = (query.database.clone(), query.name.clone());
+            table.as_ref().and_then(|known| known.get(&name)).is_some_and(|(there, _)| there == query)
+        };
+        if query.is_some_and(|query| !is_kept(query)) {
+            return Ok(Err("the continuous query was dropped while it ran".to_owned()));
+        }
+        let database = rows.database();
+        if !self.partitions.iter().any(|partition| partition.series().databases().any(|known| known == database)) {
+            return Ok(Err(format!("database not found: {database}")));
+        }
+        self.write_series(rows).map(Ok)
     }
 }
 
@@ -205,7 +231,8 @@ impl Series {
     /// # Errors
     /// `Unavailable` when the disk refuses.
     pub fn drop_continuous_query(&self, database: &str, name: &str) -> Result<Option<Position>> {
-        self.store.inner().drop_continuous_queries(|query| query.database == database && query.name == name, Ok)
+        let is_meant = |query: &ContinuousQuery| query.database == database && query.name == name;
+        self.store.inner().drop_continuous_queries(is_meant, |_| Ok(()))
     }
 
     /// Notes how far a query has come, if it still is as it `ran`. Does not wait for durability. `None` if it was dropped, or

@@ -20,15 +20,26 @@ use crate::kv::Shown;
 use crate::partition::Partition;
 use crate::store::{Inner, Store};
 
-/// What queries read. It remembers the newest change that it showed.
+/// What queries read. It remembers the newest change that it showed, and gives back what was held through it ([`Source::hold`])
+/// when it is dropped: keep it until the answer is sent.
 pub struct Reader {
     store: Store,
     seen: AtomicU64,
+    held: AtomicU64,
+}
+
+/// What a series that was found counts as in memory, with its name.
+const SERIES_BYTES: u64 = 256;
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.let_go(self.held.load(Ordering::Relaxed));
+    }
 }
 
 impl Reader {
     pub(super) fn new(store: Store) -> Self {
-        Self { store, seen: AtomicU64::new(0) }
+        Self { store, seen: AtomicU64::new(0), held: AtomicU64::new(0) }
     }
 
     /// Blocks until everything that was read is as durable as the store's reads have to be.
@@ -57,6 +68,12 @@ impl Reader {
 
     fn inner(&self) -> &Inner {
         self.store.inner()
+    }
+
+    fn let_go(&self, bytes: u64) {
+        let bytes = bytes.min(self.held.load(Ordering::Relaxed));
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.inner().shelf.query_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn saw(&self, position: Position) {
@@ -97,15 +114,23 @@ impl Reader {
         Ok(Some(Looked { series, range, view, contents: self.inner().shelf.contents() }))
     }
 
-    fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
-        match self.look(series, range)? {
-            Some(looked) => looked.read(&self.inner().shelf, looked.range, to),
+    fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
+        match self.look(series, range).map_err(source)? {
+            Some(looked) => self.read_of(&looked, looked.range, to),
             None => Ok(()),
         }
     }
 
-    fn find_last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
-        let Some(partition) = self.partition(series)? else { return Ok(None) };
+    /// Appends the points in a part of what was looked at. What it takes on the way is held until they are there.
+    fn read_of(&self, looked: &Looked, range: Range, to: &mut Points) -> ::series::Result<()> {
+        let before = self.held.load(Ordering::Relaxed);
+        let read = looked.read(&self.inner().shelf, range, to, &mut |bytes| self.hold(bytes));
+        self.let_go(self.held.load(Ordering::Relaxed).saturating_sub(before));
+        read
+    }
+
+    fn find_last(&self, series: SeriesId) -> ::series::Result<Option<(i64, Value)>> {
+        let Some(partition) = self.partition(series).map_err(source)? else { return Ok(None) };
         let seen = {
             let engine = partition.series();
             match engine.last(series.number) {
@@ -148,20 +173,27 @@ pub(super) struct Looked {
 }
 
 impl Looked {
-    /// Appends the points in a part of the range.
-    pub(super) fn read(&self, shelf: &Shelf, range: Range, to: &mut Points) -> Result<()> {
+    /// Appends the points in a part of the range; `hold` is told what is about to be in memory.
+    fn read(
+        &self,
+        shelf: &Shelf,
+        range: Range,
+        to: &mut Points,
+        hold: &mut dyn FnMut(u64) -> ::series::Result<()>,
+    ) -> ::series::Result<()> {
         let mut pieces = Pieces::default();
         let View { frozen, head, erased, .. } = &self.view;
         for file in self.files(range) {
             let through = file.through(self.series.partition);
             for at in file.blocks(self.series, range) {
-                let Some(block) = shelf.block(file, at)? else { continue };
+                let Some(block) = shelf.block(file, at).map_err(source)? else { continue };
                 for page in 0..block.pages() {
                     let of_page = block.page_range(page);
                     if of_page.from <= range.to
                         && of_page.to >= range.from
                         && let Some(points) = shelf.page(file, at, (&block, page))
                     {
+                        hold(2 * points.memory_bytes() as u64)?;
                         pieces.add(&points, range, erased, through);
                     }
                 }
@@ -236,24 +268,44 @@ fn source(error: Error) -> ::series::Error {
 }
 
 impl Source for Reader {
+    fn hold(&self, bytes: u64) -> ::series::Result<()> {
+        let limit = self.inner().options.limits.series_query_memory_bytes;
+        let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
+        let taken = self.inner().shelf.query_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map_err(|held| ::series::Error::Memory { wanted: bytes, held, limit })?;
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.let_go(bytes);
+    }
+
     fn series(&self, select: &Select) -> ::series::Result<Vec<Series>> {
-        let mut found = Vec::new();
+        let (mut found, mut refused) = (Vec::new(), None);
         let mut partition = 0u16..;
         self.each(|engine| {
             let partition = partition.next().expect("there are fewer partitions than 16 bits count");
-            for number in engine.select(select) {
+            let numbers = engine.select(select);
+            if refused.is_none() {
+                refused = self.hold(numbers.len() as u64 * SERIES_BYTES).err();
+            }
+            for number in numbers.into_iter().filter(|_| refused.is_none()) {
                 if let (Some(key), Some(kind)) = (engine.key(number), engine.kind(number)) {
                     found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key), kind });
                 }
             }
         })
         .map_err(source)?;
-        found.sort_by(|a, b| a.key.cmp(&b.key));
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        found.sort_by(|a: &Series, b| a.key.cmp(&b.key));
         Ok(found)
     }
 
     fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
-        self.read(series, range, to).map_err(source)
+        self.read(series, range, to)
     }
 
     fn pieces(
@@ -275,9 +327,13 @@ impl Source for Reader {
                 && from <= to
             {
                 points.clear();
-                looked.read(shelf, Range { from, to }, &mut points).map_err(source)?;
+                self.read_of(&looked, Range { from, to }, &mut points)?;
                 if !points.is_empty() {
-                    tell(Piece::Points(&points))?;
+                    let bytes = points.memory_bytes() as u64;
+                    self.hold(bytes)?;
+                    let told = tell(Piece::Points(&points));
+                    self.let_go(bytes);
+                    told?;
                 }
             }
             if let Some(summary) = known.get(nth) {
@@ -290,7 +346,7 @@ impl Source for Reader {
     }
 
     fn last(&self, series: SeriesId) -> ::series::Result<Option<(i64, Value)>> {
-        self.find_last(series).map_err(source)
+        self.find_last(series)
     }
 
     fn databases(&self) -> ::series::Result<Vec<String>> {

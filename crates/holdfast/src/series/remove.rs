@@ -2,6 +2,7 @@
 //!
 //! May use: `write`, partitions. Must not know: protocols.
 
+use ::series::influxql::ContinuousQuery;
 use ::series::{Range, Select};
 use journal::Position;
 
@@ -90,20 +91,40 @@ impl Inner {
         self.commit_series(&mut writing)
     }
 
+    /// Removes a database, its series and its continuous queries: one batch, unless it has very many series.
     pub(super) fn drop_database(&self, name: &str) -> Result<(Position, u64)> {
+        self.drop_database_by(name, BATCH_SERIES_MAX)
+    }
+
+    fn drop_database_by(&self, name: &str, batch_max: usize) -> Result<(Position, u64)> {
         let select = Select { database: name.to_owned(), ..Select::default() };
-        let drop_series = |forgotten: Option<Position>| {
-            let (position, count) = self.remove_and(&select, (Removal::Series, BATCH_SERIES_MAX), |writing| {
-                if let Some(first) = writing.guards.first_mut()
-                    && first.engine.created_databases().contains(name)
-                {
-                    first.stage.forget(name);
-                }
-            })?;
-            Ok((position.max(forgotten.unwrap_or(Position::ZERO)), count))
-        };
-        // First the queries: what is left of a drop that was cut short must not write to the database again.
-        self.drop_continuous_queries(|query| query.database == name, drop_series)
+        let is_of = |query: &ContinuousQuery| query.database == name;
+        self.check_open()?;
+        self.make_room_for_series()?;
+        let series = self.partitions.iter().map(|partition| partition.series().select(&select).len()).sum::<usize>();
+        let (mut position, mut count) = (Position::ZERO, 0);
+        if series > batch_max {
+            // First the queries: what is left of a drop that was cut short must not write to the database again.
+            let forgotten = self.drop_continuous_queries(is_of, |_| Ok(()))?;
+            (position, count) = self.remove_and(&select, (Removal::Series, batch_max), |_| ())?;
+            position = position.max(forgotten.unwrap_or_default());
+        }
+        let dropped = self.drop_continuous_queries(is_of, |exclusive| {
+            let mut writing = self.everywhere()?;
+            for guard in &mut writing.guards {
+                let meant = guard.engine.select(&select);
+                count += meant.len() as u64;
+                guard.remove(&meant, Removal::Series);
+            }
+            if let Some(first) = writing.guards.first_mut()
+                && first.engine.created_databases().contains(name)
+            {
+                first.stage.forget(name);
+            }
+            exclusive.join_series(writing);
+            Ok(())
+        })?;
+        Ok((position.max(dropped.unwrap_or_default()), count))
     }
 }
 
@@ -118,9 +139,7 @@ mod tests {
     use super::*;
     use crate::{MemoryLedgers, Options, Store, World};
 
-    /// A drop of very many series held all partitions, and all of it in one batch.
-    #[test]
-    fn many_series_are_removed_from_in_several_batches() {
+    fn open() -> Store {
         let world = World {
             files: Arc::new(Disk::new(1)),
             clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
@@ -129,7 +148,49 @@ mod tests {
             entropy: 1,
         };
         let options = Options { partitions: 3, ..Options::default() };
-        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    }
+
+    /// Dropping was a batch for the queries and one for the series: a crash between the two left series that nobody had asked to keep.
+    #[test]
+    fn a_database_goes_with_its_queries_in_one_batch_unless_it_has_very_many_series() {
+        for (batch_max, batches) in [(30, 1), (10, 5)] {
+            let store = open();
+            let mut rows = Rows::new("d");
+            for host in 0..30 {
+                let tags = vec![("host".to_owned(), host.to_string())];
+                let row = rows.row(host.to_string().as_bytes(), |_| Ok(("m".to_owned(), tags))).unwrap();
+                let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+                rows.push_float(slot, 7, 1.0);
+            }
+            let series = store.series();
+            series.write(&mut rows).unwrap();
+            if batches == 1 {
+                series.create_database("d").unwrap();
+            }
+            for (database, name) in [("d", "a"), ("d", "b"), ("e", "c")] {
+                let (database, name) = (database.to_owned(), name.to_owned());
+                let query = ContinuousQuery { database, name, text: "CREATE".to_owned(), through: 0 };
+                series.create_continuous_query(&query).unwrap();
+            }
+            let (before, end) = (store.stats().batches, store.inner().newest());
+            let (position, count) = store.inner().drop_database_by("d", batch_max).unwrap();
+            assert!(count == 30 && position >= end && position < store.inner().newest());
+            // The queries, and each partition's series in tens at the most.
+            let made = store.stats().batches - before;
+            assert!(made == batches || batches > 1 && made >= 3, "{batch_max}: {made}");
+            assert_eq!(series.reader().databases().unwrap(), [""; 0]);
+            let left: Vec<String> = series.continuous_queries().unwrap().into_iter().map(|query| query.name).collect();
+            assert_eq!(left, ["c"]);
+            // There is nothing left to be dropped.
+            assert_eq!(store.inner().drop_database_by("d", batch_max).unwrap(), (Position::ZERO, 0));
+        }
+    }
+
+    /// A drop of very many series held all partitions, and all of it in one batch.
+    #[test]
+    fn many_series_are_removed_from_in_several_batches() {
+        let store = open();
         let mut rows = Rows::new("d");
         for host in 0..100 {
             let tags = vec![("host".to_owned(), host.to_string())];

@@ -87,6 +87,8 @@ pub struct SeriesStats {
     pub summarized: u64,
     /// Ranges that were deleted and are remembered, because files have points of them.
     pub erased: u64,
+    /// Bytes of memory that questions hold now.
+    pub query_bytes: u64,
 }
 
 /// How many points of a block were deleted, if they lie evenly.
@@ -219,6 +221,7 @@ impl Inner {
             seal_failures: self.shelf.sealer.failures.load(Ordering::Relaxed),
             merge_failures: self.shelf.merger.failures.load(Ordering::Relaxed),
             summarized: self.shelf.summarized.load(Ordering::Relaxed),
+            query_bytes: self.shelf.query_bytes.load(Ordering::Relaxed),
             erased: self.partitions.iter().map(|partition| partition.series().erased_count() as u64).sum(),
         }
     }

@@ -53,6 +53,8 @@ pub(crate) struct Shelf {
     pub(crate) merger: Job,
     /// Points that a rollup stood for.
     pub(crate) summarized: AtomicU64,
+    /// Bytes that questions hold now.
+    pub(crate) query_bytes: AtomicU64,
     /// When what is too old was last looked for.
     pub(crate) retired_ms: AtomicU64,
     pub(crate) is_disk_low: AtomicBool,
@@ -126,6 +128,7 @@ impl Shelf {
             sealer: Job::sealing(),
             merger: Job::merging(),
             summarized: AtomicU64::new(0),
+            query_bytes: AtomicU64::new(0),
             retired_ms: AtomicU64::new(0),
             is_disk_low: AtomicBool::new(false),
         };

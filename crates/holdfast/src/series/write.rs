@@ -2,11 +2,12 @@
 //!
 //! May use: the `series` engine, partitions, `journal`. Must not know: protocols.
 
+use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::series::{Bounds, Engine, Place, Rows, Slot, Stage, Staged};
+use ::series::{Bounds, Engine, Kind, Pending, Place, Rows, Slot, Stage, Staged, Typing};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::{Refused, Written};
@@ -41,6 +42,48 @@ impl<'a> Guard<'a> {
     }
 }
 
+/// What types the fields of measurements have, of those that new series are written to: with types taken strictly, a new series has
+/// to have the type that others of its field have. Names that are known have their type already, so nothing is looked up for them.
+///
+/// Partitions are looked into before any is locked for the batch. Of two requests that write a field for the first time at once, each
+/// may so be the first.
+#[derive(Default)]
+struct FieldKinds {
+    /// By database, metric and field. None when types are not taken strictly.
+    known: Option<BTreeMap<(String, String, String), Vec<Kind>>>,
+}
+
+impl FieldKinds {
+    fn of(inner: &Inner, rows: &Rows) -> Self {
+        if rows.typing() != Typing::Strict {
+            return Self::default();
+        }
+        let mut known = BTreeMap::new();
+        for (_, pending) in rows.pending().filter(|(_, pending)| pending.place.is_none()) {
+            known.entry(Self::name(&pending)).or_insert_with(|| {
+                let kinds = inner.partitions.iter().filter_map(|it| it.series().field_kind(pending.row, pending.field));
+                let mut kinds: Vec<Kind> = kinds.collect();
+                kinds.dedup();
+                // Of a field that nobody has written yet, what came first says what it is.
+                if kinds.is_empty() {
+                    kinds.extend(pending.points.kind_at(0));
+                }
+                kinds
+            });
+        }
+        Self { known: Some(known) }
+    }
+
+    fn name(pending: &Pending<'_>) -> (String, String, String) {
+        (pending.row.database.clone(), pending.row.metric.clone(), pending.field.to_owned())
+    }
+
+    fn of_field(&self, pending: &Pending<'_>) -> &[Kind] {
+        let known = self.known.as_ref().filter(|known| pending.place.is_none() && !known.is_empty());
+        known.and_then(|known| known.get(&Self::name(pending))).map_or(&[], Vec::as_slice)
+    }
+}
+
 impl<'a> Writing<'a> {
     /// What else is to become of series than points.
     pub(crate) fn of(guards: Vec<Guard<'a>>) -> Self {
@@ -59,6 +102,7 @@ impl<'a> Writing<'a> {
             .collect();
         // Stable: a series' points stay in the order in which they came.
         slots.sort_by_key(|(partition, _)| *partition);
+        let kinds = FieldKinds::of(inner, rows);
         let limits = &inner.options.limits;
         let mut series_left = limits.series_max.saturating_sub(inner.shelf.series.load(Ordering::Relaxed) as usize);
         for of_one in slots.chunk_by(|(a, _), (b, _)| a == b) {
@@ -70,7 +114,8 @@ impl<'a> Writing<'a> {
                 let (tags_max, name_bytes_max) = (limits.series_tags_max, limits.series_name_bytes_max);
                 let bounds = Bounds { series_left, tags_max, name_bytes_max };
                 let count = pending.points.len() as u64;
-                match guard.stage.points(&guard.engine, &pending, rows.typing(), &bounds) {
+                let of_field = kinds.of_field(&pending);
+                match guard.stage.points(&guard.engine, &pending, rows.typing(), (&bounds, of_field)) {
                     Ok(Staged { number, misfits, reason }) => {
                         writing.points += count - misfits as u64;
                         guard.slots.push((*slot, number));

@@ -40,15 +40,27 @@ pub(crate) struct Job<'a> {
     pub(crate) classes: BTreeMap<&'a str, Class>,
 }
 
+/// What becomes of points that were visited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Points,
+    Nothing,
+}
+
 impl Job<'_> {
     /// The rows of one series of the answer, made of the points of `members`.
     pub(crate) fn functions(&self, members: &[usize], emit: &mut Emit<'_>) -> Result<()> {
         let mut tracks: Vec<Track> = Vec::with_capacity(self.plan.slots.len());
         for slot in &self.plan.slots {
-            tracks.push(match slot {
+            let held = self.input.held.bytes();
+            let track = match slot {
                 Slot::Call(applied) => self.track(applied, members, self.range)?,
                 Slot::Name(_) => Track::default(),
-            });
+            };
+            // The points are gone, and the column stays.
+            self.input.let_go(held);
+            self.input.held.add(self.input.source, track.memory_bytes())?;
+            tracks.push(track);
         }
         let is_name = |slot: &Slot| matches!(slot, Slot::Name(_));
         if self.plan.slots.iter().any(is_name) {
@@ -109,7 +121,9 @@ impl Job<'_> {
                 None => None,
                 Some((_, Some(column))) => {
                     points.clear();
+                    let held = self.input.held.bytes();
                     self.input.read(column, Range { from: origin.1, to: origin.1 }, &mut points)?;
+                    self.input.let_go(held);
                     let value = points.last().map(|(_, value)| value);
                     match operand.cast {
                         Some(Cast::To(kind)) => value.and_then(|value| cast::value(value.as_ref(), kind)),
@@ -164,13 +178,17 @@ impl Job<'_> {
         &self,
         operand: &Operand,
         members: &[usize],
-        range: Range,
+        (range, keeps): (Range, Keeps),
         mut shortcut: impl FnMut(usize, Column) -> Result<bool>,
         mut visit: impl FnMut(usize, Points) -> Result<Points>,
     ) -> Result<()> {
         let mut points = Points::new();
         let class = self.class(operand);
+        let held = self.input.held.bytes();
         for at in members {
+            if keeps == Keeps::Nothing {
+                self.input.let_go(held);
+            }
             let Some(member) = self.input.members.get(*at) else { continue };
             let Some(column) = member.field_of(operand) else { continue };
             if class.is_none_or(|class| self.input.is_without(column, class)) {
@@ -215,7 +233,7 @@ impl Job<'_> {
         self.visit(
             field,
             members,
-            range,
+            (range, Keeps::Points),
             |_, _| Ok(false),
             |at, points| {
                 parts.push((at, points));
@@ -324,10 +342,12 @@ impl Job<'_> {
                 None => Ok(true),
             }
         };
-        self.visit(field, members, range, shortcut, |member, points| {
+        self.visit(field, members, (range, Keeps::Nothing), shortcut, |member, points| {
             parts.borrow_mut().add(&points, member)?;
             Ok(points)
         })?;
-        Ok(parts.into_inner())
+        let parts = parts.into_inner();
+        self.input.held.add(self.input.source, parts.memory_bytes())?;
+        Ok(parts)
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::error::Result;
 use crate::points::Points;
+use crate::source::Source;
 use crate::value::{Value, ValueRef};
 
 /// One cell of a row; `None` is null.
@@ -41,19 +42,36 @@ pub(crate) struct Table {
 }
 
 /// Keeps what an inner selection answers.
-#[derive(Debug, Default)]
-pub(crate) struct Tables(pub(crate) Vec<Table>);
+pub(crate) struct Tables<'a> {
+    pub(crate) all: Vec<Table>,
+    source: &'a dyn Source,
+    /// Bytes that are not held yet: they are in larger portions.
+    bytes: u64,
+}
 
-impl Sink for Tables {
+/// What a table grows by before that is held.
+const PORTION_BYTES: u64 = 64 << 10;
+
+impl<'a> Tables<'a> {
+    pub(crate) fn new(source: &'a dyn Source) -> Self {
+        Self { all: Vec::new(), source, bytes: 0 }
+    }
+}
+
+impl Sink for Tables<'_> {
     fn series(&mut self, name: &str, tags: &[(&str, &str)], columns: &[String]) -> Result<()> {
         let tags = tags.iter().map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned())).collect();
         let columns = columns.iter().skip(1).cloned().collect();
-        self.0.push(Table { name: name.to_owned(), tags, columns, ..Table::default() });
+        self.all.push(Table { name: name.to_owned(), tags, columns, ..Table::default() });
         Ok(())
     }
 
     fn row(&mut self, time: Option<i64>, cells: &[Cell<'_>]) -> Result<()> {
-        let (Some(table), Some(time)) = (self.0.last_mut(), time) else { return Ok(()) };
+        let (Some(table), Some(time)) = (self.all.last_mut(), time) else { return Ok(()) };
+        self.bytes += 16 * cells.len() as u64;
+        if self.bytes > PORTION_BYTES {
+            self.source.hold(std::mem::take(&mut self.bytes))?;
+        }
         let layer = table.last.filter(|(last, _)| *last == time).map_or(0, |(_, layer)| layer + 1);
         table.last = Some((time, layer));
         if layer == table.layers.len() {
@@ -90,6 +108,11 @@ impl Track {
 
     pub(crate) fn len(&self) -> usize {
         self.times.len()
+    }
+
+    /// Bytes of memory, nearly.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.times.len() * (8 + size_of::<Option<Value>>()) + self.origins.len() * 16) as u64
     }
 
     /// The other way round.

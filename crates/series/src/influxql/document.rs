@@ -15,6 +15,8 @@ use super::answer::{Cell, Sink};
 use super::parse::Statement;
 use super::{json, times};
 use crate::error::{Error, Result};
+use crate::held::Held;
+use crate::source::Source;
 use crate::value::ValueRef;
 
 /// How times are written.
@@ -39,10 +41,22 @@ pub enum Layout {
     Csv,
 }
 
+/// Takes what of a document is done.
+pub type Outlet<'a> = dyn FnMut(Vec<u8>) -> Result<()> + 'a;
+
+/// A document in chunks lets go of those that are done as soon as they are so many bytes together.
+const PIECE_BYTES: usize = 256 << 10;
+/// What a document grows by before that is held.
+const PORTION_BYTES: u64 = 64 << 10;
+
 /// The answers to the statements of one request.
-#[derive(Debug)]
-pub struct Document {
+pub struct Document<'a> {
     layout: Layout,
+    /// What of memory it holds, if anybody counts.
+    source: Option<&'a dyn Source>,
+    held: Held,
+    /// Where chunks go.
+    outlet: Option<&'a mut Outlet<'a>>,
     epoch: Epoch,
     bytes_max: usize,
     out: Vec<u8>,
@@ -67,7 +81,7 @@ pub fn error_document(text: &str) -> Vec<u8> {
     out
 }
 
-impl Document {
+impl<'a> Document<'a> {
     /// Nothing yet; more than `bytes_max` bytes will be refused.
     #[must_use]
     pub fn new(layout: Layout, epoch: Epoch, bytes_max: usize) -> Self {
@@ -77,6 +91,9 @@ impl Document {
         }
         Self {
             layout,
+            source: None,
+            held: Held::default(),
+            outlet: None,
             epoch,
             bytes_max,
             out,
@@ -88,6 +105,39 @@ impl Document {
             rows: 0,
             columns: Vec::new(),
         }
+    }
+
+    /// The same, which says what of memory it holds.
+    #[must_use]
+    pub fn held_by(mut self, source: &'a dyn Source) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// The same, which in chunks leaves in pieces: [`Document::finish`] has the rest. What has left stays said when a statement
+    /// fails.
+    #[must_use]
+    pub fn leaving_by(mut self, outlet: &'a mut Outlet<'a>) -> Self {
+        self.outlet = Some(outlet);
+        self
+    }
+
+    /// Lets go of chunks that are done, when there are enough of them.
+    fn leave(&mut self) -> Result<()> {
+        let Some(outlet) = self.outlet.as_mut().filter(|_| self.out.len() > PIECE_BYTES) else { return Ok(()) };
+        self.start = 0;
+        outlet(std::mem::take(&mut self.out))?;
+        self.hold()
+    }
+
+    /// Says how much it holds.
+    fn hold(&self) -> Result<()> {
+        let Some(source) = self.source else { return Ok(()) };
+        let (bytes, held) = (self.out.len() as u64, self.held.bytes());
+        if bytes > held || bytes + 2 * PORTION_BYTES < held {
+            self.held.set(source, bytes + PORTION_BYTES)?;
+        }
+        Ok(())
     }
 
     fn is_chunked(&self) -> bool {
@@ -224,7 +274,7 @@ fn csv_text(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-impl Sink for Document {
+impl Sink for Document<'_> {
     fn series(&mut self, name: &str, tags: &[(&str, &str)], columns: &[String]) -> Result<()> {
         if self.is_csv() {
             if self.columns != columns {
@@ -251,6 +301,7 @@ impl Sink for Document {
             self.out.extend_from_slice(b",\"series\":[");
         } else if self.is_chunked() {
             self.close(b",\"partial\":true");
+            self.leave()?;
             self.open();
             self.out.extend_from_slice(b",\"series\":[");
         } else {
@@ -286,6 +337,7 @@ impl Sink for Document {
             let (actual, limit) = (self.out.len() as u64, self.bytes_max as u64);
             return Err(Error::Limit { what: "the length of the answer", actual, limit });
         }
+        self.hold()?;
         if self.is_csv() {
             self.csv_row(time, cells);
             return Ok(());
@@ -293,6 +345,7 @@ impl Sink for Document {
         if matches!(self.layout, Layout::Chunked(most) if self.rows >= most.max(1)) {
             self.close_series(",\"partial\":true");
             self.close(b",\"partial\":true");
+            self.leave()?;
             let head = std::mem::take(&mut self.head);
             self.open();
             self.out.extend_from_slice(b",\"series\":[");

@@ -11,6 +11,7 @@ use super::cast::{Class, class_of};
 use super::condition::Condition;
 use super::{Env, run};
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::key::Key;
 use crate::points::Points;
 use crate::rollup::Windows;
@@ -44,7 +45,9 @@ impl Member {
 }
 
 pub(crate) struct Input<'a> {
-    source: &'a dyn Source,
+    pub(crate) source: &'a dyn Source,
+    /// What was read, until it is let go of: see [`Input::let_go`].
+    pub(crate) held: Held,
     /// Sorted by their keys, within one thing that is read from.
     pub(crate) members: Vec<Member>,
     made: Vec<Points>,
@@ -63,7 +66,14 @@ fn pattern(pattern: &Pattern) -> Match {
 
 impl<'a> Input<'a> {
     pub(crate) fn new(source: &'a dyn Source) -> Self {
-        Self { source, members: Vec::new(), made: Vec::new(), fields: Vec::new(), others: Vec::new() }
+        Self {
+            source,
+            held: Held::default(),
+            members: Vec::new(),
+            made: Vec::new(),
+            fields: Vec::new(),
+            others: Vec::new(),
+        }
     }
 
     /// Adds the series of a measurement that a condition does not exclude by their tags; of the fields `names`, or of all.
@@ -134,9 +144,9 @@ impl<'a> Input<'a> {
         condition: &Condition,
     ) -> Result<()> {
         self.fields.extend(condition.tags(&[]).into_iter().map(|tag| tag.tag));
-        let mut tables = Tables::default();
+        let mut tables = Tables::new(env.source);
         run::select(env, select, condition.range, &mut tables)?;
-        for Table { name, tags, columns, layers, .. } in tables.0 {
+        for Table { name, tags, columns, layers, .. } in tables.all {
             let tags: Vec<_> = tags.into_iter().filter(|(_, value)| !value.is_empty()).collect();
             let key = Key { database: String::new(), metric: name, tags, field: String::new() };
             for layer in layers {
@@ -159,14 +169,20 @@ impl<'a> Input<'a> {
             return Ok(());
         }
         match column {
-            Column::Stored(id, _) => self.source.points(id, range, to),
+            Column::Stored(id, _) => self.source.points(id, range, to)?,
             Column::Made(at) => {
                 if let Some(points) = self.made.get(at) {
                     to.extend_from(points, points.between(range.from, range.to));
                 }
-                Ok(())
             }
         }
+        // What is made of points on their way takes about as much as they do.
+        self.held.add(self.source, 2 * to.memory_bytes() as u64)
+    }
+
+    /// Lets go of what was read since so many bytes were held.
+    pub(crate) fn let_go(&self, held: u64) {
+        self.held.back_to(self.source, held);
     }
 
     /// Tells what is in a column, or summaries of it; false when it has none, and nothing was told.

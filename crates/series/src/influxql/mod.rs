@@ -59,7 +59,7 @@ mod times;
 pub use answer::{Cell, Sink};
 pub use change::{Change, Need};
 pub use continuous::{ContinuousQuery, Due, Schedule};
-pub use document::{Document, Epoch, Layout, error_document};
+pub use document::{Document, Epoch, Layout, Outlet, error_document};
 pub use insert::{Write, insert, say_inserted};
 pub use parse::{Statement, parse};
 pub use words::Parameters;

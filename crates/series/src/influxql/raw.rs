@@ -150,11 +150,13 @@ impl Job<'_> {
                 Order::Ascending => Range { from, to: to.min(start.saturating_add(width)) },
                 Order::Descending => Range { from: from.max(start.saturating_sub(width)), to },
             };
+            let held = self.input.held.bytes();
             let streams = self.streams(members, range)?;
             let rows = |stream: &Stream<'_>| stream.points.iter().map(Points::len).max().unwrap_or(0);
             if range == self.range || streams.iter().map(rows).sum::<usize>() >= self.rows_max {
                 return Ok(streams);
             }
+            self.input.let_go(held);
             width = width.saturating_mul(PROBE_GROWTH).max(PROBE);
         }
     }

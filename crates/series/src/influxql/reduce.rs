@@ -110,6 +110,11 @@ impl<'c> Parts<'c> {
         Self { aggregate, window, all: BTreeMap::new(), has_summaries: false, is_doubtful: false }
     }
 
+    /// Bytes of memory, nearly.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.all.len() * 2 * size_of::<(i64, Part)>()) as u64
+    }
+
     /// The windows of which summaries are as good as points, where nobody asks which point was chosen.
     pub(crate) fn summarized(&self) -> Option<Windows> {
         let share = match self.aggregate {

@@ -66,7 +66,13 @@ pub(crate) fn select(env: &Env<'_>, select: &Select, bound: Range, sink: &mut dy
             sink.row(Some(time), cells)?;
             Ok(if rows == rows_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        if is_raw { job.raw(&members, &mut emit)? } else { job.functions(&members, &mut emit)? }
+        let held = input.held.bytes();
+        if is_raw {
+            job.raw(&members, &mut emit)?
+        } else {
+            job.functions(&members, &mut emit)?
+        }
+        input.let_go(held);
     }
     Ok(())
 }

@@ -20,21 +20,13 @@ use super::query::{Afterwards, Fill, Query, SubQuery};
 use super::stretch::Stretches;
 use super::time::HOUR;
 use crate::error::Result;
+use crate::held::Held;
 use crate::points::Points;
 use crate::select::Select;
 use crate::source::{Range, Series, Source};
 
 /// A piece of an answer ends when it has so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// Whether there is more of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// There is.
-    More,
-    /// That was all.
-    Done,
-}
 
 /// An answer that is being made.
 #[derive(Debug)]
@@ -48,14 +40,17 @@ pub struct Answer {
     points: Points,
     counts: Counts,
     written: Written,
+    /// The columns of the current group.
+    held: Held,
 }
 
-/// Whether anything of the list was written.
+/// How much of the list was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
     Nothing,
     Open,
     Groups,
+    All,
 }
 
 /// What was done.
@@ -117,7 +112,9 @@ impl Answer {
         }
         let (points, counts, written) = (Points::new(), Counts::default(), Written::Nothing);
         let sizes = Sizes::default();
-        Ok(Self { query, groups, current: None, sizes, deletions, points, counts, written })
+        source.hold(PIECE_BYTES as u64)?;
+        let held = Held::default();
+        Ok(Self { query, groups, current: None, sizes, deletions, points, counts, written, held })
     }
 
     /// The same answer, read in pieces of these sizes.
@@ -133,29 +130,55 @@ impl Answer {
         &self.deletions
     }
 
-    /// Appends the next piece to `out`. The source must be that of the beginning, or a newer one.
+    /// The next piece; `None` after the last. The source must be that of the beginning, or a newer one.
     ///
     /// # Errors
-    /// [`crate::Error::Source`], and [`crate::Error::Invalid`] when too much would be filled; there is no answer then.
-    pub fn next(&mut self, source: &dyn Source, out: &mut Vec<u8>) -> Result<Progress> {
-        if self.written == Written::Nothing {
-            out.push(b'[');
-            self.written = Written::Open;
+    /// [`crate::Error::Source`], [`crate::Error::Memory`], and [`crate::Error::Invalid`] when too much would be filled; there is no
+    /// answer then.
+    pub fn next(&mut self, source: &dyn Source) -> Result<Option<Vec<u8>>> {
+        let mut out = Vec::new();
+        match self.written {
+            Written::All => return Ok(None),
+            Written::Nothing => {
+                out.push(b'[');
+                self.written = Written::Open;
+            }
+            Written::Open | Written::Groups => {}
         }
         while out.len() < PIECE_BYTES {
             if let Some(current) = self.current.take() {
                 match current {
-                    Current::One(one) => self.print_one(source, one, out)?,
-                    Current::Many(many) => self.print_many(source, many, out)?,
+                    Current::One(one) => self.print_one(source, one, &mut out)?,
+                    Current::Many(many) => self.print_many(source, many, &mut out)?,
                 }
             } else if let Some((number, group)) = self.groups.pop_front() {
                 self.group(source, number, group)?;
             } else {
-                self.end(out);
-                return Ok(Progress::Done);
+                self.end(&mut out);
+                self.written = Written::All;
+                break;
             }
         }
-        Ok(Progress::More)
+        Ok(Some(out))
+    }
+
+    /// Whether the last piece was made.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.written == Written::All
+    }
+
+    /// The whole answer, in one.
+    ///
+    /// # Errors
+    /// As [`Answer::next`].
+    pub fn whole(&mut self, source: &dyn Source) -> Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        while let Some(mut piece) = self.next(source)? {
+            source.hold(piece.len() as u64)?;
+            whole.append(&mut piece);
+        }
+        Ok(whole)
     }
 
     fn group(&mut self, source: &dyn Source, number: usize, mut group: Vec<Series>) -> Result<()> {
@@ -178,6 +201,7 @@ impl Answer {
                 for series in &group {
                     let pieces = (Pieces::new(series.id, read, self.sizes), read);
                     let column = Column::reduced(source, pieces, downsample, &mut self.points, left)?;
+                    self.held.add(source, column.memory_bytes())?;
                     left = left.saturating_sub(column.times.len() as u64);
                     self.counts.points += column.times.len() as u64;
                     columns.push(if let Some(rate) = sub.rate { column.rates(rate) } else { column });
@@ -194,7 +218,7 @@ impl Answer {
     fn print_many(&mut self, source: &dyn Source, mut many: Box<Many>, out: &mut Vec<u8>) -> Result<()> {
         let Some(sub) = self.query.queries.get(many.number) else { return Ok(()) };
         let (show, written, printer) = (self.query.show, self.written, &mut many.printer);
-        let is_more = many.stretches.next(source, &mut self.points, |series, time, value| {
+        let is_more = many.stretches.next(source, (&mut self.points, &self.held), |series, time, value| {
             if printer.is_empty() {
                 head(out, written);
                 print::group(out, series, show, &sub.text);
@@ -205,6 +229,7 @@ impl Answer {
             self.current = Some(Current::Many(many));
             return Ok(());
         }
+        self.held.back_to(source, 0);
         self.counts.points += many.stretches.read;
         if !many.printer.is_empty() {
             self.close(many.printer, (many.number, many.count), out);

@@ -227,6 +227,12 @@ impl Column {
         filled(&reduced, range, downsample, points_max)
     }
 
+    /// Bytes of memory, nearly.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let of_number = if matches!(self.numbers, Numbers::Both(_)) { 16 } else { 8 };
+        self.times.len() as u64 * (8 + of_number)
+    }
+
     /// The change per second since the point before, of every point but the first.
     pub(crate) fn rates(&self, rate: Rate) -> Self {
         let (mut times, mut rates) = (Vec::with_capacity(self.times.len()), Vec::with_capacity(self.times.len()));

@@ -113,7 +113,11 @@ impl Query {
                 summary: both("showSummary", "show_summary")?,
             },
             afterwards: if both("delete", "delete")? { Afterwards::Delete } else { Afterwards::Keep },
-            queries: queries.iter().map(|query| sub_query(query, range.from, &clock)).collect::<Result<_>>()?,
+            queries: queries
+                .iter()
+                .enumerate()
+                .map(|query| sub_query(query, range.from, &clock))
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -131,8 +135,11 @@ impl Query {
     }
 }
 
-fn sub_query(json: &Json, from: i64, clock: &Clock<'_>) -> Result<SubQuery> {
+fn sub_query((number, json): (usize, &Json), from: i64, clock: &Clock<'_>) -> Result<SubQuery> {
     let query = object(json, "queries")?;
+    let mut text = json.clone();
+    // By this clients know which of their queries a series answers.
+    text["index"] = number.into();
     let aggregator = query.text("aggregator")?;
     let aggregator = aggregator.ok_or_else(|| Error::invalid("Missing the aggregation function of a query"))?;
     let ids = query.list("tsuids")?;
@@ -154,7 +161,7 @@ fn sub_query(json: &Json, from: i64, clock: &Clock<'_>) -> Result<SubQuery> {
         other_tags: if query.says("explicitTags")? { OtherTags::Refused } else { OtherTags::Allowed },
         downsample: downsample.map(|text| Downsample::parse(&text, from, clock)).transpose()?,
         rate: if query.says("rate")? { Some(rate(&query)?) } else { None },
-        text: json.clone(),
+        text,
     })
 }
 

@@ -27,7 +27,7 @@ mod time;
 mod uri;
 
 pub use aggregator::aggregators;
-pub use answer::{Answer, Progress};
+pub use answer::Answer;
 pub use filter::filters;
 pub use last::LastQuery;
 pub use lookup::{Found, Lookup, Suggest};

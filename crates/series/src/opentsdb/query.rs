@@ -109,7 +109,7 @@ pub(crate) struct SubQuery {
     pub(crate) other_tags: OtherTags,
     pub(crate) downsample: Option<Downsample>,
     pub(crate) rate: Option<Rate>,
-    /// As it came, for `showQuery`.
+    /// As it came, and its number among the request's, for `showQuery`.
     pub(crate) text: Json,
 }
 

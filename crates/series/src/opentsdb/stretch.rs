@@ -11,6 +11,7 @@ use super::column::{Column, Pieces, Sizes, Value, change, keeps_one};
 use super::merge::merge;
 use super::query::{Rate, SubQuery};
 use crate::error::Result;
+use crate::held::Held;
 use crate::points::Points;
 use crate::source::{Range, Series, Source};
 
@@ -73,12 +74,14 @@ impl Stretches {
     pub(crate) fn next(
         &mut self,
         source: &dyn Source,
-        points: &mut Points,
+        (points, held): (&mut Points, &Held),
         mut emit: impl FnMut(&[Series], i64, Value),
     ) -> Result<bool> {
         for (reading, column) in self.readings.iter_mut().zip(&mut self.columns) {
             while reading.pieces.is_some() && column.times.last().is_none_or(|last| *last <= self.at) {
+                let before = column.memory_bytes();
                 reading.next(source, points, column)?;
+                held.add(source, column.memory_bytes().saturating_sub(before))?;
                 self.read += points.len() as u64;
             }
         }
@@ -105,6 +108,7 @@ impl Stretches {
         for column in &mut self.columns {
             column.forget_before(end);
         }
+        held.set(source, self.columns.iter().map(Column::memory_bytes).sum())?;
         Ok(true)
     }
 

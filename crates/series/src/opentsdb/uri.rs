@@ -35,7 +35,9 @@ impl Query {
         let named = parameters.all("m").map(|text| (text, false));
         let mut queries = Vec::new();
         for (text, is_ids) in named.chain(parameters.all("tsuid").map(|text| (text, true))) {
-            queries.push(sub_query(text, is_ids, range.from, &clock)?);
+            let mut query = sub_query(text, is_ids, range.from, &clock)?;
+            query.text = json!({ "m": text, "index": queries.len() });
+            queries.push(query);
         }
         check_count(queries.len())?;
         Ok(Self {
@@ -81,7 +83,7 @@ fn sub_query(text: &str, is_ids: bool, from: i64, clock: &Clock<'_>) -> Result<S
         other_tags: OtherTags::Allowed,
         downsample: None,
         rate: None,
-        text: json!(text),
+        text: json!(null),
     };
     while let Some((part, after)) = split_part(rest) {
         let lower = part.to_ascii_lowercase();

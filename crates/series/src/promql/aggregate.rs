@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 use super::eval::{Eval, Out};
 use super::floats::write_plain;
-use super::labels::Labels;
+use super::labels::{Labels, check_label};
 use super::steps::{Merged, Steps, Table, is_there};
 use super::sums::{Mean, Spread, Sum, quantile};
 
@@ -50,11 +50,17 @@ pub(crate) fn evaluate(eval: &Eval<'_>, aggregation: &AggregateExpr, steps: &Ste
         }
         T_TOPK | T_BOTTOMK => {
             let ks = eval.scalar(param()?, steps)?;
+            if let Some(k) = ks.iter().find(|k| !is_count(**k)) {
+                let reason =
+                    format!("{k} is no number of series that {} can take: write a whole number", aggregation.op);
+                return Err(Error::invalid(reason));
+            }
             let order = if aggregation.op.id() == T_TOPK { Order::Top } else { Order::Bottom };
             Ok(Out::Vector(extremes(&table, &groups, &ks, order)))
         }
         T_COUNT_VALUES => {
             let label = eval.text(param()?)?;
+            check_label(&label)?;
             count_values(eval, &table, &groups, &label, steps).map(Out::Vector)
         }
         _ => Err(Error::invalid(format!("the aggregation {} is not supported", aggregation.op))),
@@ -148,6 +154,12 @@ fn quantiles(table: &Table, groups: &Groups, qs: &[f64]) -> Table {
         }
     }
     out
+}
+
+/// Whether a number may say how many: less than one is none, and what is none at all or beyond all counts is a mistake.
+fn is_count(k: f64) -> bool {
+    const COUNT_MAX: f64 = 9.2e18;
+    k.abs() <= COUNT_MAX
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

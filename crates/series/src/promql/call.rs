@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 use super::eval::{Eval, Out};
 use super::find::Selector;
-use super::labels::{Labels, NAME};
+use super::labels::{Labels, NAME, check_label};
 use super::matching::absent_cells;
 use super::over_time::{self, Beside};
 use super::steps::{ABSENT, Steps, Table, is_there};
@@ -314,13 +314,6 @@ fn timestamps(args: &Args<'_>) -> Result<Table> {
         cells.filter(|(cell, _)| is_there(**cell)).for_each(|(cell, time)| *cell = seconds(time));
     }
     table.without_names()
-}
-
-/// Whether a text may be the name of a label.
-fn check_label(name: &str) -> Result<()> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let is_name = name.bytes().all(is_plain) && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if is_name { Ok(()) } else { Err(Error::invalid(format!("{name:?} is no name of a label"))) }
 }
 
 fn label_replace(args: &Args<'_>) -> Result<Table> {

@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use promql_parser::parser::{AtModifier, Expr, MatrixSelector, Offset, SubqueryExpr, VectorSelector};
 
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::points::Points;
 use crate::source::{Range, Source};
 
@@ -26,6 +27,9 @@ const SUBQUERY_STEP: i64 = 60 * 1_000_000_000;
 /// Windows that lie further from each other are read one by one, and not what lies between them. Finding a place in a series costs
 /// about what reading some thousand points does.
 const GAP_MIN: i64 = 6 * 3600 * 1_000_000_000;
+
+/// What a value of a series at a step counts as in memory: it is copied once or twice on its way to the answer.
+const CELL_BYTES: u64 = 16;
 
 /// How much one query may take.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +65,8 @@ pub(crate) struct Eval<'a> {
     pub(crate) asked: Steps,
     pub(crate) points: Cell<u64>,
     pub(crate) cells: Cell<u64>,
+    /// The points of the series that is being read.
+    pub(crate) reading: Held,
 }
 
 /// The samples of series in windows: what functions of a window work on.
@@ -127,6 +133,7 @@ impl Eval<'_> {
         let cells = self.cells.get().saturating_add((rows as u64).saturating_mul(steps.count as u64));
         self.cells.set(cells);
         limited("values of series at steps", cells, self.limits.cells_max)?;
+        self.source.hold((rows as u64).saturating_mul(steps.count as u64).saturating_mul(CELL_BYTES))?;
         self.check_time()
     }
 
@@ -247,6 +254,8 @@ impl Eval<'_> {
         if named.ids.len() > 1 {
             to.sort();
         }
+        // And once more as numbers.
+        self.reading.set(self.source, 2 * to.memory_bytes() as u64)?;
         let points = self.points.get().saturating_add(to.len() as u64);
         self.points.set(points);
         limited("points of one query", points, self.limits.points_max)

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::error::{Error, Result};
 use crate::key::Key;
 
 /// The label that holds the name of the metric.
@@ -96,6 +97,13 @@ impl fmt::Display for Labels {
 /// The name of a series' metric as Prometheus sees it.
 pub(crate) fn name_of(key: &Key) -> String {
     if key.has_default_field() { key.metric.clone() } else { format!("{}_{}", key.metric, key.field) }
+}
+
+/// Whether a text may be the name of a label.
+pub(crate) fn check_label(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_name = name.bytes().all(is_plain) && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if is_name { Ok(()) } else { Err(Error::invalid(format!("{name:?} is no name of a label"))) }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod window;
 use std::cell::Cell;
 
 use promql_parser::parser::Expr;
+use promql_parser::parser::value::ValueType;
 
 pub use eval::Limits;
 pub use find::{Named, Selector};
@@ -41,6 +42,7 @@ pub use labels::{Labels, NAME};
 pub use moments::{parse_duration, parse_moment};
 
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::source::Source;
 
 use eval::{Eval, Out};
@@ -51,6 +53,8 @@ pub const STEPS_MAX: i64 = 11_000;
 /// The step of queries that name none, in milliseconds: the same as VictoriaMetrics has.
 pub const STEP_MS: i64 = 300_000;
 const NANOS_PER_MS: i64 = 1_000_000;
+/// A point of an answer.
+const POINT_BYTES: u64 = 16;
 
 /// An expression that was parsed.
 #[derive(Debug, Clone)]
@@ -113,6 +117,20 @@ impl Expression {
         Ok(Self { expr: parse::parse(text, step_ms.max(1))? })
     }
 
+    /// As [`Expression::parse`], for [`Expression::range`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], also when it is a text or a range of points: those have no value at each step.
+    pub fn parse_for_range(text: &str, step_ms: i64) -> Result<Self> {
+        let parsed = Self::parse(text, step_ms)?;
+        let instead = match parsed.expr.value_type() {
+            ValueType::Matrix => "a range of points: use a function such as rate, or ask for one moment",
+            ValueType::String => "a text: ask for one moment",
+            ValueType::Scalar | ValueType::Vector => return Ok(parsed),
+        };
+        Err(Error::invalid(format!("a range query needs a number or a value of each series, and this is {instead}")))
+    }
+
     /// Evaluates it at one moment.
     ///
     /// # Errors
@@ -127,7 +145,7 @@ impl Expression {
         Ok(match eval.value(&self.expr, &steps)? {
             Out::Scalar(values) => Answer::Scalar(time_ms, values.first().copied().unwrap_or(f64::NAN)),
             Out::Text(text) => Answer::Text(time_ms, text),
-            Out::Vector(table) => Answer::Vector(lines(&table, &steps)),
+            Out::Vector(table) => Answer::Vector(lines(&eval, &table, &steps)?),
         })
     }
 
@@ -148,7 +166,7 @@ impl Expression {
                 table
             }
         };
-        let mut lines = lines(&table, &steps);
+        let mut lines = lines(&eval, &table, &steps)?;
         lines.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(Answer::Matrix(lines))
     }
@@ -186,7 +204,16 @@ impl Span {
 impl<'a> Scope<'a> {
     fn eval(self, asked: Steps) -> Eval<'a> {
         let Self { source, database, limits, go_on } = self;
-        Eval { source, database, limits, go_on, asked, points: Cell::new(0), cells: Cell::new(0) }
+        Eval {
+            source,
+            database,
+            limits,
+            go_on,
+            asked,
+            points: Cell::new(0),
+            cells: Cell::new(0),
+            reading: Held::default(),
+        }
     }
 }
 
@@ -213,17 +240,19 @@ fn raw(eval: &Eval<'_>, expr: &Expr, steps: &Steps) -> Result<Answer> {
                 lines.push(Line { labels: labels.clone(), points });
             }
         });
-        Ok(())
+        let points = lines.last().map_or(0, |line| line.points.len());
+        eval.source.hold(points as u64 * POINT_BYTES)
     })?;
     Ok(Answer::Matrix(lines))
 }
 
-fn lines(table: &Table, steps: &Steps) -> Vec<Line> {
+fn lines(eval: &Eval<'_>, table: &Table, steps: &Steps) -> Result<Vec<Line>> {
+    eval.source.hold(table.cells.len() as u64 * POINT_BYTES)?;
     let times: Vec<i64> = steps.iter().map(|time| time.div_euclid(NANOS_PER_MS)).collect();
     let line = |(labels, cells): (&Labels, &[f64])| {
         let points: Vec<(i64, f64)> =
             times.iter().copied().zip(cells.iter().copied()).filter(|(_, cell)| is_there(*cell)).collect();
         (!points.is_empty()).then(|| Line { labels: labels.clone(), points })
     };
-    table.rows().filter_map(line).collect()
+    Ok(table.rows().filter_map(line).collect())
 }

@@ -44,6 +44,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("script.memory_bytes_max", number(ScriptOptions::default().memory_bytes_max), script::MEMORY_BYTES),
         ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
+        ("series.query_memory_bytes", wide(limits.series_query_memory_bytes), series::QUERY_MEMORY_BYTES),
         ("series.series_max", number(limits.series_max), series::SERIES),
         ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),
         (

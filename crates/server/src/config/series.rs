@@ -13,6 +13,7 @@ use super::file::SeriesTable;
 use super::reading::Reading;
 
 pub(super) const MEMORY_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
+pub(super) const QUERY_MEMORY_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 pub(super) const SERIES: RangeInclusive<i64> = 1..=1_000_000_000;
 pub(super) const FREE_BYTES: RangeInclusive<i64> = 0..=1 << 50;
 pub(super) const MERGE_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 50;
@@ -22,6 +23,7 @@ const KEEP_HOURS: RangeInclusive<i64> = 1..=2_000_000;
 pub(super) fn describe(options: &SeriesOptions, limits: &Limits) -> Vec<String> {
     let mut lines = vec![
         format!("series.memory_bytes = {}", limits.series_memory_bytes),
+        format!("series.query_memory_bytes = {}", limits.series_query_memory_bytes),
         format!("series.series_max = {}", limits.series_max),
         format!("series.free_bytes_min = {}", options.free_bytes_min),
         format!("series.merge_bytes_per_second = {}", options.merge_bytes_per_second),
@@ -35,9 +37,19 @@ pub(super) fn describe(options: &SeriesOptions, limits: &Limits) -> Vec<String> 
 impl Reading<'_> {
     /// The options, and the limits with what the table says.
     pub(super) fn series(&self, table: SeriesTable, limits: &mut Limits) -> Result<SeriesOptions, ConfigError> {
-        let SeriesTable { memory_bytes, series_max, free_bytes_min, merge_bytes_per_second, retention } = table;
+        let SeriesTable {
+            memory_bytes,
+            query_memory_bytes,
+            series_max,
+            free_bytes_min,
+            merge_bytes_per_second,
+            retention,
+        } = table;
         if let Some(bytes) = self.number("series.memory_bytes", memory_bytes, MEMORY_BYTES)? {
             limits.series_memory_bytes = bytes;
+        }
+        if let Some(bytes) = self.number("series.query_memory_bytes", query_memory_bytes, QUERY_MEMORY_BYTES)? {
+            limits.series_query_memory_bytes = bytes;
         }
         if let Some(count) = self.number("series.series_max", series_max, SERIES)? {
             limits.series_max = count;

@@ -5,6 +5,7 @@
 //!
 //! May use: the facade's `series`, `handle`, `table`, `upload`. Must not know: sockets.
 
+mod leaving;
 mod params;
 mod ping;
 mod query;

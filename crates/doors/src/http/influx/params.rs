@@ -9,6 +9,7 @@ use holdfast::series::influxql::{Epoch, Layout, Parameters};
 
 use crate::http::failure::Failure;
 use crate::http::handle::Asked;
+use crate::http::ingest::question;
 use crate::http::upload::Upload;
 use crate::http::uri::Query;
 
@@ -39,7 +40,7 @@ impl Params {
         let kind = header(headers, CONTENT_TYPE);
         // Some clients send a form and do not say so.
         let is_form = asked.parts.method == Method::POST && (kind.is_empty() || kind.starts_with(FORM));
-        let body = if is_form { upload.read().await? } else { Vec::new() };
+        let body = if is_form { question(asked, upload).await? } else { Vec::new() };
         let body = String::from_utf8(body).map_err(|_| Failure::bad("the form is not UTF-8"))?;
         let form = Query::parse(Some(body.trim()))?;
         let is_csv = ["application/csv", "text/csv"].iter().any(|kind| header(headers, ACCEPT).contains(kind));

@@ -1,17 +1,20 @@
 //! `/query`: rights, then one statement after the other, then the answer to all.
 //!
-//! The answer is made whole before it is sent: only then is it known to be as durable as reads have to be.
+//! What is sent was read of what is as durable as reads have to be: an answer is made whole before that is known, and one in chunks
+//! piece by piece.
 //!
-//! May use: `params`, the facade's `series`. Must not know: the language.
+//! May use: `params`, `leaving`, the facade's `series`. Must not know: the language.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use holdfast::series::influxql::{self, Change, Document, Env, Layout, Need, Statement};
-use holdfast::series::{SeriesError, Source};
+use holdfast::series::{GoOn, Reader, SeriesError, Source};
 use holdfast::{Durability, ErrorKind, Store};
 
+use super::leaving::{self, Way, Whole};
 use super::params::Params;
 use super::refused;
 use crate::auth::{Right, User};
@@ -21,6 +24,8 @@ use crate::http::upload::Upload;
 
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// How long an answer in chunks may take, from its beginning to its last piece.
+const LEAVING_TIME_MAX: Duration = Duration::from_secs(600);
 const CSV: &str = "text/csv";
 const NOT_EXECUTED: &str = "not executed";
 
@@ -52,10 +57,25 @@ pub(super) async fn query(
     let is_post = asked.parts.method == axum::http::Method::POST;
     let mode = if is_post { Mode::Writing } else { Mode::Reading };
     let kind = if params.layout == Layout::Csv { CSV } else { JSON };
-    let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode));
-    let answer = asked.shared.query(run).await.and_then(|ran| ran);
+    let (way, mut leaving) = leaving::way();
+    let is_chunked = matches!(params.layout, Layout::Chunked(_));
+    let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode, way));
+    let answer = if is_chunked {
+        let work = asked.shared.query_within(LEAVING_TIME_MAX, run);
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            Some(first) = leaving.next() => match first {
+                Ok(first) => return Ok(with_type(kind, leaving.body(first))),
+                Err(failure) => Err(failure),
+            },
+            done = &mut work => done.and_then(|ran| ran),
+        }
+    } else {
+        asked.shared.query(run).await.and_then(|ran| ran)
+    };
     Ok(match answer {
-        Ok(bytes) => with_type(kind, bytes),
+        Ok(whole) => with_type(kind, whole.body()),
         Err(failure) => refused(failure.code(), failure.text()),
     })
 }
@@ -91,14 +111,36 @@ fn run(
     user: Option<&User>,
     statements: &[Statement],
     params: &Params,
-    (durability, mode): (Durability, Mode),
-) -> Result<Vec<u8>, Failure> {
+    (durability, mode, way): (Durability, Mode, Way),
+) -> Result<Whole, Failure> {
     let reader = store.series().reader();
+    let bytes = answer(store, (&reader, user), statements, params, (durability, mode, &way));
+    let bytes = bytes.and_then(|bytes| reader.settle().map(|()| bytes).map_err(Failure::from));
+    if way.is_used() {
+        // Nobody is there for it, or it is the end of what was sent.
+        way.end(bytes);
+        return Ok(Whole::nothing(reader));
+    }
+    bytes.map(|bytes| Whole::new(bytes, reader))
+}
+
+fn answer(
+    store: &Store,
+    (reader, user): (&Reader, Option<&User>),
+    statements: &[Statement],
+    params: &Params,
+    (durability, mode, way): (Durability, Mode, &Way),
+) -> Result<Vec<u8>, Failure> {
     let may_see = |database: &str| user.is_none_or(|user| user.may(Right::Read, database.as_bytes()));
     let now = i64::try_from(store.now_ms()).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-    let source: &dyn Source = &reader;
+    let source: &dyn Source = reader;
     let env = Env { source, database: &params.database, now, may_see: &may_see };
-    let mut document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
+    let mut outlet = |piece| {
+        reader.settle().map_err(|error| SeriesError::Source { text: error.to_string() })?;
+        way.send(piece)
+    };
+    let document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
+    let mut document = document.held_by(source).leaving_by(&mut outlet);
     let mut has_failed = false;
     for statement in statements {
         document.begin(statement);
@@ -127,7 +169,6 @@ fn run(
             }
         }
     }
-    reader.settle()?;
     Ok(document.finish())
 }
 
@@ -138,7 +179,7 @@ fn insert(
     env: &Env<'_>,
     durability: Durability,
 ) -> Result<Result<u64, SeriesError>, Failure> {
-    let inserted = match store.series().insert(env, statement, &|| true)? {
+    let inserted = match store.series().insert(env, statement, &GoOn { query: None, may: &|| true })? {
         Ok(inserted) => inserted,
         Err(error) => return Ok(Err(error)),
     };

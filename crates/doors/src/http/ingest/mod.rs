@@ -17,6 +17,7 @@ mod prometheus;
 mod remote;
 pub(crate) mod writers;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -37,6 +38,8 @@ use crate::auth::{Right, User};
 
 /// The database of requests that name none.
 const DATABASE: &str = "default";
+/// What a compressed question may become: far more than anybody asks, far less than a body of points.
+const QUESTION_BYTES_MAX: usize = 16 << 20;
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +139,11 @@ pub(super) async fn question(asked: &Asked<'_>, upload: &mut Upload) -> Result<V
     let shared = Arc::clone(asked.shared);
     let act = move |_: &Store| -> Result<Vec<u8>, Failure> {
         let mut share = Share::default();
-        let plain = body::plain(&shared, encoding, &sent, usize::MAX, &mut share)?;
-        Ok(plain.map(|plain| plain.to_vec()).unwrap_or_default())
+        let plain = body::plain(&shared, encoding, &sent, QUESTION_BYTES_MAX, &mut share)?;
+        plain.map(Cow::into_owned).ok_or_else(|| {
+            let text = format!("a question holds at most {QUESTION_BYTES_MAX} bytes when it is decompressed");
+            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        })
     };
     asked.shared.ask(act).await?
 }

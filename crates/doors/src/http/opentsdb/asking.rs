@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
 use holdfast::series::Reader;
-use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Progress, Query, Suggest};
+use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Query, Suggest};
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
@@ -114,10 +114,9 @@ impl<'a> Asking<'a> {
         let begin = move |store: &Store| {
             let reader = store.series().reader();
             let mut answer = Answer::begin(&reader, &database, query)?;
-            let mut first = Vec::new();
-            let progress = answer.next(&reader, &mut first)?;
+            let first = answer.next(&reader)?.unwrap_or_default();
             reader.settle()?;
-            Ok::<_, Refused>((first, (progress == Progress::More).then_some(Rest { answer, reader })))
+            Ok::<_, Refused>((first, (!answer.is_over()).then_some(Rest { answer, reader })))
         };
         let (first, rest) = patiently(self.asked.shared, begin).await??;
         let turns = Some(self.asked.shared.turns.clone());
@@ -134,15 +133,7 @@ impl<'a> Asking<'a> {
         let act = move |store: &Store| {
             let reader = store.series().reader();
             let mut answer = Answer::begin(&reader, &database, query)?;
-            let mut whole = Vec::new();
-            loop {
-                let mut piece = Vec::new();
-                let progress = answer.next(&reader, &mut piece)?;
-                whole.append(&mut piece);
-                if progress == Progress::Done {
-                    break;
-                }
-            }
+            let whole = answer.whole(&reader)?;
             reader.settle()?;
             let mut last = None;
             for (select, range) in answer.deletions() {
@@ -242,12 +233,8 @@ struct Rest {
 
 impl Pieces for Rest {
     fn next(&mut self) -> holdfast::Result<Piece> {
-        let mut piece = Vec::new();
-        let progress = self.answer.next(&self.reader, &mut piece)?;
+        let piece = self.answer.next(&self.reader)?.unwrap_or_default();
         self.reader.settle()?;
-        Ok(match progress {
-            Progress::More => Piece::More(piece),
-            Progress::Done => Piece::Last(piece),
-        })
+        Ok(if self.answer.is_over() { Piece::Last(piece) } else { Piece::More(piece) })
     }
 }

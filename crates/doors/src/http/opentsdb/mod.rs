@@ -11,6 +11,8 @@ mod refused;
 mod routes;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_grafana;
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ fn write(door: &Door, database: &str, series: &str, points: &[(i64, ValueRef<'_>
     assert_eq!(door.store.series().write(&mut rows).unwrap().refused, []);
 }
 
-fn two_hosts() -> Door {
+pub(super) fn two_hosts() -> Door {
     let door = door();
     let whole = |value| ValueRef::Integer(value);
     write(&door, "default", "sys.cpu dc=lga,host=web01", &[(100, whole(5)), (120, whole(10)), (140, whole(20))]);

@@ -8,9 +8,9 @@
 use std::fmt::Write as _;
 
 use axum::response::Response;
+use holdfast::Store;
 use holdfast::series::promql::{Named, write_float};
 use holdfast::series::{Points, Range, Reader, Source, ValueRef};
-use holdfast::{Error, ErrorKind, Store};
 
 use super::json;
 use super::params::{Params, selectors};
@@ -61,11 +61,14 @@ impl Pieces for Export {
         for named in self.series.by_ref() {
             self.points.clear();
             for id in &named.ids {
-                let read = self.reader.points(*id, self.range, &mut self.points);
-                read.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+                self.reader.points(*id, self.range, &mut self.points)?;
             }
+            // As points and as text.
+            let bytes = 2 * self.points.memory_bytes() as u64;
+            self.reader.hold(bytes)?;
             self.points.sort();
             line(&named, &self.points, &mut text);
+            self.reader.give_back(bytes);
             if text.len() > PIECE_BYTES {
                 self.reader.settle()?;
                 return Ok(Piece::More(text.into_bytes()));

@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::failure::Failure;
 use super::handle::{Asked, JSON, with_type};
+use super::ingest::question;
 use super::table::{Access, Operation as Any, Route, Verb};
 use super::upload::Upload;
 use crate::auth::{Right, User};
@@ -115,7 +116,7 @@ pub(crate) async fn run(
 async fn read_form(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
     let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_form = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM));
-    if asked.parts.method == Method::POST && is_form { upload.read().await } else { Ok(Vec::new()) }
+    if asked.parts.method == Method::POST && is_form { question(asked, upload).await } else { Ok(Vec::new()) }
 }
 
 async fn answer(

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use holdfast::Store;
+use holdfast::series::Reader;
 use holdfast::series::promql::{Answer, Expression, Limits, Line, STEP_MS, STEPS_MAX, Scope, Span};
 
 use super::json;
@@ -21,7 +22,8 @@ const CELLS_MAX: u64 = 20_000_000;
 
 pub(super) async fn instant(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let time = params.moment("time")?.unwrap_or_else(|| now(asked));
-    evaluate(asked, params, (database, STEP_MS), move |expression, scope| expression.instant(scope, time)).await
+    let parse = |text: &str| Expression::parse(text, STEP_MS);
+    evaluate(asked, params, (database, parse), move |expression, scope| expression.instant(scope, time)).await
 }
 
 pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -35,7 +37,8 @@ pub(super) async fn range(asked: &Asked<'_>, params: &Params, database: String) 
     };
     let span = Span { start_ms, end_ms, step_ms };
     span.check().map_err(|error| Refusal::bad(error.to_string()))?;
-    evaluate(asked, params, (database, step_ms), move |expression, scope| expression.range(scope, span)).await
+    let parse = move |text: &str| Expression::parse_for_range(text, step_ms);
+    evaluate(asked, params, (database, parse), move |expression, scope| expression.range(scope, span)).await
 }
 
 fn now(asked: &Asked<'_>) -> i64 {
@@ -51,7 +54,10 @@ enum Written {
 async fn evaluate(
     asked: &Asked<'_>,
     params: &Params,
-    (database, step_ms): (String, i64),
+    (database, parse): (
+        String,
+        impl FnOnce(&str) -> Result<Expression, holdfast::series::SeriesError> + Send + 'static,
+    ),
     act: impl FnOnce(&Expression, Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let longest = asked.shared.options.limits.answer_timeout;
@@ -60,9 +66,8 @@ async fn evaluate(
     let text = params.get("query").unwrap_or_default().to_owned();
     // Parsed where it may take a while, because of regular expressions.
     let written = asked.shared.query(move |store: &Store| {
-        let expression = Expression::parse(&text, step_ms);
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
-        let expression = expression.map_err(invalid)?;
+        let expression = parse(&text).map_err(invalid)?;
         let reader = store.series().reader();
         let go_on = || Instant::now() < end;
         let limits = Limits { cells_max: CELLS_MAX, ..Limits::default() };
@@ -70,7 +75,7 @@ async fn evaluate(
         let answer =
             act(&expression, scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
         reader.settle()?;
-        let mut rest = Rest::of(answer);
+        let mut rest = Rest::of(answer, reader);
         Ok::<_, Refusal>(match rest.next_piece() {
             (text, true) => Written::All(text),
             (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
@@ -86,6 +91,8 @@ async fn evaluate(
 
 /// What is still to be written of an answer.
 struct Rest {
+    /// Holds the memory of the lines.
+    _reader: Reader,
     lines: std::vec::IntoIter<Line>,
     write: fn(&Line, &mut String),
     is_list: bool,
@@ -94,7 +101,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn of(answer: Answer) -> Self {
+    fn of(answer: Answer, reader: Reader) -> Self {
         let mut text = String::new();
         json::head(&answer, &mut text);
         let (lines, write, is_list): (_, fn(&Line, &mut String), _) = match answer {
@@ -102,7 +109,7 @@ impl Rest {
             Answer::Matrix(lines) => (lines, json::matrix_line, true),
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
-        Self { lines: lines.into_iter(), write, is_list, is_first: true, text }
+        Self { _reader: reader, lines: lines.into_iter(), write, is_list, is_first: true, text }
     }
 
     /// The next part, and whether it is the last.

@@ -231,7 +231,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("/api/v1/query_range?query=1&start=5&end=1&step=1", 400, "bad_data", "must not be before start"),
         ("/api/v1/query_range?query=1&start=1&end=2&step=0", 400, "bad_data", "positive step"),
         ("/api/v1/query_range?query=1&start=1&end=2&step=x", 400, "bad_data", "invalid parameter \"step\""),
-        ("/api/v1/query_range?query=x[5m]&start=1&end=2&step=1", 422, "execution", "a range of points"),
+        ("/api/v1/query_range?query=x[5m]&start=1&end=2&step=1", 400, "bad_data", "a range of points"),
         ("/api/v1/query?query=g_0/on()g_0&time=1000", 422, "execution", "found duplicate series"),
         ("/api/v1/query?query=g_0&timeout=0", 503, "timeout", "query timed out"),
         ("/api/v1/label/x/values?match[]=1", 400, "bad_data", "is no selector"),

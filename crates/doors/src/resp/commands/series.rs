@@ -51,6 +51,7 @@ fn text(argument: &[u8]) -> Result<String, Fail> {
 fn wrong(error: SeriesError) -> Fail {
     match error {
         SeriesError::Source { text } => format!("UNAVAILABLE {text}").into(),
+        error @ SeriesError::Memory { .. } => format!("LIMIT {error}").into(),
         error => format!("ERR {error}").into(),
     }
 }
@@ -311,6 +312,8 @@ pub(crate) fn range(call: &mut Call<'_, '_>) -> Answer {
         let mut points = Points::new();
         if let Some(id) = find(&reader, &series, &options)? {
             reader.points(id, range, &mut points).map_err(wrong)?;
+            // And once more as the reply.
+            reader.hold(2 * points.memory_bytes() as u64).map_err(wrong)?;
         }
         reader.settle()?;
         let count = options.count.unwrap_or(usize::MAX).min(points.len());

@@ -281,7 +281,9 @@ fn bodies_as_grafana_sends_them_are_answered() {
     seconds["end"] = json!(160);
     let found = post(&model(), &seconds).unwrap();
     assert_eq!(found.as_array().unwrap().len(), 2);
-    assert_eq!(found[0]["query"], body["queries"][0]);
+    let mut query = body["queries"][0].clone();
+    query["index"] = json!(0);
+    assert_eq!(found[0]["query"], query);
     assert_eq!(found[1]["dps"], json!({ "100": 10.0, "120": 20.0, "140": 15.0 }));
     let switches = json!({
         "start": 100, "end": 160, "showTSUIDs": true, "showSummary": "true", "showStats": true, "arrays": true,
@@ -318,9 +320,16 @@ fn long_answers_come_in_pieces() {
     assert_eq!(found[0]["dps"].as_object().unwrap().len(), 200_000);
     let query = Query::from_parameters(&parameters("start=0&end=200000&m=none:m"), NOW).unwrap();
     let mut answer = super::Answer::begin(&model, "default", query).unwrap();
-    let mut piece = Vec::new();
-    assert_eq!(answer.next(&model, &mut piece).unwrap(), super::Progress::More);
-    assert!(piece.len() < 3_000_000, "{}", piece.len());
+    // Whoever goes on until there is no piece has the whole, whatever is done with each: nothing has to be emptied.
+    let mut pieces = Vec::new();
+    while let Some(piece) = answer.next(&model).unwrap() {
+        assert!(!piece.is_empty() && piece.len() < 3_000_000, "{}", piece.len());
+        assert_eq!(answer.is_over(), piece.ends_with(b"]"));
+        pieces.push(piece);
+    }
+    assert!(pieces.len() > 3 && answer.next(&model).unwrap().is_none());
+    let found: Json = serde_json::from_slice(&pieces.concat()).unwrap();
+    assert_eq!(found[0]["dps"].as_object().unwrap().len(), 200_000);
 }
 
 #[test]
@@ -396,7 +405,6 @@ fn another_database_has_series_of_its_own() {
     let query = || Query::from_parameters(&parameters("start=1&end=200&m=sum:sys.disk"), NOW).unwrap();
     assert!(made(&model(), query()).is_err());
     let mut answer = super::Answer::begin(&model(), "other", query()).unwrap();
-    let mut out = Vec::new();
-    answer.next(&model(), &mut out).unwrap();
+    let out = answer.whole(&model()).unwrap();
     assert!(String::from_utf8(out).unwrap().contains(r#""dps":{"100":7}"#));
 }

@@ -8,7 +8,7 @@ mod properties;
 use serde_json::Value as Json;
 
 use super::column::Sizes;
-use super::{Answer, Parameters, Progress, Query};
+use super::{Answer, Parameters, Query};
 use crate::error::Result;
 use crate::model::Model;
 
@@ -26,15 +26,9 @@ fn made(model: &Model, query: Query) -> Result<String> {
 
 fn made_in(model: &Model, query: Query, sizes: Sizes) -> Result<String> {
     let mut answer = Answer::begin(model, "default", query)?.in_pieces(sizes);
-    let mut whole = Vec::new();
-    loop {
-        let mut piece = Vec::new();
-        let progress = answer.next(model, &mut piece)?;
-        whole.extend_from_slice(&piece);
-        if progress == Progress::Done {
-            return Ok(String::from_utf8(whole).unwrap());
-        }
-    }
+    let whole = answer.whole(model)?;
+    assert!(answer.is_over() && answer.next(model)?.is_none(), "there is nothing after the end");
+    Ok(String::from_utf8(whole).unwrap())
 }
 
 /// The answer to parameters of a URL, as it is sent.

@@ -1,0 +1,141 @@
+//! How answers leave: in chunks while they are made, or whole and then in pieces, so that what was sent is not held any longer.
+//!
+//! Whoever makes an answer in chunks waits for its client in a thread, one piece ahead: it ends when the client goes, and the door
+//! ends clients that do not read.
+//!
+//! May use: `pages`, hyper, tokio. Must not know: InfluxQL.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use holdfast::series::{Reader, SeriesError, Source};
+use hyper::body::{Bytes, Frame};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::http::failure::Failure;
+use crate::http::pages::{self, Piece, Pieces};
+
+/// Pieces that wait for the client.
+const PIECES_MAX: usize = 1;
+/// What of a whole answer is sent at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+type Made = Result<Vec<u8>, Failure>;
+
+/// Where pieces go, for who makes them. Blocks.
+pub(super) struct Way {
+    sender: Sender<Made>,
+    is_used: Cell<bool>,
+}
+
+/// Where pieces come from.
+pub(super) struct Leaving(Receiver<Made>);
+
+pub(super) fn way() -> (Way, Leaving) {
+    let (sender, receiver) = channel(PIECES_MAX);
+    (Way { sender, is_used: Cell::new(false) }, Leaving(receiver))
+}
+
+impl Way {
+    /// Whether a piece has left.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.get()
+    }
+
+    /// Waits until the client has taken the pieces before.
+    pub(super) fn send(&self, piece: Vec<u8>) -> Result<(), SeriesError> {
+        self.is_used.set(true);
+        let gone = || SeriesError::Source { text: "nobody waits for the answer any more".to_owned() };
+        self.sender.blocking_send(Ok(piece)).map_err(|_| gone())
+    }
+
+    /// The last piece, or why there is none: then the connection ends without the end of the body.
+    pub(super) fn end(self, last: Made) {
+        // Nobody may be there for it, and then it does not matter.
+        drop(self.sender.blocking_send(last));
+    }
+}
+
+impl Leaving {
+    /// The next piece; `None` when there is none.
+    pub(super) async fn next(&mut self) -> Option<Made> {
+        self.0.recv().await
+    }
+
+    /// The body that begins with this piece.
+    pub(super) fn body(self, first: Vec<u8>) -> Body {
+        Body::new(Pouring { first: Some(first.into()), rest: self.0 })
+    }
+}
+
+struct Pouring {
+    first: Option<Bytes>,
+    rest: Receiver<Made>,
+}
+
+impl hyper::body::Body for Pouring {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        self.rest.poll_recv(context).map(|made| {
+            Some(match made? {
+                Ok(piece) => Ok(Frame::data(piece.into())),
+                Err(failure) => {
+                    tracing::warn!("an answer in chunks ended early: {}", failure.text());
+                    Err(io::Error::other(failure.text().to_owned()))
+                }
+            })
+        })
+    }
+}
+
+/// An answer that was made whole. Until it is sent it is held by its reader.
+pub(super) struct Whole {
+    bytes: Vec<u8>,
+    sent: usize,
+    reader: Reader,
+}
+
+impl Whole {
+    pub(super) fn new(bytes: Vec<u8>, reader: Reader) -> Self {
+        Whole { bytes, sent: 0, reader }
+    }
+
+    /// What is left of an answer that has left.
+    pub(super) fn nothing(reader: Reader) -> Self {
+        Self::new(Vec::new(), reader)
+    }
+
+    pub(super) fn body(mut self) -> Body {
+        if self.bytes.len() <= PIECE_BYTES {
+            return Body::from(self.bytes);
+        }
+        let first = self.take();
+        pages::continued(first, Box::new(self), None)
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let end = self.bytes.len().min(self.sent + PIECE_BYTES);
+        let piece = self.bytes.get(self.sent..end).unwrap_or_default().to_vec();
+        self.sent = end;
+        self.reader.give_back(piece.len() as u64);
+        piece
+    }
+}
+
+impl Pieces for Whole {
+    fn next(&mut self) -> holdfast::Result<Piece> {
+        let piece = self.take();
+        Ok(if self.sent == self.bytes.len() { Piece::Last(piece) } else { Piece::More(piece) })
+    }
+}
