@@ -295,7 +295,7 @@ fn in_multi_entries_and_keys_change_together_or_not_at_all() {
         ("SPACE.COUNT shop orders ANY", ":3"),
         ("GET k", "$1 v"),
         ("MULTI", "+OK"),
-        ("SPACE.CLEAR shop orders ANY", "-ERR Command not allowed inside a transaction"),
+        ("SPACE.SELECT shop orders 'x' 0", "-ERR Command not allowed inside a transaction"),
         ("DISCARD", "+OK"),
     ]);
     // Nothing stays locked, also not where EXEC takes everything.

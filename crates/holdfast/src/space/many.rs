@@ -15,6 +15,7 @@ use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
+use super::within::is_excepted;
 use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +66,12 @@ impl Entries {
                 }
             } else {
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) { take(it.stored(), &mut found) } else { ControlFlow::Continue(()) }
+                    let is_passed_over = is_excepted(&wanted.except, it.document().fields().get(&definition.id));
+                    if !is_passed_over && is_visible(&it, now_ms) {
+                        take(it.stored(), &mut found)
+                    } else {
+                        ControlFlow::Continue(())
+                    }
                 });
             }
             if order.is_none() && found.len() >= enough {
