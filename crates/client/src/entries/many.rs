@@ -144,7 +144,7 @@ impl Entries {
                             {
                                 taken.push(next);
                             }
-                            entries.taken(taken, Some(durability))
+                            entries.taken(taken, durability)
                         })
                     };
                     this.take(&wanted_first, &options).and_then(rest).step(how)
