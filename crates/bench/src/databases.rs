@@ -70,7 +70,10 @@ impl Postgres {
         start_postgres(&mut started, place.path().parent().ok_or("a folder without a place")?, port, settings)?;
         let connection = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
         let (config, runtime) = (connection.parse::<tokio_postgres::Config>()?, runtime()?);
-        wait_for(&mut started, &|| runtime.block_on(async { Ok(drop(config.connect(NoTls).await?)) }))?;
+        wait_for(&mut started, &|| {
+            let _both = runtime.block_on(config.connect(NoTls))?;
+            Ok(())
+        })?;
         let process = started.servers.first().map(Child::id).ok_or("no server was started")?;
         Ok(Self { connection, process, _started: started })
     }

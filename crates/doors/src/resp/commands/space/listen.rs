@@ -183,21 +183,24 @@ fn may_name(call: &Call<'_, '_>) -> Answer {
 /// SPACE.LISTENERS: those of a type that are known by name.
 pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
-    let known = entries.known_listeners()?;
-    call.reply.array(known.len());
-    for listener in known {
-        call.reply.map(5);
-        call.reply.text("name");
-        call.reply.text(&listener.name);
-        call.reply.text("bookmark");
-        call.reply.text(&listener.bookmark.to_string());
-        call.reply.text("retain");
-        call.reply.unsigned(listener.retain_bytes);
-        call.reply.text("behind");
-        call.reply.unsigned(listener.behind_bytes);
-        call.reply.text("held");
-        call.reply.unsigned(u64::from(listener.is_held));
-    }
+    call.defer(move |reply| {
+        let known = entries.known_listeners()?;
+        reply.array(known.len());
+        for listener in known {
+            reply.map(5);
+            reply.text("name");
+            reply.text(&listener.name);
+            reply.text("bookmark");
+            reply.text(&listener.bookmark.to_string());
+            reply.text("retain");
+            reply.unsigned(listener.retain_bytes);
+            reply.text("behind");
+            reply.unsigned(listener.behind_bytes);
+            reply.text("held");
+            reply.unsigned(u64::from(listener.is_held));
+        }
+        Ok(Need::NOTHING)
+    });
     Ok(())
 }
 
