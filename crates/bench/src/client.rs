@@ -15,9 +15,42 @@ const PIPELINE: u64 = 512;
 
 /// RESP carries no longer string.
 const BULK_BYTES_MAX: usize = 512 << 20;
+/// Answers within answers; the deepest that is asked for has four.
+const DEPTH_MAX: usize = 8;
+/// Parts of one answer.
+const PARTS_MAX: i64 = 1 << 20;
 
 /// A connection, and room for one answer.
 pub(crate) struct Client(BufReader<TcpStream>, Vec<u8>);
+
+/// A whole answer of RESP2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A simple string or a number, without its sign.
+    Line(String),
+    /// A bulk string.
+    Bulk(Vec<u8>),
+    /// Nothing.
+    Nil,
+    /// An array.
+    Many(Vec<Answer>),
+}
+
+impl Answer {
+    /// The part of an array.
+    pub(crate) fn part(&self, at: usize) -> Option<&Self> {
+        if let Self::Many(parts) = self { parts.get(at) } else { None }
+    }
+
+    /// Its text, if it is a string or a number.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Line(text) => Some(text),
+            Self::Bulk(bytes) => std::str::from_utf8(bytes).ok(),
+            Self::Nil | Self::Many(_) => None,
+        }
+    }
+}
 
 /// What [`Client::load`] puts: `SET` of as many keys, spelt as redis-benchmark spells them.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +90,75 @@ impl Client {
         self.0.read_exact(&mut self.1)?;
         see(self.1.get(..length).unwrap_or_default());
         Ok(true)
+    }
+
+    /// Sends one command and returns its whole answer.
+    ///
+    /// # Errors
+    /// What the server answers as an error, at the top.
+    pub(crate) fn ask(&mut self, parts: &[&[u8]]) -> Result<Answer> {
+        let mut out = Vec::new();
+        encode(&mut out, parts);
+        self.0.get_mut().write_all(&out)?;
+        self.answer()
+    }
+
+    /// Waits for an answer to what was sent, or a message of a subscription.
+    pub(crate) fn answer(&mut self) -> Result<Answer> {
+        self.answer_within(DEPTH_MAX)
+    }
+
+    fn answer_within(&mut self, depth: usize) -> Result<Answer> {
+        let line = self.line()?;
+        let (kind, rest) = line.split_at_checked(1).ok_or("the server answered nothing")?;
+        let odd = || Failure::from(format!("the server answered `{line}`"));
+        match kind {
+            "+" | ":" => Ok(Answer::Line(rest.to_owned())),
+            "$" => {
+                let length: i64 = rest.parse().map_err(|_| odd())?;
+                let Ok(length) = usize::try_from(length) else { return Ok(Answer::Nil) };
+                if length > BULK_BYTES_MAX {
+                    return Err(odd());
+                }
+                let mut bytes = vec![0; length + 2];
+                self.0.read_exact(&mut bytes)?;
+                bytes.truncate(length);
+                Ok(Answer::Bulk(bytes))
+            }
+            "*" => {
+                let count: i64 = rest.parse().map_err(|_| odd())?;
+                let depth = depth.checked_sub(1).filter(|_| count <= PARTS_MAX).ok_or_else(odd)?;
+                match count {
+                    ..0 => Ok(Answer::Nil),
+                    _ => (0..count).map(|_| self.answer_within(depth)).collect::<Result<_>>().map(Answer::Many),
+                }
+            }
+            _ => Err(odd()),
+        }
+    }
+
+    /// Sends commands many at once, and reads every answer.
+    ///
+    /// # Errors
+    /// The first answer that is an error.
+    pub(crate) fn pour(&mut self, commands: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Result<()> {
+        let mut commands = commands.into_iter();
+        let mut out = Vec::new();
+        loop {
+            out.clear();
+            let mut sent = 0;
+            for command in commands.by_ref().take(usize::try_from(PIPELINE)?) {
+                encode(&mut out, &command.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                sent += 1;
+            }
+            if sent == 0 {
+                return Ok(());
+            }
+            self.0.get_mut().write_all(&out)?;
+            for _ in 0..sent {
+                self.answer()?;
+            }
+        }
     }
 
     /// Sets keys 0 to `load.keys`, many at once.
@@ -127,6 +229,31 @@ mod tests {
             assert!(failure.contains(part), "{failure}");
         }
         assert_eq!(seen, [b"a\r\nbc".as_slice(), b""]);
+        drop(server.join().unwrap());
+    }
+
+    #[test]
+    fn whole_answers_are_read_to_their_end_and_no_further() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"*3\r\n:7\r\n*1\r\n$2\r\nab\r\n$-1\r\n+OK\r\n*-1\r\n").unwrap();
+            stream.write_all(b"*9999999\r\n-ERR no\r\n!x\r\n").unwrap();
+            stream.write_all(&b"*1\r\n".repeat(DEPTH_MAX + 1)).unwrap();
+            stream
+        });
+        let mut client = Client::connect(address).unwrap();
+        let many = client.ask(&[b"X"]).unwrap();
+        assert_eq!(many.part(0).and_then(Answer::text), Some("7"));
+        assert_eq!(many.part(1).and_then(|part| part.part(0)).and_then(Answer::text), Some("ab"));
+        assert_eq!((many.part(2), many.part(3)), (Some(&Answer::Nil), None));
+        assert_eq!(client.answer().unwrap().text(), Some("OK"));
+        assert_eq!(client.answer().unwrap(), Answer::Nil);
+        for part in ["*9999999", "ERR no", "!x", "*1"] {
+            let failure = client.answer().unwrap_err().to_string();
+            assert!(failure.contains(part), "{failure}");
+        }
         drop(server.join().unwrap());
     }
 

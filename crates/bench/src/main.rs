@@ -3,7 +3,9 @@
 //! May use: everything below it. Must not know: how any benchmark measures.
 
 mod client;
+mod clinic;
 mod cost;
+mod databases;
 mod figures;
 mod journal;
 mod kv;
@@ -46,6 +48,8 @@ enum Bench {
     Rss(rss::Line),
     /// Entries of the object space: latency, throughput, hand-off, memory, restart
     Space(space::Line),
+    /// Pages of a small web application over a space, beside the same over PostgreSQL
+    Clinic(clinic::Line),
     /// Time series: points in by five ways and answers out, beside VictoriaMetrics and InfluxDB
     Series(Box<series::Line>),
     /// Distributed transactions over two resource managers that answer at once
@@ -58,6 +62,12 @@ enum Bench {
     /// One side of `kv`, started by it
     #[command(hide = true)]
     KvSide(kv::Side),
+    /// The writer that `space` kills, started by it
+    #[command(hide = true)]
+    SpaceFill(space::Fill),
+    /// A program of the tiers of `space --work flow`, started by it
+    #[command(hide = true)]
+    SpaceFlowWorker(space::Worker),
     /// The writer that `open` kills, started by it
     #[command(hide = true)]
     OpenFill(open::Fill),
@@ -81,11 +91,14 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Open(line) => open::run(line),
         Bench::Rss(line) => rss::run(line),
         Bench::Space(line) => space::run(line),
+        Bench::Clinic(line) => clinic::run(line),
         Bench::Series(line) => series::run(line),
         Bench::Xa(line) => xa::run(line),
         Bench::XaPrice(line) => xa::price(line),
         Bench::XaServe(line) => xa::serve(line),
         Bench::KvSide(side) => kv::run_side(side),
+        Bench::SpaceFill(fill) => space::fill(fill),
+        Bench::SpaceFlowWorker(worker) => space::work(worker),
         Bench::OpenFill(fill) => open::fill(fill),
     }
 }

@@ -154,26 +154,33 @@ impl Running {
         self.addresses_once_ready(["resp"]).map(|[address]| address)
     }
 
-    /// Where `holdfast` says that these doors are, once it is ready.
-    pub(crate) fn addresses_once_ready<const N: usize>(&mut self, doors: [&str; N]) -> Result<[SocketAddr; N]> {
+    /// What it says before a line that is `last`.
+    pub(crate) fn once_it_says(&mut self, last: &str, patience: Duration) -> Result<Vec<String>> {
         let out = self.0.stdout.take().ok_or_else(|| Failure::from("a child without output"))?;
         let (tell, hear) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(std::io::Result::ok) {
-                // After `ready` nobody listens, but the pipe must be read as long as the server lives.
+                // After that nobody listens, but the pipe must be read as long as the program lives.
                 let _ = tell.send(line);
             }
         });
         let mut said = Vec::new();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience;
         loop {
             match hear.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.trim() == "ready" => break,
+                Ok(line) if line.trim() == last => return Ok(said),
                 Ok(line) => said.push(line),
-                Err(RecvTimeoutError::Timeout) => return Err("the server did not say `ready`".into()),
-                Err(RecvTimeoutError::Disconnected) => return Err("the server ended before it was ready".into()),
+                Err(RecvTimeoutError::Timeout) => return Err(format!("the program did not say `{last}`").into()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(format!("the program ended before it said `{last}`").into());
+                }
             }
         }
+    }
+
+    /// Where `holdfast` says that these doors are, once it is ready.
+    pub(crate) fn addresses_once_ready<const N: usize>(&mut self, doors: [&str; N]) -> Result<[SocketAddr; N]> {
+        let said = self.once_it_says("ready", PATIENCE)?;
         let found = doors.map(|door| said.iter().find_map(|line| address_of(door, line)));
         let missing: Vec<&str> =
             doors.iter().zip(&found).filter(|(_, at)| at.is_none()).map(|(door, _)| *door).collect();

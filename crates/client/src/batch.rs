@@ -52,6 +52,8 @@ pub struct Batch {
     place: Place,
     steps: Steps,
     durability: Option<Durability>,
+    /// How many points it writes.
+    points: usize,
     wrong: Option<Error>,
 }
 
@@ -92,7 +94,7 @@ impl Batch {
             Place::Here(_) => Steps::Here { run: Vec::new(), keys: Vec::new() },
             Place::There(_) => Steps::There { words: Vec::new(), read: Vec::new() },
         };
-        Self { place, steps, durability: None, wrong: None }
+        Self { place, steps, durability: None, points: 0, wrong: None }
     }
 
     /// How durable it is to be when its answer comes, for operations that are added from now on; on a server it is at least as
@@ -323,6 +325,7 @@ impl Batch {
     /// Writes points: [`Series::write`](crate::Series::write).
     pub fn add_points(&mut self, points: &[(SeriesName, Point)]) -> Made<()> {
         let (of_run, durability) = (points.to_vec(), self.durability);
+        self.points += points.len();
         // What a server would refuse is refused everywhere.
         if let Err(error) = series::add_words(points, durability) {
             self.wrong.get_or_insert(error);
@@ -344,7 +347,7 @@ impl Batch {
             (Place::Here(here), Steps::Here { run, keys }) => {
                 let store = here.store().clone();
                 let durability = self.durability.unwrap_or(store.durability());
-                here.shown(Some(durability), move || commit_here(&store, run, &keys))
+                here.shown_with_room(self.points, durability, move || commit_here(&store, run, &keys))
             }
             (Place::There(there), Steps::There { words, read }) => {
                 let mut all = vec![Words::new("MULTI")];

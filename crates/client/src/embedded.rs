@@ -89,6 +89,29 @@ impl Embedded {
         })
     }
 
+    /// As [`Embedded::shown`], for who writes so many points: while they come faster than they are packed into files it waits for room
+    /// first, elsewhere when it is awaited.
+    pub(crate) fn shown_with_room<T: Send + 'static>(
+        &self,
+        points: usize,
+        durability: Durability,
+        run: impl FnOnce() -> Result<Shown<T>> + Send + 'static,
+    ) -> Call<T> {
+        let this = self.clone();
+        Call::new(move |how| {
+            if points == 0 || !this.store().series().is_crowded() {
+                return this.shown(Some(durability), run).step(how);
+            }
+            let store = this.store().clone();
+            let after_room = move || {
+                store.series().make_room(points)?;
+                let Shown { value, position } = run()?;
+                store.wait(position, durability).map(|()| value)
+            };
+            this.elsewhere(after_room).step(how)
+        })
+    }
+
     /// Until the position is as durable as asked, without a thread.
     pub(crate) fn settled(
         &self,

@@ -5,10 +5,9 @@
 //!
 //! May use: `follow`, `entries`. Must not know: sockets, views.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast::space::{Entry, Hears, Notice, ReadOptions, Value, Wanted, key_of};
+use holdfast::space::{Entry, Hears, NearCounts, NearTable, Notice, ReadOptions, Value, Wanted, key_of};
 use holdfast::{Error, ErrorKind};
 
 use crate::call::Call;
@@ -46,26 +45,9 @@ pub struct NearStats {
 
 struct Near {
     id_field: String,
-    entries_max: usize,
-    kept: BTreeMap<Vec<u8>, Kept>,
-    /// Keys by when they were used last.
-    by_use: BTreeMap<u64, Vec<u8>>,
-    uses: u64,
-    /// Entries that are read from the space now: by how many, and whether an event came meanwhile.
-    reading: BTreeMap<Vec<u8>, Reading>,
+    table: NearTable,
     is_begun: bool,
-    stats: NearStats,
-}
-
-struct Kept {
-    entry: Entry,
-    used: u64,
-}
-
-#[derive(Default)]
-struct Reading {
-    readers: usize,
-    is_old: bool,
+    cleared: u64,
 }
 
 impl NearCache {
@@ -81,16 +63,8 @@ impl NearCache {
         }
         // Of a type without history all that are written are told as if they came.
         let hears = Hears { updated: definition.history, ..Hears::ALL };
-        let near = Near {
-            id_field: definition.id.clone(),
-            entries_max: entries_max.max(1),
-            kept: BTreeMap::new(),
-            by_use: BTreeMap::new(),
-            uses: 0,
-            reading: BTreeMap::new(),
-            is_begun: false,
-            stats: NearStats::default(),
-        };
+        let near =
+            Near { id_field: definition.id.clone(), table: NearTable::new(entries_max), is_begun: false, cleared: 0 };
         let entries = entries.clone();
         let feed = Feed::new(&entries, &Wanted::all(), hears);
         Follow::start(feed, near, staleness).then(move |follow| Ok(Self { entries, follow }))
@@ -104,18 +78,18 @@ impl NearCache {
         let key = key_of(id.stored().get());
         let looked = {
             let key = key.clone();
-            self.follow.look(move |near| near.get(&key, now_ms()))
+            self.follow.look(move |near| near.table.get(&key, now_ms()))
         };
         let (entries, near, wanted) = (self.entries.clone(), self.follow.kept(), Wanted::id(id.clone()));
         looked.and_then(move |kept| {
             if kept.is_some() {
                 return Call::done(Ok(kept));
             }
-            near.kept().reading.entry(key.clone()).or_default().readers += 1;
+            near.kept().table.begin_reading(&key);
             // However it ends, also when it is dropped, it is not being read any more.
-            let reads = Reads { near, key };
+            let mut reads = Reads { near, key, read: None };
             entries.read(&wanted, &ReadOptions::default()).then(move |read| {
-                reads.end(read.as_ref());
+                reads.read.clone_from(&read);
                 Ok(read)
             })
         })
@@ -126,7 +100,8 @@ impl NearCache {
     pub fn stats(&self) -> NearStats {
         let near = self.follow.kept();
         let near = near.kept();
-        NearStats { entries: near.kept.len() as u64, ..near.stats }
+        let NearCounts { hits, misses, invalidated, evicted, entries } = near.table.counts();
+        NearStats { hits, misses, invalidated, evicted, cleared: near.cleared, entries }
     }
 }
 
@@ -139,69 +114,12 @@ fn now_ms() -> u64 {
 struct Reads {
     near: std::sync::Arc<crate::follow::Shared<Near>>,
     key: Vec<u8>,
-}
-
-impl Reads {
-    /// Keeps what was read, unless an event of it was heard meanwhile.
-    fn end(&self, read: Option<&Entry>) {
-        let mut near = self.near.kept();
-        let is_old = near.reading.get(&self.key).is_none_or(|reading| reading.is_old);
-        if let Some(entry) = read.filter(|_| !is_old) {
-            near.keep(self.key.clone(), entry.clone());
-        }
-    }
+    read: Option<Entry>,
 }
 
 impl Drop for Reads {
     fn drop(&mut self) {
-        let mut near = self.near.kept();
-        let is_last = near.reading.get_mut(&self.key).is_some_and(|reading| {
-            reading.readers -= 1;
-            reading.readers == 0
-        });
-        if is_last {
-            near.reading.remove(&self.key);
-        }
-    }
-}
-
-impl Near {
-    fn forget(&mut self, key: &[u8]) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.by_use.remove(&kept.used);
-            self.stats.invalidated += 1;
-        }
-        if let Some(reading) = self.reading.get_mut(key) {
-            reading.is_old = true;
-        }
-    }
-
-    fn get(&mut self, key: &[u8], now_ms: u64) -> Option<Entry> {
-        self.uses += 1;
-        let kept = self.kept.get_mut(key).filter(|kept| kept.entry.expires_ms.is_none_or(|end| end > now_ms));
-        let Some(kept) = kept else {
-            self.stats.misses += 1;
-            return None;
-        };
-        self.by_use.remove(&kept.used);
-        kept.used = self.uses;
-        self.by_use.insert(kept.used, key.to_vec());
-        self.stats.hits += 1;
-        Some(kept.entry.clone())
-    }
-
-    fn keep(&mut self, key: Vec<u8>, entry: Entry) {
-        self.uses += 1;
-        let used = self.uses;
-        if let Some(old) = self.kept.insert(key.clone(), Kept { entry, used }) {
-            self.by_use.remove(&old.used);
-        }
-        self.by_use.insert(used, key);
-        while self.kept.len() > self.entries_max {
-            let Some((_, oldest)) = self.by_use.pop_first() else { break };
-            self.kept.remove(&oldest);
-            self.stats.evicted += 1;
-        }
+        self.near.kept().table.end_reading(&self.key, self.read.as_ref());
     }
 }
 
@@ -211,7 +129,7 @@ impl Keeps for Near {
         for notice in notices {
             let document = notice.after.as_ref().or(notice.before.as_ref());
             if let Some(id) = document.and_then(|document| document.get(&id_field)) {
-                self.forget(&key_of(id));
+                self.table.forget(&key_of(id));
             }
         }
     }
@@ -219,11 +137,9 @@ impl Keeps for Near {
     fn begin(&mut self) -> Call<()> {
         // What is kept from before goes, and what is being read may be from before too.
         if std::mem::replace(&mut self.is_begun, true) {
-            self.stats.cleared += 1;
+            self.cleared += 1;
         }
-        self.kept.clear();
-        self.by_use.clear();
-        self.reading.values_mut().for_each(|reading| reading.is_old = true);
+        self.table.clear();
         Call::done(Ok(()))
     }
 

@@ -196,7 +196,8 @@ impl Series {
         match &self.place {
             Place::Here(here) => {
                 let (store, points) = (here.store().clone(), points.to_vec());
-                here.shown(Some(durability.unwrap_or(store.durability())), move || {
+                let durability = durability.unwrap_or(store.durability());
+                here.shown_with_room(points.len(), durability, move || {
                     let mut rows = Rows::new(DATABASE_DEFAULT);
                     add_rows(&mut rows, &points)?;
                     let mut exclusive = store.exclusive(&holdfast::Scope::Keys(&[]))?;
@@ -305,5 +306,44 @@ mod tests {
         let refused = add_words(&[(SeriesName::new("a"), point.clone()), (other, point)], None).unwrap_err();
         assert!(refused.to_string().contains("one field"), "{refused}");
         assert!(add_words(&[], None).is_err());
+    }
+
+    /// Points of batches and of single calls were refused in the process when they came faster than they were packed into files.
+    #[test]
+    fn writers_of_points_wait_for_room_instead_of_being_refused() {
+        let world = holdfast::World {
+            files: std::sync::Arc::new(base::memory::Disk::new(1)),
+            clock: std::sync::Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: std::sync::Arc::new(holdfast::MemoryLedgers::default()),
+            threads: false,
+            entropy: 1,
+        };
+        let options = holdfast::Options {
+            limits: holdfast::Limits::tiny(),
+            durability: Durability::Written,
+            ..holdfast::Options::default()
+        };
+        let store = holdfast::Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
+        let client = crate::Client::embedded(&store).unwrap();
+        let name = SeriesName::new("cpu");
+        let (mut written, mut crowded) = (0, 0);
+        for round in 0..2_000 {
+            let points: Vec<_> =
+                (0..10).map(|more| (name.clone(), Point { time: written + more, value: Value::Float(1.0) })).collect();
+            crowded += u64::from(store.series().is_crowded());
+            match round % 3 {
+                0 => client.series().write(&points, None).wait().unwrap(),
+                1 => crate::call::block_on(client.series().write(&points, None)).unwrap(),
+                _ => {
+                    let mut batch = client.batch();
+                    let _ = batch.add_points(&points);
+                    drop(batch.commit().wait().unwrap());
+                }
+            }
+            written += 10;
+        }
+        assert!(crowded > 3, "there was no room {crowded} times");
+        let all = client.series().range(&name, Range { from: 0, to: i64::MAX }, usize::MAX).wait().unwrap();
+        assert_eq!(all.len() as i64, written);
     }
 }

@@ -5,11 +5,12 @@
 //!
 //! May use: `holdfast`. Must not know: views, workers.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Entries, Entry, Hears, Listen, Listener, ReadOptions, Storage, Value, Wanted, key_of};
+use holdfast::space::{
+    Entries, Entry, Hears, Listen, Listener, NearCounts, NearTable, ReadOptions, Storage, Value, Wanted, key_of,
+};
 use holdfast::{ErrorKind, Result, Store};
 
 use crate::drain::{Drain, LISTEN_INTERVAL};
@@ -45,26 +46,10 @@ pub struct NearStats {
 struct State {
     entries: Entries,
     listener: Listener,
-    entries_max: usize,
-    kept: BTreeMap<Vec<u8>, Kept>,
-    /// Keys by when they were used last.
-    by_use: BTreeMap<u64, Vec<u8>>,
-    uses: u64,
-    /// Entries that are read from the space now: by how many, and whether an event came meanwhile.
-    reading: BTreeMap<Vec<u8>, Reading>,
+    table: NearTable,
+    /// Entries that went because events were lost.
+    lost: u64,
     heard_at: Instant,
-    stats: NearStats,
-}
-
-struct Kept {
-    entry: Entry,
-    used: u64,
-}
-
-#[derive(Default)]
-struct Reading {
-    readers: usize,
-    is_old: bool,
 }
 
 impl NearCache {
@@ -77,13 +62,9 @@ impl NearCache {
         let state = State {
             entries: entries.clone(),
             listener,
-            entries_max: entries_max.max(1),
-            kept: BTreeMap::new(),
-            by_use: BTreeMap::new(),
-            uses: 0,
-            reading: BTreeMap::new(),
+            table: NearTable::new(entries_max),
+            lost: 0,
             heard_at: Instant::now(),
-            stats: NearStats::default(),
         };
         let shared = Arc::new(Mutex::new(state));
         let listening = Arc::clone(&shared);
@@ -104,28 +85,26 @@ impl NearCache {
             if self.staleness.is_zero() || state.heard_at.elapsed() >= self.staleness {
                 state.hear()?;
             }
-            if let Some(entry) = state.get(&key, self.store.now_ms()) {
+            if let Some(entry) = state.table.get(&key, self.store.now_ms()) {
                 return Ok(Some(entry));
             }
-            state.reading.entry(key.clone()).or_default().readers += 1;
+            state.table.begin_reading(&key);
         }
         let read = self.entries.read(&Wanted::id(id.clone()), &ReadOptions::default());
         let mut state = locked(&self.shared);
         // What was heard until here, or is on its way, is later than what was read.
         let heard = state.hear();
-        let is_old = state.end_reading(&key) || heard.is_err();
-        let read = read?;
-        if let Some(entry) = read.as_ref().filter(|_| !is_old) {
-            state.keep(key, entry.clone());
-        }
-        Ok(read)
+        let keeps = read.as_ref().ok().and_then(Option::as_ref).filter(|_| heard.is_ok());
+        state.table.end_reading(&key, keeps);
+        read
     }
 
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> NearStats {
         let state = locked(&self.shared);
-        NearStats { entries: state.kept.len() as u64, ..state.stats }
+        let NearCounts { hits, misses, invalidated, evicted, entries } = state.table.counts();
+        NearStats { hits, misses, invalidated: invalidated + state.lost, evicted, entries }
     }
 }
 
@@ -149,71 +128,19 @@ impl State {
                 Ok(Some(notice)) => {
                     let document = notice.after.as_ref().or(notice.before.as_ref());
                     if let Some(id) = document.and_then(|document| document.get(&id_field)) {
-                        self.forget(&key_of(id));
+                        self.table.forget(&key_of(id));
                     }
                 }
                 Ok(None) => break,
                 // Events of a volatile type were lost: forget everything, then nothing is old.
                 Err(error) if error.kind() == ErrorKind::Limit => {
                     self.listener = listen(&self.entries)?;
-                    self.stats.invalidated += self.kept.len() as u64;
-                    self.kept.clear();
-                    self.by_use.clear();
-                    self.reading.values_mut().for_each(|reading| reading.is_old = true);
+                    self.lost += self.table.clear();
                 }
                 Err(error) => return Err(error),
             }
         }
         self.heard_at = begin;
         Ok(())
-    }
-
-    fn forget(&mut self, key: &[u8]) {
-        if let Some(kept) = self.kept.remove(key) {
-            self.by_use.remove(&kept.used);
-            self.stats.invalidated += 1;
-        }
-        if let Some(reading) = self.reading.get_mut(key) {
-            reading.is_old = true;
-        }
-    }
-
-    fn get(&mut self, key: &[u8], now_ms: u64) -> Option<Entry> {
-        self.uses += 1;
-        let kept = self.kept.get_mut(key).filter(|kept| kept.entry.expires_ms.is_none_or(|end| end > now_ms));
-        let Some(kept) = kept else {
-            self.stats.misses += 1;
-            return None;
-        };
-        self.by_use.remove(&kept.used);
-        kept.used = self.uses;
-        self.by_use.insert(kept.used, key.to_vec());
-        self.stats.hits += 1;
-        Some(kept.entry.clone())
-    }
-
-    /// Notes that one has read; true when what was read may be old.
-    fn end_reading(&mut self, key: &[u8]) -> bool {
-        let Some(reading) = self.reading.get_mut(key) else { return true };
-        reading.readers -= 1;
-        let is_old = reading.is_old;
-        if reading.readers == 0 {
-            self.reading.remove(key);
-        }
-        is_old
-    }
-
-    fn keep(&mut self, key: Vec<u8>, entry: Entry) {
-        self.uses += 1;
-        let used = self.uses;
-        if let Some(old) = self.kept.insert(key.clone(), Kept { entry, used }) {
-            self.by_use.remove(&old.used);
-        }
-        self.by_use.insert(used, key);
-        while self.kept.len() > self.entries_max {
-            let Some((_, oldest)) = self.by_use.pop_first() else { break };
-            self.kept.remove(&oldest);
-            self.stats.evicted += 1;
-        }
     }
 }

@@ -242,6 +242,8 @@ impl Inner {
         // What feeds may still ask for.
         let newest = self.newest().get().saturating_sub(self.options.compaction.keep_bytes);
         let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
+        // What listeners have not acknowledged that the store knows by name.
+        let kept_from = kept_from.min(self.listeners_keep().get());
         // What the space's snapshots do not have.
         let kept_from = kept_from.min(self.spaces_keep().get());
         // What the series have not sealed.

@@ -156,6 +156,11 @@ impl<'a> Exclusive<'a> {
     /// `Corrupt` when the ledger is damaged.
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
         self.inner.check_bucket(bucket)?;
+        self.head_of(bucket, key)
+    }
+
+    /// The same for objects of the store's own.
+    pub(crate) fn head_of(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
         let partition = self.holds(bucket, key)?;
         let base = if self.changes.is_cleared(bucket) {
             None

@@ -12,6 +12,8 @@ mod limit;
 mod listen;
 mod locks;
 mod many;
+mod named;
+mod near;
 mod notify;
 mod read;
 mod route;
@@ -33,6 +35,8 @@ pub use ::space::{
 pub use cancel::Cancel;
 pub use entries::{Entries, Entry};
 pub use many::Iteration;
+pub use named::{KnownListener, ListenName};
+pub use near::{NearCounts, NearTable};
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
 pub use task::Task;
@@ -42,6 +46,7 @@ pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};
 pub(crate) use kind::{Kind, Registry};
+pub(crate) use named::Known as KnownListeners;
 pub(crate) use within::SpaceStage;
 
 use crate::durability::Durability;
@@ -134,6 +139,7 @@ impl Space {
         let Some(kind) = inner.spaces.find(&self.name, name) else { return Ok(false) };
         self.journal_everywhere(&Command::Drop { of: kind.of })?;
         inner.spaces.remove(&kind);
+        inner.drop_listeners(kind.of)?;
         Ok(true)
     }
 

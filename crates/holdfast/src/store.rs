@@ -29,7 +29,7 @@ use crate::scrub::{self, ScrubCounters};
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
-use crate::space::Registry;
+use crate::space::{KnownListeners, Registry};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 
@@ -87,6 +87,7 @@ pub(crate) struct Inner {
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
     feeds: Mutex<BTreeMap<Position, usize>>,
+    pub(crate) listeners_known: Mutex<KnownListeners>,
     closed: AtomicBool,
     dir: PathBuf,
     /// Released by closing, so that another process may open the directory while clones of the store are still about.
@@ -164,6 +165,7 @@ impl Store {
             files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
             feeds: Mutex::default(),
+            listeners_known: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
             held: Mutex::new(Some(held)),

@@ -71,6 +71,20 @@ impl Transaction {
         if first == version { Ok(()) } else { Err(conflict()) }
     }
 
+    /// Notes what an object of the store's own is now: the commit fails when it is another then.
+    pub(crate) fn watch_own(&mut self, bucket: &[u8], key: &[u8]) -> Result<()> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        let now_ms = self.store.now_ms();
+        let head = inner.read(inner.partition(bucket, key), |reader| reader.head(bucket, key, now_ms))?;
+        self.note(bucket, key, head.value.map(|head| head.version))
+    }
+
+    /// Puts an object of the store's own.
+    pub(crate) fn stage_own(&mut self, bucket: &[u8], key: &[u8], change: Change) {
+        self.changes.set(bucket, key, change);
+    }
+
     /// What is known of the object, with this transaction's changes. A changed object has version [`Position::MAX`].
     ///
     /// # Errors
@@ -189,9 +203,11 @@ impl Transaction {
             .map(|(bucket, key)| (bucket.as_slice(), key.as_slice()))
             .chain(self.changes.iter().map(|staged| (staged.bucket.as_slice(), staged.key.as_slice())))
             .collect();
-        let scope = if self.listed.is_some() { Scope::All } else { Scope::Keys(&keys) };
         let ids: Vec<TransactionId> = self.decisions.iter().map(|deciding| deciding.id).collect();
-        let mut exclusive = self.store.xa().exclusive(&scope, &ids)?;
+        let mut exclusive = match self.listed {
+            Some(_) => self.store.xa().exclusive(&Scope::All, &ids)?,
+            None => self.store.xa().exclusive_of(&keys, &ids)?,
+        };
         self.validate(&mut exclusive)?;
         for staged in self.changes.iter() {
             exclusive.stage(&staged.bucket, &staged.key, staged.change.clone())?;
@@ -211,7 +227,7 @@ impl Transaction {
             exclusive.seen = exclusive.seen.max(listed);
         }
         for ((bucket, key), version) in &self.reads {
-            if exclusive.head(bucket, key)?.map(|head| head.version) != *version {
+            if exclusive.head_of(bucket, key)?.map(|head| head.version) != *version {
                 return Err(conflict());
             }
         }

@@ -262,11 +262,16 @@ impl<'a> Xa<'a> {
     /// As [`Store::exclusive`].
     pub fn exclusive(self, scope: &Scope<'_>, ids: &[TransactionId]) -> Result<Exclusive<'a>> {
         let Scope::Keys(keys) = scope else { return self.store.exclusive(scope) };
-        if ids.is_empty() {
-            return self.store.exclusive(scope);
-        }
         let inner = self.store.inner();
+        inner.check_open()?;
         keys.iter().try_for_each(|(bucket, _)| inner.check_bucket(bucket))?;
+        self.exclusive_of(keys, ids)
+    }
+
+    /// The same for keys of which some may be the store's own.
+    pub(crate) fn exclusive_of(self, keys: &[(&[u8], &[u8])], ids: &[TransactionId]) -> Result<Exclusive<'a>> {
+        let inner = self.store.inner();
+        inner.check_open()?;
         let records: Vec<Vec<u8>> = ids.iter().map(|id| RecordKey::Decision(*id).to_bytes()).collect();
         let records = records.iter().map(|key| (BUCKET, key.as_slice()));
         let all: Vec<(&[u8], &[u8])> = keys.iter().copied().chain(records).collect();

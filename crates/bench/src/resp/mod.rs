@@ -6,8 +6,10 @@
 //!
 //! May use: `process.rs`, `redis_benchmark.rs`. Must not know: RESP.
 
-mod redis_benchmark;
+pub(crate) mod redis_benchmark;
 mod space;
+
+pub(crate) use space::{load as load_space, measure as measure_space};
 
 use clap::Args;
 
@@ -19,8 +21,8 @@ use crate::process::{Fsync, Programs, Server};
 use crate::report::{Figure, Report};
 use crate::workload::Result;
 
-const OURS: &str = "holdfast";
-const THEIRS: &str = "redis";
+pub(crate) const OURS: &str = "holdfast";
+pub(crate) const THEIRS: &str = "redis";
 
 /// The command line of `resp`.
 #[derive(Debug, Args)]
@@ -59,11 +61,48 @@ pub(crate) struct Line {
 }
 
 /// Ours and theirs, at one durability.
-struct Pair {
-    name: &'static str,
-    ours: Server,
-    theirs: Server,
+pub(crate) struct Pair {
+    pub(crate) name: &'static str,
+    pub(crate) ours: Server,
+    pub(crate) theirs: Server,
     tests: &'static [Test],
+}
+
+impl Pair {
+    /// Both at the durability that leaves the disk to the system.
+    pub(crate) fn written(programs: &Programs, common: &Common) -> Result<Self> {
+        Ok(Self {
+            name: "written / everysec",
+            ours: programs.start_holdfast(common.fresh()?, "written")?,
+            theirs: programs.start_redis(common.fresh()?, Fsync::EverySecond)?,
+            tests: &[Test::Get, Test::Set],
+        })
+    }
+
+    /// Both with everything on the disk before it is answered.
+    pub(crate) fn synced(programs: &Programs, common: &Common) -> Result<Self> {
+        Ok(Self {
+            name: "synced / always",
+            ours: programs.start_holdfast(common.fresh()?, "synced")?,
+            theirs: programs.start_redis(common.fresh()?, Fsync::Always)?,
+            tests: &[Test::Set],
+        })
+    }
+
+    /// Both sides, the other first in every other repetition.
+    pub(crate) fn sides(&self, repetition: u32) -> [(&'static str, &Server); 2] {
+        let mut sides = [(OURS, &self.ours), (THEIRS, &self.theirs)];
+        if repetition % 2 == 1 {
+            sides.reverse();
+        }
+        sides
+    }
+
+    /// Ends both.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.ours.stop()?;
+        self.theirs.stop()
+    }
 }
 
 /// Runs the benchmark.
@@ -71,22 +110,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     let requests = line.requests + line.requests_pipelined + 2 * line.requests_synced;
     let bytes = requests * u64::from(line.common.repetitions) + 4 * line.keys;
     line.common.need(bytes.saturating_mul(2 * (line.value_bytes as u64 + 200)))?;
-    let fresh = || line.common.fresh();
-    let programs = &line.programs;
-    let pairs = [
-        Pair {
-            name: "written / everysec",
-            ours: programs.start_holdfast(fresh()?, "written")?,
-            theirs: programs.start_redis(fresh()?, Fsync::EverySecond)?,
-            tests: &[Test::Get, Test::Set],
-        },
-        Pair {
-            name: "synced / always",
-            ours: programs.start_holdfast(fresh()?, "synced")?,
-            theirs: programs.start_redis(fresh()?, Fsync::Always)?,
-            tests: &[Test::Set],
-        },
-    ];
+    let pairs = [Pair::written(&line.programs, &line.common)?, Pair::synced(&line.programs, &line.common)?];
     for server in pairs.iter().flat_map(|pair| [&pair.ours, &pair.theirs]) {
         Client::connect(server.address)?.load(Load { keys: line.keys, value_bytes: line.value_bytes })?;
     }
@@ -107,11 +131,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
         }
     }
     report.print(line.common.json.as_deref())?;
-    for pair in pairs {
-        pair.ours.stop()?;
-        pair.theirs.stop()?;
-    }
-    Ok(())
+    pairs.into_iter().try_for_each(Pair::stop)
 }
 
 impl Line {
@@ -130,11 +150,7 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
             };
             let run = line.run_of(*test, requests, *pipeline);
             let work = format!("{} P={pipeline}, {}", test.name(), pair.name);
-            let mut sides = [(OURS, &pair.ours), (THEIRS, &pair.theirs)];
-            if repetition % 2 == 1 {
-                sides.reverse();
-            }
-            for (side, server) in sides {
+            for (side, server) in pair.sides(repetition) {
                 let measured = run.against(server.address)?;
                 tell(report, &work, side, measured);
             }
@@ -144,7 +160,7 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
 }
 
 /// Notes what one side came to, which has to be at least what the other does.
-fn tell(report: &mut Report, work: &str, side: &str, measured: Measured) {
+pub(crate) fn tell(report: &mut Report, work: &str, side: &str, measured: Measured) {
     let figures = [
         ("requests", Unit::PerSecond, measured.rate),
         ("p50", Unit::Nanos, measured.p50_ms * 1e6),

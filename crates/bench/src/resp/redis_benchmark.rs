@@ -9,7 +9,7 @@ use crate::workload::{Failure, Result};
 
 /// What redis-benchmark does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
+pub(crate) enum Test {
     Get,
     Set,
     /// A script that does nothing.
@@ -18,26 +18,26 @@ pub(super) enum Test {
 
 /// One run of redis-benchmark.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
-    pub(super) test: Test,
-    pub(super) requests: u64,
-    pub(super) pipeline: u16,
-    pub(super) clients: u16,
-    pub(super) keys: u64,
-    pub(super) value_bytes: usize,
+pub(crate) struct Run {
+    pub(crate) test: Test,
+    pub(crate) requests: u64,
+    pub(crate) pipeline: u16,
+    pub(crate) clients: u16,
+    pub(crate) keys: u64,
+    pub(crate) value_bytes: usize,
 }
 
 /// What it measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// Requests a second.
-    pub(super) rate: f64,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
+    pub(crate) rate: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
 }
 
 impl Test {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Set => "SET",
@@ -48,7 +48,7 @@ impl Test {
 
 impl Run {
     /// Runs it against the server at `address`.
-    pub(super) fn against(&self, address: SocketAddr) -> Result<Measured> {
+    pub(crate) fn against(&self, address: SocketAddr) -> Result<Measured> {
         let name = self.test.name();
         if self.test == Test::Eval {
             return self.command(&["EVAL", "return 1", "0"].map(str::to_owned), address);
@@ -57,7 +57,7 @@ impl Run {
     }
 
     /// Runs a command of its own instead of the test.
-    pub(super) fn command(&self, words: &[String], address: SocketAddr) -> Result<Measured> {
+    pub(crate) fn command(&self, words: &[String], address: SocketAddr) -> Result<Measured> {
         // The row is named by the whole command, commas and all; there is no other.
         self.run(address, words, &|text| parse(text, None))
     }

@@ -1,12 +1,13 @@
-//! Entries of a space over RESP beside plain keys of Redis: SPACE.WRITE by SET, SPACE.READ by GET.
+//! Entries of a space over RESP beside plain keys of Redis: SPACE.WRITE by SET, SPACE.READ by GET, SPACE.TAKE by id by GETDEL,
+//! and of whatever comes by LPOP.
 //!
 //! A document is parsed, indexed by its id and shown as JSON again, where Redis copies bytes: the comparison is of what the
 //! two give to whoever keeps objects remotely.
 //!
 //! May use: `redis_benchmark.rs`, clients. Must not know: RESP.
 
-use super::redis_benchmark::{Run, Test};
-use super::{OURS, Pair, THEIRS, tell};
+use super::redis_benchmark::Run;
+use super::{OURS, Pair, tell};
 use crate::client::Client;
 use crate::report::Report;
 use crate::workload::Result;
@@ -18,34 +19,58 @@ fn document(id: &str, value_bytes: usize) -> String {
     format!("{{\"id\":\"key:{id}\",\"value\":\"{}\"}}", "x".repeat(value_bytes))
 }
 
-/// Declares the type and writes every entry.
-pub(super) fn load(pair: &Pair, keys: u64, value_bytes: usize) -> Result<()> {
+/// Declares the types and writes every entry that is written over and read.
+pub(crate) fn load(pair: &Pair, keys: u64, value_bytes: usize) -> Result<()> {
     let mut client = Client::connect(pair.ours.address)?;
-    client.call(&[b"SPACE.DECLARE", b"bench", b"entry"])?;
-    for key in 0..keys {
-        let document = document(&format!("{key:012}"), value_bytes);
-        client.call(&[b"SPACE.WRITE", b"bench", b"entry", document.as_bytes(), b"DURABILITY", b"written"])?;
+    for name in ["entry", "once", "queue"] {
+        client.call(&[b"SPACE.DECLARE", b"bench", name.as_bytes()])?;
     }
-    Ok(())
+    pour(&mut client, "entry", keys, value_bytes)
+}
+
+fn pour(client: &mut Client, name: &str, keys: u64, value_bytes: usize) -> Result<()> {
+    client.pour((0..keys).map(|key| {
+        let document = document(&format!("{key:012}"), value_bytes);
+        ["SPACE.WRITE", "bench", name, &document, "DURABILITY", "written"].map(|word| word.as_bytes().to_vec()).to_vec()
+    }))
+}
+
+/// What is taken: as many entries by id, and as many of a queue, on both sides.
+fn fill(pair: &Pair, run: Run) -> Result<()> {
+    let mut ours = Client::connect(pair.ours.address)?;
+    for name in ["once", "queue"] {
+        ours.call(&[b"SPACE.CLEAR", b"bench", name.as_bytes(), b"ANY"])?;
+    }
+    pour(&mut ours, "once", run.keys, run.value_bytes)?;
+    pour(&mut ours, "queue", run.requests, run.value_bytes)?;
+    let mut theirs = Client::connect(pair.theirs.address)?;
+    theirs.call(&[b"DEL", b"queue"])?;
+    let value = "x".repeat(run.value_bytes);
+    let keys = (0..run.keys).map(|key| vec!["SET".to_owned(), format!("once:{key:012}"), value.clone()]);
+    let queue = (0..run.requests).map(|_| vec!["RPUSH".to_owned(), "queue".to_owned(), value.clone()]);
+    theirs.pour(keys.chain(queue).map(|words| words.into_iter().map(String::into_bytes).collect()))
 }
 
 /// Measures both sides in turn.
-pub(super) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Report) -> Result<()> {
+pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Report) -> Result<()> {
     let id = format!("\"key:{RANDOM}\"");
-    let write = ["SPACE.WRITE", "bench", "entry", &document(RANDOM, run.value_bytes)].map(str::to_owned);
-    let read = ["SPACE.READ", "bench", "entry", "ID", &id].map(str::to_owned);
-    for (test, command) in [(Test::Set, write.to_vec()), (Test::Get, read.to_vec())] {
-        let name = command.first().cloned().unwrap_or_default();
-        let work = format!("{name} by {} P={}, {}", test.name(), run.pipeline, pair.name);
-        let mut sides = [(OURS, Some(&command)), (THEIRS, None)];
-        if repetition % 2 == 1 {
-            sides.reverse();
-        }
-        for (side, command) in sides {
-            let measured = match command {
-                Some(command) => run.command(command, pair.ours.address)?,
-                None => Run { test, ..run }.against(pair.theirs.address)?,
-            };
+    let write = document(RANDOM, run.value_bytes);
+    let value = "x".repeat(run.value_bytes);
+    let key = format!("key:{RANDOM}");
+    let once = format!("once:{RANDOM}");
+    let rows: [(&str, &str, Vec<&str>, Vec<&str>); 4] = [
+        ("SPACE.WRITE", "SET", vec!["SPACE.WRITE", "bench", "entry", &write], vec!["SET", &key, &value]),
+        ("SPACE.READ", "GET", vec!["SPACE.READ", "bench", "entry", "ID", &id], vec!["GET", &key]),
+        ("SPACE.TAKE by id", "GETDEL", vec!["SPACE.TAKE", "bench", "once", "ID", &id], vec!["GETDEL", &once]),
+        ("SPACE.TAKE of any", "LPOP", vec!["SPACE.TAKE", "bench", "queue", "ANY"], vec!["LPOP", "queue"]),
+    ];
+    fill(pair, run)?;
+    for (ours, theirs, our_words, their_words) in rows {
+        let work = format!("{ours} by {theirs} P={}, {}", run.pipeline, pair.name);
+        for (side, server) in pair.sides(repetition) {
+            let words = if side == OURS { &our_words } else { &their_words };
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let measured = run.command(&words, server.address)?;
             tell(report, &work, side, measured);
         }
     }

@@ -10,7 +10,7 @@ mod client;
 mod count;
 mod doors;
 mod family;
-mod http;
+pub(crate) mod http;
 mod load;
 mod plan;
 mod programs;

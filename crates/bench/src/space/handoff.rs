@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use holdfast::space::{Entries, Hears, Listen, ReadOptions, Wanted, WriteOptions};
 
 use super::document;
+use super::sheet::{Times, record, times};
 use crate::workload::{Failure, Result};
 
 const ROUNDS: u64 = 2_000;
@@ -19,16 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between rounds, so that the other thread is asleep.
 const PAUSE: Duration = Duration::from_micros(300);
 
-fn record(times: &mut Histogram<u64>, took: Duration) {
-    let _ = times.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-}
-
-fn times() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are allowed")
-}
-
 /// From before the write to after the take.
-pub(super) fn take(entries: &Entries) -> Result<Histogram<u64>> {
+pub(super) fn take(entries: &Entries) -> Result<Times> {
     thread::scope(|scope| {
         let (taken, came) = mpsc::channel();
         let taker = scope.spawn(move || -> Result<()> {
@@ -59,7 +51,7 @@ pub(super) fn take(entries: &Entries) -> Result<Histogram<u64>> {
 }
 
 /// From before the write to after the event.
-pub(super) fn notify(entries: &Entries) -> Result<Histogram<u64>> {
+pub(super) fn notify(entries: &Entries) -> Result<Times> {
     let hears = Hears { updated: false, taken: false, expired: false, ..Hears::ALL };
     let mut listener = entries.listen(&Wanted::all(), Listen { hears, ..Listen::default() })?;
     thread::scope(|scope| {

@@ -6,8 +6,13 @@
 //!
 //! May use: all of this folder. Must not know: how entries are kept.
 
+mod embedded;
+mod flow;
 mod handoff;
 mod paced;
+mod remote;
+mod restart;
+mod sheet;
 mod throughput;
 
 use std::time::Duration;
@@ -18,16 +23,29 @@ use holdfast::{Durability, Options, Store};
 
 use crate::figures::{Bar, Unit};
 use crate::place::{Common, say};
+use crate::process::Programs;
 use crate::report::{Figure, Report};
+use crate::resp::Pair;
 use crate::workload::{Result, seconds};
+
+pub(crate) use flow::{Worker, work};
+pub(crate) use restart::{Fill, fill};
+use sheet::Sheet;
 
 /// The command line of `space`.
 #[derive(Debug, Args)]
 pub(crate) struct Line {
     #[command(flatten)]
     common: Common,
-    /// What to measure, in this order
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "paced,throughput,handoff,memory,restart")]
+    #[command(flatten)]
+    programs: Programs,
+    /// What to measure, in this order: unless told otherwise all that needs no other program
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "paced,throughput,scaling,contention,changes,queries,near,handoff,memory,restart"
+    )]
     work: Vec<Work>,
     /// Bytes of payload in each entry
     #[arg(long, default_value_t = 1024)]
@@ -44,6 +62,18 @@ pub(crate) struct Line {
     /// How the pacer of `paced` waits for the next operation's time
     #[arg(long, value_enum, default_value_t = Pacer::Spin)]
     pacer: Pacer,
+    /// Connections of `remote`
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    clients: u16,
+    /// Requests of one run of `remote` without pipelining; with it three times as many
+    #[arg(long, default_value_t = 100_000)]
+    requests: u64,
+    /// Clients of `flow`, each with one message on its way
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=90))]
+    flow_clients: u16,
+    /// Who handle messages in `flow`: threads of the space, programs of the tiers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=90))]
+    workers: u16,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
@@ -56,12 +86,30 @@ enum Work {
     Paced,
     /// Insert, update, read by id and take, as fast as the threads can.
     Throughput,
+    /// The same by one, two and four threads over one, four and sixteen partitions.
+    Scaling,
+    /// Sixteen workers that take by one template.
+    Contention,
+    /// One entry that all threads increment, and entries that are written a hundred at a time.
+    Changes,
+    /// Ranges of an ordered index, and figures over all entries.
+    Queries,
+    /// Reads from a near cache.
+    Near,
     /// From the write of an entry to the return of a take that waited for it.
     Handoff,
     /// Bytes of memory of an entry beyond its payload, without an index.
     Memory,
     /// Opening a store with the entries after a clean end and after a kill.
     Restart,
+    /// A server beside Redis, fifty connections: write, read, take, tasks.
+    Remote,
+    /// A server beside Redis, one connection, 800 a second: write and tasks.
+    Execute,
+    /// A server beside Redis, 800 events a second: from the write to the event.
+    Notify,
+    /// An order flow in one space, beside Redis and PostgreSQL with programs between them.
+    Flow,
 }
 
 /// What survives.
@@ -97,7 +145,11 @@ impl Kept {
 
 /// A fresh store with a type for entries.
 pub(crate) fn open(dir: &std::path::Path, kept: Kept) -> Result<(Store, Entries)> {
-    let store = Store::open(dir, kept.options())?;
+    open_in(dir, kept, Options::default().partitions)
+}
+
+fn open_in(dir: &std::path::Path, kept: Kept, partitions: u16) -> Result<(Store, Entries)> {
+    let store = Store::open(dir, Options { partitions, ..kept.options() })?;
     let storage = if kept == Kept::Volatile { Storage::Volatile } else { Storage::Durable };
     let definition = Definition { storage, history: false, ..Definition::new("bench", "entry") };
     let entries = store.space("bench").declare(definition)?;
@@ -115,37 +167,83 @@ pub(crate) fn document(id: u64, payload: usize) -> Document {
 pub(crate) fn run(line: &Line) -> Result<()> {
     line.common.need(line.entries * (line.payload as u64 + 100) * 6)?;
     let mut report = Report::new("space");
-    let time = Duration::from_secs_f64(line.seconds);
-    for _ in line.common.repetitions() {
+    let mut pairs: Vec<(Kept, Pair)> = Vec::new();
+    for repetition in line.common.repetitions() {
         for work in &line.work {
             for kept in &line.durability {
                 say(&format!("  {work:?}, {}", kept.name()).to_lowercase());
                 match work {
-                    Work::Paced => line.paced(&mut report, *kept, time)?,
-                    Work::Throughput => line.throughput(&mut report, *kept, time)?,
-                    Work::Handoff => line.handoff(&mut report, *kept)?,
-                    Work::Memory => line.memory(&mut report, *kept)?,
-                    Work::Restart => line.restart(&mut report, *kept)?,
+                    Work::Remote | Work::Execute | Work::Notify => {
+                        // What is remote keeps what it acknowledged; there is no other row for `volatile`.
+                        if *kept == Kept::Volatile {
+                            continue;
+                        }
+                        let at = match pairs.iter().position(|(of, _)| of == kept) {
+                            Some(at) => at,
+                            None => {
+                                pairs.push((*kept, remote::start(line, *kept)?));
+                                pairs.len() - 1
+                            }
+                        };
+                        let (_, pair) = pairs.get(at).expect("it was just found or pushed");
+                        match work {
+                            Work::Remote => remote::throughput(line, pair, repetition, &mut report)?,
+                            Work::Execute => remote::execute(line, pair, repetition, &mut report)?,
+                            _ => remote::notify(line, pair, repetition, &mut report)?,
+                        }
+                    }
+                    Work::Flow => flow::measure(line, &mut report, *kept, repetition)?,
+                    _ => line.embedded(*work, &mut report, *kept)?,
                 }
             }
         }
     }
-    report.print(line.common.json.as_deref())
+    report.print(line.common.json.as_deref())?;
+    pairs.into_iter().try_for_each(|(_, pair)| pair.stop())
 }
 
 impl Line {
+    /// How long each measurement takes.
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    fn embedded(&self, work: Work, report: &mut Report, kept: Kept) -> Result<()> {
+        let name = format!("embedded, {} entries of {} B, {}", self.entries, self.payload, kept.name());
+        let mut sheet = Sheet { report: &mut *report, work: &name, sides: &["holdfast"] };
+        match work {
+            Work::Contention => embedded::contention(self, &mut sheet, kept),
+            Work::Queries => embedded::queries(self, &mut sheet, kept),
+            Work::Near => embedded::near(self, &mut sheet, kept),
+            Work::Changes => self.threads.iter().try_for_each(|threads| {
+                let work = format!("embedded, {threads} threads, entries of {} B, {}", self.payload, kept.name());
+                let mut sheet = Sheet { report: &mut *report, work: &work, sides: &["holdfast"] };
+                embedded::changes(self, &mut sheet, kept, *threads)
+            }),
+            Work::Scaling => embedded::scaling(self, report, kept),
+            Work::Paced => self.paced(report, kept, self.time()),
+            Work::Throughput => self.throughput(report, kept, self.time()),
+            Work::Handoff => self.handoff(report, kept),
+            Work::Memory => self.memory(report, kept),
+            Work::Restart => restart::measure(self, report, kept),
+            Work::Remote | Work::Execute | Work::Notify | Work::Flow => unreachable!("these have servers"),
+        }
+    }
+
     fn paced(&self, report: &mut Report, kept: Kept, time: Duration) -> Result<()> {
         let dir = self.common.fresh()?;
         let (_store, entries) = open(dir.path(), kept)?;
         let pacer = format!("{:?}", self.pacer).to_lowercase();
         let work = format!("embedded, 800/s, {pacer}, {} B, {}", self.payload, kept.name());
         let bars: &[(&str, [f64; 4])] = &[("write", [1.0, 1.5, 3.0, 8.0]), ("read", [0.7, 1.0, 2.0, 5.0])];
-        for (name, times) in paced::measure(&entries, self.payload, self.pacer, time)? {
+        for (name, paced) in paced::measure(&entries, self.payload, self.pacer, time)? {
             let quantiles = [("p20", 0.2), ("p50", 0.5), ("p88", 0.88), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
             for (figure, quantile) in quantiles {
-                let figure = format!("{name} {figure}");
-                let of = Figure { work: &work, figure: &figure, unit: Unit::Nanos };
-                report.add(of, "holdfast", times.value_at_quantile(quantile) as f64);
+                for (kind, times) in [("", &paced.service), ("response ", &paced.response)] {
+                    let figure = format!("{name} {kind}{figure}");
+                    let of = Figure { work: &work, figure: &figure, unit: Unit::Nanos };
+                    report.add(of, "holdfast", times.value_at_quantile(quantile) as f64);
+                }
             }
             let named = ["p20", "p50", "p90", "p99"];
             let bar = bars.iter().find(|(of, _)| *of == name).filter(|_| kept == Kept::Written);
@@ -213,6 +311,7 @@ impl Line {
     fn memory(&self, report: &mut Report, kept: Kept) -> Result<()> {
         let dir = self.common.fresh()?;
         let (_store, entries) = open(dir.path(), kept)?;
+        let before = crate::process::memory_of(std::process::id(), "VmRSS:")?;
         for id in 0..self.entries {
             let _ = entries.write_shown(&document(id, self.payload), &Default::default())?;
         }
@@ -221,28 +320,12 @@ impl Line {
         let of = Figure { work: &work, figure: "counted beyond the payload", unit: Unit::Bytes };
         report.add(of, "holdfast", each);
         report.bar(of, Bar::Below(64.0));
-        Ok(())
-    }
-
-    fn restart(&self, report: &mut Report, kept: Kept) -> Result<()> {
-        if kept == Kept::Volatile {
-            return Ok(());
-        }
-        let dir = self.common.fresh()?;
-        {
-            let (_store, entries) = open(dir.path(), kept)?;
-            for id in 0..self.entries {
-                let _ = entries.write_shown(&document(id, self.payload), &Default::default())?;
-            }
-        }
-        let began = std::time::Instant::now();
-        let store = Store::open(dir.path(), kept.options())?;
-        let took = began.elapsed();
-        assert_eq!(store.space("bench").entries("entry")?.usage().entries, self.entries, "all entries are back");
-        let work = format!("{} entries of {} B", self.entries, self.payload);
-        let of = Figure { work: &work, figure: "open after a clean end", unit: Unit::Seconds };
-        report.add(of, "holdfast", took.as_secs_f64());
-        report.bar(of, Bar::Below(2.0));
+        let resident = embedded::resident(&entries, before, self.payload)?;
+        report.add(
+            Figure { work: &work, figure: "resident beyond the payload", unit: Unit::Bytes },
+            "holdfast",
+            resident,
+        );
         Ok(())
     }
 }

@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use holdfast::space::{Entries, ReadOptions, Wanted, WriteOptions};
 
+use super::sheet::{Times, record, times};
 use super::{Pacer, document};
 use crate::workload::Result;
 
@@ -14,13 +14,21 @@ const RATE: f64 = 800.0;
 /// Entries that are written over and over.
 const ENTRIES: u64 = 20_000;
 
-/// Latencies in nanoseconds of the operation itself, by name.
+/// How long operations took.
+pub(super) struct Paced {
+    /// Each by itself.
+    pub(super) service: Times,
+    /// From when each should have begun: what somebody would have waited who is not slowed down with the store.
+    pub(super) response: Times,
+}
+
+/// Latencies of both operations, by name.
 pub(super) fn measure(
     entries: &Entries,
     payload: usize,
     pacer: Pacer,
     time: Duration,
-) -> Result<[(&'static str, Histogram<u64>); 2]> {
+) -> Result<[(&'static str, Paced); 2]> {
     for id in 0..ENTRIES {
         let _ = entries.write_shown(&document(id, payload), &WriteOptions::default())?;
     }
@@ -41,8 +49,9 @@ pub(super) fn measure(
     Ok([("write", write), ("read", read)])
 }
 
-fn paced(pacer: Pacer, time: Duration, mut operation: impl FnMut(u64) -> Result<Duration>) -> Result<Histogram<u64>> {
-    let mut times = Histogram::new(3).expect("three digits are allowed");
+/// Does the operation at a fixed rate; it says itself how long it took.
+pub(super) fn paced(pacer: Pacer, time: Duration, mut operation: impl FnMut(u64) -> Result<Duration>) -> Result<Paced> {
+    let (mut service, mut response) = (times(), times());
     let start = Instant::now();
     for number in 0.. {
         let due = start + Duration::from_secs_f64(number as f64 / RATE);
@@ -53,7 +62,8 @@ fn paced(pacer: Pacer, time: Duration, mut operation: impl FnMut(u64) -> Result<
             Pacer::Spin => while Instant::now() < due {},
             Pacer::Sleep => std::thread::sleep(due.saturating_duration_since(Instant::now())),
         }
-        let _ = times.record(u64::try_from(operation(number)?.as_nanos()).unwrap_or(u64::MAX));
+        record(&mut service, operation(number)?);
+        record(&mut response, due.elapsed());
     }
-    Ok(times)
+    Ok(Paced { service, response })
 }

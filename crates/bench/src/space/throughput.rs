@@ -87,7 +87,8 @@ fn once_each(
     Ok(Measured { name, rate: count as f64 / began.elapsed().as_secs_f64(), worst })
 }
 
-fn for_a_time(
+/// As often as the threads can within the time. Numbers are given out once.
+pub(super) fn for_a_time(
     name: &'static str,
     threads: u16,
     time: Duration,
@@ -112,7 +113,7 @@ fn for_a_time(
 }
 
 /// Runs the threads to their end; the worst of what they met.
-fn together(threads: u16, body: &(dyn Fn(u64) -> Result<Duration> + Sync)) -> Result<Duration> {
+pub(super) fn together(threads: u16, body: &(dyn Fn(u64) -> Result<Duration> + Sync)) -> Result<Duration> {
     thread::scope(|scope| {
         let running: Vec<_> = (0..u64::from(threads)).map(|number| scope.spawn(move || body(number))).collect();
         let mut worst = Duration::ZERO;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast::space::{self, Change, Document, Entry, Plan, ReadOptions, Usage, Value, Wanted, WriteOptions, Written};
-use holdfast::{Durability, Error, ErrorKind, Position, Result};
+use holdfast::{Durability, Error, ErrorKind, Position, Result, Shown};
 
 use super::{At, Entries, check_cancel, check_changes, check_lock_timeout};
 use crate::call::{Call, How, Step};
@@ -136,20 +136,15 @@ impl Entries {
                     let now = ReadOptions { wait: None, ..options.clone() };
                     let rest = move |first: Option<Entry>| {
                         let Some(first) = first else { return Call::done(Ok(Vec::new())) };
-                        let store = here.store().clone();
                         here.elsewhere(move || {
-                            let (mut taken, mut newest) = (vec![first], Position::ZERO);
-                            // What was taken is not lost by what comes after: who asks again is told.
+                            // The first is durable already, and stays the caller's whatever becomes of the rest.
+                            let mut taken = vec![Shown { value: first, position: Position::ZERO }];
                             while taken.len() < max
                                 && let Ok(Some(next)) = entries.take_shown(&wanted, &now)
                             {
-                                newest = newest.max(next.position);
-                                taken.push(next.value);
+                                taken.push(next);
                             }
-                            match durability.filter(|_| newest != Position::ZERO) {
-                                Some(durability) => store.wait(newest, durability).map(|()| taken),
-                                None => Ok(taken),
-                            }
+                            entries.taken(taken, durability)
                         })
                     };
                     this.take(&wanted_first, &options).and_then(rest).step(how)

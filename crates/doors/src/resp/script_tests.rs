@@ -179,7 +179,7 @@ fn commands_that_make_no_sense_are_refused() {
         "xa.begin",
         "xa.commit x branches 0",
         "waitaof 1 0 0",
-        "ts.range x - +",
+        "space.iterate s t any",
         "fcall f 0",
         "function list",
     ] {
@@ -407,4 +407,98 @@ fn a_library_that_is_wrong_is_refused_with_the_reason() {
     assert_eq!(fixture.run_args(&[b"FUNCTION", b"LOAD", of("a").as_bytes()]), "$1 a");
     assert!(fixture.run_args(&[b"FUNCTION", b"LOAD", of("b").as_bytes()]).contains("no more may be"));
     assert_eq!(fixture.run("FUNCTION LOAD a b c"), "-ERR syntax error");
+}
+
+#[test]
+fn entries_are_counted_changed_and_cleared_in_the_batch_of_a_script() {
+    let mut fixture = patient();
+    fixture.run("SPACE.DECLARE shop order");
+    for id in 1..=5 {
+        let document = format!("{{\"id\":{id},\"n\":{id},\"state\":\"new\"}}");
+        fixture.run_args(&[b"SPACE.WRITE", b"shop", b"order", document.as_bytes()]);
+    }
+    let script = "
+        local all = redis.call('SPACE.COUNT', 'shop', 'order', 'ANY')
+        redis.call('SPACE.CHANGE', 'shop', 'order', '1', 'INCR', 'n', '10')
+        redis.call('SPACE.WRITE', 'shop', 'order', '{\"id\":6,\"n\":0}')
+        local small = redis.call('SPACE.CLEAR', 'shop', 'order', 'WHERE', 'n < ?', '1', '4')
+        return {all, small, redis.call('SPACE.COUNT', 'shop', 'order', 'ANY')}";
+    // Cleared: 2, 3 and the one that the script has written; 1 has grown by then.
+    assert_eq!(fixture.eval(script, &[], &[]), "*3 :5 :3 :3");
+    for (id, found) in [(1, "*3"), (2, "*-1"), (3, "*-1"), (4, "*3"), (5, "*3"), (6, "*-1")] {
+        let reply = fixture.run(&format!("SPACE.READ shop order ID {id}"));
+        assert!(reply.starts_with(found) || reply.starts_with('$') == (found == "*-1"), "{id}: {reply}");
+    }
+    assert!(fixture.run("SPACE.READ shop order ID 1").contains("\"n\":11"));
+    // What fails afterwards takes it all back.
+    let failing = "redis.call('SPACE.CLEAR', 'shop', 'order', 'ANY') return redis.error_reply('MY no')";
+    assert_eq!(fixture.eval(failing, &[], &[]), "-MY no");
+    assert!(fixture.run("SPACE.COUNT shop order ANY").starts_with(":3"));
+    assert_eq!(
+        fixture.eval("return redis.call('SPACE.CLEAR', 'shop', 'order', 'WHERE', 'n > 0 LIMIT 2', '0')", &[], &[]),
+        ":2"
+    );
+}
+
+#[test]
+fn a_transaction_clears_no_more_than_it_may_hold() {
+    let mut fixture = Fixture::with(|options| {
+        options.script.time_max = Duration::from_secs(10);
+        options.limits.space_entries_max = 3;
+    });
+    fixture.run("SPACE.DECLARE shop order");
+    for id in 0..4 {
+        let document = format!("{{\"id\":{id}}}");
+        fixture.run_args(&[b"SPACE.WRITE", b"shop", b"order", document.as_bytes()]);
+    }
+    let clear = "return redis.call('SPACE.CLEAR', 'shop', 'order', 'ANY')";
+    let refused = fixture.eval(clear, &[], &[]);
+    assert!(refused.starts_with("-LIMIT more than 3 entries match"), "{refused}");
+    assert!(fixture.run("SPACE.COUNT shop order ANY").starts_with(":4"));
+    fixture.run("SPACE.TAKE shop order ID 0");
+    assert_eq!(fixture.eval(clear, &[], &[]), ":3");
+}
+
+#[test]
+fn time_series_are_read_by_scripts() {
+    let mut fixture = patient();
+    fixture.run("TS.MADD cpu,host=a 1700000000 1.5 cpu,host=a 1700000010 2.5");
+    for (script, expected) in [
+        ("return redis.call('TS.LAST', 'cpu,host=a')[1]", ":1700000010000000000"),
+        ("return redis.call('TS.LAST', 'cpu,host=b')", "$-1"),
+        ("return #redis.call('TS.RANGE', 'cpu,host=a', '-', '+')", ":2"),
+        ("return redis.call('TS.QUERY', 'sum(cpu)', 'AT', '1700000015')[1][2][1][2]", "$3 2.5"),
+        ("return redis.pcall('TS.QUERY', 'sum(').err and 1", ":1"),
+    ] {
+        assert_eq!(fixture.eval(script, &[], &[]), expected, "{script}");
+    }
+    // What a script reads decides what it writes, in one batch.
+    let copy = "local last = redis.call('TS.LAST', 'cpu,host=a')
+        redis.call('SET', 'newest', last[2])
+        redis.call('TS.ADD', 'copy', '1700000020', last[2])
+        return redis.pcall('TS.LAST', 'copy').err";
+    let said = fixture.eval(copy, &["newest"], &[]);
+    assert!(said.contains("TS.LAST does not see points of the same transaction"), "{said}");
+    fixture.check(&[("GET newest", "$3 2.5"), ("TS.LAST copy", "*2 :1700000020000000000 $3 2.5")]);
+    // Inside MULTI too.
+    fixture.run("MULTI");
+    fixture.run("TS.RANGE cpu,host=a 1700000005 +");
+    assert_eq!(fixture.run("EXEC"), "*1 *1 *2 :1700000010000000000 $3 2.5");
+}
+
+#[test]
+fn distributed_transactions_are_refused_with_a_reason() {
+    let mut fixture = patient();
+    for call in ["'xa.begin'", "'xa.commit', 'x', 'branches', '0'", "'xa.status', 'x'"] {
+        let refused = fixture.eval(&format!("return redis.call({call})"), &[], &[]);
+        assert!(refused.contains("is not allowed in a script: a script is one batch of this store"), "{refused}");
+    }
+}
+
+#[test]
+fn compiling_takes_of_a_scripts_time() {
+    let mut fixture = Fixture::with(|options| options.script.time_max = Duration::from_nanos(1));
+    let refused = fixture.eval("return 1", &[], &[]);
+    assert!(refused.contains("it took longer than it may"), "{refused}");
+    assert_eq!(fixture.run_args(&[b"SCRIPT", b"EXISTS", b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db"]), "*1 :1");
 }

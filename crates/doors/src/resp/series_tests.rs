@@ -121,8 +121,14 @@ fn inside_multi_points_are_one_batch_with_keys_and_entries() {
         ("EXEC", "*1 +OK"),
         ("TS.LAST cpu", "*2 :2000000000 :2"),
         ("MULTI", "+OK"),
-        ("TS.LAST cpu", "-ERR Command not allowed inside a transaction"),
-        ("DISCARD", "+OK"),
+        ("TS.LAST cpu", "+QUEUED"),
+        ("TS.ADD cpu 5 5", "+QUEUED"),
+        ("TS.LAST cpu", "+QUEUED"),
+        (
+            "EXEC",
+            "*3 *2 :2000000000 :2 :5000000000 -ERR TS.LAST does not see points of the same transaction: read before TS.ADD and TS.MADD",
+        ),
+        ("TS.LAST cpu", "*2 :5000000000 :5"),
     ]);
 }
 

@@ -295,7 +295,7 @@ fn in_multi_entries_and_keys_change_together_or_not_at_all() {
         ("SPACE.COUNT shop orders ANY", ":3"),
         ("GET k", "$1 v"),
         ("MULTI", "+OK"),
-        ("SPACE.CLEAR shop orders ANY", "-ERR Command not allowed inside a transaction"),
+        ("SPACE.SELECT shop orders 'x' 0", "-ERR Command not allowed inside a transaction"),
         ("DISCARD", "+OK"),
     ]);
     // Nothing stays locked, also not where EXEC takes everything.
@@ -445,4 +445,45 @@ fn a_listener_goes_on_from_its_bookmark() {
     assert!(entered.contains("entered") && entered.contains("left"), "{entered}");
     let nothing = fixture.run(&format!("SPACE.LISTEN shop orders ANY FROM {newest} BLOCK 20"));
     assert!(nothing.ends_with("*0"), "{nothing}");
+}
+
+#[test]
+fn a_listener_by_name_is_told_again_what_it_has_not_acknowledged() {
+    let mut fixture = declared("HISTORY");
+    let named = "SPACE.LISTEN shop orders ANY NAME mailer";
+    let ids = |reply: &str| (1..=3).filter(|id| reply.contains(&format!("{{\"id\":{id}}}"))).collect::<Vec<_>>();
+    fixture.run(r#"SPACE.WRITE shop orders {"id":1}"#);
+    let start = fixture.run(named);
+    assert!(start.ends_with("*0"), "a new one begins now: {start}");
+    fixture.run(r#"SPACE.WRITE shop orders {"id":2}"#);
+    let first = fixture.run(named);
+    fixture.run(r#"SPACE.WRITE shop orders {"id":3}"#);
+    assert_eq!((ids(&first), ids(&fixture.run(named))), (vec![2], vec![2, 3]));
+    let bookmark = first.split(' ').nth(2).unwrap();
+    assert_eq!(ids(&fixture.run(&format!("{named} ACK {bookmark}"))), [3]);
+    assert_eq!(ids(&fixture.run(&format!("{named} RETAIN 5000"))), [3]);
+    let known = fixture.run("SPACE.LISTENERS shop orders");
+    for part in ["$6 mailer", bookmark, ":5000", "$4 held :1"] {
+        assert!(known.contains(part), "{part}: {known}");
+    }
+    assert_eq!(ids(&fixture.run(&format!("{named} FROM START"))), [1, 2, 3]);
+    fixture.check(&[
+        ("SPACE.LISTEN shop orders ANY ACK 1.0", "-ERR RETAIN and ACK are for a listener by NAME"),
+        ("SPACE.LISTEN shop orders ANY NAME", "-ERR syntax error"),
+        ("SPACE.LISTEN shop orders ANY NAME m RETAIN x", "-ERR value is not an integer or out of range"),
+        (
+            "SPACE.LISTEN shop orders ANY NAME nosuch ACK 1.0",
+            "-ERR the type has no listener named nosuch: listen by that name first",
+        ),
+        ("SPACE.UNLISTEN shop orders mailer", ":1"),
+        ("SPACE.UNLISTEN shop orders mailer", ":0"),
+        ("SPACE.LISTENERS shop orders", "*0"),
+    ]);
+    // What is kept for a name takes of the disk.
+    let rule = BucketRight { pattern: "shop".to_owned(), right: Right::Read };
+    fixture.session.user = Some(Arc::new(User { buckets: vec![rule], ..User::admin("ada", "") }));
+    assert!(fixture.run("SPACE.LISTEN shop orders ANY").starts_with("*2"));
+    for line in [named, "SPACE.UNLISTEN shop orders mailer"] {
+        assert!(fixture.run(line).starts_with("-NOPERM"), "{line}");
+    }
 }

@@ -180,9 +180,21 @@ impl Locks {
     /// # Errors
     /// `Conflict` when this would wait for itself; `Timeout`, also when the transaction's own lease has ended.
     pub(crate) fn wait(&self, who: Holder, at: LockedPlace, mode: Mode, left: Duration) -> Result<()> {
+        self.wait_while((who, at, mode), left, &|| true)
+    }
+
+    /// The same for as long as `goes_on` says, which is asked again when [`Locks::look_again`] is called.
+    pub(crate) fn wait_while(
+        &self,
+        (who, at, mode): (Holder, LockedPlace, Mode),
+        left: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let mut table = self.table();
         let blocks = |table: &Table| {
-            table.check(who).is_ok() && table.locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode))
+            goes_on()
+                && table.check(who).is_ok()
+                && table.locks.get(&at).is_some_and(|lock| lock.stands_in_the_way_of(who, mode))
         };
         table.check(who)?;
         if !blocks(&table) {
@@ -205,6 +217,12 @@ impl Locks {
             return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
         }
         Ok(())
+    }
+
+    /// Has all who wait look at whether they still have to.
+    pub(crate) fn look_again(&self) {
+        let _table = self.table();
+        self.changed.notify_all();
     }
 
     /// Begins to end a transaction, which gets no more locks: the entries that it has locked.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use ::space::{Change, Document, EVERYBODY, GroupLimits, Groups, Place, Plan, Query, Reason, Stored, Value, ValueRef};
-use journal::{PartitionId, Position};
+use journal::{Log, PartitionId, Position};
 
 use super::commit::What;
 use super::entries::{Entries, Entry};
@@ -15,6 +15,7 @@ use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
+use super::within::is_excepted;
 use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +66,12 @@ impl Entries {
                 }
             } else {
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) { take(it.stored(), &mut found) } else { ControlFlow::Continue(()) }
+                    let is_passed_over = is_excepted(&wanted.except, it.document().fields().get(&definition.id));
+                    if !is_passed_over && is_visible(&it, now_ms) {
+                        take(it.stored(), &mut found)
+                    } else {
+                        ControlFlow::Continue(())
+                    }
                 });
             }
             if order.is_none() && found.len() >= enough {
@@ -83,10 +89,9 @@ impl Entries {
     /// Takes up to `max` entries, each at most once. Blocks as [`Entries::take`] does for the first, not for more.
     ///
     /// # Errors
-    /// As [`Entries::take`], when nothing was taken before; `Unavailable` when what was taken cannot be made durable.
+    /// As [`Entries::take`], when nothing was taken before; `Unavailable` when nothing of what was taken can be made durable.
     pub fn take_many(&self, wanted: &Wanted, max: usize, options: &ReadOptions) -> Result<Vec<Entry>> {
         let mut taken = Vec::new();
-        let mut newest = Position::ZERO;
         let mut options = options.clone();
         let max = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         while taken.len() < max {
@@ -97,12 +102,32 @@ impl Entries {
                 Ok(None) => break,
                 Err(error) => return Err(error),
             };
-            newest = newest.max(granted.position.unwrap_or_default());
-            taken.push(granted.entry.into());
+            let position = granted.position.unwrap_or_default();
+            taken.push(Shown { value: granted.entry.into(), position });
             options.wait = None;
         }
-        self.settle_change(newest, options.durability)?;
-        Ok(taken)
+        self.taken(taken, options.durability)
+    }
+
+    /// Waits until entries that were taken, each with what its taking rests on, are as durable as asked. When the disk refuses, those
+    /// that are durable all the same: they are nobody else's any more. Of the others nobody knows, until the store is opened
+    /// again, whether they were taken.
+    ///
+    /// # Errors
+    /// `Unavailable` when none of them is durable.
+    pub fn taken(&self, taken: Vec<Shown<Entry>>, durability: Option<Durability>) -> Result<Vec<Entry>> {
+        let newest = taken.iter().map(|shown| shown.position).max().unwrap_or_default();
+        let Err(error) = self.settle_change(newest, durability) else {
+            return Ok(taken.into_iter().map(|shown| shown.value).collect());
+        };
+        let marks = self.inner().journal.watermarks();
+        let end = match durability.unwrap_or(self.store.durability()) {
+            Durability::Written => marks.written,
+            _ => marks.synced,
+        };
+        let kept: Vec<Entry> =
+            taken.into_iter().filter(|shown| shown.position < end).map(|shown| shown.value).collect();
+        if kept.is_empty() { Err(error) } else { Ok(kept) }
     }
 
     /// How many entries there are that match.

@@ -21,6 +21,7 @@ use journal::{Log, Position, Record, Visit};
 use super::commit::SPACE_PART;
 use super::entries::Entries;
 use super::listen::Buffer;
+use super::named::ListenName;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -71,11 +72,14 @@ pub struct Listen {
     pub buffer_events: usize,
     /// Of several events of one entry that wait, tell only of the newest.
     pub conflate: bool,
+    /// A name by which the store knows where it stands. It goes on behind what was acknowledged by that name, see
+    /// [`Entries::acknowledge`]; `from` has it stand elsewhere, and a new one begins now.
+    pub name: Option<ListenName>,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { hears: Hears::ALL, from: None, buffer_events: BUFFER_EVENTS, conflate: false }
+        Self { hears: Hears::ALL, from: None, buffer_events: BUFFER_EVENTS, conflate: false, name: None }
     }
 }
 
@@ -91,6 +95,11 @@ pub struct Bookmark {
 impl Bookmark {
     /// Before everything that the journal still has.
     pub const START: Self = Self { position: Position::ZERO, told: 0 };
+
+    /// Before everything at or behind a position.
+    pub(crate) fn before(position: Position) -> Self {
+        Self { position, told: 0 }
+    }
 
     /// The position of the batch.
     #[must_use]
@@ -190,6 +199,11 @@ impl Entries {
             let text = "entries of a volatile type are in no journal: listen from now on, without a bookmark";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        let from = match &listen.name {
+            Some(name) => Some(self.begin_as(name, listen.from)?),
+            None => listen.from,
+        };
+        let listen = Listen { from, ..listen };
         let inner = self.inner();
         let buffer = Buffer::new(listen.buffer_events.max(1), listen.conflate);
         self.kind.listeners.add(&buffer);

@@ -4,9 +4,11 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use ::space::{Definition, Engine, Found, Place, Reason, Storage, Stored, ValueRef};
+use ::space::{Definition, EVERYBODY, Engine, Found, Place, Reason, Storage, Stored, ValueRef};
+use base::Time;
 use journal::Position;
 
 use super::cancel::Cancel;
@@ -22,14 +24,15 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
-use crate::store::Inner;
+use crate::store::{Inner, Store};
 
 /// How to read or take.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
     /// How long to wait for an entry; `None` is not at all.
     pub wait: Option<Duration>,
-    /// Only wait while there is an entry that is locked by a transaction.
+    /// Only wait while there is an entry that is locked by a transaction. Reading outside of transactions never does: it shows what
+    /// was committed last.
     pub if_exists: bool,
     /// For a take by id: only if the entry has this version.
     pub version: Option<Position>,
@@ -49,6 +52,15 @@ enum Look {
 
 pub(crate) fn is_visible(found: &Found<'_>, now_ms: u64) -> bool {
     found.expires_ms() == 0 || found.expires_ms() > now_ms
+}
+
+/// Has those look again who wait for locks.
+struct LooksAgain(Store);
+
+impl Wake for LooksAgain {
+    fn wake(self: Arc<Self>) {
+        self.0.inner().spaces.locks.look_again();
+    }
 }
 
 impl Entries {
@@ -114,16 +126,7 @@ impl Entries {
         };
         let deadline = self.inner().clock.now().after(wait);
         if options.if_exists {
-            let mut found = found;
-            while let Look::Locked(at) = found {
-                let left = deadline.since(self.inner().clock.now());
-                match self.inner().spaces.locks.wait(purpose.holder(), at, mode(purpose), left) {
-                    Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
-                    waited => waited?,
-                }
-                found = self.look(wanted, options, purpose)?;
-            }
-            return Ok(if let Look::Got(granted) = found { Some(granted) } else { None });
+            return self.once_unlocked(found, deadline, (wanted, options, purpose));
         }
         let waiter = self.enqueue(wanted, options, purpose)?;
         if let Some(cancel) = &options.cancel {
@@ -135,6 +138,38 @@ impl Entries {
             cancel.leave(&waiter);
         }
         granted.transpose()
+    }
+
+    /// Waits while an entry is there and locked.
+    fn once_unlocked(
+        &self,
+        mut found: Look,
+        deadline: Time,
+        (wanted, options, purpose): (&Wanted, &ReadOptions, Purpose),
+    ) -> Result<Option<Granted>> {
+        let locks = &self.inner().spaces.locks;
+        let is_canceled = || options.cancel.as_ref().is_some_and(Cancel::is_canceled);
+        let waker = Waker::from(Arc::new(LooksAgain(self.store.clone())));
+        let known = options.cancel.as_ref().map(|cancel| (cancel, cancel.wake_with(&waker)));
+        let mut wait = || -> Result<Option<Granted>> {
+            while let Look::Locked(at) = found {
+                if is_canceled() {
+                    return Ok(None);
+                }
+                let left = deadline.since(self.inner().clock.now());
+                match locks.wait_while((purpose.holder(), at, mode(purpose)), left, &|| !is_canceled()) {
+                    Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
+                    waited => waited?,
+                }
+                found = self.look(wanted, options, purpose)?;
+            }
+            Ok(if let Look::Got(granted) = std::mem::replace(&mut found, Look::Nothing) { Some(granted) } else { None })
+        };
+        let waited = wait();
+        if let Some((cancel, number)) = known {
+            cancel.forget(number);
+        }
+        waited
     }
 
     /// Waits in the queue, and looks once more: what came between the look and the queue is not missed.
@@ -273,10 +308,12 @@ impl Inner {
         let who = purpose.holder();
         let mode = mode(purpose);
         let is_durable = definition.storage == Storage::Durable;
+        // What a transaction has locked is here as it was committed last: who only reads that is in nobody's way.
+        let only_reads = matches!(purpose, Purpose::Read(_));
         let (mut place, mut locked) = (None, None);
         let mut consider = |here: Place, is_locked: bool| {
             let at = LockedPlace { partition: partition.id, place: here };
-            if is_locked && inner.spaces.locks.is_in_the_way(who, at, mode) {
+            if is_locked && !only_reads && inner.spaces.locks.is_in_the_way(who, at, mode) {
                 locked = Some(at);
                 return ControlFlow::Continue(());
             }
@@ -294,14 +331,15 @@ impl Inner {
                     if options.version.is_some_and(|version| version != stored.version) {
                         return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
                     }
-                    if engine.is_held(place, who) {
+                    if !only_reads && engine.is_held(place, who) {
                         return Ok(Look::Nothing);
                     }
                     let _ = consider(place, engine.is_locked(place));
                 }
             }
             None => {
-                let _ = engine.find(kind.of, &wanted.filter, who, &mut |found| {
+                let by = if only_reads { EVERYBODY } else { who };
+                let _ = engine.find(kind.of, &wanted.filter, by, &mut |found| {
                     let fields = found.document().fields();
                     if !is_visible(&found, now_ms) || is_excepted(&wanted.except, fields.get(&definition.id)) {
                         return ControlFlow::Continue(());

@@ -456,6 +456,48 @@ impl Within<'_> {
         Ok(own + shown.value)
     }
 
+    /// Takes all entries that match and that nobody else has locked, `max` at the most; returns how many. They go when the transaction
+    /// commits.
+    ///
+    /// # Errors
+    /// As [`Within::take`]; `Limit` when more than `max` match, and then none is taken.
+    pub fn clear(&mut self, wanted: &Wanted, max: usize) -> Result<u64> {
+        let holder = self.begin()?;
+        wanted.check_unordered("clear")?;
+        let definition = self.entries.definition();
+        let id_of = |document: &Document| document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
+        let limit = wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let of = self.entries.kind.of;
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
+        let own = mine.filter_map(|(_, staged)| Some((staged.will.as_ref()?.0.clone(), staged.clone())));
+        let own = own.filter(|(document, _)| wanted.matches(&definition.id, document.fields()));
+        let own: Vec<(Value, Staged)> = own.map(|(document, staged)| (id_of(&document), staged)).take(limit).collect();
+        let others = self.others(wanted);
+        let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
+        let found = self.entries.read_many_shown(&others, enough)?.value;
+        if own.len() + found.len() > max {
+            let text =
+                format!("more than {max} entries match, and a transaction clears no more: say LIMIT, or clear outside");
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        let mut count = own.len() as u64;
+        for (id, staged) in own {
+            self.put(&id, Staged { will: None, ..staged });
+        }
+        for Entry { document, .. } in found {
+            let by_id = Wanted { id: Some(id_of(&document)), ..wanted.clone() };
+            let routing = definition.routed_by().map(|path| path.first(document.fields()).to_value());
+            let by_id = if let Some(routing) = routing { by_id.routed(routing) } else { by_id };
+            let at_once = ReadOptions::default();
+            let got = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, Mode::Exclusive))?;
+            let Some(granted) = got else { continue };
+            self.put(&id_of(&document), Staged { partition: granted.partition, was: Some(granted.entry), will: None });
+            self.show(granted.position)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     fn show(&mut self, position: Option<Position>) -> Result<()> {
         if let Some(seen) = &mut self.stage().joined {
             *seen = (*seen).max(position.unwrap_or_default());

@@ -1,6 +1,6 @@
 //! Notifications.
 
-use holdfast::space::{Bookmark, Hears, Lease, Listen, NoticeKind, Storage};
+use holdfast::space::{Bookmark, Hears, Lease, Listen, ListenName, NoticeKind, Storage};
 use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers};
 
 use super::*;
@@ -207,4 +207,134 @@ fn a_volatile_entry_that_a_transaction_takes_is_heard_of() {
     sessions.within(&mut transaction).take(&Wanted::id(1), &now()).unwrap().unwrap();
     transaction.commit(Durability::Written).unwrap();
     assert_eq!(hear(&mut listener), [(NoticeKind::Taken, 1)]);
+}
+
+fn named(name: &str, retain_bytes: Option<u64>) -> Listen {
+    Listen { name: Some(ListenName { name: name.to_owned(), retain_bytes }), ..Listen::default() }
+}
+
+#[test]
+fn a_listener_by_name_goes_on_behind_what_was_acknowledged() {
+    use NoticeKind::Written;
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let orders = with_history(&store);
+        orders.write(&order(0, "ada", 0), &upsert()).unwrap();
+        let mut mailer = orders.listen(&Wanted::all(), named("mailer", None)).unwrap();
+        for id in 1..=4 {
+            orders.write(&order(id, "ada", 0), &upsert()).unwrap();
+        }
+        assert_eq!(hear(&mut mailer), [(Written, 1), (Written, 2), (Written, 3), (Written, 4)]);
+        let mut again = orders.listen(&Wanted::all(), named("mailer", None)).unwrap();
+        assert_eq!(notice_id(&again.next(Duration::ZERO).unwrap().unwrap()), 1, "nothing was acknowledged");
+        assert_eq!(notice_id(&again.next(Duration::ZERO).unwrap().unwrap()), 2);
+        orders.acknowledge("mailer", again.bookmark(), None).unwrap();
+        // What was acknowledged is not taken back.
+        orders.acknowledge("mailer", Bookmark::START, None).unwrap();
+        // What was done about an event and that it is done with is one batch, or none.
+        let bookmark = again.next(Duration::ZERO).unwrap().unwrap().bookmark;
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).write(&order(100, "done", 3), &upsert()).unwrap();
+        orders.acknowledge_within(&mut transaction, "mailer", bookmark).unwrap();
+        drop(transaction);
+        assert_eq!(orders.known_listeners().unwrap()[0].bookmark, {
+            let third = orders.listen(&Wanted::all(), named("mailer", None)).unwrap();
+            third.bookmark()
+        });
+        let mut transaction = store.begin();
+        let mut other = store.begin();
+        orders.within(&mut transaction).write(&order(100, "done", 3), &upsert()).unwrap();
+        orders.acknowledge_within(&mut transaction, "mailer", bookmark).unwrap();
+        orders.acknowledge_within(&mut other, "mailer", bookmark).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+        assert_eq!(other.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Conflict);
+        store.close().unwrap();
+    }
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = store.space("shop").entries("order").unwrap();
+    let mut back = orders.listen(&Wanted::all(), named("mailer", None)).unwrap();
+    assert_eq!(hear(&mut back), [(Written, 4), (Written, 100)]);
+    assert_eq!(orders.known_listeners().unwrap().iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["mailer"]);
+    assert!(store.kv().buckets().unwrap().value.is_empty(), "hidden from users");
+    assert!(orders.forget_listener("mailer").unwrap() && !orders.forget_listener("mailer").unwrap());
+    let mut new = orders.listen(&Wanted::all(), named("mailer", None)).unwrap();
+    assert_eq!(hear(&mut new), [], "a new one begins now");
+    // A type that is dropped takes its listeners with it.
+    store.space("shop").drop_type("order").unwrap();
+    assert!(with_history(&store).known_listeners().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_a_name_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = with_history(&store);
+    let volatile = Definition { storage: Storage::Volatile, ..Definition::new("shop", "quote") };
+    let quotes = store.space("shop").declare(volatile).unwrap();
+    let refused = |result: holdfast::Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        error.to_string()
+    };
+    let listen = |entries: &Entries, name: &str| entries.listen(&Wanted::all(), named(name, None)).map(drop);
+    assert!(refused(listen(&orders, "")).contains("1 to 256 bytes"));
+    assert!(refused(listen(&orders, &"x".repeat(257))).contains("not 257"));
+    assert!(refused(listen(&quotes, "mailer")).contains("without a name"));
+    assert!(refused(orders.acknowledge("mailer", Bookmark::START, None)).contains("listen by that name first"));
+    listen(&orders, "mailer").unwrap();
+    let far = "99999999999999.0".parse().unwrap();
+    assert!(refused(orders.acknowledge("mailer", far, None)).contains("positions up to"));
+    let from = Listen { from: Some(far), ..named("mailer", None) };
+    assert!(refused(orders.listen(&Wanted::all(), from).map(drop)).contains("positions up to"));
+}
+
+/// The journal is held for one that is away, up to its bound; behind it the listener is told, and compaction goes on.
+#[test]
+fn the_journal_is_held_for_a_name_up_to_its_bound_also_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let compaction =
+        CompactionOptions { schedule: holdfast::Schedule::OnDemand, keep_bytes: 0, ..CompactionOptions::default() };
+    // One partition: snapshots of others would need the beginning of the journal.
+    let options = || Options { partitions: 1, compaction, ..options() };
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = with_history(&store);
+    let away = orders.listen(&Wanted::all(), named("away", Some(u64::MAX))).unwrap().bookmark();
+    for id in 0..40 {
+        orders.write(&order(id % 3, "ada", id), &upsert()).unwrap();
+        store.kv().put(b"b", b"k", &[7; 300], &holdfast::PutOptions::default()).unwrap();
+    }
+    let compacted = |store: &Store| {
+        // Segments are sealed in the background, which may come late on a busy machine.
+        (0..1500).any(|_| {
+            std::thread::yield_now();
+            store.compact().unwrap().segments > 0
+        })
+    };
+    // The space's own snapshots need the journal no more when there are two behind all of this.
+    let (mut store, mut orders) = (store, orders);
+    for id in 50..53 {
+        orders.write(&order(id, "ada", id), &upsert()).unwrap();
+        store.close().unwrap();
+        drop(orders);
+        drop(store);
+        store = Store::open(dir.path(), options()).unwrap();
+        orders = store.space("shop").entries("order").unwrap();
+    }
+    assert!(!compacted(&store), "all of the journal is held");
+    let known = orders.known_listeners().unwrap().remove(0);
+    assert!(known.is_held && known.bookmark == away && known.behind_bytes > 0);
+    // It comes, hears everything, and says that a little is enough from now on.
+    let mut back = orders.listen(&Wanted::all(), named("away", Some(1000))).unwrap();
+    assert_eq!(hear(&mut back).len(), 43);
+    drop(back);
+    assert!(!orders.known_listeners().unwrap()[0].is_held);
+    assert!(compacted(&store), "behind its bound nothing is held");
+    let error = orders.listen(&Wanted::all(), named("away", None)).map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains("away stands at") && error.contains("more than its 1000 bytes were written since"),
+        "{error}"
+    );
+    assert!(orders.forget_listener("away").unwrap());
+    orders.listen(&Wanted::all(), named("away", None)).unwrap();
 }

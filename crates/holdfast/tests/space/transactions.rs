@@ -1,5 +1,6 @@
 //! Transactions and tasks.
 
+use base::Clock;
 use holdfast::space::{Cancel, Change, Order, Path, ReadLock, WantedBy};
 use holdfast::{ErrorKind, PutOptions};
 
@@ -342,4 +343,81 @@ fn a_cancel_wakes_futures_that_look_at_it() {
     assert_eq!(woken.0.load(std::sync::atomic::Ordering::SeqCst), 1, "once, however often it was left");
     cancel.wake_with(&waker);
     assert_eq!(woken.0.load(std::sync::atomic::Ordering::SeqCst), 2, "at once when it was used");
+}
+
+/// An entry that a transaction had locked was passed over by who read one, and not by who read many.
+#[test]
+fn reading_shows_what_was_committed_last_whoever_has_it_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 10), &upsert()).unwrap();
+    let total = |entry: Option<holdfast::space::Entry>| entry.unwrap().document.get("total").map(|it| it.to_value());
+    let by_query = Wanted::query("customer = 'ada'", &[]).unwrap();
+    let mut holder = store.begin();
+    orders.within(&mut holder).write(&order(1, "ada", 20), &upsert()).unwrap();
+    let mut other = store.begin();
+    for wanted in [Wanted::id(1), by_query, Wanted::all()] {
+        assert_eq!(total(orders.read(&wanted, &now()).unwrap()), Some(10.into()));
+        assert_eq!(total(orders.within(&mut other).read(&wanted, ReadLock::None, &now()).unwrap()), Some(10.into()));
+        assert_eq!(orders.within(&mut other).read(&wanted, ReadLock::Shared, &now()).unwrap(), None, "who locks waits");
+        assert_eq!(orders.take(&wanted, &now()).unwrap(), None, "who takes waits too");
+        assert_eq!(total(orders.within(&mut holder).read(&wanted, ReadLock::None, &now()).unwrap()), Some(20.into()));
+    }
+    holder.commit(Durability::Written).unwrap();
+    assert_eq!(total(orders.read(&Wanted::id(1), &now()).unwrap()), Some(20.into()));
+    // Of a group that somebody holds too.
+    let groups = Order::Groups(Path::parse("customer").unwrap());
+    let jobs = store.space("shop").declare(Definition { order: groups, ..Definition::new("shop", "job") }).unwrap();
+    jobs.write(&order(1, "ada", 1), &upsert()).unwrap();
+    jobs.write(&order(2, "ada", 2), &upsert()).unwrap();
+    let mut holder = store.begin();
+    jobs.within(&mut holder).take(&Wanted::all(), &now()).unwrap().unwrap();
+    assert_eq!(jobs.take(&Wanted::all(), &now()).unwrap(), None);
+    assert_eq!(total(jobs.read(&Wanted::all(), &now()).unwrap()), Some(1.into()));
+}
+
+/// Who waited for a lock did not hear of being canceled.
+#[test]
+fn waiting_for_a_lock_ends_when_it_is_canceled() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 10), &upsert()).unwrap();
+    let mut holder = store.begin();
+    orders.within(&mut holder).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    let clock = base::OsClock::new();
+    for round in 0..50 {
+        let cancel = holdfast::space::Cancel::new();
+        let wait = Some(Duration::from_secs(60));
+        let waits = ReadOptions { wait, if_exists: true, cancel: Some(cancel.clone()), ..ReadOptions::default() };
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| orders.take(&Wanted::id(1), &waits).unwrap());
+            (0..round * 20).for_each(|_| std::thread::yield_now());
+            cancel.cancel();
+            assert_eq!(taking.join().unwrap(), None);
+        });
+    }
+    assert!(clock.now().since(base::Time::default()) < Duration::from_secs(55), "none waited for its time to end");
+}
+
+/// What was taken durably was dropped with the error of what was taken after it.
+#[test]
+fn what_was_taken_durably_is_not_lost_when_the_disk_refuses_the_rest() {
+    let (disk, ledgers) = (base::memory::Disk::new(7), MemoryLedgers::new());
+    let options = Options { durability: Durability::Synced, ..options() };
+    let store = Store::open_in(&world(&disk, &ledgers), std::path::Path::new("/s"), options).unwrap();
+    let orders = orders(&store);
+    for id in 1..=3 {
+        orders.write(&order(id, "ada", id), &upsert()).unwrap();
+    }
+    let take = |id: i64| orders.take_shown(&Wanted::id(id), &now()).unwrap().unwrap();
+    let first = take(1);
+    store.wait(first.position, Durability::Synced).unwrap();
+    let rest = [take(2), take(3)];
+    disk.plan(0, base::memory::Fault::Error);
+    let [second, third] = rest;
+    let kept = orders.taken(vec![first.clone(), second.clone(), third], Some(Durability::Synced)).unwrap();
+    assert_eq!(kept, [first.value]);
+    assert_eq!(orders.taken(vec![second], None).unwrap_err().kind(), ErrorKind::Unavailable);
 }

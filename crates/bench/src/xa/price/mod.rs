@@ -7,7 +7,6 @@
 //!
 //! May use: all of this folder, the coordinator of `xa`. Must not know: statements, how databases are started.
 
-mod databases;
 mod phases;
 mod timed;
 mod work;
@@ -21,12 +20,12 @@ use holdfast::Durability;
 use tm::{Remote, RemoteOptions};
 
 use super::coordinator::Serving;
+use crate::databases::Databases;
 use crate::figures::{Bar, Unit};
 use crate::place::{Common, say};
 use crate::report::{Figure, Report};
 use crate::workload::{Failure, Result, seconds};
 
-use databases::Databases;
 use phases::{Phase, Phases};
 use work::{Side, Worker};
 

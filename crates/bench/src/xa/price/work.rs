@@ -12,9 +12,9 @@ use tm::{Begin, BranchName, Coordinator, MysqlBranch, PostgresBranch, Remote};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
-use super::databases::{ACCOUNTS, Databases};
 use super::phases::{Phase, Phases};
 use super::timed::{Shared, TimedBranch, TimedDecisions, lock};
+use crate::databases::{ACCOUNTS, Databases};
 use crate::workload::{Failure, Result};
 
 /// How a transaction ends.

@@ -2,11 +2,13 @@
 //!
 //! May use: `call`, `script`. Must not know: sockets, dispatch, how scripts run.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::number;
 use crate::resp::script::{Known, Task, failure, limits, run};
 use crate::resp::wire::Args;
-use std::sync::Arc;
 
 /// Where the keys begin: behind the script and their number.
 const FIRST: usize = 3;
@@ -23,6 +25,16 @@ pub(super) fn keys_count(args: Args<'_>) -> Result<usize, Fail> {
 
 /// Runs a script, or a function of a library, with the keys and arguments of the call.
 pub(super) fn play(call: &mut Call<'_, '_>, known: &Arc<Known>, function: Option<&str>, is_reading: bool) -> Answer {
+    play_after(call, known, function, is_reading, Duration::ZERO)
+}
+
+fn play_after(
+    call: &mut Call<'_, '_>,
+    known: &Arc<Known>,
+    function: Option<&str>,
+    is_reading: bool,
+    spent: Duration,
+) -> Answer {
     let args = call.args();
     let count = keys_count(args)?;
     let key_bytes_max = call.door.store.limits().key_bytes_max;
@@ -31,14 +43,16 @@ pub(super) fn play(call: &mut Call<'_, '_>, known: &Arc<Known>, function: Option
         return Err(format!("ERR the key exceeds {key_bytes_max} bytes").into());
     }
     let arguments = args.from(FIRST + count).iter().collect();
-    run(call, &Task { known, function, keys, arguments, is_reading }, FIRST)
+    run(call, &Task { known, function, keys, arguments, is_reading, spent }, FIRST)
 }
 
 fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {
     keys_count(call.args())?;
     let limits = limits(&call.door.options);
+    // Compiling is not interrupted; what it takes is not there for running.
+    let began = Instant::now();
     let (_, known) = call.door.scripts.add(call.args().at(1), &limits).map_err(|error| failure(&error))?;
-    play(call, &known, None, is_reading)
+    play_after(call, &known, None, is_reading, began.elapsed())
 }
 
 fn by_hash(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {

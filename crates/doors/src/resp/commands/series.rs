@@ -298,6 +298,37 @@ fn write_point(reply: &mut Reply, time: i64, value: ValueRef<'_>) {
     write_value(reply, value);
 }
 
+/// Reads points: in a thread of their own, or within a transaction at once, where nobody may wait for a disk; then the time is
+/// that of its scripts.
+fn reading(
+    call: &mut Call<'_, '_>,
+    read: impl FnOnce(&Reader, Instant, &mut Reply) -> Result<(), Fail> + Send + 'static,
+) -> Answer {
+    let store = call.door.store.clone();
+    if !call.in_exec {
+        call.defer(move |reply| {
+            let reader = store.series().reader();
+            // Written first, sent when what it shows is durable.
+            read(&reader, Instant::now() + QUERY_TIME_MAX, reply)?;
+            reader.settle()?;
+            Ok(Need::NOTHING)
+        });
+        return Ok(());
+    }
+    if !call.session.points.is_empty() {
+        let name = call.command.name.to_uppercase();
+        return Err(
+            format!("ERR {name} does not see points of the same transaction: read before TS.ADD and TS.MADD").into()
+        );
+    }
+    let time_max = call.door.options.script.time_max;
+    let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
+    let reader = store.series().reader();
+    read(&reader, end, call.reply)?;
+    call.session.need.add(call.durability, reader.position());
+    Ok(())
+}
+
 pub(crate) fn range(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let end = |argument: &[u8], open: &[u8], all: i64| match argument == open {
@@ -306,39 +337,32 @@ pub(crate) fn range(call: &mut Call<'_, '_>) -> Answer {
     };
     let range = Range { from: end(args.at(2), b"-", i64::MIN)?, to: end(args.at(3), b"+", i64::MAX)? };
     let options = Options::read(call, 4)?;
-    let (store, series) = (call.door.store.clone(), args.at(1).to_vec());
-    call.defer(move |reply| {
-        let reader = store.series().reader();
+    let series = args.at(1).to_vec();
+    reading(call, move |reader, _, reply| {
         let mut points = Points::new();
-        if let Some(id) = find(&reader, &series, &options)? {
+        if let Some(id) = find(reader, &series, &options)? {
             reader.points(id, range, &mut points).map_err(wrong)?;
             // And once more as the reply.
             reader.hold(2 * points.memory_bytes() as u64).map_err(wrong)?;
         }
-        reader.settle()?;
         let count = options.count.unwrap_or(usize::MAX).min(points.len());
         reply.array(count);
         points.iter().take(count).for_each(|(time, value)| write_point(reply, time, value));
-        Ok(Need::NOTHING)
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 pub(crate) fn last(call: &mut Call<'_, '_>) -> Answer {
     let options = Options::read(call, 2)?;
-    let (store, series) = (call.door.store.clone(), call.args().at(1).to_vec());
-    call.defer(move |reply| {
-        let reader = store.series().reader();
-        let id = find(&reader, &series, &options)?;
-        let last = id.map(|id| reader.last(id)).transpose().map_err(wrong)?.flatten();
-        reader.settle()?;
-        match last {
+    let series = call.args().at(1).to_vec();
+    reading(call, move |reader, _, reply| {
+        let id = find(reader, &series, &options)?;
+        match id.map(|id| reader.last(id)).transpose().map_err(wrong)?.flatten() {
             Some((time, value)) => write_point(reply, time, value.as_ref()),
             None => reply.null(),
         }
-        Ok(Need::NOTHING)
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// When an expression is evaluated.
@@ -363,23 +387,17 @@ pub(crate) fn query(call: &mut Call<'_, '_>) -> Answer {
     };
     let options = Options::read(call, next)?;
     let expression = Expression::parse(&expression, step_ms).map_err(wrong)?;
-    let store = call.door.store.clone();
-    call.defer(move |reply| {
-        let reader = store.series().reader();
-        let end = Instant::now() + QUERY_TIME_MAX;
+    reading(call, move |reader, end, reply| {
         let go_on = || Instant::now() < end;
         let limits = promql::Limits::default();
-        let scope = promql::Scope { source: &reader, database: &options.database, limits, go_on: &go_on };
+        let scope = promql::Scope { source: reader, database: &options.database, limits, go_on: &go_on };
         let found = match when {
             When::At(time) => expression.instant(scope, time),
             When::Over(span) => expression.range(scope, span),
         };
-        let found = found.map_err(wrong)?;
-        reader.settle()?;
-        write_found(reply, found);
-        Ok(Need::NOTHING)
-    });
-    Ok(())
+        write_found(reply, found.map_err(wrong)?);
+        Ok(())
+    })
 }
 
 /// A list of `[labels, points]`, a point being `[milliseconds, value]`; of a scalar or a text the one point.

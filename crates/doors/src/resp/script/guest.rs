@@ -87,7 +87,12 @@ impl Guest<'_, '_> {
         };
         if row.has(REFUSED) {
             let name = row.name.replace('|', " ").to_uppercase();
-            return Err(format!("ERR {name} is not allowed in a script").into());
+            let why = if row.name.starts_with("xa.") {
+                ": a script is one batch of this store; the client calls it, beside the other branches"
+            } else {
+                ""
+            };
+            return Err(format!("ERR {name} is not allowed in a script{why}").into());
         }
         if self.is_reading && row.has(flag::WRITE) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());

@@ -40,6 +40,8 @@ pub(crate) struct Task<'a> {
     pub(crate) arguments: Vec<&'a [u8]>,
     /// Whether writing is refused.
     pub(crate) is_reading: bool,
+    /// How much of its time is spent: it was compiled for this run.
+    pub(crate) spent: Duration,
 }
 
 /// What scripts of a door may take, time apart.
@@ -66,7 +68,10 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
     if call.in_exec {
         return run_in_exec(call, task);
     }
-    let time_max = call.door.options.script.time_max;
+    let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
+    if time_max.is_zero() {
+        return Err(failure(&ScriptError::Stopped(Stop::Time)));
+    }
     if !task.known.is_slow.load(Relaxed) {
         let mut session = call.session.for_script();
         let time = AT_ONCE_MAX.min(time_max);
@@ -96,6 +101,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
         first,
         keys: task.keys.len(),
         is_reading: task.is_reading,
+        time_max,
         client: session.client.clone(),
         user: session.user.clone(),
         bucket: session.bucket,
@@ -193,7 +199,7 @@ fn run_holding(
 
 /// Runs a script in the exclusive of the transaction. All of them together get the time of one.
 fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
-    let time_max = call.door.options.script.time_max;
+    let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
     let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
     let mut session = call.session.for_script();
     let View::Exclusive(exclusive) = &mut call.view else {
@@ -249,6 +255,7 @@ fn play<'s>(
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
     let durability = session.durability;
+    session.scripts_end = Some(end);
     let mut guest = Guest {
         door,
         session,
@@ -293,6 +300,8 @@ fn play<'s>(
         _ if guest.needs_all => Ended::NeedsAll,
         (Some(fail), _) => Ended::Failed(fail),
         (None, Err(ScriptError::Stopped(Stop::Time))) => Ended::TooLong,
+        // A command that was told to stop failed, and the script with it before the watch was asked.
+        (None, Err(ScriptError::Raised { .. })) if Instant::now() >= end => Ended::TooLong,
         (None, Err(error)) => {
             if let ScriptError::Setup { text } = &error {
                 tracing::error!(text, "a script could not be run");
@@ -320,6 +329,7 @@ pub(crate) struct Later {
     first: usize,
     keys: usize,
     is_reading: bool,
+    time_max: Duration,
     client: Arc<Client>,
     user: Option<Arc<User>>,
     bucket: BucketName,
@@ -355,9 +365,10 @@ impl Later {
             keys,
             arguments,
             is_reading: self.is_reading,
+            spent: Duration::ZERO,
         };
         let started = Instant::now();
-        let ran = run_alone(door, &mut session, &task, reply, door.options.script.time_max);
+        let ran = run_alone(door, &mut session, &task, reply, self.time_max);
         self.client.set_database(self.database);
         self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
         let mut need = session.need;

@@ -13,13 +13,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use holdfast::space::{
-    Bookmark, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Reason, Storage, Wanted,
+    Bookmark, Document, Entries, Hears, Listen, ListenName, Listener, Notice, NoticeKind, Reason, Storage, Wanted,
 };
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::wanted::chosen;
 use super::{entries, need_of};
+use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
@@ -35,6 +36,8 @@ pub(crate) struct Listening {
     entries: Entries,
     wanted: Wanted,
     listen: Listen,
+    /// What the listener by name has done with.
+    acknowledged: Option<Bookmark>,
     count: usize,
     block: Duration,
     client: Arc<Client>,
@@ -94,6 +97,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };
     let mut listen = Listen { hears: all, ..Listen::default() };
     let (mut count, mut block, mut details) = (None, None, false);
+    let (mut name, mut retain, mut acknowledged) = (None, None, None);
     let mut index = chosen.next;
     while let Some(option) = args.get(index) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -116,12 +120,29 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
             count = Some(number::parse_u64(argument).and_then(|it| usize::try_from(it).ok()).ok_or(NOT_INTEGER)?);
         } else if is("block") && block.is_none() {
             block = Some(number::parse_u64(argument).ok_or(NOT_INTEGER)?);
+        } else if is("name") && name.is_none() {
+            let text = std::str::from_utf8(argument).map_err(|_| Fail::from("ERR a name has to be UTF-8"))?;
+            name = Some(text.to_owned());
+        } else if is("retain") && retain.is_none() {
+            retain = Some(number::parse_u64(argument).ok_or(NOT_INTEGER)?);
+        } else if is("ack") && acknowledged.is_none() {
+            acknowledged = Some(bookmark(argument)?);
         } else if is("routing") {
             chosen.wanted = chosen.wanted.clone().routed(super::argument::value(argument)?);
         } else {
             return Err(SYNTAX.into());
         }
         index += 2;
+    }
+    match name {
+        Some(name) => {
+            may_name(call)?;
+            listen.name = Some(ListenName { name, retain_bytes: retain });
+        }
+        None if retain.is_some() || acknowledged.is_some() => {
+            return Err("ERR RETAIN and ACK are for a listener by NAME".into());
+        }
+        None => {}
     }
     let page = Page {
         durability: call.durability,
@@ -134,6 +155,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
         entries,
         wanted: chosen.wanted,
         listen,
+        acknowledged,
         count: count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.feed_items_max),
         block: Duration::from_millis(block.unwrap_or_default()).min(limits.feed_block_max),
         client: call.session.client.clone(),
@@ -145,13 +167,65 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
+/// What is kept for a name takes of the disk: who may not write has none.
+fn may_name(call: &Call<'_, '_>) -> Answer {
+    let space = call.args.at(1);
+    if call.session.user.as_ref().is_some_and(|user| !user.may(Right::Write, space)) {
+        let space = String::from_utf8_lossy(space).into_owned();
+        return Err(format!(
+            "NOPERM this user has no permissions to write in the space {space}, and so no listener by name"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// SPACE.LISTENERS: those of a type that are known by name.
+pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    call.defer(move |reply| {
+        let known = entries.known_listeners()?;
+        reply.array(known.len());
+        for listener in known {
+            reply.map(5);
+            reply.text("name");
+            reply.text(&listener.name);
+            reply.text("bookmark");
+            reply.text(&listener.bookmark.to_string());
+            reply.text("retain");
+            reply.unsigned(listener.retain_bytes);
+            reply.text("behind");
+            reply.unsigned(listener.behind_bytes);
+            reply.text("held");
+            reply.unsigned(u64::from(listener.is_held));
+        }
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+/// SPACE.UNLISTEN: a name is forgotten, and what is held for it.
+pub(crate) fn unlisten(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let name = std::str::from_utf8(call.args.at(3)).map_err(|_| Fail::from("ERR a name has to be UTF-8"))?.to_owned();
+    call.defer(move |reply| {
+        reply.unsigned(u64::from(entries.forget_listener(&name)?));
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
 impl Listening {
     /// Reads what there is, and waits for something for as long as it was asked to.
     pub(crate) async fn run(self) -> Worked {
         let until = Instant::now() + self.block;
         let (entries, wanted, listen, count, page) =
             (self.entries.clone(), self.wanted.clone(), self.listen.clone(), self.count, self.page);
+        let acknowledged = self.acknowledged;
         let open = move || {
+            if let (Some(name), Some(bookmark)) = (&listen.name, acknowledged) {
+                entries.acknowledge(&name.name, bookmark, Some(page.durability))?;
+            }
             let listener = entries.listen(&wanted, listen)?;
             page.read(listener, count)
         };

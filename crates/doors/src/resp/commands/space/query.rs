@@ -56,7 +56,19 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
-    counted(call, Entries::clear_shown, true)
+    within::all_or_nothing(call, try_clear)
+}
+
+fn try_clear(call: &mut Call<'_, '_>) -> Answer {
+    if !call.in_exec {
+        return counted(call, Entries::clear_shown, true);
+    }
+    let entries = entries(call)?;
+    let mut chosen = chosen(call.args(), 3)?;
+    options(call, &mut chosen, Takes::Nothing)?;
+    let count = within::clear(call, &entries, &chosen.wanted)?;
+    call.reply.unsigned(count);
+    Ok(())
 }
 
 /// Always in a thread: figures are of all entries, and what they rest on is waited for there.

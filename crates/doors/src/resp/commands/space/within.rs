@@ -53,6 +53,12 @@ pub(crate) fn count(call: &mut Call<'_, '_>, entries: &Entries, wanted: &Wanted)
     Ok(entries.within(transaction(call)?).count(wanted)?)
 }
 
+/// Takes all that match and that nobody else has locked; how many.
+pub(crate) fn clear(call: &mut Call<'_, '_>, entries: &Entries, wanted: &Wanted) -> Result<u64, Fail> {
+    let most = call.door.options.limits.space_entries_max;
+    Ok(entries.within(transaction(call)?).clear(wanted, most)?)
+}
+
 /// Reads an entry, which stays as it is until EXEC has committed, or takes it.
 pub(crate) fn get(
     call: &mut Call<'_, '_>,

@@ -22,7 +22,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::workload::{Failure, Result};
 
 /// In each database; enough that two programs seldom meet.
-pub(super) const ACCOUNTS: u64 = 10_000;
+pub(crate) const ACCOUNTS: u64 = 10_000;
 /// A new server has nothing to do before it answers.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ const NAME: &str = "holdfast_bench";
 
 /// Both databases. Clones are the same; the last one ends what was started.
 #[derive(Clone)]
-pub(super) struct Databases {
+pub(crate) struct Databases {
     postgres: tokio_postgres::Config,
     mariadb: Opts,
     _started: Option<Arc<Started>>,
@@ -53,6 +53,46 @@ impl Drop for Started {
     }
 }
 
+/// A PostgreSQL of its own, ended when dropped.
+pub(crate) struct Postgres {
+    /// How to connect to it.
+    pub(crate) connection: String,
+    /// Its process, whose children serve the connections.
+    pub(crate) process: u32,
+    _started: Started,
+}
+
+impl Postgres {
+    /// A new one in a folder beside `place`, with these settings beyond those that it comes with.
+    pub(crate) fn start(place: &TempDir, settings: &[&str]) -> Result<Self> {
+        let mut started = Started { servers: Vec::new(), folders: Vec::new() };
+        let port = free_port()?;
+        start_postgres(&mut started, place.path().parent().ok_or("a folder without a place")?, port, settings)?;
+        let connection = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
+        let (config, runtime) = (connection.parse::<tokio_postgres::Config>()?, runtime()?);
+        wait_for(&mut started, &|| {
+            let _both = runtime.block_on(config.connect(NoTls))?;
+            Ok(())
+        })?;
+        let process = started.servers.first().map(Child::id).ok_or("no server was started")?;
+        Ok(Self { connection, process, _started: started })
+    }
+}
+
+/// Waits until a question to what was started succeeds.
+fn wait_for(started: &mut Started, question: &dyn Fn() -> Result<()>) -> Result<()> {
+    let until = Instant::now() + START_TIME_MAX;
+    loop {
+        let Err(failure) = question() else { return Ok(()) };
+        let is_gone = started.servers.iter_mut().any(|server| !matches!(server.try_wait(), Ok(None)));
+        if is_gone || Instant::now() > until {
+            let said = started.folders.iter().map(|folder| log_of(folder.path())).collect::<Vec<_>>().join("\n");
+            return Err(Failure::from(format!("a database does not start: {failure}\n{said}")));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
 /// Whom a server runs as when the benchmark runs as root, because neither may.
 #[derive(Clone, Copy)]
 struct User {
@@ -62,19 +102,19 @@ struct User {
 
 impl Databases {
     /// Those that are there.
-    pub(super) fn there(postgres: &str, mariadb: &str) -> Result<Self> {
+    pub(crate) fn there(postgres: &str, mariadb: &str) -> Result<Self> {
         // The driver's error may quote the URL, and so a password.
         let options = Opts::from_url(mariadb).map_err(|_| Failure::from("--mariadb is no URL of MariaDB"))?;
         Ok(Self { postgres: postgres.parse()?, mariadb: of_tcp(options), _started: None })
     }
 
     /// New ones, in folders beside `place`, which is for one user alone.
-    pub(super) fn start(place: &TempDir) -> Result<Self> {
+    pub(crate) fn start(place: &TempDir) -> Result<Self> {
         let parent = place.path().parent().ok_or("a folder without a place")?;
         let mut started = Started { servers: Vec::new(), folders: Vec::new() };
         let ports = [free_port()?, free_port()?];
         let [postgres, mariadb] = ports;
-        start_postgres(&mut started, parent, postgres)?;
+        start_postgres(&mut started, parent, postgres, &["max_prepared_transactions=100"])?;
         start_mariadb(&mut started, parent, mariadb)?;
         let connection = format!("host=127.0.0.1 port={postgres} user=postgres dbname=postgres");
         let options = OptsBuilder::default().user(Some("root")).ip_or_hostname("127.0.0.1").tcp_port(mariadb);
@@ -87,36 +127,28 @@ impl Databases {
     /// Waits until both answer.
     fn answer(&self, started: &mut Started) -> Result<()> {
         let runtime = runtime()?;
-        let until = Instant::now() + START_TIME_MAX;
-        loop {
-            let tried = runtime.block_on(async {
+        wait_for(started, &|| {
+            runtime.block_on(async {
                 self.postgres().await?;
-                self.mariadb().await
-            });
-            let Err(failure) = tried else { return Ok(()) };
-            let is_gone = started.servers.iter_mut().any(|server| !matches!(server.try_wait(), Ok(None)));
-            if is_gone || Instant::now() > until {
-                let said = started.folders.iter().map(|folder| log_of(folder.path())).collect::<Vec<_>>().join("\n");
-                return Err(Failure::from(format!("a database does not start: {failure}\n{said}")));
-            }
-            thread::sleep(PAUSE);
-        }
+                self.mariadb().await.map(drop)
+            })
+        })
     }
 
     /// A connection, which the current runtime serves.
-    pub(super) async fn postgres(&self) -> Result<Client> {
+    pub(crate) async fn postgres(&self) -> Result<Client> {
         let (client, connection) = self.postgres.connect(NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
     }
 
     /// A connection.
-    pub(super) async fn mariadb(&self) -> Result<Conn> {
+    pub(crate) async fn mariadb(&self) -> Result<Conn> {
         Ok(Conn::new(self.mariadb.clone()).await?)
     }
 
     /// Makes the tables.
-    pub(super) fn fill(&self) -> Result<()> {
+    pub(crate) fn fill(&self) -> Result<()> {
         self.empty()?;
         let accounts = (0..ACCOUNTS).map(|id| format!("({id}, 1000)")).collect::<Vec<_>>().join(", ");
         let accounts = format!(
@@ -136,7 +168,7 @@ impl Databases {
     }
 
     /// Removes them.
-    pub(super) fn empty(&self) -> Result<()> {
+    pub(crate) fn empty(&self) -> Result<()> {
         runtime()?.block_on(async {
             self.postgres().await?.batch_execute(&format!("DROP SCHEMA IF EXISTS {NAME} CASCADE")).await?;
             self.mariadb().await?.query_drop(format!("DROP DATABASE IF EXISTS {NAME}")).await?;
@@ -150,7 +182,7 @@ fn of_tcp(options: Opts) -> Opts {
     OptsBuilder::from_opts(options).prefer_socket(false).into()
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
@@ -158,7 +190,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn start_postgres(started: &mut Started, parent: &Path, port: u16) -> Result<()> {
+fn start_postgres(started: &mut Started, parent: &Path, port: u16, settings: &[&str]) -> Result<()> {
     let (folder, user) = folder_for(parent, "postgres")?;
     let path = folder.path().to_owned();
     started.folders.push(folder);
@@ -168,12 +200,9 @@ fn start_postgres(started: &mut Started, parent: &Path, port: u16) -> Result<()>
     finish(init, &path)?;
     let mut server = command(&program("postgres")?, user, &path)?;
     server.arg("-D").arg(&data);
-    for setting in [
-        "listen_addresses=127.0.0.1",
-        &format!("port={port}"),
-        "unix_socket_directories=",
-        "max_prepared_transactions=100",
-    ] {
+    let port = format!("port={port}");
+    let own = ["listen_addresses=127.0.0.1", &port, "unix_socket_directories="];
+    for setting in own.iter().chain(settings) {
         server.args(["-c", setting]);
     }
     started.servers.push(server.spawn()?);
@@ -224,7 +253,9 @@ fn program(name: &str) -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     folders.extend(versions.map(|version| version.path().join("bin")));
     let found = folders.into_iter().map(|folder| folder.join(name)).find(|path| path.exists());
-    let missing = || format!("there is no {name}: install PostgreSQL and MariaDB, or say --postgres and --mariadb");
+    let missing = || {
+        format!("there is no {name}: install PostgreSQL (and for xa-price MariaDB), or say with an option where one is")
+    };
     found.ok_or_else(|| Failure::from(missing()))
 }
 
