@@ -19,8 +19,8 @@ use quick_cache::sync::Cache;
 
 use super::Reading;
 
-/// Bytes that are read at once by whoever goes through everything.
-const AHEAD_BYTES: u64 = 128 << 10;
+/// Bytes that are read at once by whoever goes through everything: of each run of each partition at the same time.
+const AHEAD_BYTES: u64 = 32 << 10;
 /// Blocks that the cache makes room for beforehand; it grows.
 const BLOCKS_EXPECTED: usize = 1024;
 /// Bytes that an unpacked block costs beside its entries.
