@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut found, mut next) = (Vec::new(), None);
     loop {
         let page = store.kv().index(&IndexQuery { after: next.as_ref(), ..query })?.value;
-        found.extend(page.entries.into_iter().map(|(_, key)| String::from_utf8_lossy(&key).into_owned()));
+        found.extend(page.entries.iter().map(|(_, key)| String::from_utf8_lossy(key).into_owned()));
         next = page.next;
         if next.is_none() {
             break;
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let query = IndexQuery { index: b"city", from: &london, to: &london, limit: 10, ..query };
     let left = store.kv().index(&query)?.value.entries;
     println!("still in London: {}", left.len());
-    assert_eq!(left, [(london.clone(), b"charles".to_vec())]);
+    assert_eq!(left.to_vec(), [(london.clone(), b"charles".to_vec())]);
     store.close()?;
     Ok(())
 }

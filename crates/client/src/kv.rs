@@ -326,7 +326,7 @@ fn read_index(reply: Reply) -> Result<IndexPage> {
     let mut page = IndexPage::default();
     for entry in entries.list()? {
         let [key, of] = entry.items()?;
-        page.entries.push((term(of)?, key.bytes()?));
+        page.entries.push((&term(of)?).into(), &key.bytes()?);
     }
     page.next = next.some()?.map(|next| IndexCursor::decode(&next.text()?)).transpose()?;
     Ok(page)

@@ -9,11 +9,10 @@
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-use ::kv::{FoldRange, Stored};
+use ::kv::{FoldRange, Reading, Stored};
 use ::xa::{
     AbortReason, Answer, BranchName, CoordinatorId, Learned, Lease, MalformedRecord, Needs, Now, Outcome, OwnerId,
     Patience, Plan, Record, RecordKey, Stepped, Table, TableError, TransactionId,
@@ -120,9 +119,9 @@ fn keys_of<T>(plan: &Plan<T>) -> Vec<Vec<u8>> {
 }
 
 fn read_records(partition: &Partition, into: &mut Vec<Record>) -> Result<()> {
-    let all = FoldRange { bucket: Some(BUCKET), start: Bound::Unbounded, end: Bound::Unbounded, after: None };
-    for item in partition.reader.items(&all, 0) {
-        let item = item?;
+    let all = FoldRange::all(Some(BUCKET)).bounds(Reading::Sweep);
+    let mut items = partition.reader.items(&all, 0);
+    while let Some(item) = items.step()? {
         let key = item.key_in(BUCKET);
         let corrupt = |error: MalformedRecord| Error::new(ErrorKind::Corrupt, error.to_string());
         let record = match partition.reader.value_of(&item) {

@@ -2,10 +2,13 @@
 //!
 //! May use: snapshots, `kv`, the journal. Must not know: protocols.
 
-use std::ops::{Bound, ControlFlow, Range, RangeInclusive};
+use std::ops::{Bound, ControlFlow, Deref, Range, RangeInclusive};
 
 use journal::{Log, Position, Visit};
-use kv::{Brief, Clock, Command, Commands, FoldRange, Head, Item, LeafSet, Put, Reader, Said, Value, object_hash};
+use kv::{
+    Brief, Clock, Command, Commands, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Said, Value,
+    object_hash,
+};
 use regex::bytes::Regex;
 
 use crate::cursor;
@@ -82,11 +85,20 @@ enum Place {
 pub struct Folded<'a> {
     bucket: &'a [u8],
     key: &'a [u8],
-    item: &'a Item,
+    item: Item<'a>,
     reader: &'a Reader,
     /// The command that put it, if it was just read.
     put: Option<&'a Put<'a>>,
     brief: Brief,
+}
+
+/// The value of an object that a fold came to. Dereferences to its bytes.
+#[derive(Debug)]
+pub enum FoldedValue<'a> {
+    /// It lies where the journal was just read.
+    Read(&'a [u8]),
+    /// It was read by itself.
+    Own(Value),
 }
 
 /// Called for each object; says whether to go on.
@@ -139,14 +151,40 @@ impl Folded<'_> {
         Ok(self.item.clock()?)
     }
 
-    /// Its value, proven by its checksum.
+    /// Its value, proven by a checksum.
     ///
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
-    pub fn value(&self) -> Result<Value> {
-        let Some(put) = self.put else { return Ok(self.reader.value_of(self.item)?) };
+    pub fn value(&self) -> Result<FoldedValue<'_>> {
+        let Some(put) = self.put else { return Ok(FoldedValue::Own(self.reader.value_of(&self.item)?)) };
+        if put.compression == Compression::None {
+            // The record that was just read is proven by its own checksum.
+            return Ok(FoldedValue::Read(put.stored));
+        }
         let damaged = || kv::Error::Value { at: self.brief.at, reason: "checksum mismatch" };
-        Ok(Value::from_vec(put.value().ok_or_else(damaged)?))
+        Ok(FoldedValue::Own(Value::from_vec(put.value().ok_or_else(damaged)?)))
+    }
+}
+
+impl FoldedValue<'_> {
+    /// The value by itself, for whoever keeps it longer than the object is shown.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Read(bytes) => Value::from_vec(bytes.to_vec()),
+            Self::Own(value) => value,
+        }
+    }
+}
+
+impl Deref for FoldedValue<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Own(value) => value,
+        }
     }
 }
 
@@ -206,17 +244,18 @@ impl Snapshot {
             Some(_) => return Err(other_order()),
         };
         let range = going.range(after);
-        let mut items = Merge::new(self.readers.iter().map(|reader| reader.items(&range, self.now_ms())))?;
-        let mut last: Option<Item> = None;
-        while let Some((source, item)) = items.next()? {
-            if going.is_over() {
-                return Ok(last.map(|item| item.place().to_vec()));
-            }
+        let bounds = range.bounds(Reading::Sweep);
+        let sources = self.readers.iter().map(|reader| reader.items(&bounds, self.now_ms()));
+        let mut items = Merge::new(sources)?;
+        let mut last = None;
+        while !going.is_over() {
+            let Some((source, on)) = items.least() else { return Ok(None) };
             let reader = self.readers.get(source).expect("each source is a partition's");
-            going.visit(&item, reader, None)?;
-            last = Some(item);
+            going.visit(on.item(), reader, None)?;
+            last = going.is_over().then(|| on.item().place().to_vec());
+            items.pass()?;
         }
-        Ok(None)
+        Ok(last.filter(|_| items.least().is_some()))
     }
 
     fn fold_by_partition(&self, going: &mut Going<'_, '_>) -> Result<Option<Place>> {
@@ -225,19 +264,21 @@ impl Snapshot {
             Some(FoldCursor(Place::Partition(number, place))) => (*number, Some(place.as_slice())),
             Some(_) => return Err(other_order()),
         };
-        let mut last: Option<(u16, Item)> = None;
+        let mut last: Option<(u16, Vec<u8>)> = None;
         for (number, reader) in (0u16..).zip(&self.readers).skip(usize::from(first)) {
             if going.fold.leaves.is_some_and(|leaves| !leaves.meets(hashes_of(number, self.readers.len()))) {
                 after = None;
                 continue;
             }
-            for item in reader.items(&going.range(after.take()), self.now_ms()) {
+            let mut items = reader.items(&going.range(after.take()).bounds(Reading::Sweep), self.now_ms());
+            while let Some(item) = items.step()? {
                 if going.is_over() {
-                    return Ok(last.map(|(number, item)| Place::Partition(number, item.place().to_vec())));
+                    return Ok(last.map(|(number, place)| Place::Partition(number, place)));
                 }
-                let item = item?;
-                going.visit(&item, reader, None)?;
-                last = Some((number, item));
+                going.visit(item, reader, None)?;
+                if going.is_over() {
+                    last = Some((number, item.place().to_vec()));
+                }
             }
         }
         Ok(None)
@@ -269,14 +310,15 @@ impl Snapshot {
                     if after.is_some_and(|after| at <= after) {
                         return Ok(());
                     }
-                    let Some(item) = reader.item(put.bucket, put.key)? else { return Ok(()) };
+                    let Some(found) = reader.look_up(put.bucket, put.key)? else { return Ok(()) };
+                    let item = found.item();
                     if item.brief()?.at != at || item.is_expired(self.now_ms())? {
                         return Ok(());
                     }
                     if going.is_over() {
                         return Err(stop());
                     }
-                    going.visit_within(&item, reader, &put)?;
+                    going.visit_within(item, reader, &put)?;
                     last = Some(at);
                     Ok(())
                 });
@@ -338,7 +380,7 @@ impl<'f> Going<'f, '_> {
     }
 
     /// As [`Going::visit`], for an object that may lie outside the range.
-    fn visit_within(&mut self, item: &Item, reader: &Reader, put: &Put<'_>) -> Result<()> {
+    fn visit_within(&mut self, item: Item<'_>, reader: &Reader, put: &Put<'_>) -> Result<()> {
         let inside = std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), put.key);
         match self.fold.bucket {
             Some(wanted) if wanted != put.bucket || !inside => Ok(()),
@@ -346,7 +388,7 @@ impl<'f> Going<'f, '_> {
         }
     }
 
-    fn visit(&mut self, item: &Item, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
+    fn visit(&mut self, item: Item<'_>, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
         let brief = item.brief()?;
         if !self.fold.modified_ms.contains(&brief.modified_ms) {
             return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! May use: `kv`, partitions, `regex`. Must not know: protocols.
 
-use kv::{IndexEntry, IndexRange, Reader, Term};
+use kv::{IndexList, IndexRange, IndexSpan, Reader, Term, TermRef};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::cursor;
@@ -41,7 +41,7 @@ pub struct IndexQuery<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexPage {
     /// Term and key, ascending. A key stands as often as it has terms in the range.
-    pub entries: Vec<(Term, Vec<u8>)>,
+    pub entries: IndexList,
     /// Where the next page begins; `None` at the end.
     pub next: Option<IndexCursor>,
 }
@@ -82,28 +82,32 @@ pub(crate) fn query<'r>(
     now_ms: u64,
 ) -> Result<IndexPage> {
     let IndexQuery { bucket, index, from, to, .. } = *query;
-    let range = IndexRange { bucket, index, from, to, after: query.after.map(|cursor| cursor.0.as_slice()) };
-    let mut entries = Merge::new(readers.map(|reader| reader.index_entries(&range, now_ms)))?;
-    let mut page = IndexPage { entries: Vec::with_capacity(query.limit.min(ENTRIES_AHEAD)), next: None };
-    let mut last: Option<IndexEntry> = None;
+    let after = query.after.map(|cursor| cursor.0.as_slice());
+    let span = IndexSpan::of(&IndexRange { bucket, index, from, to, after });
+    let mut entries = Merge::new(readers.map(|reader| reader.index_entries(&span, now_ms)))?;
+    let mut page = IndexPage { entries: IndexList::with_capacity(query.limit.min(ENTRIES_AHEAD)), next: None };
     while page.entries.len() < query.limit {
-        let Some((_, entry)) = entries.next()? else { return Ok(page) };
-        let (term, key) = entry.split()?;
-        if query.term_regex.is_none_or(|regex| matches(regex, &term)) {
-            page.entries.push((term, key.to_vec()));
+        let Some((_, entry)) = entries.least() else { return Ok(page) };
+        page.entries.push_place(entry.place())?;
+        if let Some(regex) = query.term_regex
+            && !page.entries.last().is_some_and(|(term, _)| matches(regex, term))
+        {
+            page.entries.pop();
+        } else if page.entries.len() == query.limit {
+            page.next = Some(IndexCursor(entry.place().to_vec()));
         }
-        last = Some(entry);
+        entries.pass()?;
     }
-    if !entries.is_empty() {
-        page.next = last.map(|entry| IndexCursor(entry.place().to_vec()));
+    if entries.least().is_none() {
+        page.next = None;
     }
     Ok(page)
 }
 
-fn matches(regex: &Regex, term: &Term) -> bool {
+fn matches(regex: &Regex, term: TermRef<'_>) -> bool {
     match term {
-        Term::Binary(bytes) => regex.is_match(bytes),
-        Term::Integer(number) => regex.is_match(number.to_string().as_bytes()),
+        TermRef::Binary(bytes) => regex.is_match(bytes),
+        TermRef::Integer(number) => regex.is_match(number.to_string().as_bytes()),
     }
 }
 

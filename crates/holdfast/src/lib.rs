@@ -56,8 +56,8 @@ mod verify;
 mod xa;
 
 pub use ::kv::{
-    Clock, Compression, Head, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page, PageOut,
-    Term, Tree, TreeSize, Value, object_hash,
+    Clock, Compression, Head, IndexList, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page,
+    PageOut, Term, TermRef, Tree, TreeSize, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
 pub use ::xa::{
@@ -74,7 +74,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use exchange::{Clocked, Difference, DifferenceKind, Exchange, Peer, Rounds, Side};
 pub use exclusive::{Committed, Exclusive, Scope};
 pub use feed::{Feed, FeedChange, FeedItem, FeedLimit};
-pub use fold::{Fold, FoldCursor, FoldOrder, Folded, Visitor};
+pub use fold::{Fold, FoldCursor, FoldOrder, Folded, FoldedValue, Visitor};
 pub use index::{IndexCursor, IndexPage, IndexQuery, regex};
 pub use journal::{Damage, DamageKind, Position, Verified, Watermarks, Window};
 pub use kv::{Condition, Kv, PutOptions, Shown};

@@ -5,9 +5,7 @@
 //!
 //! May use: exclusive access. Must not know: what is in the text.
 
-use std::ops::Bound;
-
-use kv::{Compression, FoldRange, Indexes, Metadata, Stored};
+use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive, Scope};
@@ -41,10 +39,10 @@ impl Libraries<'_> {
         let inner = self.store.inner();
         inner.check_open()?;
         let mut list = Vec::new();
-        let all = FoldRange { bucket: Some(BUCKET), start: Bound::Unbounded, end: Bound::Unbounded, after: None };
+        let all = FoldRange::all(Some(BUCKET)).bounds(Reading::Query);
         for partition in &inner.partitions {
-            for item in partition.reader.items(&all, 0) {
-                let item = item?;
+            let mut items = partition.reader.items(&all, 0);
+            while let Some(item) = items.step()? {
                 let name = String::from_utf8(item.key_in(BUCKET).to_vec());
                 let name = name.map_err(|_| Error::new(ErrorKind::Corrupt, "the name of a library is not UTF-8"))?;
                 list.push((name, partition.reader.value_of(&item)?.as_ref().to_vec()));

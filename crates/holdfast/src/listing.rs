@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use base::Random;
 use journal::PartitionId;
-use kv::{FoldRange, Head, Page, PageOut, Reader, Value};
+use kv::{Bounds, FoldRange, Head, Page, PageOut, Reader, Reading, Value};
 
 use crate::error::Result;
 use crate::exclusive::Exclusive;
@@ -26,23 +26,25 @@ pub struct ScanCursor {
 
 type Keys = (Vec<Vec<u8>>, Option<ScanCursor>);
 
-fn keys_from<'a>(bucket: &'a [u8], start: Bound<&'a [u8]>) -> FoldRange<'a> {
-    FoldRange { bucket: Some(bucket), start, end: Bound::Unbounded, after: None }
+fn keys_from(bucket: &[u8], start: Bound<&[u8]>) -> Bounds {
+    FoldRange { start, ..FoldRange::all(Some(bucket)) }.bounds(Reading::Query)
 }
 
 /// Merges the partitions' objects of a bucket into one page in key order.
 pub(crate) fn page<'r>(readers: impl Iterator<Item = &'r Reader>, page: &Page<'_>, now_ms: u64) -> kv::Result<PageOut> {
     let readers: Vec<&Reader> = readers.collect();
     let range = FoldRange { bucket: Some(page.bucket), start: page.start, end: page.end, after: None };
-    let mut items = Merge::new(readers.iter().map(|reader| reader.items(&range, now_ms)))?;
+    let bounds = range.bounds(Reading::Query);
+    let mut items = Merge::new(readers.iter().map(|reader| reader.items(&bounds, now_ms)))?;
     let mut out = PageOut::default();
     while out.entries.len() < page.limit {
-        let Some((source, item)) = items.next()? else { return Ok(out) };
-        let reader = readers.get(source).expect("each source is a partition's");
+        let Some((source, on)) = items.least() else { return Ok(out) };
+        let (item, reader) = (on.item(), readers.get(source).expect("each source is a partition's"));
         let value = if page.values { Some(reader.value_of(&item)?) } else { None };
         out.entries.push((item.key_in(page.bucket).to_vec(), item.head()?, value));
+        items.pass()?;
     }
-    out.more = !items.is_empty();
+    out.more = items.least().is_some();
     Ok(out)
 }
 
@@ -52,8 +54,9 @@ fn scan(inner: &Inner, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize,
     let first = cursor.map_or(0, |cursor| cursor.partition.index());
     let mut start = cursor.map_or(Bound::Unbounded, |cursor| Bound::Excluded(cursor.after.as_slice()));
     for partition in inner.partitions.iter().skip(first) {
-        for item in partition.reader.items(&keys_from(bucket, start), now_ms) {
-            keys.push(item?.key_in(bucket).to_vec());
+        let mut items = partition.reader.items(&keys_from(bucket, start), now_ms);
+        while let Some(item) = items.step()? {
+            keys.push(item.key_in(bucket).to_vec());
             if keys.len() >= limit {
                 let after = keys.last().cloned().unwrap_or_default();
                 return Ok((keys, Some(ScanCursor { partition: partition.id, after })));
@@ -71,8 +74,8 @@ fn random_key(inner: &Inner, bucket: &[u8], random: u64, now_ms: u64) -> Result<
     let first = usize::try_from(random.below(count as u64)).unwrap_or(0);
     for partition in inner.partitions.iter().cycle().skip(first).take(count) {
         let first_from = |start| -> kv::Result<Option<Vec<u8>>> {
-            let first = partition.reader.items(&keys_from(bucket, start), now_ms).next().transpose()?;
-            Ok(first.map(|item| item.key_in(bucket).to_vec()))
+            let mut items = partition.reader.items(&keys_from(bucket, start), now_ms);
+            Ok(items.step()?.map(|item| item.key_in(bucket).to_vec()))
         };
         let Some(lowest) = first_from(Bound::Unbounded)? else { continue };
         // A random place near the keys there are: the lowest key's shape with other bytes from some place on.

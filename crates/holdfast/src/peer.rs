@@ -2,8 +2,8 @@
 //!
 //! May use: the store, snapshots, `kv`. Must not know: the other side.
 
-use kv::{Clock, FoldRange, Item, LeafSet, Reader, Tree, TreeSize, object_hash};
-use std::ops::{Bound, ControlFlow};
+use kv::{Clock, FoldRange, Item, LeafSet, Reader, Reading, Tree, TreeSize, object_hash};
+use std::ops::ControlFlow;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::{Clocked, Peer};
@@ -39,12 +39,15 @@ pub struct TreeCheck {
 }
 
 /// Every object in a partition's view, also those that have expired and were not removed yet: the kept tree has them.
-fn each_item(reader: &Reader, mut visit: impl FnMut(&Item) -> Result<()>) -> Result<()> {
-    let all = FoldRange { bucket: None, start: Bound::Unbounded, end: Bound::Unbounded, after: None };
-    reader.items(&all, 0).try_for_each(|item| visit(&item?))
+fn each_item(reader: &Reader, mut visit: impl FnMut(&Item<'_>) -> Result<()>) -> Result<()> {
+    let mut items = reader.items(&FoldRange::all(None).bounds(Reading::Sweep), 0);
+    while let Some(item) = items.step()? {
+        visit(&item)?;
+    }
+    Ok(())
 }
 
-fn note(tree: &mut Tree, item: &Item) -> Result<()> {
+fn note(tree: &mut Tree, item: &Item<'_>) -> Result<()> {
     let (bucket, key) = item.name()?;
     if !kv::is_reserved(&bucket) {
         tree.update(object_hash(&bucket, key), None, Some(item.clock()?.hash()));
@@ -102,7 +105,7 @@ impl Store {
     }
 }
 
-fn check_value(reader: &Reader, item: &Item, check: &mut TreeCheck) -> Result<()> {
+fn check_value(reader: &Reader, item: &Item<'_>, check: &mut TreeCheck) -> Result<()> {
     match reader.value_of(item) {
         Ok(value) => check.value_bytes += value.len() as u64,
         Err(kv::Error::Ledger { path, reason }) => return Err(kv::Error::Ledger { path, reason }.into()),

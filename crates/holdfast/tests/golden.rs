@@ -310,9 +310,9 @@ fn ledgers_in_hex(ledgers: &MemoryLedgers) -> String {
     let mut text = String::new();
     for partition in 0..PARTITIONS {
         let ledger = ledgers.open(PartitionId::new(partition)).unwrap();
-        for entry in ledger.range(Bound::Unbounded, Bound::Unbounded) {
-            let (key, value) = entry.unwrap();
-            writeln!(text, "{partition} {} {}", hex(&key), hex(&value)).unwrap();
+        let mut entries = ledger.range(&kv::Bounds::new(Bound::Unbounded, Bound::Unbounded, kv::Reading::Sweep));
+        while entries.advance().unwrap() {
+            writeln!(text, "{partition} {} {}", hex(entries.key()), hex(entries.value())).unwrap();
         }
     }
     text

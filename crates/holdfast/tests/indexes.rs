@@ -28,7 +28,7 @@ fn all(bucket: &'static [u8], index: &'static [u8], store: &Store, limit: usize)
         let query = IndexQuery { bucket, index, from: &from, to: &to, term_regex: None, limit, after: after.as_ref() };
         let page = store.kv().index(&query).unwrap().value;
         assert!(page.entries.len() <= limit);
-        entries.extend(page.entries);
+        entries.extend(page.entries.to_vec());
         match page.next {
             None => return entries,
             next => after = next,
@@ -140,7 +140,7 @@ fn terms_are_found_by_range_by_value_and_by_expression() {
             after: None,
         };
         let page = snapshot.index(&query).unwrap();
-        page.entries.into_iter().map(|(_, key)| String::from_utf8(key).unwrap()).collect::<String>()
+        page.entries.to_vec().into_iter().map(|(_, key)| String::from_utf8(key).unwrap()).collect::<String>()
     };
     assert_eq!(keys("city", text("Ulm"), text("Ulm"), None), "ac");
     assert_eq!(keys("city", text("C"), text("L"), None), "ed");

@@ -295,7 +295,7 @@ fn indexed(snapshot: &Snapshot, bucket: u8) -> Vec<(u64, u8)> {
         Term::Integer(number) => (u64::try_from(number).unwrap(), key[0]),
         Term::Binary(_) => panic!("all terms are numbers"),
     };
-    page.entries.into_iter().map(entry).collect()
+    page.entries.to_vec().into_iter().map(entry).collect()
 }
 
 /// Numbers and keys, in the order of an index.

@@ -90,6 +90,8 @@ fn from_record(segment: &Segment, from: Position, to: Position) -> Result<Option
 fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Result<()> {
     let mut start = header_bytes(footer.states.len());
     let mut rest = footer.extents.as_slice();
+    // One buffer for all pieces: memory that the system has to clear first costs as much as reading into it.
+    let mut piece = Vec::new();
     while !rest.is_empty() {
         let (mut bytes, mut count) = (0, 0);
         while let Some(extent) = rest.get(count).filter(|_| bytes < PIECE_BYTES) {
@@ -99,7 +101,7 @@ fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Res
         let (extents, behind) = rest.split_at(count);
         rest = behind;
         if segment.base.plus(start + bytes) > hand.from {
-            let mut piece = vec![0; index(bytes)];
+            piece.resize(index(bytes), 0);
             segment.read(&mut piece, start)?;
             hand.extents(start, &piece, extents)?;
         }

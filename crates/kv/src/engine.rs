@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::hash::object_hash;
 use crate::indexes;
 use crate::key;
-use crate::ledger::{Ledger, Slice};
+use crate::ledger::{Bounds, Cursor, Ledger, Reading, Slice};
 use crate::live::{LiveBytes, Places};
 use crate::query::{Reader, decode};
 use crate::summary::Summary;
@@ -130,15 +130,21 @@ impl Engine {
     pub fn tree_from_heads(&self, size: TreeSize) -> Result<Tree> {
         let mut tree = Tree::new(size);
         let (start, end) = key::objects();
-        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
-            let (ledger_key, slice) = entry?;
+        let mut entries = self.sweep(&start, &end);
+        while entries.advance()? {
             let damaged = || Error::Ledger { path: String::new(), reason: "a key does not decode".into() };
-            let (bucket, key) = key::split_object(&ledger_key).ok_or_else(damaged)?;
+            let (bucket, key) = key::split_object(entries.key()).ok_or_else(damaged)?;
             if !key::is_reserved(&bucket) {
-                tree.update(object_hash(&bucket, key), None, Some(Clock::from(&decode(&slice)?).hash()));
+                tree.update(object_hash(&bucket, key), None, Some(Clock::from(&decode(entries.value())?).hash()));
             }
         }
         Ok(tree)
+    }
+
+    /// Goes through all entries from `start` to before `end`.
+    fn sweep(&self, start: &[u8], end: &[u8]) -> Box<dyn Cursor> {
+        let (start, end) = (Bound::Included(start.to_vec()), Bound::Excluded(end.to_vec()));
+        self.ledger().range(&Bounds::new(start, end, Reading::Sweep))
     }
 
     /// Adds a difference to the tree that is kept, by xor.
@@ -312,11 +318,10 @@ impl Engine {
 
     fn clear(&mut self, change: &Change, bucket: &[u8]) -> Result<bool> {
         let (start, end) = (key::object(bucket, &[]), key::bucket_end(bucket));
-        let entries = self.ledger().range(Bound::Included(&start), Bound::Excluded(&end));
+        let mut entries = self.sweep(&start, &end);
         let mut any = false;
-        for entry in entries {
-            let (ledger_key, _) = entry?;
-            let key = ledger_key.get(start.len()..).unwrap_or_default();
+        while entries.advance()? {
+            let key = entries.key().get(start.len()..).unwrap_or_default();
             any |= self.delete(change, bucket, key)?;
         }
         Ok(any)
@@ -393,21 +398,21 @@ impl StateMachine for Engine {
     fn digest(&self) -> Result<u128> {
         let (start, end) = key::objects();
         let mut digest = 0u128;
-        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
-            let (ledger_key, slice) = entry?;
-            let entry = decode(&slice)?;
+        let mut entries = self.sweep(&start, &end);
+        while entries.advance()? {
+            let entry = decode(entries.value())?;
             let mut input = digest.to_le_bytes().to_vec();
-            put_string(&mut input, &ledger_key);
+            put_string(&mut input, entries.key());
             // Where a value lies is not what it is: compaction may move it.
             input.extend_from_slice(&Entry { at: 0, command_bytes: 0, inline: None, ..entry }.encode());
             digest = hash128(&input);
         }
         let mut input = digest.to_le_bytes().to_vec();
         let (start, end) = key::all_indexes();
-        for entry in self.ledger().range(Bound::Included(&start), Bound::Excluded(&end)) {
-            let (place, expiry) = entry?;
-            put_string(&mut input, &place);
-            put_string(&mut input, &expiry);
+        let mut entries = self.sweep(&start, &end);
+        while entries.advance()? {
+            put_string(&mut input, entries.key());
+            put_string(&mut input, entries.value());
             input = hash128(&input).to_le_bytes().to_vec();
         }
         for (bucket, count) in &self.summary.counts {

@@ -32,6 +32,8 @@ const COMPRESSION_SHIFT: u32 = 4;
 const HAS_INDEXES: u8 = 0x80;
 /// Bytes before the metadata.
 const FIXED_BYTES: usize = 1 + 8 * 4 + 4 * 3;
+/// Where the expiry lies.
+const EXPIRES_AT: usize = 1 + 8 * 2;
 
 /// What is known of an object without reading its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +128,11 @@ impl<'a> Entry<'a> {
         })
     }
 
+    /// The expiry of an encoded entry.
+    pub(crate) fn expires_ms_of(bytes: &[u8]) -> Option<u64> {
+        Some(u64::from_le_bytes(*bytes.get(EXPIRES_AT..)?.first_chunk()?))
+    }
+
     pub(crate) fn expired(&self, now_ms: u64) -> bool {
         self.expires_ms != 0 && self.expires_ms <= now_ms
     }
@@ -156,6 +163,7 @@ mod tests {
             }
             if let Some(entry) = Entry::decode(&bytes) {
                 assert_eq!(entry.encode(), bytes);
+                assert_eq!(Entry::expires_ms_of(&bytes), Some(entry.expires_ms));
             }
         }
     }

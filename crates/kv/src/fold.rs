@@ -11,8 +11,8 @@ use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::kept::Bytes;
 use crate::key;
-use crate::ledger::{self, Slice};
-use crate::query::{Reader, Value, decode};
+use crate::ledger::{Bounds, Cursor, Reading};
+use crate::query::{Reader, Value, decode, is_expired};
 
 /// Which objects to go through.
 #[derive(Debug, Clone, Copy)]
@@ -28,42 +28,92 @@ pub struct FoldRange<'a> {
 }
 
 /// One object that a fold came to.
-#[derive(Debug, Clone)]
-pub struct Item {
-    ledger_key: Slice,
+#[derive(Debug, Clone, Copy)]
+pub struct Item<'a> {
+    ledger_key: &'a [u8],
+    entry: &'a [u8],
+}
+
+/// An object that was looked up, as a fold would come to it.
+pub struct Looked {
+    ledger_key: Vec<u8>,
     entry: Bytes,
 }
 
-/// Objects, ascending by bucket, then key; expired ones are left out.
+/// Objects, ascending by bucket, then key; expired ones are left out. It stands on an object once [`Items::advance`] said so.
 pub struct Items {
-    entries: ledger::Entries,
+    /// Nothing when nothing can lie in the range.
+    entries: Option<Box<dyn Cursor>>,
     now_ms: u64,
 }
 
-impl Item {
+impl FoldRange<'_> {
+    /// Everything, or all of a bucket.
+    #[must_use]
+    pub fn all(bucket: Option<&[u8]>) -> FoldRange<'_> {
+        FoldRange { bucket, start: Bound::Unbounded, end: Bound::Unbounded, after: None }
+    }
+
+    /// Where the range lies in ledgers: the same for all partitions.
+    #[must_use]
+    pub fn bounds(&self, reading: Reading) -> Bounds {
+        let (mut start, end) = match self.bucket {
+            Some(bucket) => {
+                let place = |key: &[u8]| key::object(bucket, key);
+                let end = match self.end {
+                    Bound::Unbounded => Bound::Excluded(key::bucket_end(bucket)),
+                    end => end.map(place),
+                };
+                let start = match self.start {
+                    Bound::Unbounded => Bound::Included(place(&[])),
+                    start => start.map(place),
+                };
+                (start, end)
+            }
+            None => (Bound::Included(key::objects().0), Bound::Excluded(key::objects().1)),
+        };
+        if let Some(after) = self.after
+            && let Bound::Included(from) | Bound::Excluded(from) = &start
+            && after >= from.as_slice()
+        {
+            start = Bound::Excluded(after.to_vec());
+        }
+        Bounds::new(start, end, reading)
+    }
+}
+
+impl Looked {
+    /// The object.
+    #[must_use]
+    pub fn item(&self) -> Item<'_> {
+        Item { ledger_key: &self.ledger_key, entry: &self.entry }
+    }
+}
+
+impl<'a> Item<'a> {
     /// Where it stands among all objects: places compare as bucket, then key do.
     #[must_use]
-    pub fn place(&self) -> &[u8] {
-        &self.ledger_key
+    pub fn place(&self) -> &'a [u8] {
+        self.ledger_key
     }
 
     /// Bucket and key.
     ///
     /// # Errors
     /// `Ledger` when they do not decode.
-    pub fn name(&self) -> Result<(Vec<u8>, &[u8])> {
+    pub fn name(&self) -> Result<(Vec<u8>, &'a [u8])> {
         let damaged = || Error::Ledger { path: String::new(), reason: "a key does not decode".into() };
-        key::split_object(&self.ledger_key).ok_or_else(damaged)
+        key::split_object(self.ledger_key).ok_or_else(damaged)
     }
 
     /// Its key, when its bucket is known.
     #[must_use]
-    pub fn key_in(&self, bucket: &[u8]) -> &[u8] {
+    pub fn key_in(&self, bucket: &[u8]) -> &'a [u8] {
         self.ledger_key.get(key::object_prefix_len(bucket)..).unwrap_or_default()
     }
 
-    fn entry(&self) -> Result<Entry<'_>> {
-        decode(&self.entry)
+    fn entry(&self) -> Result<Entry<'a>> {
+        decode(self.entry)
     }
 
     /// Whether it has expired by `now_ms`.
@@ -114,53 +164,54 @@ pub struct Brief {
     pub value_bytes: u64,
 }
 
-impl Iterator for Items {
-    type Item = Result<Item>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (ledger_key, slice) = match self.entries.next()? {
-                Ok(entry) => entry,
-                Err(error) => return Some(Err(error)),
-            };
-            match decode(&slice).map(|entry| entry.expired(self.now_ms)) {
-                Ok(true) => {}
-                Ok(false) => return Some(Ok(Item { ledger_key, entry: slice.into() })),
-                Err(error) => return Some(Err(error)),
+impl Items {
+    /// Steps to the next object, the first one at first; false when there is none.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn advance(&mut self) -> Result<bool> {
+        let Some(entries) = &mut self.entries else { return Ok(false) };
+        while entries.advance()? {
+            if !is_expired(entries.value(), self.now_ms)? {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// The object it stands on.
+    #[must_use]
+    pub fn item(&self) -> Item<'_> {
+        let (ledger_key, entry) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| (on.key(), on.value()));
+        Item { ledger_key, entry }
+    }
+
+    /// Where the object it stands on stands: see [`Item::place`].
+    #[must_use]
+    pub fn place(&self) -> &[u8] {
+        self.entries.as_ref().map_or(&[], |entries| entries.key())
+    }
+
+    /// Steps to the next object and shows it.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn step(&mut self) -> Result<Option<Item<'_>>> {
+        Ok(if self.advance()? { Some(self.item()) } else { None })
+    }
+
+    /// A number that compares as the place does, unless it is the same: see [`Bounds::tag`].
+    #[must_use]
+    pub fn tag(&self) -> u128 {
+        self.entries.as_ref().map_or(0, |entries| entries.tag())
     }
 }
 
 impl Reader {
     /// Objects of this partition in a range.
-    pub fn items(&self, range: &FoldRange<'_>, now_ms: u64) -> Items {
-        let (mut start, end) = match range.bucket {
-            Some(bucket) => {
-                let place = |key: &[u8]| key::object(bucket, key);
-                let end = match range.end {
-                    Bound::Unbounded => Bound::Excluded(key::bucket_end(bucket)),
-                    end => end.map(place),
-                };
-                let start = match range.start {
-                    Bound::Unbounded => Bound::Included(place(&[])),
-                    start => start.map(place),
-                };
-                (start, end)
-            }
-            None => (Bound::Included(key::objects().0), Bound::Excluded(key::objects().1)),
-        };
-        if let Some(after) = range.after
-            && let Bound::Included(from) | Bound::Excluded(from) = &start
-            && after >= from.as_slice()
-        {
-            start = Bound::Excluded(after.to_vec());
-        }
-        let entries: ledger::Entries = if is_empty(&start, &end) {
-            Box::new(std::iter::empty())
-        } else {
-            self.range(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))
-        };
+    #[must_use]
+    pub fn items(&self, bounds: &Bounds, now_ms: u64) -> Items {
+        let entries = (!bounds.is_empty()).then(|| self.range(bounds));
         Items { entries, now_ms }
     }
 
@@ -168,27 +219,18 @@ impl Reader {
     ///
     /// # Errors
     /// What the ledger says.
-    pub fn item(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Item>> {
+    pub fn look_up(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Looked>> {
         let ledger_key = key::object(bucket, key);
         let found = self.entry(&ledger_key)?.map(|stored| stored.entry);
-        Ok(found.map(|entry| Item { ledger_key: Slice::new(&ledger_key), entry }))
+        Ok(found.map(|entry| Looked { ledger_key, entry }))
     }
 
     /// The value of an object that a fold came to.
     ///
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
-    pub fn value_of(&self, item: &Item) -> Result<Value> {
+    pub fn value_of(&self, item: &Item<'_>) -> Result<Value> {
         let (bucket, key) = item.name()?;
-        self.value(&bucket, key, &item.entry)
-    }
-}
-
-/// Whether nothing can lie between these bounds; sorted maps refuse such ranges.
-fn is_empty(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
-    match (start, end) {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-        _ => false,
+        self.value(&bucket, key, item.entry)
     }
 }

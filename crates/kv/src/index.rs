@@ -5,9 +5,9 @@
 use std::ops::Bound;
 
 use crate::error::{Error, Result};
-use crate::indexes::Term;
+use crate::indexes::{Term, TermRef};
 use crate::key;
-use crate::ledger::{self, Slice};
+use crate::ledger::{Bounds, Cursor, Reading};
 use crate::query::Reader;
 
 /// A part of an index: from one term to another, both included.
@@ -21,71 +21,198 @@ pub struct IndexRange<'a> {
     pub from: &'a Term,
     /// Highest term.
     pub to: &'a Term,
-    /// Only what comes behind this place: see [`IndexEntry::place`].
+    /// Only what comes behind this place: see [`IndexEntries::place`].
     pub after: Option<&'a [u8]>,
 }
 
-/// One entry of an index.
+/// A part of an index as ledgers have it: the same for all partitions.
 #[derive(Debug, Clone)]
-pub struct IndexEntry {
-    ledger_key: Slice,
+pub struct IndexSpan {
+    bounds: Bounds,
     prefix: usize,
 }
 
-impl IndexEntry {
-    /// Where it stands in its index: places compare as term, then key do.
-    #[must_use]
-    pub fn place(&self) -> &[u8] {
-        self.ledger_key.get(self.prefix..).unwrap_or_default()
-    }
-
-    /// Term and key.
-    ///
-    /// # Errors
-    /// `Ledger` when it does not decode.
-    pub fn split(&self) -> Result<(Term, &[u8])> {
-        let damaged = || Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() };
-        key::split_index(&self.ledger_key, self.prefix).ok_or_else(damaged)
-    }
-}
-
-/// Entries of a part of an index, ascending; those of expired objects are left out.
+/// Entries of a part of an index, ascending; those of expired objects are left out. It stands on an entry once
+/// [`IndexEntries::advance`] said so.
 pub struct IndexEntries {
-    entries: ledger::Entries,
+    /// Nothing when nothing can lie in the range.
+    entries: Option<Box<dyn Cursor>>,
     prefix: usize,
     now_ms: u64,
 }
 
-impl Iterator for IndexEntries {
-    type Item = Result<IndexEntry>;
+/// Terms and keys, one behind the other in one stretch of memory: a list of many costs two allocations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IndexList {
+    bytes: Vec<u8>,
+    /// Where each entry's term ends, and where its key does.
+    ends: Vec<(usize, usize)>,
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (ledger_key, expiry) = match self.entries.next()? {
-                Ok(entry) => entry,
-                Err(error) => return Some(Err(error)),
-            };
-            let expires_ms = expiry.as_ref().try_into().map_or(0, u64::from_le_bytes);
+impl IndexEntries {
+    /// Steps to the next entry, the first one at first; false when there is none.
+    ///
+    /// # Errors
+    /// What the ledger says.
+    pub fn advance(&mut self) -> Result<bool> {
+        let Some(entries) = &mut self.entries else { return Ok(false) };
+        while entries.advance()? {
+            let expires_ms = entries.value().try_into().map_or(0, u64::from_le_bytes);
             if expires_ms == 0 || expires_ms > self.now_ms {
-                return Some(Ok(IndexEntry { ledger_key, prefix: self.prefix }));
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// Where the entry it stands on stands in its index: places compare as term, then key do.
+    #[must_use]
+    pub fn place(&self) -> &[u8] {
+        self.entries.as_ref().and_then(|entries| entries.key().get(self.prefix..)).unwrap_or_default()
+    }
+
+    /// A number that compares as the place does, unless it is the same: see [`Bounds::tag`].
+    #[must_use]
+    pub fn tag(&self) -> u128 {
+        self.entries.as_ref().map_or(0, |entries| entries.tag())
+    }
+}
+
+impl IndexList {
+    /// Room for so many entries.
+    #[must_use]
+    pub fn with_capacity(entries: usize) -> Self {
+        /// Of a usual term and key.
+        const BYTES: usize = 32;
+        Self { bytes: Vec::with_capacity(entries * BYTES), ends: Vec::with_capacity(entries) }
+    }
+
+    /// Appends an entry.
+    pub fn push(&mut self, term: TermRef<'_>, key: &[u8]) {
+        term.encode_into(&mut self.bytes);
+        self.push_key(key);
+    }
+
+    fn push_key(&mut self, key: &[u8]) {
+        let term_end = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.ends.push((term_end, self.bytes.len()));
+    }
+
+    /// Appends the entry at a place: see [`IndexEntries::place`].
+    ///
+    /// # Errors
+    /// `Ledger` when it does not decode.
+    pub fn push_place(&mut self, place: &[u8]) -> Result<()> {
+        let begin = self.bytes.len();
+        let split = key::split_index(place, &mut self.bytes);
+        let term = self.bytes.get(begin..).and_then(TermRef::decode);
+        match (split, term) {
+            (Some(key), Some(_)) => {
+                self.push_key(key);
+                Ok(())
+            }
+            _ => {
+                self.bytes.truncate(begin);
+                Err(Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() })
+            }
+        }
+    }
+
+    /// Takes the last entry away.
+    pub fn pop(&mut self) {
+        self.ends.pop();
+        self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The last entry.
+    #[must_use]
+    pub fn last(&self) -> Option<(TermRef<'_>, &[u8])> {
+        self.entry(self.len().checked_sub(1)?)
+    }
+
+    /// Copies of all entries, in order.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<(Term, Vec<u8>)> {
+        self.iter().map(|(term, key)| (term.into(), key.to_vec())).collect()
+    }
+
+    /// Terms and keys, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (TermRef<'_>, &[u8])> {
+        (0..self.len()).filter_map(|number| self.entry(number))
+    }
+
+    fn entry(&self, number: usize) -> Option<(TermRef<'_>, &[u8])> {
+        let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
+        let (term_end, end) = *self.ends.get(number)?;
+        Some((TermRef::decode(self.bytes.get(begin..term_end)?)?, self.bytes.get(term_end..end)?))
+    }
+}
+
+impl IndexSpan {
+    /// Where a part of an index lies in ledgers.
+    #[must_use]
+    pub fn of(range: &IndexRange<'_>) -> Self {
+        let (start, end) = key::index_range(range.bucket, range.index, range.from, range.to);
+        let prefix = key::index_prefix(range.bucket, range.index);
+        let after = range.after.map(|place| [prefix.as_slice(), place].concat()).filter(|after| *after >= start);
+        let start = after.map_or(Bound::Included(start), Bound::Excluded);
+        Self { bounds: Bounds::new(start, Bound::Excluded(end), Reading::Query), prefix: prefix.len() }
     }
 }
 
 impl Reader {
     /// Entries of this partition in a part of an index.
-    pub fn index_entries(&self, range: &IndexRange<'_>, now_ms: u64) -> IndexEntries {
-        let (start, end) = key::index_range(range.bucket, range.index, range.from, range.to);
-        let prefix = key::index_prefix(range.bucket, range.index);
-        let after = range.after.map(|place| [prefix.as_slice(), place].concat()).filter(|after| *after >= start);
-        let start = after.map_or(Bound::Included(start), Bound::Excluded);
-        let entries: ledger::Entries = match &start {
-            Bound::Included(from) | Bound::Excluded(from) if *from < end => {
-                self.range(start.as_ref().map(Vec::as_slice), Bound::Excluded(&end))
-            }
-            _ => Box::new(std::iter::empty()),
-        };
-        IndexEntries { entries, prefix: prefix.len(), now_ms }
+    #[must_use]
+    pub fn index_entries(&self, span: &IndexSpan, now_ms: u64) -> IndexEntries {
+        let entries = (!span.bounds.is_empty()).then(|| self.range(&span.bounds));
+        IndexEntries { entries, prefix: span.prefix, now_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_shows_what_was_pushed() {
+        let mut list = IndexList::default();
+        assert!(list.is_empty() && list.last().is_none() && list.iter().next().is_none());
+        list.push(TermRef::Integer(-3), b"ada");
+        list.push(TermRef::Binary(b""), b"");
+        list.push(TermRef::Binary(b"Ulm"), b"bo");
+        list.pop();
+        let place = key::index(b"", b"", &Term::Binary(b"a\x00\xFFz".to_vec()).encode(), b"key\x00");
+        list.push_place(&place[key::index_prefix(b"", b"").len()..]).unwrap();
+        let wanted = [
+            (TermRef::Integer(-3), b"ada".as_slice()),
+            (TermRef::Binary(b""), b""),
+            (TermRef::Binary(b"a\x00\xFFz"), b"key\x00"),
+        ];
+        assert_eq!(list.iter().collect::<Vec<_>>(), wanted);
+        assert_eq!((list.len(), list.last()), (3, Some(wanted[2])));
+    }
+
+    #[test]
+    fn an_entry_that_does_not_decode_is_an_error_and_leaves_the_list_as_it_was() {
+        let mut list = IndexList::default();
+        list.push(TermRef::Integer(1), b"k");
+        let before = list.clone();
+        for wrong in [b"".as_slice(), b"\x02short", b"\x03without an end", b"\x09abcdefghijk", b"\x03a\x01\x05\x00k"] {
+            assert!(matches!(list.push_place(wrong), Err(Error::Ledger { .. })), "{wrong:?}");
+            assert_eq!(list, before);
+        }
     }
 }

@@ -40,37 +40,79 @@ impl Term {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Integer(number) => {
-                let mut to = vec![INTEGER];
-                to.extend_from_slice(&(number.cast_unsigned() ^ SIGN).to_be_bytes());
-                to
-            }
-            Self::Binary(bytes) => {
-                let mut to = Vec::with_capacity(bytes.len() + 1);
-                to.push(BINARY);
-                to.extend_from_slice(bytes);
-                to
-            }
-        }
+        let mut to = Vec::with_capacity(self.len() + 1);
+        TermRef::from(self).encode_into(&mut to);
+        to
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        TermRef::decode(bytes).map(Self::from)
+    }
+}
+
+/// A term that lies elsewhere. Compares as [`Term`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TermRef<'a> {
+    /// A signed number.
+    Integer(i64),
+    /// Any bytes.
+    Binary(&'a [u8]),
+}
+
+impl<'a> TermRef<'a> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             INTEGER => Some(Self::Integer((u64::from_be_bytes(rest.try_into().ok()?) ^ SIGN).cast_signed())),
-            BINARY => Some(Self::Binary(rest.to_vec())),
+            BINARY => Some(Self::Binary(rest)),
             _ => None,
+        }
+    }
+
+    pub(crate) fn encode_into(self, to: &mut Vec<u8>) {
+        match self {
+            Self::Integer(number) => {
+                to.push(INTEGER);
+                to.extend_from_slice(&(number.cast_unsigned() ^ SIGN).to_be_bytes());
+            }
+            Self::Binary(bytes) => {
+                to.push(BINARY);
+                to.extend_from_slice(bytes);
+            }
+        }
+    }
+}
+
+impl<'a> From<&'a Term> for TermRef<'a> {
+    fn from(term: &'a Term) -> Self {
+        match term {
+            Term::Integer(number) => Self::Integer(*number),
+            Term::Binary(bytes) => Self::Binary(bytes),
+        }
+    }
+}
+
+impl From<TermRef<'_>> for Term {
+    fn from(term: TermRef<'_>) -> Self {
+        match term {
+            TermRef::Integer(number) => Self::Integer(number),
+            TermRef::Binary(bytes) => Self::Binary(bytes.to_vec()),
+        }
+    }
+}
+
+impl std::fmt::Display for TermRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Binary(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
         }
     }
 }
 
 impl std::fmt::Display for Term {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Binary(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
-        }
+        TermRef::from(self).fmt(f)
     }
 }
 

@@ -19,11 +19,15 @@
 //! May use: nothing. Must not know: values.
 
 use crate::indexes::Term;
+#[cfg(test)]
+use crate::indexes::TermRef;
 
 pub(crate) const SUMMARY: &[u8] = b"\xFFs";
 const EXPIRY: &[u8] = b"\xFFx";
 const INDEX: &[u8] = b"\xFFi";
 const BINARY_TERM: u8 = 3;
+/// Bytes of the term of an integer.
+const INTEGER_TERM_BYTES: usize = 9;
 /// Longest key that a ledger takes.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
@@ -49,7 +53,7 @@ pub fn is_reserved(bucket: &[u8]) -> bool {
 
 /// Bytes of an object's ledger key before its key.
 pub(crate) fn object_prefix_len(bucket: &[u8]) -> usize {
-    bucket.len() + bucket.iter().filter(|byte| matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)).count() + 1
+    bucket.len() + bucket.iter().filter(|byte| is_special(**byte)).count() + 1
 }
 
 /// The ledger key of an object.
@@ -129,6 +133,11 @@ pub(crate) fn index_range(bucket: &[u8], index: &[u8], from: &Term, to: &Term) -
     (at(from), behind(at(to)))
 }
 
+/// How many bytes two keys begin with alike.
+pub(crate) fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// The least ledger key behind all that begin with `prefix`, whose bytes are not all FF.
 fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     while let Some(last) = prefix.pop() {
@@ -140,15 +149,48 @@ fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
     prefix
 }
 
-/// Term and key of an index entry's ledger key, whose prefix is `prefix` bytes long.
-pub(crate) fn split_index(ledger_key: &[u8], prefix: usize) -> Option<(Term, &[u8])> {
-    let rest = ledger_key.get(prefix..)?;
-    if rest.first() == Some(&BINARY_TERM) {
-        let (bytes, key) = split_escaped(rest.get(1..)?)?;
-        return Some((Term::Binary(bytes), key));
+/// Where the first byte is that is not simply itself: an escaped one, or the end of what was escaped.
+///
+/// Eight at a time, because each entry of a range is looked through: 00, 01, FE and FF are next to each other when two is
+/// added to each byte, and then nothing but the lowest two bits of such a byte is set.
+fn first_special(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for (number, chunk) in chunks.iter().enumerate() {
+        let all = u64::from_le_bytes(*chunk);
+        let raised = ((all & LOW) + 0x0202_0202_0202_0202) ^ (all & !LOW);
+        let high = raised & 0xFCFC_FCFC_FCFC_FCFC;
+        let special = !(((high & LOW) + LOW) | high | LOW);
+        if special != 0 {
+            return Some(number * 8 + special.trailing_zeros() as usize / 8);
+        }
     }
-    let (term, key) = rest.split_at_checked(9)?;
-    Some((Term::decode(term)?, key))
+    let begin = bytes.len() - rest.len();
+    rest.iter().position(|byte| is_special(*byte)).map(|at| begin + at)
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)
+}
+
+/// Appends the term of an index entry to `to`, as `indexes.rs` encodes it, and returns the key; `place` is the entry's ledger
+/// key behind the prefix of its index.
+pub(crate) fn split_index<'a>(place: &'a [u8], to: &mut Vec<u8>) -> Option<&'a [u8]> {
+    if place.first() != Some(&BINARY_TERM) {
+        let (term, key) = place.split_at_checked(INTEGER_TERM_BYTES)?;
+        to.extend_from_slice(term);
+        return Some(key);
+    }
+    let special = first_special(place)?;
+    if place.get(special) == Some(&0x00) {
+        // Usual terms have nothing that was escaped.
+        to.extend_from_slice(place.get(..special)?);
+        return place.get(special + 1..);
+    }
+    let (bytes, key) = split_escaped(place.get(1..)?)?;
+    to.push(BINARY_TERM);
+    to.extend_from_slice(&bytes);
+    Some(key)
 }
 
 /// Bucket and key of an object's ledger key.
@@ -218,7 +260,9 @@ mod tests {
             };
             assert_eq!(place(&a).cmp(&place(&b)), a.cmp(&b));
             let prefix = index_prefix(&a.0, &a.1).len();
-            assert_eq!(split_index(&place(&a), prefix), Some((a.2.clone(), a.3.as_slice())));
+            let mut term = b"before".to_vec();
+            assert_eq!(split_index(&place(&a)[prefix..], &mut term), Some(a.3.as_slice()));
+            assert_eq!(TermRef::decode(&term[6..]), Some(TermRef::from(&a.2)));
         }
 
         #[test]
@@ -229,8 +273,13 @@ mod tests {
         }
 
         #[test]
-        fn a_garbage_index_entry_splits_without_harm(bytes in proptest::collection::vec(edge(), 0..20), prefix in 0usize..30) {
-            let _ = split_index(&bytes, prefix);
+        fn the_first_special_byte_is_found(bytes in proptest::collection::vec(prop_oneof![1 => edge(), 8 => 2u8..=0xFD], 0..40)) {
+            assert_eq!(first_special(&bytes), bytes.iter().position(|byte| is_special(*byte)), "{bytes:?}");
+        }
+
+        #[test]
+        fn a_garbage_index_entry_splits_without_harm(bytes in proptest::collection::vec(edge(), 0..20)) {
+            let _ = split_index(&bytes, &mut Vec::new());
         }
 
         /// The story: FF within a bucket decoded as if it had been escaped, so two keys stood for one object.

@@ -4,25 +4,42 @@
 //!
 //! May use: `lsm-tree`. Must not know: what keys and values mean.
 
+mod blocks;
+mod bounds;
 mod lsm;
 mod memory;
 mod merged;
 mod tables;
 mod young;
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use journal::{PartitionId, Position};
 
+pub use bounds::{Bounds, Reading};
 pub use lsm::LsmLedgers;
 pub use lsm_tree::Slice;
 pub use memory::MemoryLedgers;
 
 use crate::error::Result;
 
-/// Keys and values of a range, ascending.
-pub type Entries = Box<dyn Iterator<Item = Result<(Slice, Slice)>> + Send>;
+/// Goes through the entries of a range, ascending. It owns what it shows, which does not change while it lives.
+pub trait Cursor: Send {
+    /// Steps to the next entry, the first one at first; false when there is none.
+    ///
+    /// # Errors
+    /// `Ledger` when stored bytes do not read back.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// Key of the entry it stands on, after [`Cursor::advance`] said true.
+    fn key(&self) -> &[u8];
+
+    /// Value of the entry it stands on.
+    fn value(&self) -> &[u8];
+
+    /// The tag of the key it stands on: see [`Bounds::tag`].
+    fn tag(&self) -> u128;
+}
 
 /// One partition's ledger as it was at one moment.
 pub trait View: Send + Sync {
@@ -33,7 +50,7 @@ pub trait View: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
 
     /// Entries in a range.
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries;
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
 }
 
 /// One partition's ledger. Readers may run beside the one writer.
@@ -44,8 +61,8 @@ pub trait Ledger: Send + Sync {
     /// `Ledger` when stored bytes do not read back.
     fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
 
-    /// Newest entries in a range. What the iterator shows does not change while it lives.
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries;
+    /// Newest entries in a range.
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
 
     /// What the ledger holds now, for as long as the view lives. `at` is not below any position that was changed, and
     /// below those to come; whoever writes out names it as one to keep until the view is dropped.

@@ -18,7 +18,7 @@ use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::kept::Bytes;
 use crate::key;
-use crate::ledger::{self, Slice, View};
+use crate::ledger::{Bounds, Cursor, Reading, View};
 
 /// Reads objects: the newest, or those of a view. Clones read the same.
 #[derive(Clone)]
@@ -118,6 +118,13 @@ pub(crate) fn decode(slice: &[u8]) -> Result<Entry<'_>> {
     Entry::decode(slice).ok_or_else(|| Error::Ledger { path: String::new(), reason: "an entry does not decode".into() })
 }
 
+/// Whether an entry has expired by `now_ms`, without decoding all of it.
+pub(crate) fn is_expired(slice: &[u8], now_ms: u64) -> Result<bool> {
+    let damaged = || Error::Ledger { path: String::new(), reason: "an entry does not decode".into() };
+    let expires_ms = Entry::expires_ms_of(slice).ok_or_else(damaged)?;
+    Ok(expires_ms != 0 && expires_ms <= now_ms)
+}
+
 /// The value that was stored compressed, proven by its checksum.
 fn expand(compression: Compression, stored: &[u8], entry: &Entry<'_>) -> Result<Vec<u8>> {
     let damaged = |reason| Error::Value { at: entry.at, reason };
@@ -145,10 +152,10 @@ impl Reader {
         }
     }
 
-    pub(crate) fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> ledger::Entries {
+    pub(crate) fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
         match &self.view {
-            Some(view) => view.range(start, end),
-            None => self.entries.ledger.range(start, end),
+            Some(view) => view.range(bounds),
+            None => self.entries.ledger.range(bounds),
         }
     }
 
@@ -192,11 +199,15 @@ impl Reader {
 
     /// The value that a ledger entry stands for. Does not make room for it among what was used lately: whoever goes through
     /// many values uses each once.
-    pub(crate) fn value(&self, bucket: &[u8], key: &[u8], stored: &Bytes) -> Result<Value> {
+    pub(crate) fn value(&self, bucket: &[u8], key: &[u8], stored: &[u8]) -> Result<Value> {
         let entry = decode(stored)?;
-        match self.at_hand(&key::object(bucket, key), stored, &entry)? {
-            Some(value) => Ok(value),
-            None => self.stored_value(bucket, key, &entry),
+        match (entry.inline, entry.compression) {
+            (Some(inline), Compression::None) => Ok(Value::from_vec(inline.to_vec())),
+            (Some(inline), compression) => expand(compression, inline, &entry).map(Value::from_vec),
+            (None, _) => match self.entries.value(&key::object(bucket, key), stored) {
+                Some(value) => Ok(Value(value)),
+                None => self.stored_value(bucket, key, &entry),
+            },
         }
     }
 
@@ -280,9 +291,11 @@ impl Reader {
     pub fn next_bucket(&self, after: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
         let (first, end) = key::objects();
         let start = after.map_or(first, key::bucket_end);
-        let mut range = self.range(Bound::Included(&start), Bound::Excluded(&end));
-        let Some((ledger_key, _)) = range.next().transpose()? else { return Ok(None) };
-        let split = key::split_object(&ledger_key).map(|(bucket, _)| bucket);
+        let mut range = self.range(&Bounds::new(Bound::Included(start), Bound::Excluded(end), Reading::Query));
+        if !range.advance()? {
+            return Ok(None);
+        }
+        let split = key::split_object(range.key()).map(|(bucket, _)| bucket);
         split.map(Some).ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
     }
 
@@ -292,13 +305,14 @@ impl Reader {
     /// What the ledger says.
     pub fn expired(&self, now_ms: u64, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let (start, end) = key::expired(now_ms);
-        let range = self.range(Bound::Included(&start), Bound::Excluded(&end));
-        let split = |entry: Result<(Slice, Slice)>| {
-            let (ledger_key, _) = entry?;
-            let split = key::split_expiry(&ledger_key).map(|(bucket, key)| (bucket, key.to_vec()));
-            split.ok_or_else(|| Error::Ledger { path: String::new(), reason: "a key does not decode".into() })
-        };
-        range.take(limit).map(split).collect()
+        let mut range = self.range(&Bounds::new(Bound::Included(start), Bound::Excluded(end), Reading::Sweep));
+        let mut expired = Vec::new();
+        while expired.len() < limit && range.advance()? {
+            let split = key::split_expiry(range.key()).map(|(bucket, key)| (bucket, key.to_vec()));
+            let damaged = || Error::Ledger { path: String::new(), reason: "a key does not decode".into() };
+            expired.push(split.ok_or_else(damaged)?);
+        }
+        Ok(expired)
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::Random;
-use holdfast_kv::{Entries, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Slice, View};
+use holdfast_kv::{Bounds, Cursor, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
 use journal::{PartitionId, Position};
 
 struct Pair {
@@ -32,8 +32,10 @@ impl Pair {
 
     fn compare(&self, key: &[u8], end: &[u8]) {
         assert_eq!(self.lsm.get(key).unwrap(), self.memory.get(key).unwrap(), "{key:?}");
-        let (start, end) = (Bound::Included(key), Bound::Excluded(end));
-        assert_eq!(all(self.lsm.range(start, end)), all(self.memory.range(start, end)), "{start:?}..{end:?}");
+        for reading in [Reading::Query, Reading::Sweep] {
+            let bounds = between(key, end, reading);
+            assert_eq!(all(self.lsm.range(&bounds)), all(self.memory.range(&bounds)), "{bounds:?}");
+        }
     }
 
     fn hold(&self, at: Position) -> Held {
@@ -52,13 +54,27 @@ impl Held {
     fn compare(&self, key: &[u8], end: &[u8]) {
         let (lsm, memory) = (&self.lsm, &self.memory);
         assert_eq!(lsm.get(key).unwrap(), memory.get(key).unwrap(), "{key:?} at {}", self.at);
-        let (start, end) = (Bound::Included(key), Bound::Excluded(end));
-        assert_eq!(all(lsm.range(start, end)), all(memory.range(start, end)), "{start:?}..{end:?} at {}", self.at);
+        for reading in [Reading::Query, Reading::Sweep] {
+            let bounds = between(key, end, reading);
+            assert_eq!(all(lsm.range(&bounds)), all(memory.range(&bounds)), "{bounds:?} at {}", self.at);
+        }
     }
 }
 
-fn all(entries: Entries) -> Vec<(Slice, Slice)> {
-    entries.map(Result::unwrap).collect()
+fn between(start: &[u8], end: &[u8], reading: Reading) -> Bounds {
+    Bounds::new(Bound::Included(start.to_vec()), Bound::Excluded(end.to_vec()), reading)
+}
+
+fn everything() -> Bounds {
+    Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Query)
+}
+
+fn all(mut entries: Box<dyn Cursor>) -> Vec<(Slice, Slice)> {
+    let mut all = Vec::new();
+    while entries.advance().unwrap() {
+        all.push((Slice::from(entries.key()), Slice::from(entries.value())));
+    }
+    all
 }
 
 /// What the tree has to keep for the oldest view.
@@ -135,7 +151,6 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
     let at = Position::new;
-    let everything = || (Bound::Unbounded, Bound::Unbounded);
     // Of each pair of keys one is in the tree, one put aside, one young; and one of each is removed where it is newest.
     for (round, key) in [b"tree", b"aside".as_slice(), b"young"].iter().enumerate() {
         let position = at(100 * (round as u64 + 1));
@@ -157,8 +172,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
     let wanted: Vec<(Slice, Slice)> =
         [("aside", 1), ("tree", 0), ("young", 2)].map(|(key, number)| (Slice::from(key), value(number))).into();
     let view = ledger.view(at(320));
-    let (start, end) = everything();
-    let begun = ledger.range(start, end);
+    let begun = ledger.range(&everything());
     let keep = at(321);
     for round in 4..8u64 {
         for key in ["tree", "aside", "young", "new"] {
@@ -168,7 +182,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
             }
         }
         let check = || {
-            assert_eq!(all(view.range(start, end)), wanted);
+            assert_eq!(all(view.range(&everything())), wanted);
             assert_eq!(view.get(b"tree").unwrap(), Some(value(0)));
             assert_eq!(view.get(b"tree-removed").unwrap(), None);
             assert_eq!(view.get(b"new").unwrap(), None);
@@ -203,7 +217,7 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
             }
         });
         while !writer.is_finished() {
-            let seen = all(ledger.range(Bound::Unbounded, Bound::Unbounded));
+            let seen = all(ledger.range(&everything()));
             let rounds: Vec<u64> = seen.iter().map(|(_, v)| u64::from_le_bytes((**v).try_into().unwrap())).collect();
             assert_eq!(rounds.len() as u64, KEYS);
             assert!(rounds.is_sorted_by(|a, b| a >= b) && rounds[0] <= rounds[rounds.len() - 1] + 1, "{rounds:?}");
@@ -242,4 +256,44 @@ fn a_condemned_ledger_comes_back_empty_and_leaves_its_neighbours_alone() {
     assert_eq!(lsm.open(PartitionId::new(0)).unwrap().persisted(), Some(Position::new(5)));
     let emptied = lsm.open(PartitionId::new(1)).unwrap();
     assert_eq!((emptied.persisted(), emptied.get(b"k").unwrap()), (None, None));
+}
+
+/// Tables of many blocks, on several levels, some with an index in two parts: ranges begin and end in the middle of
+/// blocks, at their edges, and between tables.
+#[test]
+fn ranges_over_many_blocks_and_tables_show_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lsm, memory) = (LsmLedgers::new(dir.path(), 64 << 10), MemoryLedgers::new());
+    let pair = Pair::open(&lsm, &memory);
+    let mut random = Random::new(7);
+    let key = |number: u64| format!("a common beginning of all keys {number:06}").into_bytes();
+    let mut position = 1;
+    for round in 0..12 {
+        for _ in 0..2000 {
+            let number = random.below(6_000);
+            position += 10;
+            let at = Position::new(position);
+            if random.below(8) == 0 {
+                pair.both(|ledger| ledger.remove(&key(number), at));
+            } else {
+                let value = Slice::from(vec![round; usize::try_from(random.below(300)).unwrap()]);
+                pair.both(|ledger| ledger.insert(&key(number), value.clone(), at));
+            }
+        }
+        let next = Position::new(position + 5);
+        pair.both(|ledger| {
+            ledger.rotate(next);
+            ledger.write_out(next).unwrap();
+        });
+        pair.compare(b"", b"b");
+        for _ in 0..20 {
+            let from = random.below(6_000);
+            pair.compare(&key(from), &key(from + random.below(400)));
+        }
+    }
+    // What is at hand is what is there, also after the ledger is opened again.
+    let lsm = lsm.open(PartitionId::new(4)).unwrap();
+    lsm.insert(b"other", value(1), Position::new(1));
+    assert_eq!(all(lsm.range(&everything())).len(), 1);
+    pair.compare(b"", b"b");
 }

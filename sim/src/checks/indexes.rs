@@ -22,7 +22,7 @@ fn read(query: &dyn Fn(&IndexQuery<'_>) -> holdfast::Result<IndexPage>, bucket: 
         let limit = PAGE_ENTRIES;
         let wanted = IndexQuery { bucket, index, from: &from, to: &to, term_regex: None, limit, after: after.as_ref() };
         let page = query(&wanted).map_err(|error| refused("indexes", &error))?;
-        entries.extend(page.entries);
+        entries.extend(page.entries.to_vec());
         after = page.next;
         if after.is_none() {
             return Ok(entries);

@@ -6,7 +6,7 @@ use client::{IndexRange, LocalView, NearCache, Point, SeriesName};
 use futures_util::StreamExt;
 use holdfast::series::{Range as Times, Value as Number};
 use holdfast::space::{Definition, Listen, ReadOptions, Wanted};
-use holdfast::{Condition, Durability, ErrorKind, Indexes, Metadata, PutOptions, Term};
+use holdfast::{Condition, Durability, ErrorKind, Indexes, Metadata, PutOptions, Term, TermRef};
 
 use crate::scene::{both, declare, number, order, orders, upsert};
 
@@ -57,10 +57,10 @@ fn an_index_is_gone_through_page_by_page() {
         let mut ages = Vec::new();
         loop {
             let page = kv.index(b"people", b"age", &range).wait().unwrap();
-            for (term, key) in &page.entries {
-                let Term::Integer(age) = term else { panic!("{term:?}") };
+            for (term, key) in page.entries.iter() {
+                let TermRef::Integer(age) = term else { panic!("{term:?}") };
                 assert_eq!(key, format!("p{age:02}").as_bytes());
-                ages.push(*age);
+                ages.push(age);
             }
             let Some(next) = page.next else { break };
             range.after = Some(next);

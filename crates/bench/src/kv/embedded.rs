@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use holdfast::{
-    ErrorKind, FoldOrder, IndexQuery, Indexes, Options, PutOptions, Regex, Store, Term, Tree, TreeSize, object_hash,
+    ErrorKind, FoldOrder, IndexQuery, Indexes, Options, PutOptions, Regex, Store, Term, TermRef, Tree, TreeSize,
+    object_hash,
 };
 
 use crate::workload::{
@@ -145,10 +146,10 @@ impl Session for Caller<'_> {
         let mut after = None;
         loop {
             let page = store.kv().index(&IndexQuery { after: after.as_ref(), ..all })?.value;
-            for (term, key) in &page.entries {
+            for (term, key) in page.entries.iter() {
                 match term {
-                    Term::Binary(term) => see(term, key),
-                    Term::Integer(_) => return Err("a number in an index of text".into()),
+                    TermRef::Binary(term) => see(term, key),
+                    TermRef::Integer(_) => return Err("a number in an index of text".into()),
                 }
             }
             after = page.next;

@@ -173,7 +173,7 @@ impl Entries {
             Wanted::Terms { index, from, to, cursor } => {
                 let (term_regex, after) = (None, cursor.as_ref());
                 let page = self.snapshot.index(&IndexQuery { bucket, index, from, to, term_regex, limit, after })?;
-                Ok((page.entries, page.next.map(Next::Cursor)))
+                Ok((page.entries.to_vec(), page.next.map(Next::Cursor)))
             }
         }
     }

@@ -12,11 +12,10 @@
 //! May use: exclusive access, what the language keeps of a query. Must not know: when queries run.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use ::kv::{Compression, FoldRange, Indexes, Metadata, Stored};
+use ::kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored};
 use ::series::Rows;
 use ::series::influxql::ContinuousQuery;
 use base::{Fields, Signal, put_string};
@@ -82,11 +81,11 @@ impl Queries {
 
 fn load(inner: &Inner) -> Result<Table> {
     let mut table = Table::new();
-    let all = FoldRange { bucket: Some(BUCKET), start: Bound::Unbounded, end: Bound::Unbounded, after: None };
+    let all = FoldRange::all(Some(BUCKET)).bounds(Reading::Query);
     for partition in &inner.partitions {
         partition.check()?;
-        for item in partition.reader.items(&all, 0) {
-            let item = item?;
+        let mut items = partition.reader.items(&all, 0);
+        while let Some(item) = items.step()? {
             let key = item.key_in(BUCKET);
             // Compaction may move a text while this goes on: a get looks again.
             let Some(object) = partition.reader.get(BUCKET, key, 0)?.value else { continue };

@@ -13,7 +13,6 @@
 //!
 //! May use: `lsm-tree`, `std::fs` (the one exception to the wall: derived files). Must not know: the journal.
 
-use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,10 +26,11 @@ use lsm_tree::{
     ValueType,
 };
 
-use super::merged::Merged;
-use super::tables::{self, Tables};
+use super::blocks::Blocks;
+use super::merged::{Merged, Part};
+use super::tables::Tables;
 use super::young::{Change, Young};
-use super::{Entries, Ledger, Ledgers, Slice, View};
+use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
@@ -41,21 +41,28 @@ const CONDEMNED: &str = "condemned";
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
 const MERGES_MAX: usize = 4;
+/// Maps and runs that a range usually looks at.
+const PARTS_USUAL: usize = 8;
 
 /// LSM trees under one folder. Clones share the cache.
 #[derive(Clone)]
 pub struct LsmLedgers {
     dir: PathBuf,
+    /// Blocks as they are stored, for look-ups.
     cache: Arc<Cache>,
+    /// Blocks unpacked, for ranges.
+    blocks: Arc<Blocks>,
     files: Arc<DescriptorTable>,
 }
 
 impl LsmLedgers {
-    /// Ledgers in `dir` that share a cache of `cache_bytes`.
+    /// Ledgers in `dir` that share a cache of `cache_bytes`: half of it for look-ups, half for ranges.
     #[must_use]
     pub fn new(dir: &Path, cache_bytes: u64) -> Self {
-        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
-        Self { dir: dir.to_owned(), cache, files: Arc::new(DescriptorTable::new(OPEN_FILES_MAX)) }
+        let files = Arc::new(DescriptorTable::new(OPEN_FILES_MAX));
+        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes / 2));
+        let blocks = Arc::new(Blocks::new(cache_bytes / 2, Arc::clone(&files)));
+        Self { dir: dir.to_owned(), cache, blocks, files }
     }
 
     fn path(&self, partition: PartitionId) -> PathBuf {
@@ -131,7 +138,7 @@ impl Ledgers for LsmLedgers {
             }
         };
         let persisted = tree.persisted();
-        let tables = Arc::new(Tables::of(&tree.tree));
+        let tables = Arc::new(Tables::of(&tree.tree, &Tables::default()));
         let parts = Parts { young: Young::default(), rotated: None, tables, tree: Arc::new(tree), persisted };
         Ok(Arc::new(LsmLedger {
             home: self.clone(),
@@ -167,7 +174,7 @@ struct Parts {
     persisted: Option<Position>,
 }
 
-struct Tree {
+pub(super) struct Tree {
     tree: AnyTree,
     number: SequenceNumberCounter,
     path: PathBuf,
@@ -176,7 +183,7 @@ struct Tree {
 
 impl Tree {
     /// Turns the tree's error into ours, and notes when it is the tree's content that is wrong.
-    fn failed(&self, error: &lsm_tree::Error) -> Error {
+    pub(super) fn failed(&self, error: &lsm_tree::Error) -> Error {
         self.noted(as_ours(&self.path, error))
     }
 
@@ -200,26 +207,13 @@ impl Tree {
     }
 }
 
-/// The tables' entries of a range.
-struct TreeEntries {
-    tree: Arc<Tree>,
-    entries: tables::Range,
-}
-
-impl Iterator for TreeEntries {
-    type Item = Result<(Slice, Slice)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.entries.next()?.map_err(|error| self.tree.failed(&error)))
-    }
-}
-
 /// A ledger as it was.
 struct LsmView {
     young: Young,
     rotated: Option<Arc<Young>>,
     tables: Arc<Tables>,
     tree: Arc<Tree>,
+    blocks: Arc<Blocks>,
 }
 
 impl View for LsmView {
@@ -231,11 +225,12 @@ impl View for LsmView {
         }
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
-        let older = self.rotated.as_ref().map(|rotated| rotated.range(start, end));
-        let entries = self.tables.range(start, end);
-        let tree = TreeEntries { tree: Arc::clone(&self.tree), entries };
-        Box::new(Merged::new(self.young.range(start, end), older, tree))
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
+        let mut parts = Vec::with_capacity(PARTS_USUAL);
+        let young = std::iter::once(&self.young).chain(self.rotated.as_deref()).filter(|young| !young.is_empty());
+        parts.extend(young.map(|young| Part::Young(young.range(bounds.start(), bounds.end()))));
+        parts.extend(self.tables.range(bounds, &self.blocks).map(Part::Run));
+        Box::new(Merged::new(Arc::clone(&self.tree), bounds.clone(), parts))
     }
 }
 
@@ -255,6 +250,7 @@ impl LsmLedger {
             rotated: parts.rotated.clone(),
             tables: Arc::clone(&parts.tables),
             tree: Arc::clone(&parts.tree),
+            blocks: Arc::clone(&self.home.blocks),
         }
     }
 
@@ -267,6 +263,11 @@ impl LsmLedger {
     fn note_memory(&self, parts: &Parts) {
         let rotated = parts.rotated.as_ref().map_or(0, |rotated| rotated.bytes());
         self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
+    }
+
+    fn tables_now(&self, tree: &Tree) -> Arc<Tables> {
+        let before = Arc::clone(&self.parts().tables);
+        Arc::new(Tables::of(&tree.tree, &before))
     }
 
     /// Makes tables of what was rotated, then lets go of it.
@@ -287,7 +288,7 @@ impl LsmLedger {
             tree.tree.register_tables(&tables, None, None, &[], keep.get())?;
         }
         let persisted = tree.persisted();
-        let tables = Arc::new(Tables::of(&tree.tree));
+        let tables = self.tables_now(&tree);
         let mut parts = self.parts_mut();
         parts.persisted = persisted;
         let replaced = std::mem::replace(&mut parts.tables, tables);
@@ -311,7 +312,7 @@ impl LsmLedger {
                 break;
             }
         }
-        let tables = Arc::new(Tables::of(&tree.tree));
+        let tables = self.tables_now(&tree);
         let replaced = std::mem::replace(&mut self.parts_mut().tables, tables);
         drop(replaced);
         Ok(())
@@ -331,8 +332,8 @@ impl Ledger for LsmLedger {
         tree.get(&tables, key)
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
-        self.as_it_is().range(start, end)
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
+        self.as_it_is().range(bounds)
     }
 
     fn view(&self, _at: Position) -> Arc<dyn View> {

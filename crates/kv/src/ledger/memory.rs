@@ -3,12 +3,12 @@
 //! May use: nothing. Must not know: files.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{PartitionId, Position};
 
-use super::{Entries, Ledger, Ledgers, Slice, View};
+use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 type Map = BTreeMap<Vec<u8>, Slice>;
@@ -105,11 +105,37 @@ impl View for Map {
         Ok(BTreeMap::get(self, key).cloned())
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
-        let inside = |key: &[u8]| (start, end).contains(key);
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
+        let inside = |key: &[u8]| (bounds.start(), bounds.end()).contains(key);
         let shown = self.iter().filter(|(key, _)| inside(key));
-        let shown: Vec<_> = shown.map(|(key, value)| Ok((Slice::from(key), value.clone()))).collect();
-        Box::new(shown.into_iter())
+        let left: Vec<_> = shown.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Box::new(Shown { bounds: bounds.clone(), left: left.into_iter(), at: (Vec::new(), Slice::empty()) })
+    }
+}
+
+/// Copies of the entries of a range.
+struct Shown {
+    bounds: Bounds,
+    left: std::vec::IntoIter<(Vec<u8>, Slice)>,
+    at: (Vec<u8>, Slice),
+}
+
+impl Cursor for Shown {
+    fn advance(&mut self) -> Result<bool> {
+        let next = self.left.next();
+        Ok(next.map(|next| self.at = next).is_some())
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.at.0
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.at.1
+    }
+
+    fn tag(&self) -> u128 {
+        self.bounds.tag(&self.at.0)
     }
 }
 
@@ -118,8 +144,8 @@ impl Ledger for MemoryLedger {
         View::get(&*lock(&self.state).live, key)
     }
 
-    fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Entries {
-        View::range(&*lock(&self.state).live, start, end)
+    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
+        View::range(&*lock(&self.state).live, bounds)
     }
 
     fn view(&self, _at: Position) -> Arc<dyn View> {

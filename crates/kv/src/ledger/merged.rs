@@ -1,73 +1,158 @@
-//! A range over the parts of a ledger: the youngest part that knows a key says what became of it.
+//! A range over all parts of a ledger: the youngest part that knows a key says what became of it.
 //!
-//! May use: the young map. Must not know: where the oldest part lies.
+//! The parts are kept in the order of their next keys. Most of what a range shows comes from one of them, the largest, so
+//! that stepping on usually compares with one other and leaves the order as it is.
+//!
+//! May use: the young map, tables. Must not know: what is asked for.
 
 use std::cmp::Ordering;
-use std::iter::Peekable;
+use std::sync::Arc;
 
-use super::Slice;
-use super::young::Range;
+use super::lsm::Tree;
+use super::tables::RunEntries;
+use super::{Bounds, Cursor, young};
 use crate::error::Result;
 
-type Entry = (Slice, Slice);
-
-/// Entries of two maps and what lies below them, ascending; removed ones are left out.
-pub(super) struct Merged<T: Iterator> {
-    young: Range,
-    /// The map that was put aside, if there is one.
-    rotated: Option<Range>,
-    /// Looked at no sooner than needed: it may have to be read.
-    oldest: Peekable<T>,
+/// One part's entries of a range.
+pub(super) enum Part {
+    /// Of a map in memory.
+    Young(young::Range),
+    /// Of a run of tables.
+    Run(RunEntries),
 }
 
-impl<T: Iterator<Item = Result<Entry>>> Merged<T> {
-    pub(super) fn new(young: Range, rotated: Option<Range>, oldest: T) -> Self {
-        Self { young, rotated, oldest: oldest.peekable() }
+impl Part {
+    fn advance(&mut self) -> lsm_tree::Result<bool> {
+        match self {
+            Self::Young(range) => Ok(range.advance()),
+            Self::Run(run) => run.advance(),
+        }
     }
 
-    /// The next entry of the maps, a removed one as `None`, unless the oldest part's next comes before it.
-    fn take_young(&mut self) -> Option<(Slice, Option<Slice>)> {
-        let rotated = self.rotated.as_ref().and_then(Range::peek);
-        let (least, in_young, in_rotated) = match (self.young.peek(), rotated) {
-            (None, None) => return None,
-            (Some(young), None) => (young, true, false),
-            (None, Some(rotated)) => (rotated, false, true),
-            (Some(young), Some(rotated)) => match (**young.0).cmp(&**rotated.0) {
-                Ordering::Less => (young, true, false),
-                Ordering::Equal => (young, true, true),
-                Ordering::Greater => (rotated, false, true),
-            },
-        };
-        let (key, change) = least;
-        let hides = match self.oldest.peek() {
-            None => false,
-            Some(Ok((head, _))) if **head >= **key => **head == **key,
-            Some(_) => return None,
-        };
-        let taken = (key.clone(), change.value.clone());
-        if in_young {
-            self.young.advance();
+    fn key(&self) -> &[u8] {
+        match self {
+            Self::Young(range) => range.key(),
+            Self::Run(run) => run.key(),
         }
-        if in_rotated && let Some(rotated) = &mut self.rotated {
-            rotated.advance();
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        match self {
+            Self::Young(range) => range.value(),
+            Self::Run(run) => run.value(),
         }
-        if hides {
-            self.oldest.next();
-        }
-        Some(taken)
     }
 }
 
-impl<T: Iterator<Item = Result<Entry>>> Iterator for Merged<T> {
-    type Item = Result<Entry>;
+/// Entries of all parts, ascending; removed ones are left out.
+pub(super) struct Merged {
+    tree: Arc<Tree>,
+    bounds: Bounds,
+    /// Younger ones first.
+    parts: Vec<Part>,
+    /// Those that have something left, by the keys they stand on, of the same key the younger first.
+    order: Vec<Standing>,
+    /// Nothing is read before somebody asks.
+    is_started: bool,
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.take_young() {
-                Some((key, Some(value))) => return Some(Ok((key, value))),
-                Some((_, None)) => {}
-                None => return self.oldest.next(),
+/// On which key a part stands.
+#[derive(Clone, Copy)]
+struct Standing {
+    tag: u128,
+    part: usize,
+}
+
+impl Merged {
+    pub(super) fn new(tree: Arc<Tree>, bounds: Bounds, parts: Vec<Part>) -> Self {
+        let order = Vec::with_capacity(parts.len());
+        Self { tree, bounds, parts, order, is_started: false }
+    }
+
+    fn first(&self) -> Option<&Part> {
+        self.parts.get(self.order.first()?.part)
+    }
+
+    /// How the keys that two parts stand on compare.
+    fn compare(&self, one: Standing, other: Standing) -> Ordering {
+        let key = |on: Standing| self.parts.get(on.part).map(Part::key);
+        one.tag.cmp(&other.tag).then_with(|| key(one).cmp(&key(other)))
+    }
+
+    fn start(&mut self) -> lsm_tree::Result<()> {
+        self.is_started = true;
+        for part in (0..self.parts.len()).rev() {
+            self.order.insert(0, Standing { tag: 0, part });
+            self.step(0)?;
+        }
+        Ok(())
+    }
+
+    /// Steps on with the part at a place, and puts it where it belongs among those behind.
+    fn step(&mut self, mut place: usize) -> lsm_tree::Result<()> {
+        let on = self.order.get_mut(place).and_then(|on| Some((self.parts.get_mut(on.part)?, on)));
+        let Some((part, on)) = on else { return Ok(()) };
+        if !part.advance()? {
+            self.order.remove(place);
+            return Ok(());
+        }
+        on.tag = self.bounds.tag(part.key());
+        let standing = *on;
+        while let Some(next) = self.order.get(place + 1).copied() {
+            // Of the same key the younger comes first.
+            if self.compare(standing, next).then(standing.part.cmp(&next.part)).is_lt() {
+                break;
             }
+            self.order.swap(place, place + 1);
+            place += 1;
         }
+        Ok(())
+    }
+
+    /// Passes the key that comes first, in all parts that know it.
+    fn pass(&mut self) -> lsm_tree::Result<()> {
+        while let [first, second, ..] = self.order.as_slice()
+            && self.compare(*first, *second).is_eq()
+        {
+            self.step(1)?;
+        }
+        if self.order.is_empty() { Ok(()) } else { self.step(0) }
+    }
+
+    fn next_shown(&mut self) -> lsm_tree::Result<bool> {
+        if self.is_started {
+            self.pass()?;
+        } else {
+            self.start()?;
+        }
+        while let Some(part) = self.first() {
+            if part.value().is_some() {
+                return Ok(true);
+            }
+            self.pass()?;
+        }
+        Ok(false)
+    }
+}
+
+impl Cursor for Merged {
+    fn advance(&mut self) -> Result<bool> {
+        self.next_shown().map_err(|error| {
+            // Behind what cannot be read nothing is shown: it would look as if there was nothing between.
+            self.order.clear();
+            self.tree.failed(&error)
+        })
+    }
+
+    fn key(&self) -> &[u8] {
+        self.first().map_or(&[], Part::key)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.first().and_then(Part::value).unwrap_or_default()
+    }
+
+    fn tag(&self) -> u128 {
+        self.order.first().map_or(0, |first| first.tag)
     }
 }

@@ -8,11 +8,13 @@
 //! May use: `lsm-tree`. Must not know: the young map, who changes the tree.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
-use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo, Table};
+use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo};
 
-use super::Slice;
+use super::Bounds;
+use super::blocks::{Ahead, Blocks, Shelved, Unpacked};
 
 /// Above all numbers that are in use.
 const NEWEST: SeqNo = SeqNo::MAX;
@@ -21,161 +23,137 @@ const NEWEST: SeqNo = SeqNo::MAX;
 #[derive(Default)]
 pub(super) struct Tables {
     /// Newer runs first. The tables of a run follow each other and do not overlap.
-    runs: Vec<Vec<Table>>,
-}
-
-fn least(table: &Table) -> &[u8] {
-    table.metadata.key_range.min()
-}
-
-fn greatest(table: &Table) -> &[u8] {
-    table.metadata.key_range.max()
+    runs: Vec<Vec<Arc<Shelved>>>,
 }
 
 impl Tables {
-    /// The tables of `tree` as they are now. May wait for the tree's lock.
-    pub(super) fn of(tree: &AnyTree) -> Self {
+    /// The tables of `tree` as they are now; what is known of those that were there `before` stays known. May wait for the
+    /// tree's lock.
+    pub(super) fn of(tree: &AnyTree, before: &Self) -> Self {
+        let known = |id| before.runs.iter().flatten().find(|shelved| shelved.table.id() == id);
         let version = tree.current_version();
         let runs = version.iter_levels().flat_map(|level| level.iter());
-        Self { runs: runs.map(|run| run.iter().cloned().collect()).collect() }
+        let run = |tables: &[lsm_tree::Table]| {
+            let shelved = |table: &lsm_tree::Table| match known(table.id()) {
+                Some(shelved) => Arc::clone(shelved),
+                None => Arc::new(Shelved::new(table.clone(), tree.id())),
+            };
+            tables.iter().map(shelved).collect()
+        };
+        Self { runs: runs.map(|tables| run(tables)).collect() }
     }
 
     /// The newest that is said of `key`, a removal too.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<InternalValue>> {
         let hash = Bloom::get_hash(key);
         for run in &self.runs {
-            let at = run.partition_point(|table| greatest(table) < key);
-            let Some(table) = run.get(at).filter(|table| least(table) <= key) else { continue };
-            if let Some(found) = table.get(key, NEWEST, hash)? {
+            let at = run.partition_point(|table| table.greatest() < key);
+            let Some(shelved) = run.get(at).filter(|table| table.least() <= key) else { continue };
+            if let Some(found) = shelved.table.get(key, NEWEST, hash)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The keys of a range with their values, ascending; removed ones are left out.
-    pub(super) fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range {
-        let (start, end) = (start.map(Slice::from), end.map(Slice::from));
-        let mut sources = Vec::with_capacity(self.runs.len());
-        for run in &self.runs {
-            let from = run.partition_point(|table| is_before(table, &start));
-            let rest = run.get(from..).unwrap_or_default();
-            let until = rest.partition_point(|table| !is_behind(table, &end));
-            if let Some(tables) = rest.get(..until).filter(|tables| !tables.is_empty()) {
-                let bounds = (start.clone(), end.clone());
-                let run = RunEntries { tables: tables.to_vec(), next: 0, bounds, entries: None };
-                sources.push(Source { run, head: None });
-            }
-        }
-        Range { sources, last: None, is_started: false }
+    /// The entries of each run in a range, newer runs first; runs that have none may be left out.
+    pub(super) fn range(self: &Arc<Self>, bounds: &Bounds, blocks: &Arc<Blocks>) -> impl Iterator<Item = RunEntries> {
+        self.runs.iter().enumerate().filter_map(|(number, run)| {
+            let from = run.partition_point(|table| bounds.are_behind(table.greatest()));
+            run.get(from).filter(|table| !bounds.are_before(table.least()))?;
+            Some(RunEntries {
+                tables: Arc::clone(self),
+                blocks: Arc::clone(blocks),
+                bounds: bounds.clone(),
+                run: number,
+                table: from,
+                block: None,
+                ahead: Ahead::default(),
+                unpacked: None,
+                entry: 0,
+                end: 0,
+                is_last: false,
+            })
+        })
     }
 }
 
-/// Whether all of the table comes before the range.
-fn is_before(table: &Table, start: &Bound<Slice>) -> bool {
-    match start {
-        Bound::Unbounded => false,
-        Bound::Included(start) => greatest(table) < &**start,
-        Bound::Excluded(start) => greatest(table) <= &**start,
-    }
-}
-
-/// Whether all of the table comes behind the range.
-fn is_behind(table: &Table, end: &Bound<Slice>) -> bool {
-    match end {
-        Bound::Unbounded => false,
-        Bound::Included(end) => least(table) > &**end,
-        Bound::Excluded(end) => least(table) >= &**end,
-    }
-}
-
-/// The entries of a run, one table after the other.
-struct RunEntries {
-    tables: Vec<Table>,
-    /// The next table that is read.
-    next: usize,
-    bounds: (Bound<Slice>, Bound<Slice>),
-    entries: Option<Box<dyn Iterator<Item = Result<InternalValue>> + Send>>,
+/// The entries of a run in a range, one block after the other, removals too. It stands on an entry once
+/// [`RunEntries::advance`] said so.
+pub(super) struct RunEntries {
+    tables: Arc<Tables>,
+    blocks: Arc<Blocks>,
+    bounds: Bounds,
+    run: usize,
+    /// Where the next block is: its number, unknown while it is that in which the range begins.
+    table: usize,
+    block: Option<usize>,
+    ahead: Ahead,
+    unpacked: Option<Arc<Unpacked>>,
+    /// The next entry; `end` is behind the last of this block.
+    entry: usize,
+    end: usize,
+    /// The range ends in this block.
+    is_last: bool,
 }
 
 impl RunEntries {
-    fn next(&mut self) -> Result<Option<InternalValue>> {
+    /// Steps to the next entry; false when there is none.
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        while self.entry >= self.end {
+            if self.is_last || !self.next_block()? {
+                return Ok(false);
+            }
+        }
+        self.entry += 1;
+        Ok(true)
+    }
+
+    /// Unpacks the next block; false when there is none.
+    fn next_block(&mut self) -> Result<bool> {
         loop {
-            if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
-                return entry.map(Some);
+            let Some(table) = self.tables.runs.get(self.run).and_then(|run| run.get(self.table)) else {
+                return Ok(false);
+            };
+            if self.bounds.are_before(table.least()) {
+                return Ok(false);
             }
-            let Some(table) = self.tables.get(self.next) else { return Ok(None) };
-            self.next += 1;
-            self.entries = Some(Box::new(table.range(self.bounds.clone())));
-        }
-    }
-}
-
-struct Source {
-    run: RunEntries,
-    head: Option<InternalValue>,
-}
-
-impl Source {
-    fn key(&self) -> Option<&[u8]> {
-        self.head.as_ref().map(|head| &*head.key.user_key)
-    }
-}
-
-/// Entries of a range of all tables. It owns what it reads from.
-pub(super) struct Range {
-    /// Newer ones first; of equal keys the first says what became of it.
-    sources: Vec<Source>,
-    /// The key that was taken last: what follows of it is older.
-    last: Option<Slice>,
-    is_started: bool,
-}
-
-impl Range {
-    /// Reads the first entry of each run: not before somebody asks, because it may have to come from the disk.
-    fn start(&mut self) -> Result<()> {
-        self.is_started = true;
-        self.sources.iter_mut().try_for_each(|source| source.run.next().map(|head| source.head = head))
-    }
-
-    /// The newest entry of the least key.
-    fn take(&mut self) -> Result<Option<InternalValue>> {
-        let mut least: Option<(usize, &[u8])> = None;
-        for (at, source) in self.sources.iter().enumerate() {
-            if let Some(key) = source.key()
-                && least.is_none_or(|(_, found)| key < found)
-            {
-                least = Some((at, key));
-            }
-        }
-        let Some((at, _)) = least else { return Ok(None) };
-        let source = self.sources.get_mut(at).expect("it was just found there");
-        let next = source.run.next()?;
-        Ok(std::mem::replace(&mut source.head, next))
-    }
-
-    fn next_entry(&mut self) -> Result<Option<(Slice, Slice)>> {
-        if !self.is_started {
-            self.start()?;
-        }
-        while let Some(entry) = self.take()? {
-            if self.last.as_ref() == Some(&entry.key.user_key) {
+            let number = match (self.block, self.bounds.start()) {
+                (Some(number), _) => number,
+                (None, Bound::Unbounded) => 0,
+                (None, Bound::Included(start) | Bound::Excluded(start)) => self.blocks.block_of(table, start)?,
+            };
+            let Some(unpacked) = self.blocks.unpacked(table, number, self.bounds.reading(), &mut self.ahead)? else {
+                self.table += 1;
+                self.block = Some(0);
+                self.ahead.clear();
                 continue;
+            };
+            self.entry = match self.block {
+                None => unpacked.before(|key| self.bounds.are_behind(key)),
+                // What the block before ended with may go on here, with what it was before that.
+                Some(_) => usize::from(
+                    unpacked.first().is_some()
+                        && unpacked.first() == self.unpacked.as_ref().and_then(|before| before.last()),
+                ),
+            };
+            self.end = unpacked.len();
+            if unpacked.last().is_some_and(|greatest| self.bounds.are_before(greatest)) {
+                self.is_last = true;
+                self.end = unpacked.before(|key| !self.bounds.are_before(key));
             }
-            self.last = Some(entry.key.user_key.clone());
-            if !entry.is_tombstone() {
-                return Ok(Some((entry.key.user_key, entry.value)));
-            }
+            self.unpacked = Some(unpacked);
+            self.block = Some(number + 1);
+            return Ok(true);
         }
-        Ok(None)
     }
-}
 
-impl Iterator for Range {
-    type Item = Result<(Slice, Slice)>;
+    pub(super) fn key(&self) -> &[u8] {
+        self.unpacked.as_ref().map_or(&[], |unpacked| unpacked.key(self.entry.wrapping_sub(1)))
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        // Behind what cannot be read nothing is shown: it would look as if there was nothing between.
-        self.next_entry().inspect_err(|_| self.sources.clear()).transpose()
+    /// The value; `None` when the key was removed.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.unpacked.as_ref()?.value(self.entry.wrapping_sub(1))
     }
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use journal::Position;
 
 use super::Slice;
+use crate::key::common_bytes;
 
 /// Entries of a chunk at which it is split. Each search looks at half a kilobyte of tags then.
 const CHUNK_MAX: usize = 64;
@@ -77,10 +78,6 @@ fn tag(key: &[u8], skip: usize) -> u64 {
         return u64::from_be_bytes(*bytes);
     }
     rest.iter().zip([56, 48, 40, 32, 24, 16, 8]).fold(0, |tag, (byte, shift)| tag | u64::from(*byte) << shift)
-}
-
-fn common_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl Chunk {
@@ -256,7 +253,7 @@ impl Young {
             Bound::Unbounded => Bound::Unbounded,
         };
         let (at, end) = (self.place(start, (0, 0)), self.place(end, (self.runs.len(), 0)));
-        Range { runs: Arc::clone(&self.runs), at, end }
+        Range { runs: Arc::clone(&self.runs), next: at, end, at: (usize::MAX, 0) }
     }
 
     /// All entries, ascending.
@@ -265,33 +262,42 @@ impl Young {
     }
 }
 
-/// Entries of a range. It owns what it shows.
+/// Entries of a range, removals too. It owns what it shows, and stands on an entry once [`Range::advance`] said so.
 #[derive(Debug)]
 pub(super) struct Range {
     runs: Arc<Vec<Run>>,
-    /// Run and place of the next entry; the place may be just behind its run.
+    /// Run and place of the entry it stands on.
     at: (usize, usize),
+    /// Run and place of the next entry; the place may be just behind its run.
+    next: (usize, usize),
     end: (usize, usize),
 }
 
 impl Range {
-    /// The next entry.
-    pub(super) fn peek(&self) -> Option<(&Slice, &Change)> {
-        let (mut run, mut place) = self.at;
-        if self.runs.get(run)?.chunk.len() <= place {
-            (run, place) = (run + 1, 0);
-        }
-        if (run, place) >= self.end {
-            return None;
-        }
-        self.runs.get(run)?.chunk.at(place)
+    fn entry(&self) -> Option<(&Slice, &Change)> {
+        self.runs.get(self.at.0)?.chunk.at(self.at.1)
     }
 
-    /// Passes the next entry.
-    pub(super) fn advance(&mut self) {
-        let (run, place) = self.at;
-        let behind = self.runs.get(run).is_none_or(|run| run.chunk.len() <= place);
-        self.at = if behind { (run + 1, 1) } else { (run, place + 1) };
+    /// Steps to the next entry; false when there is none.
+    pub(super) fn advance(&mut self) -> bool {
+        let (run, place) = self.next;
+        let is_behind = self.runs.get(run).is_some_and(|run| run.chunk.len() <= place);
+        let next = if is_behind { (run + 1, 0) } else { (run, place) };
+        if next >= self.end || next.0 >= self.runs.len() {
+            return false;
+        }
+        self.at = next;
+        self.next = (next.0, next.1 + 1);
+        true
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        self.entry().map_or(&[], |(key, _)| key)
+    }
+
+    /// The value; `None` when the key was removed.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.entry()?.1.value.as_deref()
     }
 }
 

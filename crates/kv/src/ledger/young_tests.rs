@@ -11,11 +11,12 @@ type Model = BTreeMap<Vec<u8>, Change>;
 fn range(young: &Young, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Vec<(Vec<u8>, Change)> {
     let mut range = young.range(start, end);
     let mut all = Vec::new();
-    while let Some((key, change)) = range.peek() {
+    while range.advance() {
+        let (key, change) = range.entry().unwrap();
+        assert_eq!((range.key(), range.value()), (&**key, change.value.as_deref()));
         all.push((key.to_vec(), change.clone()));
-        range.advance();
     }
-    assert_eq!(range.peek(), None);
+    assert!(!range.advance());
     all
 }
 

@@ -10,8 +10,8 @@ use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use holdfast::{
-    Durability, Fold, FoldCursor, FoldOrder, Folded, Head, LeafSet, Regex, Snapshot, Store, TreeSize, Value,
-    object_hash,
+    Durability, Fold, FoldCursor, FoldOrder, Folded, FoldedValue, Head, LeafSet, Regex, Snapshot, Store, TreeSize,
+    Value, object_hash,
 };
 
 use super::index::{regex, text};
@@ -241,7 +241,7 @@ impl Plan {
             bucket: folded.bucket().to_vec(),
             key: folded.key().to_vec(),
             head: with_head.then(|| folded.head()).transpose()?,
-            value: (self.show == Show::Objects).then(|| folded.value()).transpose()?,
+            value: (self.show == Show::Objects).then(|| folded.value()).transpose()?.map(FoldedValue::into_value),
         })
     }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use holdfast::{IndexCursor, IndexQuery, Snapshot, Term};
+use holdfast::{IndexCursor, IndexList, IndexQuery, Snapshot, Term, TermRef};
 
 use super::own::{LIMIT_DEFAULT, count, reading, write_durability, write_term};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
@@ -97,7 +97,7 @@ pub(crate) fn index(call: &mut Call<'_, '_>) -> Answer {
     call.view = View::Snapshot(snapshot);
     call.reply.array(3);
     call.reply.array(entries.len());
-    for (term, key) in &entries {
+    for (term, key) in entries.iter() {
         if wanted.with_terms {
             call.reply.array(2);
             call.reply.bulk(key);
@@ -114,27 +114,29 @@ pub(crate) fn index(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-type Entries = Vec<(Term, Vec<u8>)>;
-
 /// The next entries whose terms match, among so many at the most.
 fn page(
     snapshot: &Snapshot,
     query: &IndexQuery<'_>,
     wanted: &Wanted<'_>,
     examined_max: usize,
-) -> Result<(Entries, Option<IndexCursor>), Fail> {
-    let (mut found, mut after, mut examined) = (Vec::new(), wanted.after.clone(), 0);
+) -> Result<(IndexList, Option<IndexCursor>), Fail> {
+    let (mut found, mut after, mut examined) = (IndexList::default(), wanted.after.clone(), 0);
     loop {
         // Never more than may be returned yet, so that the page's end is where to go on.
         let limit = wanted.limit - found.len();
         let page = snapshot.index(&IndexQuery { limit, after: after.as_ref(), ..*query })?;
         examined += page.entries.len() + QUERY_COST;
-        let matches = |term: &Term| match (&wanted.regex, term) {
+        let matches = |term| match (&wanted.regex, term) {
             (None, _) => true,
-            (Some(regex), Term::Binary(bytes)) => regex.is_match(bytes),
-            (Some(regex), Term::Integer(number)) => regex.is_match(number.to_string().as_bytes()),
+            (Some(regex), TermRef::Binary(bytes)) => regex.is_match(bytes),
+            (Some(regex), TermRef::Integer(number)) => regex.is_match(number.to_string().as_bytes()),
         };
-        found.extend(page.entries.into_iter().filter(|(term, _)| matches(term)));
+        if found.is_empty() && wanted.regex.is_none() {
+            found = page.entries;
+        } else {
+            page.entries.iter().filter(|(term, _)| matches(*term)).for_each(|(term, key)| found.push(term, key));
+        }
         after = page.next;
         if after.is_none() || found.len() >= wanted.limit || examined >= examined_max {
             return Ok((found, after));

@@ -2,7 +2,7 @@
 //!
 //! May use: `call`, `expiry`, `glob`. Must not know: sockets, dispatch.
 
-use holdfast::{Condition, Durability, Head, Indexes, Metadata, Position, PutOptions, Term};
+use holdfast::{Condition, Durability, Head, Indexes, Metadata, Position, PutOptions, Term, TermRef};
 
 use super::expiry::{Expiry, checked_expiry};
 use crate::auth::Right;
@@ -246,15 +246,15 @@ pub(crate) fn write_indexes(reply: &mut Reply, indexes: &Indexes) {
     for (name, term) in indexes.iter() {
         reply.array(2);
         reply.bulk(name);
-        write_term(reply, &term);
+        write_term(reply, (&term).into());
     }
 }
 
 /// Writes a term: an integer, or a string.
-pub(crate) fn write_term(reply: &mut Reply, term: &Term) {
+pub(crate) fn write_term(reply: &mut Reply, term: TermRef<'_>) {
     match term {
-        Term::Integer(number) => reply.integer(*number),
-        Term::Binary(bytes) => reply.bulk(bytes),
+        TermRef::Integer(number) => reply.integer(number),
+        TermRef::Binary(bytes) => reply.bulk(bytes),
     }
 }
 

@@ -1,0 +1,317 @@
+//! Reading the tree's tables a block at a time, unpacked: what ranges are made of.
+//!
+//! The tree's own iterators decode a block anew for each range, allocate each key and look the range's ends up in each
+//! block: measured, that was most of what a range of a thousand entries cost. Here a block is decoded once into one stretch
+//! of memory, where entries are found by number, and is kept at hand for the ranges to come. Whoever goes through
+//! everything reads many blocks at once instead, and keeps none: it would only drive out what is in use.
+//!
+//! May use: `lsm-tree`, `std::fs` (the exception that `lsm.rs` has). Must not know: what lies above the tables.
+
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use lsm_tree::table::block::BlockType;
+use lsm_tree::table::util::SliceIndexes;
+use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
+use lsm_tree::{DescriptorTable, Error, GlobalTableId, Result, Table};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::Reading;
+
+/// Bytes that are read at once by whoever goes through everything: of each run of each partition at the same time.
+const AHEAD_BYTES: u64 = 32 << 10;
+/// Blocks that the cache makes room for beforehand; it grows.
+const BLOCKS_EXPECTED: usize = 1024;
+/// Bytes that an unpacked block costs beside its entries.
+const OVERHEAD_BYTES: usize = 96;
+
+/// What was read of all ledgers' tables lately.
+pub(super) struct Blocks {
+    unpacked: Cache<(GlobalTableId, u64), Arc<Unpacked>, ByBytes>,
+    files: Arc<DescriptorTable>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl<K> Weighter<K, Arc<Unpacked>> for ByBytes {
+    fn weight(&self, _: &K, block: &Arc<Unpacked>) -> u64 {
+        (block.bytes.len() + block.spots.len() * size_of::<Spot>() + OVERHEAD_BYTES) as u64
+    }
+}
+
+/// A table, and where its blocks are, once somebody asked.
+pub(super) struct Shelved {
+    pub(super) table: Table,
+    id: GlobalTableId,
+    places: OnceLock<Places>,
+}
+
+/// Where the blocks of a table are, and the greatest key of each.
+#[derive(Default)]
+struct Places {
+    keys: Vec<u8>,
+    blocks: Vec<Place>,
+}
+
+struct Place {
+    offset: u64,
+    bytes: u32,
+    /// Where the block's greatest key ends in `keys`; it begins where that of the block before ends.
+    key_end: usize,
+}
+
+/// A block's entries, one behind the other, of each key the newest.
+#[derive(Default)]
+pub(super) struct Unpacked {
+    bytes: Vec<u8>,
+    spots: Vec<Spot>,
+}
+
+#[derive(Clone, Copy)]
+struct Spot {
+    start: u32,
+    key_end: u32,
+    value_end: u32,
+    is_removal: bool,
+}
+
+/// Raw bytes of the blocks to come.
+#[derive(Default)]
+pub(super) struct Ahead {
+    raw: Vec<u8>,
+    offset: u64,
+}
+
+impl Blocks {
+    /// Keeps about so many bytes of unpacked blocks.
+    pub(super) fn new(bytes: u64, files: Arc<DescriptorTable>) -> Self {
+        Self { unpacked: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), files }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "the ledger is derived, and its tree opens files itself"
+    )]
+    fn read(&self, of: &Shelved, offset: u64, to: &mut [u8]) -> Result<()> {
+        let file = match self.files.access_for_table(&of.id) {
+            Some(file) => file,
+            None => {
+                let file = Arc::new(std::fs::File::open(&*of.table.path)?);
+                self.files.insert_for_table(of.id, Arc::clone(&file));
+                file
+            }
+        };
+        Ok(file.read_exact_at(to, offset)?)
+    }
+
+    fn index(&self, of: &Shelved, handle: &BlockHandle) -> Result<IndexBlock> {
+        let mut raw = vec![0; to_usize(handle.size())];
+        self.read(of, *handle.offset(), &mut raw)?;
+        let block = Block::from_reader(&mut raw.as_slice(), of.table.metadata.index_block_compression)?;
+        expect_type(&block, BlockType::Index)?;
+        Ok(IndexBlock::new(block))
+    }
+
+    fn places<'t>(&self, of: &'t Shelved) -> Result<&'t Places> {
+        if let Some(places) = of.places.get() {
+            return Ok(places);
+        }
+        let mut places = Places::default();
+        let top = self.index(of, &of.table.regions.tli)?;
+        for item in top.iter() {
+            // A large table has an index in two levels: what the top one names are blocks of the other.
+            if of.table.regions.index.is_some() {
+                let part = self.index(of, &BlockHandle::new(item.offset, item.size))?;
+                part.iter().for_each(|item| {
+                    places.push(part.as_slice(), item.offset, item.size, (&item.prefix, &item.end_key))
+                });
+            } else {
+                places.push(top.as_slice(), item.offset, item.size, (&item.prefix, &item.end_key));
+            }
+        }
+        Ok(of.places.get_or_init(|| places))
+    }
+
+    /// The number of the first block of the table that may have keys at or behind `key`.
+    pub(super) fn block_of(&self, of: &Shelved, key: &[u8]) -> Result<usize> {
+        Ok(self.places(of)?.first_with(key))
+    }
+
+    /// A block of the table by its number, unpacked; `None` behind the last.
+    pub(super) fn unpacked(
+        &self,
+        of: &Shelved,
+        number: usize,
+        reading: Reading,
+        ahead: &mut Ahead,
+    ) -> Result<Option<Arc<Unpacked>>> {
+        let places = self.places(of)?;
+        let Some(place) = places.blocks.get(number) else { return Ok(None) };
+        let id = (of.id, place.offset);
+        if let Some(block) = self.unpacked.get(&id) {
+            return Ok(Some(block));
+        }
+        let raw = match ahead.block(place) {
+            Some(raw) => raw,
+            None => {
+                let bytes = if reading == Reading::Sweep { places.stretch(number) } else { u64::from(place.bytes) };
+                ahead.raw.clear();
+                ahead.raw.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+                ahead.offset = place.offset;
+                self.read(of, place.offset, &mut ahead.raw)?;
+                ahead.block(place).ok_or(Error::Unrecoverable)?
+            }
+        };
+        let block = Block::from_reader(&mut &*raw, of.table.metadata.data_block_compression)?;
+        expect_type(&block, BlockType::Data)?;
+        let block = Arc::new(Unpacked::of(&DataBlock::new(block)).ok_or(Error::Unrecoverable)?);
+        if reading == Reading::Query {
+            self.unpacked.insert(id, Arc::clone(&block));
+        }
+        Ok(Some(block))
+    }
+}
+
+fn to_usize(bytes: u32) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn expect_type(block: &Block, wanted: BlockType) -> Result<()> {
+    let found = block.header.block_type;
+    if found == wanted { Ok(()) } else { Err(Error::InvalidTag(("BlockType", found.into()))) }
+}
+
+fn within<'a>(bytes: &'a [u8], indexes: &SliceIndexes) -> &'a [u8] {
+    bytes.get(indexes.0..indexes.1).unwrap_or_default()
+}
+
+impl Shelved {
+    /// A table of the tree with this number.
+    pub(super) fn new(table: Table, tree: lsm_tree::TreeId) -> Self {
+        let id = (tree, table.id()).into();
+        Self { table, id, places: OnceLock::new() }
+    }
+
+    pub(super) fn least(&self) -> &[u8] {
+        self.table.metadata.key_range.min()
+    }
+
+    pub(super) fn greatest(&self) -> &[u8] {
+        self.table.metadata.key_range.max()
+    }
+}
+
+impl Places {
+    fn push(&mut self, from: &[u8], offset: BlockOffset, bytes: u32, key: (&Option<SliceIndexes>, &SliceIndexes)) {
+        if let Some(prefix) = key.0 {
+            self.keys.extend_from_slice(within(from, prefix));
+        }
+        self.keys.extend_from_slice(within(from, key.1));
+        self.blocks.push(Place { offset: *offset, bytes, key_end: self.keys.len() });
+    }
+
+    fn greatest(&self, number: usize) -> &[u8] {
+        let end = |number: usize| self.blocks.get(number).map_or(0, |block| block.key_end);
+        self.keys.get(number.checked_sub(1).map_or(0, end)..end(number)).unwrap_or_default()
+    }
+
+    fn first_with(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.blocks.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.greatest(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Bytes of the blocks from this one on that may be read at once.
+    fn stretch(&self, number: usize) -> u64 {
+        let mut bytes = 0;
+        let begin = self.blocks.get(number).map_or(0, |block| block.offset);
+        for block in self.blocks.iter().skip(number) {
+            let end = block.offset.saturating_add(u64::from(block.bytes)).saturating_sub(begin);
+            if block.offset != begin + bytes || (bytes > 0 && end > AHEAD_BYTES) {
+                break;
+            }
+            bytes = end;
+        }
+        bytes
+    }
+}
+
+impl Ahead {
+    fn block(&self, place: &Place) -> Option<&[u8]> {
+        let from = usize::try_from(place.offset.checked_sub(self.offset)?).ok()?;
+        self.raw.get(from..from.checked_add(to_usize(place.bytes))?)
+    }
+
+    /// Forgets what was read: what comes next is another table's.
+    pub(super) fn clear(&mut self) {
+        self.raw.clear();
+    }
+}
+
+impl Unpacked {
+    /// Nothing when the block is larger than any that the tree writes.
+    fn of(block: &DataBlock) -> Option<Self> {
+        let from: &[u8] = block.as_slice();
+        // Keys are stored without what they share with others of the block: twice the bytes is a good guess.
+        let (mut bytes, mut spots) = (Vec::with_capacity(from.len() * 2), Vec::with_capacity(from.len() / 40));
+        let place = |bytes: &Vec<u8>| u32::try_from(bytes.len()).ok();
+        for item in block.iter() {
+            let start = place(&bytes)?;
+            if let Some(prefix) = &item.prefix {
+                bytes.extend_from_slice(within(from, prefix));
+            }
+            bytes.extend_from_slice(within(from, &item.key));
+            let key_end = place(&bytes)?;
+            let before = spots.last().map(|spot: &Spot| to_usize(spot.start)..to_usize(spot.key_end));
+            if before.is_some_and(|before| bytes.get(before) == bytes.get(to_usize(start)..)) {
+                // What the key was before, which was kept for views that are gone.
+                bytes.truncate(to_usize(start));
+                continue;
+            }
+            if let Some(value) = &item.value {
+                bytes.extend_from_slice(within(from, value));
+            }
+            let is_removal = item.value_type.is_tombstone();
+            spots.push(Spot { start, key_end, value_end: place(&bytes)?, is_removal });
+        }
+        bytes.shrink_to_fit();
+        Some(Self { bytes, spots })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    fn stretch(&self, from: u32, to: u32) -> &[u8] {
+        self.bytes.get(to_usize(from)..to_usize(to)).unwrap_or_default()
+    }
+
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        self.spots.first().map(|spot| self.stretch(spot.start, spot.key_end))
+    }
+
+    pub(super) fn last(&self) -> Option<&[u8]> {
+        self.spots.last().map(|spot| self.stretch(spot.start, spot.key_end))
+    }
+
+    pub(super) fn key(&self, number: usize) -> &[u8] {
+        self.spots.get(number).map_or(&[], |spot| self.stretch(spot.start, spot.key_end))
+    }
+
+    /// The value; `None` when the key was removed.
+    pub(super) fn value(&self, number: usize) -> Option<&[u8]> {
+        let spot = self.spots.get(number).filter(|spot| !spot.is_removal)?;
+        Some(self.stretch(spot.key_end, spot.value_end))
+    }
+
+    /// How many keys come before what `is_before` tells.
+    pub(super) fn before(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
+        self.spots.partition_point(|spot| is_before(self.stretch(spot.start, spot.key_end)))
+    }
+}
