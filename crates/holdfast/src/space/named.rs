@@ -9,13 +9,12 @@
 //!
 //! May use: `notify`, exclusive access, transactions. Must not know: protocols.
 
-use std::ops::Bound;
 use std::time::Duration;
 
 use ::space::{Storage, TypeId};
 use base::Time;
 use journal::{Log, Position};
-use kv::{Compression, FoldRange, Indexes, Metadata, Stored};
+use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored};
 
 use super::entries::Entries;
 use super::notify::Bookmark;
@@ -96,10 +95,10 @@ impl Inner {
     /// All that were ever named, with their types.
     fn named(&self) -> Result<Vec<(TypeId, String, Kept)>> {
         let mut list = Vec::new();
-        let all = FoldRange { bucket: Some(BUCKET), start: Bound::Unbounded, end: Bound::Unbounded, after: None };
+        let all = FoldRange::all(Some(BUCKET)).bounds(Reading::Sweep);
         for partition in &self.partitions {
-            for item in partition.reader.items(&all, 0) {
-                let item = item?;
+            let mut items = partition.reader.items(&all, 0);
+            while let Some(item) = items.step()? {
                 let wrong = || Error::new(ErrorKind::Corrupt, "what the store keeps of a listener does not decode");
                 let (of, name) = item.key_in(BUCKET).split_first_chunk::<4>().ok_or_else(wrong)?;
                 let name = String::from_utf8(name.to_vec()).map_err(|_| wrong())?;
