@@ -110,10 +110,20 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
 /// Does a piece of compaction; returns when to come back.
 fn compaction_step(inner: &Inner) -> Option<Duration> {
     // What failed stays as it was, and is tried again: a full disk may have space by then.
-    Some(inner.told(&inner.jobs.compaction, inner.compact_step()).unwrap_or(LOOK_INTERVAL))
+    Some(inner.compact_and_tell().unwrap_or(LOOK_INTERVAL))
 }
 
 impl Inner {
+    /// A step of compaction. That a piece was moved is no news: what fails may be the end of its segment, again and again.
+    fn compact_and_tell(&self) -> Result<Duration> {
+        let before = self.compactor.stats().segments;
+        let stepped = self.compact_step();
+        if stepped.is_ok() && self.compactor.stats().segments == before {
+            return stepped;
+        }
+        self.told(&self.jobs.compaction, stepped)
+    }
+
     /// Whether a partition's ledger holds so much, or lags so far behind, that it is to be written out.
     fn is_due(&self, partition: &Partition) -> bool {
         let limits = &self.options.limits;
@@ -203,7 +213,7 @@ impl Store {
         inner.step_spaces();
         inner.step_series();
         inner.step_merge();
-        inner.told(&inner.jobs.compaction, inner.compact_step())?;
+        inner.compact_and_tell()?;
         Ok(())
     }
 }

@@ -11,6 +11,8 @@ use crate::store::{Inner, lock};
 
 /// What goes on failing in the same way is told again after so long.
 const TELL_AGAIN_MS: u64 = 600_000;
+/// What fails otherwise than before is told after so long: partitions may take turns in failing.
+const TELL_OTHER_MS: u64 = 10_000;
 
 /// What is done in the background, and how often that failed since open.
 #[derive(Debug)]
@@ -95,8 +97,9 @@ impl Job {
         let Some(error) = outcome else { return told.take().map(|_| self.works.to_owned()) };
         self.failures.fetch_add(1, Ordering::Relaxed);
         let text = format!("{}: {error}", self.failed);
-        let is_new =
-            told.as_ref().is_none_or(|(last, at)| *last != text || now_ms.saturating_sub(*at) >= TELL_AGAIN_MS);
+        let is_new = told.as_ref().is_none_or(|(last, at)| {
+            now_ms.saturating_sub(*at) >= if *last == text { TELL_AGAIN_MS } else { TELL_OTHER_MS }
+        });
         is_new.then(|| {
             *told = Some((text.clone(), now_ms));
             text
@@ -107,7 +110,10 @@ impl Job {
 impl Inner {
     /// Tells whom it concerns what became of a job, if that is news; answers with it.
     pub(crate) fn told<T>(&self, job: &Job, outcome: Result<T>) -> Result<T> {
-        let failed = outcome.as_ref().err().filter(|error| error.kind() != ErrorKind::Closed);
+        let failed = outcome.as_ref().err();
+        if failed.is_some_and(|error| error.kind() == ErrorKind::Closed) {
+            return outcome;
+        }
         if let (Some(word), Some(told)) = (job.word(failed, self.clock.wall_ms()), &self.options.trouble) {
             told(&word);
         }
@@ -128,11 +134,12 @@ mod tests {
         let told = job.word(Some(&full), 1).unwrap();
         assert!(told.contains("the disk is full") && told.contains("make room"), "{told}");
         assert_eq!(job.word(Some(&full), 2), None);
-        assert!(job.word(Some(&other), 3).is_some());
-        assert_eq!(job.word(Some(&other), 4), None);
-        assert!(job.word(Some(&other), 3 + TELL_AGAIN_MS).is_some());
+        assert_eq!(job.word(Some(&other), 3), None);
+        assert!(job.word(Some(&other), 1 + TELL_OTHER_MS).is_some());
+        assert_eq!(job.word(Some(&other), 2 + TELL_OTHER_MS), None);
+        assert!(job.word(Some(&other), 1 + TELL_OTHER_MS + TELL_AGAIN_MS).is_some());
         assert!(job.word(None, 5).unwrap().contains("again"));
         assert_eq!(job.word(None, 6), None);
-        assert_eq!(job.failures.load(Ordering::Relaxed), 5);
+        assert_eq!(job.failures.load(Ordering::Relaxed), 6);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::bytes::index;
 use crate::commit::{load, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer};
 use crate::header::header_bytes;
 use crate::journal::Journal;
@@ -62,7 +62,7 @@ pub(crate) fn read_segment(
     }
     if let Some(footer) = journal.footer_of(segment)? {
         let outcome = by_pieces(segment, &footer, &mut hand);
-        if outcome.is_err() {
+        if matches!(outcome, Err(Error::Closed)) {
             *lock(&journal.interrupted) = Some((segment.base, footer));
         }
         return outcome;
@@ -201,8 +201,10 @@ impl Journal {
     /// The footer of a sealed segment. Who reads a segment in steps, which compaction does, ends each before its end, and finds
     /// the footer here when it goes on: one of small records takes longer to decode than a step takes.
     fn footer_of(&self, segment: &Segment) -> Result<Option<Footer>> {
-        match lock(&self.interrupted).take() {
-            Some((base, footer)) if base == segment.base => Ok(Some(footer)),
+        // Taken even if it is another's, so that none stays for ever. A stub has its segment's base, and another footer.
+        let interrupted = lock(&self.interrupted).take();
+        match interrupted {
+            Some((base, footer)) if base == segment.base && !segment.is_stub() => Ok(Some(footer)),
             _ => segment.read_footer(),
         }
     }

@@ -133,6 +133,13 @@ impl Caches {
         self.entries.keep(mark, is_of(key), without.into(), &mut |_, _| ());
     }
 
+    /// Objects first here too: one of this partition that has to go meanwhile, for another partition's, leaves its entry behind, and
+    /// that would be taken for the state of an object that is not there any more.
+    fn clear(&self) {
+        self.objects.clear();
+        self.entries.clear();
+    }
+
     fn remove(&self, key: &[u8]) {
         let Some(mark) = mark_of(key) else { return };
         self.objects.remove(mark, is_of(key));
@@ -206,8 +213,7 @@ impl Entries {
     pub(crate) fn reset(&self) -> Result<()> {
         let mut changes = self.changes();
         *changes += 1;
-        self.caches.entries.clear();
-        self.caches.objects.clear();
+        self.caches.clear();
         self.ledger.reset()
     }
 

@@ -34,6 +34,13 @@ impl Table {
         }
         self.owners.pass_over(OWNERS_PASSED_OVER, now.time);
         self.damage = Damage { record: DamageRecord { upto, below: self.owners.record.next }, is_new: true };
+        self.keep_tombstones_in_shadow();
+    }
+
+    /// Where no abort is presumed a tombstone is all that says one: an owner's end does not make it redundant.
+    pub(crate) fn keep_tombstones_in_shadow(&mut self) {
+        let (entries, below) = (&self.entries, self.damage.record.below);
+        self.let_go.retain(|id| id.owner.0 >= below || !matches!(entries.get(id), Some(Entry::Aborted { .. })));
     }
 
     /// Whether something may have been decided about this owner's transactions that is lost.

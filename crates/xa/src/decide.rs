@@ -54,7 +54,7 @@ impl Table {
     /// What speaks against anything but rolling back, whoever asks.
     fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
         if self.is_in_shadow(id.owner) && self.owners.ended(id.owner).is_some() {
-            // Only an operator asks for an owner that is gone, and nobody was told to roll back.
+            // An operator, as a rule; a program that was cut off since before the damage is not told from one.
             return None;
         }
         if id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms {

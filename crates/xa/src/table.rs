@@ -267,6 +267,9 @@ impl Table {
                 Entry::Aborted { .. } | Entry::Shared(_) | Entry::Doubtful => {}
             }
         }
+        table.keep_tombstones_in_shadow();
+        // Numbers that were passed over because of damage stay passed over, though no owner was opened since.
+        table.owners.record.next = table.owners.record.next.max(table.damage.record.below);
         table.owners.start(now.time);
         (table.counters.decisions, table.counters.aborts) = (0, 0);
         Ok(table)
@@ -309,7 +312,7 @@ impl Table {
             Change::Put(Record::Decision(id, decision)) => self.put_decision(id, decision, mark),
             Change::Put(Record::Tombstone(id, tombstone)) => {
                 self.counters.aborts += 1;
-                if self.owners.ended(id.owner).is_some() {
+                if self.owners.ended(id.owner).is_some() && !self.is_in_shadow(id.owner) {
                     self.let_go.insert(id);
                 }
                 self.deadlines.remove(&(id.deadline_ms, id));
@@ -390,6 +393,7 @@ impl Table {
             self.deadlines.remove(&(id.deadline_ms, id));
         }
         self.let_go.extend(let_go);
+        self.keep_tombstones_in_shadow();
     }
 
     fn ids_of(&self, owner: OwnerId) -> std::ops::RangeInclusive<TransactionId> {

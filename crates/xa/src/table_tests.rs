@@ -186,6 +186,36 @@ fn damage_is_noted_once_and_nothing_is_presumed_of_owners_from_before_it() {
 }
 
 #[test]
+fn an_abort_in_the_shadow_of_damage_stays_and_so_do_the_numbers_that_were_passed_over() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    let (before, behind) = (id(owner, 1, 1, false), id(owner, 2, 1, false));
+    let plan = held.table.abort(before, at(0)).unwrap();
+    held.write(plan);
+    // The owner's end makes its tombstone redundant, and damage makes it all there is.
+    held.restart(at(0));
+    held.step(at(20));
+    held.table.note_damage(77, at(20));
+    let plan = held.table.abort(behind, at(20)).unwrap();
+    held.write(plan);
+    let day = 24 * 3600;
+    for _ in 0..3 {
+        held.step(at(2 * day));
+        held.restart(at(2 * day));
+        for id in [before, behind] {
+            let is_known = held.records.contains_key(&RecordKey::Tombstone(id));
+            let plan = held.table.verdicts(&[id], at(2 * day));
+            let expected = if is_known { Verdict::Rollback } else { Verdict::Leave };
+            assert_eq!(held.write(plan), [expected]);
+        }
+        assert!(held.records.contains_key(&RecordKey::Tombstone(behind)), "what an operator said is not forgotten");
+    }
+    let newer = held.open(Lease::For(Duration::from_secs(1)), at(2 * day)).unwrap();
+    assert!(newer.0 >= 1 << 32, "{newer:?}");
+    held.check();
+}
+
+#[test]
 fn who_contradicts_itself_is_not_loaded() {
     let id = id(OwnerId(1), 1, 0, false);
     let decision = Record::Decision(id, Decision { at_ms: 1, branches: Vec::new() });

@@ -114,7 +114,7 @@ impl Table {
                 _ => Change::Delete(RecordKey::Tombstone(*id)),
             });
             let stale = self.stale.iter().take_while(|(at_ms, _)| *at_ms <= now.wall_ms);
-            let stale = stale.filter(|(_, id)| !self.let_go.contains(id));
+            let stale = stale.filter(|(_, id)| !self.let_go.contains(id) && !self.is_in_shadow(id.owner));
             let stale = stale.map(|(_, id)| Change::Delete(RecordKey::Tombstone(*id)));
             let over = self.retained.iter().take_while(|(until, _)| *until <= now.time);
             let over = over.map(|(_, id)| Change::Delete(RecordKey::Decision(*id)));

@@ -430,6 +430,14 @@ fn entries_are_counted_changed_and_cleared_in_the_batch_of_a_script() {
         assert!(reply.starts_with(found) || reply.starts_with('$') == (found == "*-1"), "{id}: {reply}");
     }
     assert!(fixture.run("SPACE.READ shop order ID 1").contains("\"n\":11"));
+    // By its id, what is there and was written too counts once, and what was taken not at all.
+    let by_id = "
+        redis.call('SPACE.WRITE', 'shop', 'order', '{\"id\":1,\"n\":11}')
+        redis.call('SPACE.TAKE', 'shop', 'order', 'ID', '4')
+        local once = redis.call('SPACE.CLEAR', 'shop', 'order', 'ID', '1')
+        local gone = redis.call('SPACE.CLEAR', 'shop', 'order', 'ID', '4')
+        return redis.error_reply('CLEARED ' .. once .. ' ' .. gone)";
+    assert_eq!(fixture.eval(by_id, &[], &[]), "-CLEARED 1 0");
     // What fails afterwards takes it all back.
     let failing = "redis.call('SPACE.CLEAR', 'shop', 'order', 'ANY') return redis.error_reply('MY no')";
     assert_eq!(fixture.eval(failing, &[], &[]), "-MY no");

@@ -156,10 +156,11 @@ impl Inner {
     fn may_use(&self, waiter: &Waiter, partition: PartitionId, place: Place, engine: &mut Engine) -> Option<()> {
         let at = LockedPlace { partition, place };
         match waiter.purpose {
-            Purpose::Read(_) | Purpose::Take => {
+            // As for those who do not wait: what was committed last is shown past locks and groups.
+            Purpose::Read(_) => Some(()),
+            Purpose::Take => {
                 let who = waiter.purpose.holder();
-                let mode = if waiter.purpose == Purpose::Take { Mode::Exclusive } else { Mode::Shared };
-                let free = !engine.is_locked(place) || !self.spaces.locks.is_in_the_way(who, at, mode);
+                let free = !engine.is_locked(place) || !self.spaces.locks.is_in_the_way(who, at, Mode::Exclusive);
                 (free && !engine.is_held(place, who)).then_some(())
             }
             Purpose::Lock(holder, mode) => {

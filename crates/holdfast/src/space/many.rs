@@ -61,7 +61,10 @@ impl Entries {
             };
             if let Some(id) = &wanted.id {
                 let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
-                if let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) {
+                let is_passed_over =
+                    |it: &Stored| is_excepted(&wanted.except, it.document.fields().get(&definition.id));
+                let stored = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms);
+                if let Some(stored) = stored.filter(|it| !is_passed_over(it)) {
                     let _ = take(stored, &mut found);
                 }
             } else {

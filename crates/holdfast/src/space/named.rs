@@ -29,6 +29,8 @@ use crate::transaction::Transaction;
 const BUCKET: &[u8] = b"\0listener";
 /// Longest name of a listener, in bytes.
 const NAME_BYTES_MAX: usize = 256;
+/// Listeners of one type that are known by name: all are looked at now and then.
+const NAMES_MAX: usize = 1000;
 /// How much journal a listener holds unless it says otherwise.
 const RETAIN_BYTES: u64 = 1 << 30;
 /// How old what compaction knows of listeners may be. What they acknowledge meanwhile only lets more go.
@@ -186,11 +188,20 @@ impl Entries {
         let inner = self.inner();
         let old = self.kept(name)?;
         let now = inner.journal.watermarks().appended;
-        let bookmark = from.or(old.map(|old| old.bookmark)).unwrap_or_else(|| Bookmark::before(now));
+        let floor = inner.feed_floor();
+        let bookmark = match from.or(old.map(|old| old.bookmark)) {
+            None => Bookmark::before(now),
+            // A place, not a word: what goes from the journal before it was acknowledged is missed, and said so.
+            Some(Bookmark::START) => Bookmark::before(floor),
+            Some(bookmark) => bookmark,
+        };
         let retain_bytes = as_name.retain_bytes.or(old.map(|old| old.retain_bytes)).unwrap_or(RETAIN_BYTES);
         let kept = Kept { bookmark, retain_bytes };
-        let floor = inner.feed_floor();
-        if from.is_none() && bookmark != Bookmark::START && bookmark.position() < floor {
+        if bookmark.position() < floor && from.is_some() {
+            let text = format!("the journal reaches back to {floor}, not to {bookmark}: listen from START, or without FROM");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        if bookmark.position() < floor {
             let text = format!(
                 "the listener {name} stands at {bookmark} and the journal reaches back to {floor}: more than its {} bytes were \
                  written since. Forget it, read what is there, and listen anew",
@@ -201,6 +212,10 @@ impl Entries {
         if bookmark.position() > now {
             let text = format!("the journal has positions up to {now}, not {}", bookmark.position());
             return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        if old.is_none() && inner.named()?.iter().filter(|(of, ..)| *of == self.kind.of).count() >= NAMES_MAX {
+            let text = format!("the type has {NAMES_MAX} listeners by name already: forget one first");
+            return Err(Error::new(ErrorKind::Limit, text));
         }
         if old != Some(kept) {
             let position = inner.change_listener(self.kind.of, name, put(kept))?;
@@ -215,8 +230,18 @@ impl Entries {
     /// # Errors
     /// `Invalid` when there is no listener of that name, or no such bookmark yet; as [`Exclusive::commit`].
     pub fn acknowledge(&self, name: &str, bookmark: Bookmark, durability: Option<Durability>) -> Result<()> {
-        let Some(kept) = self.acknowledged(name, bookmark)? else { return Ok(()) };
-        let position = self.inner().change_listener(self.kind.of, name, put(kept))?;
+        if self.acknowledged(name, bookmark)?.is_none() {
+            return Ok(());
+        }
+        // Once more where nobody else can change it: another connection may have acknowledged more, or forgotten the name.
+        let (inner, key) = (self.inner(), key_of(self.kind.of, name));
+        let mut exclusive = Exclusive::open(inner, &Scope::Keys(&[(BUCKET, &key)]))?;
+        let found = exclusive.holds(BUCKET, &key)?.reader.get(BUCKET, &key, 0)?.value;
+        let kept = found.and_then(|object| decode(&object.value)).filter(|kept| bookmark > kept.bookmark);
+        let Some(kept) = kept else { return Ok(()) };
+        exclusive.stage(BUCKET, &key, put(Kept { bookmark, ..kept }))?;
+        let position = exclusive.commit()?.position;
+        inner.forget_known();
         self.settle_change(position, durability)
     }
 

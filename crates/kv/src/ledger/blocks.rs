@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use lsm_tree::table::block::BlockType;
 use lsm_tree::table::util::SliceIndexes;
 use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
-use lsm_tree::{DescriptorTable, Error, GlobalTableId, Result, Table};
+use lsm_tree::{CompressionType, DescriptorTable, Error, GlobalTableId, Result, Table};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -110,7 +110,7 @@ impl Blocks {
     fn index(&self, of: &Shelved, handle: &BlockHandle) -> Result<IndexBlock> {
         let mut raw = vec![0; to_usize(handle.size())];
         self.read(of, *handle.offset(), &mut raw)?;
-        let block = Block::from_reader(&mut raw.as_slice(), of.table.metadata.index_block_compression)?;
+        let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
         expect_type(&block, BlockType::Index)?;
         Ok(IndexBlock::new(block))
     }
@@ -165,7 +165,7 @@ impl Blocks {
                 ahead.block(place).ok_or(Error::Unrecoverable)?
             }
         };
-        let block = Block::from_reader(&mut &*raw, of.table.metadata.data_block_compression)?;
+        let block = whole_block(raw, of.table.metadata.data_block_compression)?;
         expect_type(&block, BlockType::Data)?;
         let block = Arc::new(Unpacked::of(&DataBlock::new(block)).ok_or(Error::Unrecoverable)?);
         if reading == Reading::Query {
@@ -177,6 +177,14 @@ impl Blocks {
 
 fn to_usize(bytes: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The block that fills these bytes. One that is shorter is not the block that was asked for, however intact it is: a view that
+/// outlived its tree may find another tree's table under its path.
+fn whole_block(raw: &[u8], compression: CompressionType) -> Result<Block> {
+    let mut from = raw;
+    let block = Block::from_reader(&mut from, compression)?;
+    if from.is_empty() { Ok(block) } else { Err(Error::Unrecoverable) }
 }
 
 fn expect_type(block: &Block, wanted: BlockType) -> Result<()> {

@@ -6,18 +6,23 @@
 //! May use: `pages`, hyper, tokio. Must not know: InfluxQL.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use holdfast::series::{Reader, SeriesError, Source};
 use hyper::body::{Bytes, Frame};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Sleep;
 
 use crate::http::failure::Failure;
 use crate::http::pages::{self, Piece, Pieces};
 
+/// How long an answer may take to leave.
+pub(super) const LEAVING_TIME_MAX: Duration = Duration::from_secs(600);
 /// Pieces that wait for the client.
 const PIECES_MAX: usize = 1;
 /// What of a whole answer is sent at a time.
@@ -67,13 +72,16 @@ impl Leaving {
 
     /// The body that begins with this piece.
     pub(super) fn body(self, first: Vec<u8>) -> Body {
-        Body::new(Pouring { first: Some(first.into()), rest: self.0 })
+        let end = Box::pin(tokio::time::sleep(LEAVING_TIME_MAX));
+        Body::new(Pouring { first: Some(first.into()), rest: self.0, end })
     }
 }
 
 struct Pouring {
     first: Option<Bytes>,
     rest: Receiver<Made>,
+    /// Until then it has to have left: it holds a thread and a turn of questions however slowly its client reads.
+    end: Pin<Box<Sleep>>,
 }
 
 impl hyper::body::Body for Pouring {
@@ -86,6 +94,10 @@ impl hyper::body::Body for Pouring {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        if self.end.as_mut().poll(context).is_ready() {
+            self.rest.close();
+            return Poll::Ready(Some(Err(io::Error::other("the client took too long to read the answer"))));
         }
         self.rest.poll_recv(context).map(|made| {
             Some(match made? {

@@ -6,7 +6,6 @@
 //! May use: `params`, `leaving`, the facade's `series`. Must not know: the language.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -24,8 +23,6 @@ use crate::http::upload::Upload;
 
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// How long an answer in chunks may take, from its beginning to its last piece.
-const LEAVING_TIME_MAX: Duration = Duration::from_secs(600);
 const CSV: &str = "text/csv";
 const NOT_EXECUTED: &str = "not executed";
 
@@ -61,7 +58,7 @@ pub(super) async fn query(
     let is_chunked = matches!(params.layout, Layout::Chunked(_));
     let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode, way));
     let answer = if is_chunked {
-        let work = asked.shared.query_within(LEAVING_TIME_MAX, run);
+        let work = asked.shared.query_within(leaving::LEAVING_TIME_MAX, run);
         tokio::pin!(work);
         tokio::select! {
             biased;

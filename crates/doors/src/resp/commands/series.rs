@@ -323,6 +323,10 @@ fn reading(
     }
     let time_max = call.door.options.script.time_max;
     let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
+    if Instant::now() >= end {
+        let text = "LIMIT the time for reading points within MULTI is over (script.time_milliseconds_max): read less, or outside";
+        return Err(text.into());
+    }
     let reader = store.series().reader();
     read(&reader, end, call.reply)?;
     call.session.need.add(call.durability, reader.position());
