@@ -198,7 +198,8 @@ impl Entries {
         let retain_bytes = as_name.retain_bytes.or(old.map(|old| old.retain_bytes)).unwrap_or(RETAIN_BYTES);
         let kept = Kept { bookmark, retain_bytes };
         if bookmark.position() < floor && from.is_some() {
-            let text = format!("the journal reaches back to {floor}, not to {bookmark}: listen from START, or without FROM");
+            let text =
+                format!("the journal reaches back to {floor}, not to {bookmark}: listen from START, or without FROM");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         if bookmark.position() < floor {
