@@ -147,15 +147,20 @@ pub(crate) fn report(what: &str, number: u64) {
     eprintln!("{what} {number}");
 }
 
+/// The hash over what happened, with this behind it.
+pub(crate) fn traced(trace: u64, what: &str, number: u64) -> u64 {
+    let mut input = trace.to_le_bytes().to_vec();
+    input.extend_from_slice(what.as_bytes());
+    input.extend_from_slice(&number.to_le_bytes());
+    hash64(&input)
+}
+
 impl Run {
     pub(crate) fn trace(&mut self, what: &str, number: u64) {
         if self.verbose {
             report(what, number);
         }
-        let mut input = self.outcome.trace.to_le_bytes().to_vec();
-        input.extend_from_slice(what.as_bytes());
-        input.extend_from_slice(&number.to_le_bytes());
-        self.outcome.trace = hash64(&input);
+        self.outcome.trace = traced(self.outcome.trace, what, number);
     }
 
     fn step(&mut self) -> Check<()> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::memory::Fault;
-use base::{Clock, Random, Time, hash64};
+use base::{Clock, Random, Time};
 use holdfast::{CoordinatorId, Durability, OwnerId, Store, TransactionId};
 use xa::{FORMAT_ID, Xid};
 
@@ -18,7 +18,7 @@ use crate::distributed::recovery::Recovery;
 use crate::distributed::said::Said;
 use crate::distributed::server::Served;
 use crate::distributed::wire::{Callee, Message, Process, Purpose, Reply, Request};
-use crate::run::{self, Check, Violation, report};
+use crate::run::{self, Check, Violation, report, traced};
 use crate::world::Sim;
 
 /// What kind of world it is.
@@ -158,10 +158,7 @@ impl World {
         if self.verbose {
             report(what, number);
         }
-        let mut input = self.outcome.trace.to_le_bytes().to_vec();
-        input.extend_from_slice(what.as_bytes());
-        input.extend_from_slice(&number.to_le_bytes());
-        self.outcome.trace = hash64(&input);
+        self.outcome.trace = traced(self.outcome.trace, what, number);
     }
 
     fn tell(&mut self, what: &str, message: &Message) {
