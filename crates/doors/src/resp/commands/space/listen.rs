@@ -187,7 +187,7 @@ pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
         let known = entries.known_listeners()?;
         reply.array(known.len());
         for listener in known {
-            reply.map(5);
+            reply.map(6);
             reply.text("name");
             reply.text(&listener.name);
             reply.text("bookmark");
@@ -198,6 +198,8 @@ pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
             reply.unsigned(listener.behind_bytes);
             reply.text("held");
             reply.unsigned(u64::from(listener.is_held));
+            reply.text("damaged");
+            reply.unsigned(u64::from(listener.is_damaged));
         }
         Ok(Need::NOTHING)
     });
