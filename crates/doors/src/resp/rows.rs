@@ -332,6 +332,8 @@ commands! {
       ""; "O(1)"; "Lists the subcommands.";
     "kv.tree|root" 3 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" tree::root;
       "size"; "O(n) with the size if such a tree is kept, else with the number of objects, in a thread of its own"; "Returns the root of the Merkle tree with so many leaves: a hash for each branch, as integers.";
+    "space.ack" 5 [WRITE NOSCRIPT] SPACE "holdfast" "0.1.0" space::listen::ack;
+      "space type name bookmark"; "O(n) with the number of listeners"; "Notes durably that a listener by name has done with all up to a bookmark: it goes on behind it. Inside MULTI that is part of the batch, which then locks the whole store while it is made. OK, also when it had acknowledged more.";
     "space.change" -6 [WRITE DENYOOM FAST] SPACE "holdfast" "0.1.0" space::change::run;
       "space type id SET path json | UNSET path | INCR path number | APPEND path json | ADD path json | REMOVE path json | PUTKEY path key json | REMOVEKEY path key ... [ROUTING value] [VERSION version] [LEASE milliseconds|FOREVER] [PREVIOUS] [DURABILITY durability]"; "O(n) with the size of the document"; "Changes an entry in place, all changes or none; returns [json, version, expires] of what is there now, with PREVIOUS [that, the same of what was there], or null if there is no such entry.";
     "space.clear" -4 [WRITE] SPACE "holdfast" "0.1.0" space::query::clear;

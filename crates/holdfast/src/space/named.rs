@@ -340,6 +340,27 @@ impl Entries {
     }
 }
 
+impl Exclusive<'_> {
+    /// As [`Entries::acknowledge`], in this batch: what was done about events and that they are done with happens together. Needs
+    /// [`Scope::All`]. Durable as the batch is.
+    ///
+    /// # Errors
+    /// As there; `Internal` when the scope is smaller.
+    pub fn acknowledge(&mut self, entries: &Entries, name: &str, bookmark: Bookmark) -> Result<()> {
+        self.need_all()?;
+        let Some(kept) = entries.acknowledged(name, bookmark)? else { return Ok(()) };
+        let key = key_of(entries.kind.of, name);
+        let staged = match self.changes.get(BUCKET, &key) {
+            Some(Change::Put { stored, .. }) => Kept::decode(&stored.value()),
+            _ => None,
+        };
+        if staged.is_some_and(|staged| staged.bookmark >= bookmark) {
+            return Ok(());
+        }
+        self.stage(BUCKET, &key, put(kept))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ::space::Definition;
