@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use grid::{DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
-use holdfast::Durability;
-use holdfast::space::{AtLimit, Definition, Document, ReadOptions, Value, Wanted, WriteOptions};
+use holdfast::space::{AtLimit, Bookmark, Definition, Document, ReadOptions, Value, Wanted, WriteOptions};
+use holdfast::{Compression, Durability, PutOptions};
 use holdfast_tests::{Random, until};
 
 use super::databases::Postgres;
@@ -162,6 +162,37 @@ fn a_table_is_loaded_and_read_through_and_does_not_come_back() {
     orders.write(&order(5000, 4), &WriteOptions::default()).unwrap();
     assert!(running.flush(LONG));
     assert_eq!(database.table(), entries(&orders));
+}
+
+/// The bookmark of a type to which nothing happened stayed where it was, and with it the journal while the mirror ran; after a restart
+/// the mirror ended, because compaction had let go of what lay behind the bookmark, although nothing of it was the mirror's.
+#[test]
+fn the_bookmark_of_a_quiet_type_moves_with_the_store() {
+    let postgres = Postgres::start(0);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    orders.write(&order(1, 10), &WriteOptions::default()).unwrap();
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    let begin = running.stats().position;
+    let mut newest = begin;
+    let plain = PutOptions { compression: Some(Compression::None), ..PutOptions::default() };
+    for _ in 0..600 {
+        newest = store.kv().put(b"other", b"key", &[7; 7_000], &plain).unwrap().position;
+    }
+    // A listener passes by a MiB at a time, and the bookmark behind it too.
+    let far = newest.get() - (2 << 20);
+    assert!(far > begin.get());
+    let moved = until(LONG, || Some(running.stats().position).filter(|position| position.get() >= far));
+    assert!(moved.is_some(), "{:?}", running.stats());
+    let stands = Database::connect(&postgres).texts("SELECT bookmark FROM holdfast_mirror").remove(0);
+    let stands: Bookmark = stands.parse().unwrap();
+    assert!(stands.position().get() >= far && running.stop().events == 0);
+    // It goes on from there.
+    orders.write(&order(2, 20), &WriteOptions::default()).unwrap();
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    assert_eq!(Database::connect(&postgres).table(), entries(&orders));
 }
 
 #[test]

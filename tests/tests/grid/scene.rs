@@ -73,6 +73,11 @@ impl Database {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
+    pub(crate) fn texts(&self, sql: &str) -> Vec<String> {
+        let rows = self.runtime.block_on(self.client.query(sql, &[])).unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
     pub(crate) fn table(&self) -> Vec<(i64, i64)> {
         self.pairs(r#"SELECT id, (document->>'total')::bigint FROM "order" ORDER BY id"#)
     }

@@ -16,6 +16,10 @@ use super::target::{Step, Target};
 const COPY_ENTRIES: usize = 500;
 /// How long a target may take to end what is in work when the mirror is stopped.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a mirror looks for which nothing happens: its listener holds the journal from where it looked last.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many bytes of journal, of what others do, the bookmark in the target may be behind when nothing happens to the type.
+const QUIET_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a mirror stands.
 pub(super) struct Follower {
@@ -26,6 +30,15 @@ pub(super) struct Follower {
     pub(super) pending: Vec<Notice>,
     /// Heard already, of the batch behind those.
     pub(super) next: Option<Notice>,
+}
+
+impl Follower {
+    /// Up to where everything is heard, when the target has all of it and the bookmark there is far behind.
+    fn passed_by(&self) -> Option<Bookmark> {
+        let heard = self.listener.bookmark();
+        let bytes = heard.position().get().saturating_sub(self.at.position().get());
+        (self.pending.is_empty() && self.next.is_none() && bytes >= QUIET_BYTES_MAX).then_some(heard)
+    }
 }
 
 /// What ends a session with the target.
@@ -193,7 +206,7 @@ impl Shared {
                 }
                 follower.pending.push(notice);
             }
-            if !follower.pending.is_empty() || self.has_requests() {
+            if !follower.pending.is_empty() || follower.passed_by().is_some() || self.has_requests() {
                 break;
             }
             {
@@ -205,14 +218,17 @@ impl Shared {
             tokio::select! {
                 () = heard(&follower.listener) => {}
                 () = self.wake.notified() => {}
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
             }
         }
         Ok(true)
     }
 
-    /// Applies what is pending, and moves the bookmark behind it.
+    /// Applies what is pending, and moves the bookmark behind it; or behind what happened to others alone, which after a restart
+    /// the journal may not have any more.
     async fn apply(&self, target: &mut Target, follower: &mut Follower) -> Result<()> {
-        let Some(to) = follower.pending.last().map(|notice| notice.bookmark) else { return Ok(()) };
+        let last = follower.pending.last().map(|notice| notice.bookmark);
+        let Some(to) = last.or_else(|| follower.passed_by()) else { return Ok(()) };
         let mut steps = Vec::new();
         for notice in &follower.pending {
             steps.extend(self.step(notice)?);
