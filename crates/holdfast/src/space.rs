@@ -138,8 +138,11 @@ impl Space {
         inner.check_open()?;
         let _one = lock(&inner.spaces.declaring);
         let Some(kind) = inner.spaces.find(&self.name, name) else { return Ok(false) };
+        // Before it, because at opening nobody can tell whether a type was dropped or could not be read.
+        inner.drop_listeners(kind.of)?;
         self.journal_everywhere(&Command::Drop { of: kind.of })?;
         inner.spaces.remove(&kind);
+        // Those that came between.
         inner.drop_listeners(kind.of)?;
         Ok(true)
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ::space::{Storage, TypeId};
 use base::Time;
 use journal::{Log, Position};
-use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored};
+use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored, Value};
 
 use super::entries::Entries;
 use super::kept::{Kept, key_of, split_key};
@@ -92,16 +92,31 @@ impl Inner {
                 // Keys are written here alone, and a key that nobody could have named names nobody.
                 let Some((of, name)) = split_key(item.key_in(BUCKET)) else { continue };
                 let name = name.to_owned();
-                let kept = match partition.reader.value_of(&item).map_err(Error::from) {
-                    Ok(value) => Kept::decode(value.as_ref()),
-                    Err(error) if error.kind() == ErrorKind::Corrupt => None,
-                    Err(error) => return Err(error),
+                let kept = match partition.reader.value_of(&item) {
+                    // It was moved, or forgotten, since the sweep began.
+                    Err(kv::Error::Journal(journal::Error::Missing { .. })) => match self.named_one(of, &name)? {
+                        Some(named) => named.kept,
+                        None => continue,
+                    },
+                    value => kept_of(value)?,
                 };
                 list.push(Named { of, name, kept });
             }
         }
         list.sort_by(|a, b| (a.of, &a.name).cmp(&(b.of, &b.name)));
         Ok(list)
+    }
+
+    /// One of them.
+    fn named_one(&self, of: TypeId, name: &str) -> Result<Option<Named>> {
+        let key = key_of(of, name);
+        let found = self.partition(BUCKET, &key).reader.get(BUCKET, &key, 0).map(|found| found.value);
+        let kept = match found {
+            Ok(None) => return Ok(None),
+            Ok(Some(object)) => kept_of(Ok(object.value))?,
+            Err(error) => kept_of(Err(error))?,
+        };
+        Ok(Some(Named { of, name: name.to_owned(), kept }))
     }
 
     fn is_held(&self, kept: Kept) -> bool {
@@ -141,18 +156,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes what is kept of the listeners of types that are not there: a process that ended while it dropped a type left them.
-    pub(crate) fn drop_lost_listeners(&self) -> Result<()> {
-        for named in self.named()?.into_iter().filter(|named| self.spaces.get(named.of).is_none()) {
-            let key = key_of(named.of, &named.name);
-            // Nobody else is there yet who would make room.
-            let mut exclusive = Exclusive::open_at_once(self, BUCKET, &key)?;
-            exclusive.stage(BUCKET, &key, Change::Delete)?;
-            exclusive.commit()?;
-        }
-        Ok(())
-    }
-
     fn change_listener(&self, of: TypeId, name: &str, change: Change) -> Result<Position> {
         let key = key_of(of, name);
         let mut exclusive = Exclusive::open(self, &Scope::Keys(&[(BUCKET, &key)]))?;
@@ -160,6 +163,28 @@ impl Inner {
         let position = exclusive.commit()?.position;
         self.forget_known();
         Ok(position)
+    }
+
+    /// Keeps where a listener begins. `goes_on` is where it stood: what somebody acknowledged since then stays so.
+    fn keep_listener(&self, of: TypeId, name: &str, mut kept: Kept, goes_on: bool) -> Result<(Kept, Position)> {
+        let key = key_of(of, name);
+        let mut exclusive = Exclusive::open(self, &Scope::Keys(&[(BUCKET, &key)]))?;
+        if goes_on && let Some(Kept { bookmark, .. }) = self.named_one(of, name)?.and_then(|named| named.kept) {
+            kept.bookmark = kept.bookmark.max(bookmark);
+        }
+        exclusive.stage(BUCKET, &key, put(kept))?;
+        let position = exclusive.commit()?.position;
+        self.forget_known();
+        Ok((kept, position))
+    }
+}
+
+/// What is kept as this value; `None` when it is damaged.
+fn kept_of(value: kv::Result<Value>) -> Result<Option<Kept>> {
+    match value {
+        Ok(value) => Ok(Kept::decode(value.as_ref())),
+        Err(kv::Error::Value { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -186,7 +211,7 @@ impl Entries {
 
     fn known(&self, name: &str) -> Result<Kept> {
         self.check()?;
-        match self.named()?.into_iter().find(|named| named.name == name) {
+        match self.inner().named_one(self.kind.of, name)? {
             Some(named) => named.kept.ok_or_else(|| damaged(name)),
             None => {
                 let text = format!("the type has no listener named {name}: listen by that name first");
@@ -250,11 +275,12 @@ impl Entries {
             let text = format!("the type has {NAMES_MAX} listeners by name already: forget one first");
             return Err(Error::new(ErrorKind::Limit, text));
         }
-        if old != Some(kept) {
-            let position = inner.change_listener(self.kind.of, name, put(kept))?;
-            self.store.wait(position, self.store.durability())?;
+        if old == Some(kept) {
+            return Ok(bookmark);
         }
-        Ok(bookmark)
+        let (kept, position) = inner.keep_listener(self.kind.of, name, kept, from.is_none())?;
+        self.store.wait(position, self.store.durability())?;
+        Ok(kept.bookmark)
     }
 
     /// Notes durably that a listener has done with all up to a bookmark: it goes on behind it, whoever it is then, and the journal
@@ -331,7 +357,7 @@ impl Entries {
     /// As [`Exclusive::commit`].
     pub fn forget_listener(&self, name: &str) -> Result<bool> {
         self.check()?;
-        if !self.named()?.iter().any(|named| named.name == name) {
+        if self.inner().named_one(self.kind.of, name)?.is_none() {
             return Ok(false);
         }
         let position = self.inner().change_listener(self.kind.of, name, Change::Delete)?;
@@ -418,26 +444,58 @@ mod tests {
         orders.listen(&Wanted::all(), listen_as("broken")).unwrap();
     }
 
-    /// A process that ended between dropping a type and its listeners left these for ever.
+    /// A type that is not there may only not be there now: its snapshots may be damaged, and put back.
     #[test]
-    fn listeners_of_a_type_that_is_not_there_go_when_the_store_is_opened() {
+    fn listeners_go_with_their_type_and_not_when_it_is_not_loaded() {
         let folder = tempfile::tempdir().unwrap();
-        let dropped = {
-            let store = Store::open(folder.path(), Options::default()).unwrap();
-            let orders = declare(&store, "order");
-            orders.listen(&Wanted::all(), listen_as("stays")).unwrap();
-            let quotes = declare(&store, "quote");
-            store.space("shop").drop_type("quote").unwrap();
-            // As the end of the process had left it.
-            let kept = Kept { bookmark: Bookmark::START, retain_bytes: 7 };
-            store.inner().change_listener(quotes.kind.of, "lost", put(kept)).unwrap();
-            store.close().unwrap();
-            quotes.kind.of
+        let names = |store: &Store| -> Vec<String> {
+            store.inner().named().unwrap().into_iter().map(|named| named.name).collect()
         };
+        {
+            let store = Store::open(folder.path(), Options::default()).unwrap();
+            declare(&store, "order").listen(&Wanted::all(), listen_as("stays")).unwrap();
+            declare(&store, "quote").listen(&Wanted::all(), listen_as("goes")).unwrap();
+            assert_eq!(names(&store), ["stays", "goes"]);
+            store.space("shop").drop_type("quote").unwrap();
+            assert_eq!(names(&store), ["stays"]);
+            let kept = Kept { bookmark: Bookmark::START, retain_bytes: 7 };
+            store.inner().change_listener(TypeId(99), "not loaded", put(kept)).unwrap();
+            store.close().unwrap();
+        }
         let store = Store::open(folder.path(), Options::default()).unwrap();
-        let named = store.inner().named().unwrap();
-        assert!(named.iter().all(|named| named.of != dropped));
-        assert_eq!(named.iter().map(|named| named.name.as_str()).collect::<Vec<_>>(), ["stays"]);
+        assert_eq!(names(&store), ["stays", "not loaded"]);
+        assert_eq!(store.inner().listeners_keep(), store.inner().named().unwrap()[0].kept.unwrap().bookmark.position());
+    }
+
+    /// Who began while somebody acknowledged took that back.
+    #[test]
+    fn beginning_takes_back_no_acknowledgement() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let orders = declare(&store, "order");
+        let read_before = orders.listen(&Wanted::all(), listen_as("mailer")).unwrap().bookmark();
+        store.kv().put(b"b", b"k", b"v", &crate::kv::PutOptions::default()).unwrap();
+        let now = Bookmark::before(store.inner().journal.watermarks().appended);
+        orders.acknowledge("mailer", now, None).unwrap();
+        let stale = Kept { bookmark: read_before, retain_bytes: 7 };
+        let begin = |goes_on| store.inner().keep_listener(orders.kind.of, "mailer", stale, goes_on).unwrap().0;
+        assert_eq!(begin(true), Kept { bookmark: now, retain_bytes: 7 });
+        assert_eq!(orders.known_listeners().unwrap()[0].bookmark, now);
+        assert_eq!(begin(false), stale, "who says where it is to stand is believed");
+    }
+
+    /// A ledger or a journal that cannot be read is not the damage of one listener, which holds nothing then.
+    #[test]
+    fn only_a_value_that_is_not_what_was_put_is_a_damaged_listener() {
+        let damaged = kv::Error::Value { at: 7, reason: "checksum mismatch" };
+        assert_eq!(kept_of(Err(damaged)).unwrap(), None);
+        for error in [
+            kv::Error::Ledger { path: String::new(), reason: "damaged".to_owned() },
+            kv::Error::Command,
+            kv::Error::Journal(journal::Error::Missing { position: Position::new(7) }),
+        ] {
+            kept_of(Err(error)).unwrap_err();
+        }
     }
 
     #[test]
