@@ -112,7 +112,9 @@ struct State {
     asked: u64,
     /// The last of those that was answered.
     answered: u64,
-    /// Transactions that wait to be written through.
+    /// How often a transaction was to be written through.
+    requested: u64,
+    /// Transactions that wait to be written through, by the number that they have of those.
     requests: VecDeque<Request>,
 }
 

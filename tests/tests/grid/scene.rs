@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use grid::{Backoff, DocumentTable, IdKind, Mirror, MirrorOptions};
 use holdfast::space::{Definition, Document, Entries, Value, ValueRef, Wanted};
-use holdfast::{Durability, Limits, Options, Store};
+use holdfast::{CompactionOptions, Durability, Limits, Options, Store};
 use tokio_postgres::{Client, NoTls};
 
 use super::databases::Postgres;
@@ -30,7 +30,12 @@ pub(crate) fn order(id: i64, total: i64) -> Document {
 }
 
 pub(crate) fn open(folder: &std::path::Path) -> (Store, Entries) {
-    let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+    open_with(folder, CompactionOptions::default())
+}
+
+pub(crate) fn open_with(folder: &std::path::Path, compaction: CompactionOptions) -> (Store, Entries) {
+    let limits = Limits::tiny();
+    let options = Options { durability: Durability::Written, limits, compaction, ..Options::default() };
     let store = Store::open(folder, options).unwrap();
     let orders = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap();
     (store, orders)

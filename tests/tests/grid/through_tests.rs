@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use grid::{DocumentTable, IdKind, Mapping, Mirror, NotThrough, Table};
 use holdfast::space::{Document, Entries, ReadOptions, ValueRef, Wanted, WriteOptions};
-use holdfast::{Committed, Durability, ErrorKind, PutOptions, Store, Transaction};
+use holdfast::{
+    Committed, CompactionOptions, Compression, Durability, ErrorKind, PutOptions, Schedule, Store, Transaction,
+};
 use holdfast_tests::{Random, until};
 
 use super::databases::Postgres;
-use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, order, quick};
+use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, open_with, order, quick};
 
 /// Whoever moves the bookmark waits here while a test holds the lock: behind the commit of the space, before that of the table.
 const GATE: &str = "
@@ -190,6 +192,176 @@ fn with_the_database_down_nothing_is_changed_and_the_caller_is_told() {
     assert_eq!(database.table(), entries(&orders));
     let applied = database.applied();
     assert_eq!(applied, BTreeMap::from([(1, totals), (2, vec![20]), (3, vec![30, 32])]));
+}
+
+/// Writes to other keys, and lets go of as much of the journal as nobody holds.
+fn compact_past(store: &Store) {
+    let plain = PutOptions { compression: Some(Compression::None), ..PutOptions::default() };
+    for _ in 0..10 {
+        for _ in 0..50 {
+            store.kv().put(b"other", b"key", &[7; 7_000], &plain).unwrap();
+        }
+        // Segments are sealed, and the space's snapshots written, in the background.
+        std::thread::sleep(Duration::from_millis(300));
+        store.compact().unwrap();
+    }
+}
+
+fn let_go_of_all() -> CompactionOptions {
+    CompactionOptions { schedule: Schedule::OnDemand, keep_bytes: 0, ..CompactionOptions::default() }
+}
+
+/// A failure while somebody waited had the mirror stop listening, so that compaction let go of what it had not applied.
+#[test]
+fn the_journal_is_held_while_the_database_is_down_also_for_who_writes_through() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open_with(folder.path(), let_go_of_all());
+    let running = mirror(&orders, &postgres);
+    let here = (&store, &orders);
+    write_through(&running, here, 1, 10).unwrap();
+    postgres.kill();
+    let refused = until(LONG, || write_through(&running, here, 1, 11).err());
+    assert!(refused.is_some());
+    orders.write(&order(2, 20), &WriteOptions::default()).unwrap();
+    compact_past(&store);
+    postgres.run(0);
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    assert_eq!(Database::connect(&postgres).table(), entries(&orders));
+    assert_eq!(total_of(&orders, 2), Some(20));
+}
+
+/// Also before it knows where the table stands.
+#[test]
+fn the_journal_is_held_for_a_mirror_that_began_with_the_database_down() {
+    let mut postgres = Postgres::start(0);
+    Database::connect(&postgres).run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open_with(folder.path(), let_go_of_all());
+    let running = mirror(&orders, &postgres);
+    write_through(&running, (&store, &orders), 1, 10).unwrap();
+    running.stop();
+    orders.write(&order(2, 20), &WriteOptions::default()).unwrap();
+    postgres.kill();
+    let running = mirror(&orders, &postgres);
+    assert!(until(LONG, || running.stats().trouble).is_some());
+    compact_past(&store);
+    postgres.run(0);
+    assert!(running.flush(LONG), "{:?}", running.stats());
+    assert_eq!(Database::connect(&postgres).table(), [(1, 10), (2, 20)]);
+}
+
+/// Callers that come while the mirror applies something have written something else before.
+#[test]
+fn nobody_overtakes_what_was_written_before() {
+    let postgres = Postgres::start(0);
+    let gate = Database::connect(&postgres);
+    gate.run(SCHEMA);
+    gate.run(
+        r#"CREATE FUNCTION after_two() RETURNS trigger AS $$ BEGIN
+               IF NEW.id = 3 AND NOT EXISTS (SELECT FROM "order" WHERE id = 2) THEN RAISE 'two is not there'; END IF;
+               RETURN NEW;
+           END $$ LANGUAGE plpgsql;
+           CREATE TRIGGER after_two BEFORE INSERT ON "order" FOR EACH ROW EXECUTE FUNCTION after_two();"#,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG), "it has begun");
+    gate.run(GATE);
+    gate.run("SELECT pg_advisory_lock(7)");
+    orders.write(&order(1, 10), &WriteOptions::default()).unwrap();
+    stands_at_gate(&gate);
+    orders.write(&order(2, 20), &WriteOptions::default()).unwrap();
+    std::thread::scope(|threads| {
+        let caller = threads.spawn(|| write_through(&running, (&store, &orders), 3, 30));
+        std::thread::sleep(Duration::from_millis(300));
+        gate.run("SELECT pg_advisory_unlock(7)");
+        caller.join().unwrap().unwrap();
+    });
+    assert_eq!(gate.table(), entries(&orders));
+}
+
+/// Waits until the mirror waits for the lock.
+fn stands_at_gate(gate: &Database) {
+    let sql = "SELECT count(*), 0::bigint FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    assert!(until(LONG, || (gate.pairs(sql) == [(1, 0)]).then_some(())).is_some());
+}
+
+/// Once the first was checked, the others of the target's transaction were checked with each statement.
+#[test]
+fn each_that_shares_a_transaction_has_its_constraints_deferred() {
+    let postgres = Postgres::start(0);
+    let gate = Database::connect(&postgres);
+    gate.run(SCHEMA);
+    gate.run(
+        r#"ALTER TABLE "order" ADD code bigint GENERATED ALWAYS AS ((document->>'total')::bigint) STORED;
+           ALTER TABLE "order" ADD UNIQUE (code) DEFERRABLE INITIALLY DEFERRED;"#,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    for id in 1..=10 {
+        orders.write(&order(id, id * 10), &WriteOptions::default()).unwrap();
+    }
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG), "it has begun");
+    gate.run(GATE);
+    gate.run("SELECT pg_advisory_lock(7)");
+    orders.write(&order(11, 110), &WriteOptions::default()).unwrap();
+    stands_at_gate(&gate);
+    // Whatever the order, a total is put before the entry goes that has it; and in one case it does not go.
+    let take_over = |documents: [Document; 2], goes: &[i64]| {
+        let mut transaction = writing(&store, &orders, &documents);
+        for &id in goes {
+            orders.within(&mut transaction).take(&Wanted::id(id), &ReadOptions::default()).unwrap().unwrap();
+        }
+        running.commit(transaction, Durability::Written, LONG)
+    };
+    let told = std::thread::scope(|threads| {
+        let first = threads.spawn(|| take_over([order(1, 20), order(4, 30)], &[2, 3]));
+        let second = threads.spawn(|| take_over([order(5, 60), order(8, 70)], &[6, 7]));
+        let third = threads.spawn(|| take_over([order(9, 100), order(12, 120)], &[11]));
+        std::thread::sleep(Duration::from_millis(300));
+        gate.run("SELECT pg_advisory_unlock(7)");
+        [first, second, third].map(|caller| caller.join().unwrap())
+    });
+    assert!(told[0].is_ok() && told[1].is_ok(), "{told:?}");
+    assert!(
+        matches!(&told[2], Err(NotThrough::Nothing(error)) if error.to_string().contains("duplicate key")),
+        "{told:?}"
+    );
+    assert!(running.flush(LONG));
+    assert_eq!(gate.table(), entries(&orders));
+    assert_eq!(gate.table(), [(1, 20), (4, 30), (5, 60), (8, 70), (9, 90), (10, 100), (11, 110)]);
+}
+
+/// Whoever flushed waited until a moment came in which nobody wrote through.
+#[test]
+fn who_flushes_does_not_wait_for_who_writes_through() {
+    let postgres = Postgres::start(0);
+    let (gate, row) = (Database::connect(&postgres), Database::connect(&postgres));
+    gate.run(SCHEMA);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    let running = mirror(&orders, &postgres);
+    write_through(&running, (&store, &orders), 3, 30).unwrap();
+    gate.run(GATE);
+    gate.run("SELECT pg_advisory_lock(7)");
+    row.run(r#"BEGIN; SELECT * FROM "order" WHERE id = 3 FOR UPDATE"#);
+    orders.write(&order(1, 10), &WriteOptions::default()).unwrap();
+    stands_at_gate(&gate);
+    std::thread::scope(|threads| {
+        let caller = threads.spawn(|| write_through(&running, (&store, &orders), 3, 31));
+        let flusher = threads.spawn(|| running.flush(Duration::from_secs(10)));
+        std::thread::sleep(Duration::from_millis(300));
+        gate.run("SELECT pg_advisory_unlock(7)");
+        let is_flushed = flusher.join().unwrap();
+        row.run("ROLLBACK");
+        caller.join().unwrap().unwrap();
+        assert!(is_flushed, "the table had all but what waited");
+    });
+    assert_eq!(gate.table(), [(1, 10), (3, 31)]);
 }
 
 #[test]

@@ -30,15 +30,45 @@ pub(super) struct Follower {
     pub(super) pending: Vec<Notice>,
     /// Heard already, of the batch behind those.
     pub(super) next: Option<Notice>,
+    /// Hearing has failed: of what is pending the rest of a batch may be lost.
+    is_torn: bool,
 }
 
 impl Follower {
+    fn new(mut listener: Listener, at: Bookmark) -> Self {
+        // What is pending is nowhere else than in memory until the target has it.
+        listener.keep_from(at);
+        Self { listener, at, pending: Vec::new(), next: None, is_torn: false }
+    }
+
+    /// The next that there is.
+    pub(super) fn hear(&mut self) -> Result<Option<Notice>> {
+        let heard = self.listener.poll();
+        self.is_torn |= heard.is_err();
+        heard
+    }
+
+    fn move_to(&mut self, to: Bookmark) {
+        self.pending.clear();
+        self.at = to;
+        self.listener.keep_from(to);
+    }
+
     /// Up to where everything is heard, when the target has all of it and the bookmark there is far behind.
     fn passed_by(&self) -> Option<Bookmark> {
         let heard = self.listener.bookmark();
         let bytes = heard.position().get().saturating_sub(self.at.position().get());
         (self.pending.is_empty() && self.next.is_none() && bytes >= QUIET_BYTES_MAX).then_some(heard)
     }
+}
+
+/// What others had asked for before everything was heard.
+#[derive(Default)]
+struct Asked {
+    /// The last who flushes.
+    flush: u64,
+    /// The last who writes through.
+    request: u64,
 }
 
 /// What ends a session with the target.
@@ -71,7 +101,15 @@ impl Shared {
     }
 
     async fn follow(&self) {
-        let (mut follower, mut failures) = (None, 0);
+        // Where the target stands is not known yet.
+        let mut follower = match self.follower(Bookmark::START) {
+            Ok(follower) => Some(follower),
+            Err(error) => {
+                self.state().stats.ended = Some(error.to_string());
+                return;
+            }
+        };
+        let mut failures = 0;
         while !self.state().stops {
             let before = self.state().stats.transactions;
             match self.session(&mut follower).await {
@@ -112,24 +150,26 @@ impl Shared {
                 self.go_on(kept, stands)?
             }
         };
+        let ended = self.serve(&mut target, follower).await;
+        if matches!(ended, Err(End::Failed(_))) && follower.is_torn {
+            // The journal tells it again, and is held by the old listener until the new one holds it.
+            *follower = self.follower(follower.at).map_err(End::Over)?;
+        }
+        ended
+    }
+
+    async fn serve(&self, target: &mut Target, follower: &mut Follower) -> std::result::Result<(), End> {
         loop {
-            let gathered = self.gather(follower).await;
-            match gathered {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) => {
-                    // What the listener had told may be lost with the error: the journal tells it again.
-                    *kept = None;
-                    return Err(if is_final(&error) { End::Over(error) } else { End::Failed(error) });
-                }
-            }
-            self.apply(&mut target, follower).await?;
-            // Only when the table is up to date, so that it is asked about what is there.
-            if follower.next.is_none()
-                && let Err(error) = self.write_through(&mut target, follower).await
-            {
-                *kept = None;
-                return Err(End::Failed(error));
+            let asked = match self.gather(follower).await {
+                Ok(Some(asked)) => asked,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(if is_final(&error) { End::Over(error) } else { End::Failed(error) }),
+            };
+            self.apply(target, follower).await?;
+            // The table is up to date with what there was when they asked.
+            if follower.next.is_none() {
+                self.answer(asked.flush);
+                self.write_through(target, follower, asked.request).await?;
             }
             let mut state = self.state();
             if state.stops {
@@ -139,13 +179,17 @@ impl Shared {
         }
     }
 
-    fn listen(&self, from: Option<Bookmark>) -> std::result::Result<Listener, End> {
-        self.entries.listen(&Wanted::all(), Listen { from, ..Listen::default() }).map_err(End::Over)
+    fn listen(&self, from: Option<Bookmark>) -> Result<Listener> {
+        self.entries.listen(&Wanted::all(), Listen { from, ..Listen::default() })
+    }
+
+    fn follower(&self, at: Bookmark) -> Result<Follower> {
+        Ok(Follower::new(self.listen(Some(at))?, at))
     }
 
     /// Begins with a copy of all that is there. What happens meanwhile is heard, and applied to the copy.
     async fn begin(&self, target: &mut Target) -> std::result::Result<Follower, End> {
-        let listener = self.listen(None)?;
+        let listener = self.listen(None).map_err(End::Over)?;
         let at = listener.bookmark();
         target.run("BEGIN").await?;
         let mut all = self.entries.iterate(&Wanted::all())?;
@@ -160,7 +204,7 @@ impl Shared {
         target.move_bookmark(&self.options.name, None, &at.to_string()).await?;
         target.run("COMMIT").await?;
         self.passed(at.position(), 0);
-        Ok(Follower { listener, at, pending: Vec::new(), next: None })
+        Ok(Follower::new(listener, at))
     }
 
     /// Goes on from where the target stands: with what was pending, behind it if it was applied after all, or anew.
@@ -169,35 +213,34 @@ impl Shared {
         kept: &'a mut Option<Follower>,
         stands: Bookmark,
     ) -> std::result::Result<&'a mut Follower, End> {
-        let fits = kept.take().and_then(|mut follower| {
-            let applied = follower.pending.last().map(|notice| notice.bookmark);
-            if applied == Some(stands) {
-                self.passed(stands.position(), follower.pending.len());
-                follower.pending.clear();
-                follower.at = stands;
-            }
-            (follower.at == stands).then_some(follower)
-        });
-        let follower = match fits {
-            Some(follower) => follower,
-            None => Follower { listener: self.listen(Some(stands))?, at: stands, pending: Vec::new(), next: None },
-        };
-        Ok(kept.insert(follower))
+        let mut old = kept.take();
+        if let Some(follower) = &mut old
+            && follower.pending.last().is_some_and(|last| last.bookmark == stands)
+        {
+            self.applied(follower, stands);
+        }
+        Ok(match old {
+            Some(follower) if follower.at == stands => kept.insert(follower),
+            // Holds the journal until the new one does.
+            _old => kept.insert(self.follower(stands).map_err(End::Over)?),
+        })
     }
 
-    /// Waits for whole batches to apply, if none are pending, or for transactions to write through. False when the mirror is
+    /// Waits for whole batches to apply, if none are pending, or for transactions to write through. `None` when the mirror is
     /// stopped.
-    async fn gather(&self, follower: &mut Follower) -> Result<bool> {
+    async fn gather(&self, follower: &mut Follower) -> Result<Option<Asked>> {
+        let mut asked = Asked::default();
         while follower.pending.is_empty() {
-            let (asked, stops) = {
+            {
+                // Before it hears: what was there when they asked is heard then, and what comes with a later one may not be.
                 let state = self.state();
-                (state.asked, state.stops)
-            };
-            if stops {
-                return Ok(false);
+                if state.stops {
+                    return Ok(None);
+                }
+                asked = Asked { flush: state.asked, request: state.requested };
             }
             follower.pending.extend(follower.next.take());
-            while let Some(notice) = follower.listener.poll()? {
+            while let Some(notice) = follower.hear()? {
                 let position = notice.bookmark.position();
                 let is_next = follower.pending.last().is_some_and(|last| last.bookmark.position() != position);
                 if is_next && follower.pending.len() >= self.options.batch_events_max {
@@ -209,19 +252,23 @@ impl Shared {
             if !follower.pending.is_empty() || follower.passed_by().is_some() || self.has_requests() {
                 break;
             }
-            {
-                let mut state = self.state();
-                state.answered = asked;
-                state.stats.trouble = None;
-            }
-            self.changed.notify_all();
+            self.answer(asked.flush);
             tokio::select! {
                 () = heard(&follower.listener) => {}
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(LOOK_INTERVAL) => {}
             }
         }
-        Ok(true)
+        Ok(Some(asked))
+    }
+
+    /// The target has what was there when this one asked.
+    fn answer(&self, asked: u64) {
+        let mut state = self.state();
+        state.answered = state.answered.max(asked);
+        state.stats.trouble = None;
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Applies what is pending, and moves the bookmark behind it; or behind what happened to others alone, which after a restart
@@ -245,8 +292,7 @@ impl Shared {
     /// The target has what was pending.
     pub(super) fn applied(&self, follower: &mut Follower, to: Bookmark) {
         self.passed(to.position(), follower.pending.len());
-        follower.pending.clear();
-        follower.at = to;
+        follower.move_to(to);
     }
 
     fn passed(&self, position: Position, events: usize) {

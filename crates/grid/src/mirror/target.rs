@@ -147,7 +147,7 @@ impl Target {
         if moved == 1 { Ok(()) } else { Err(moved_by_another(name)) }
     }
 
-    /// Takes the steps, in their order, as few statements, and has everything checked that would be checked at the end.
+    /// Takes the steps, in their order, as few statements.
     pub(super) async fn apply(&mut self, table: &Table, steps: &[Step]) -> std::result::Result<(), Failure> {
         for run in runs(steps) {
             match self {
@@ -155,6 +155,12 @@ impl Target {
                 Self::MariaDb(connection) => mariadb::take(connection, table, run).await?,
             }
         }
+        Ok(())
+    }
+
+    /// Takes them, and has everything checked that would be checked at the end of a transaction which did nothing else.
+    pub(super) async fn apply_checked(&mut self, table: &Table, steps: &[Step]) -> std::result::Result<(), Failure> {
+        self.apply(table, steps).await?;
         match self {
             Self::Postgres(client) => postgres::check_now(client).await,
             // It defers nothing.

@@ -49,6 +49,7 @@ pub(super) struct Request {
     steps: Vec<Step>,
     durability: Durability,
     place: Arc<Place>,
+    number: u64,
     /// It has waited through a failure of the target already.
     is_tried: bool,
 }
@@ -138,15 +139,25 @@ impl Mirror {
                 let text = format!("the mirror has ended: {why}");
                 return Err(NotThrough::Nothing(Error::new(ErrorKind::Closed, text)));
             }
-            let place = Arc::clone(&place);
-            state.requests.push_back(Request { steps, durability, place, is_tried: false });
+            state.requested += 1;
+            let (place, number) = (Arc::clone(&place), state.requested);
+            state.requests.push_back(Request { steps, durability, place, number, is_tried: false });
         }
         shared.wake.notify_one();
-        place.wait(wait)
+        let answer = place.wait(wait);
+        if answer.is_err() {
+            shared.forget_request(&place);
+        }
+        answer
     }
 }
 
 impl Request {
+    /// Whether somebody still waits for it to begin.
+    fn is_waiting(&self) -> bool {
+        matches!(*self.place.stage(), Stage::Waiting(_))
+    }
+
     /// Has the space commit it. `None` when it does not, or nobody waits any more.
     fn commit(&self) -> Option<Committed> {
         let transaction = {
@@ -231,6 +242,15 @@ impl Shared {
         !self.state().requests.is_empty()
     }
 
+    /// Its caller has given up.
+    fn forget_request(&self, place: &Arc<Place>) {
+        let mut state = self.state();
+        let index = state.requests.iter().position(|request| Arc::ptr_eq(&request.place, place));
+        let forgotten = index.and_then(|index| state.requests.remove(index));
+        drop(state);
+        drop(forgotten);
+    }
+
     /// The target has failed. A connection that was idle may have been dead for long: so each is tried on another.
     pub(super) fn retry_requests(&self, error: &Error) {
         let mut requests = std::mem::take(&mut self.state().requests);
@@ -255,16 +275,16 @@ impl Shared {
         drop(requests);
     }
 
-    /// Writes through what waits for it.
-    pub(super) async fn write_through(&self, target: &mut Target, follower: &mut Follower) -> Result<()> {
-        if !self.has_requests() {
+    /// Writes through what waits for it, up to this number: what was written before one that came later may not be in the table.
+    pub(super) async fn write_through(&self, target: &mut Target, follower: &mut Follower, last: u64) -> Result<()> {
+        if self.state().requests.front().is_none_or(|first| first.number > last) {
             return Ok(());
         }
         // Before they are taken from the queue: if this fails, they wait for the next connection.
         target.run("BEGIN").await?;
         let requests: Vec<Request> = {
             let mut state = self.state();
-            let many = state.requests.len().min(SHARE_MAX);
+            let many = state.requests.iter().take(SHARE_MAX).take_while(|request| request.number <= last).count();
             state.requests.drain(..many).collect()
         };
         let ended = self.carry_through(target, follower, &requests).await;
@@ -283,9 +303,9 @@ impl Shared {
         }
         target.run("SAVEPOINT holdfast_all").await?;
         let (mut positions, mut taken) = (BTreeSet::new(), Vec::new());
-        for request in requests {
+        for request in requests.iter().filter(|request| request.is_waiting()) {
             target.run("SAVEPOINT holdfast_one").await?;
-            let committed = match target.apply(table, &request.steps).await {
+            let committed = match target.apply_checked(table, &request.steps).await {
                 Ok(()) => request.commit(),
                 Err(Failure::Refused(error)) => {
                     request.fail(&error);
@@ -332,7 +352,7 @@ impl Shared {
 
 /// Hears whole batches up to this one. Whoever committed it has told of it already.
 fn hear_up_to(last: Position, follower: &mut Follower) -> Result<()> {
-    while let Some(notice) = follower.listener.poll()? {
+    while let Some(notice) = follower.hear()? {
         if notice.bookmark.position() > last {
             follower.next = Some(notice);
             break;
@@ -340,4 +360,39 @@ fn hear_up_to(last: Position, follower: &mut Follower) -> Result<()> {
         follower.pending.push(notice);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use holdfast::Store;
+    use holdfast::space::{Definition, Document, Value, WriteOptions};
+
+    use super::super::{DocumentTable, IdKind, MirrorOptions};
+    use super::*;
+
+    /// They stayed, with what they wanted to write, for as long as the target said nothing.
+    #[test]
+    fn who_gives_up_leaves_no_request_behind() {
+        // Connections are taken, and nobody answers.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), holdfast::Options::default()).unwrap();
+        let definition = Definition { history: true, ..Definition::new("shop", "order") };
+        let orders = store.space("shop").declare(definition).unwrap();
+        let mapping = Arc::new(DocumentTable::of(&orders.definition(), IdKind::Integer));
+        let address = format!("host=127.0.0.1 port={} user=ada", silent.local_addr().unwrap().port());
+        let mirror = Mirror::start(&orders, mapping, MirrorOptions::new("orders", address)).unwrap();
+        for id in 0..3_i64 {
+            let mut transaction = store.begin();
+            let document = Document::from_pairs([("id", Value::from(id))]);
+            orders.within(&mut transaction).write(&document, &WriteOptions::default()).unwrap();
+            let told = mirror.commit(transaction, Durability::Written, Duration::from_millis(20));
+            assert!(matches!(&told, Err(NotThrough::Nothing(error)) if error.kind() == ErrorKind::Timeout), "{told:?}");
+            assert!(!mirror.shared.has_requests());
+        }
+        drop(silent);
+        mirror.stop();
+    }
 }

@@ -180,6 +180,8 @@ pub struct Listener {
     ready: VecDeque<(Bookmark, Event)>,
     bookmark: Bookmark,
     held: Position,
+    /// The journal is kept from here, if it stands behind.
+    keeps: Option<Position>,
 }
 
 impl Entries {
@@ -225,7 +227,7 @@ impl Entries {
             None => Source::Live,
         };
         let (entries, wanted, ready) = (self.clone(), wanted.clone(), VecDeque::new());
-        let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held };
+        let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held, keeps: None };
         let floor = inner.feed_floor();
         if listener
             .listen
@@ -309,9 +311,20 @@ impl Listener {
         }
     }
 
+    /// Keeps the journal from this bookmark, however far the listener goes, until called again: whoever has heard more than
+    /// is done with can listen anew from there. Of no use behind where the listener stands.
+    pub fn keep_from(&mut self, bookmark: Bookmark) {
+        self.keeps = Some(bookmark.position);
+        self.move_hold();
+    }
+
     fn pass(&mut self, bookmark: Bookmark) {
         self.bookmark = bookmark;
-        let position = bookmark.position;
+        self.move_hold();
+    }
+
+    fn move_hold(&mut self) {
+        let position = self.keeps.map_or(self.bookmark.position, |keeps| keeps.min(self.bookmark.position));
         if position.get() >= self.held.get().saturating_add(HOLD_GRAIN_BYTES) && self.is_durable() {
             let inner = self.entries.inner();
             inner.hold_feed(position);

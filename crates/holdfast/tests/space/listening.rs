@@ -172,6 +172,42 @@ fn a_listener_to_whom_nothing_happens_holds_no_journal() {
     assert!(store.feed_floor() > begun, "{} {begun}", store.feed_floor());
 }
 
+/// Whoever has heard more than is done with listens anew from where it is.
+#[test]
+fn the_journal_is_kept_from_where_a_listener_says() {
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
+    let world = world(&base::memory::Disk::new(1), &MemoryLedgers::new());
+    let options = Options { partitions: 1, compaction, ..options() };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
+    let orders = with_history(&store);
+    let mut listener = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+    let done_with = listener.bookmark();
+    listener.keep_from(done_with);
+    let mut heard = 0;
+    let mut hear = |listener: &mut holdfast::space::Listener| {
+        for number in 0..3_000 {
+            store.kv().put(b"b", b"k", &[0; 600], &holdfast::PutOptions::default()).unwrap();
+            if number % 100 == 0 {
+                orders.write(&order(1, "ada", number), &upsert()).unwrap();
+                heard += std::iter::from_fn(|| listener.poll().unwrap()).count();
+                (0..30).for_each(|_| store.step().unwrap());
+            }
+        }
+        heard
+    };
+    assert_eq!(hear(&mut listener), 30);
+    let anew = Listen { from: Some(done_with), ..Listen::default() };
+    let mut anew = orders.listen(&Wanted::all(), anew).unwrap();
+    assert_eq!(std::iter::from_fn(|| anew.poll().unwrap()).count(), 30);
+    drop(anew);
+    let now = listener.bookmark();
+    listener.keep_from(now);
+    hear(&mut listener);
+    assert!(store.feed_floor() > done_with.position(), "and no further");
+    assert!(store.feed_floor() <= now.position());
+}
+
 /// The buffer told what the journal could not, and the journal what the buffer had not.
 #[test]
 fn a_type_without_history_tells_the_same_live_and_from_the_journal() {

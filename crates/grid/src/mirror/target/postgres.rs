@@ -139,7 +139,10 @@ async fn remove(client: &Client, table: &Table, run: &[Step]) -> std::result::Re
 
 /// Has constraints checked that were to be checked at the end.
 pub(super) async fn check_now(client: &Client) -> std::result::Result<(), Failure> {
-    client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| failure(&error))
+    // Going back has them checked at the end again, those that are, for the next who shares the transaction.
+    let sql = "SAVEPOINT holdfast_check; SET CONSTRAINTS ALL IMMEDIATE; \
+               ROLLBACK TO SAVEPOINT holdfast_check; RELEASE SAVEPOINT holdfast_check";
+    client.batch_execute(sql).await.map_err(|error| failure(&error))
 }
 
 /// What selects rows, as text.
