@@ -354,7 +354,8 @@ fn who_flushes_does_not_wait_for_who_writes_through() {
     std::thread::scope(|threads| {
         let caller = threads.spawn(|| write_through(&running, (&store, &orders), 3, 31));
         let flusher = threads.spawn(|| running.flush(Duration::from_secs(10)));
-        std::thread::sleep(Duration::from_millis(300));
+        // Both have asked before the mirror looks.
+        std::thread::sleep(Duration::from_secs(1));
         gate.run("SELECT pg_advisory_unlock(7)");
         let is_flushed = flusher.join().unwrap();
         row.run("ROLLBACK");
