@@ -67,20 +67,6 @@ impl Stored {
     }
 }
 
-fn piece_of(key: &[u8], entry: &[u8], value: &[u8]) -> Option<Arc<[u8]>> {
-    let length = u32::try_from(entry.len()).ok()?.to_le_bytes();
-    let parts = [&length, key, entry, value];
-    // Made where it stays: a buffer that is copied when it is whole costs as much again as all else here.
-    let mut piece: Arc<[u8]> = std::iter::repeat_n(0, parts.iter().map(|part| part.len()).sum()).collect();
-    let mut to = Arc::get_mut(&mut piece)?;
-    for part in parts {
-        let (here, rest) = to.split_at_mut_checked(part.len())?;
-        here.copy_from_slice(part);
-        to = rest;
-    }
-    Some(piece)
-}
-
 fn is_of(key: &[u8]) -> impl Fn(&[u8]) -> bool {
     move |piece| piece.get(LENGTH_BYTES..).is_some_and(|rest| rest.starts_with(key))
 }
@@ -107,18 +93,23 @@ impl Caches {
     /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
     /// this, or [`Caches::remove`], says of its key.
     fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
-        let Some(mark) = mark_of(key) else { return };
-        let value = value.filter(|value| self.objects.may_keep(LENGTH_BYTES + key.len() + entry.len() + value.len()));
-        match (value, piece_of(key, entry, value.unwrap_or_default())) {
-            (Some(_), Some(piece)) => {
-                self.objects.keep(mark, is_of(key), piece, &mut |mark, piece| self.keep_entry_of(mark, piece));
-                self.entries.remove(mark, is_of(key));
+        let (Some(mark), Ok(length)) = (mark_of(key), u32::try_from(entry.len())) else { return self.remove(key) };
+        let length = length.to_le_bytes();
+        let bytes = LENGTH_BYTES + key.len() + entry.len();
+        match value.filter(|value| self.objects.may_keep(bytes + value.len())) {
+            Some(value) => {
+                let parts = [&length, key, entry, value];
+                let is_new =
+                    !self.objects.keep(mark, is_of(key), &parts, &mut |mark, piece| self.keep_entry_of(mark, piece));
+                // An object that was there already has no entry beside it.
+                if is_new {
+                    self.entries.remove(mark, is_of(key));
+                }
             }
-            (None, Some(piece)) => {
+            None => {
                 self.objects.remove(mark, is_of(key));
-                self.entries.keep(mark, is_of(key), piece, &mut |_, _| ());
+                self.entries.keep(mark, is_of(key), &[&length, key, entry], &mut |_, _| ());
             }
-            (_, None) => self.remove(key),
         }
     }
 
@@ -130,7 +121,7 @@ impl Caches {
         let (Some(without), Some(key)) = (piece.get(..end), piece.get(LENGTH_BYTES..LENGTH_BYTES + keys)) else {
             return;
         };
-        self.entries.keep(mark, is_of(key), without.into(), &mut |_, _| ());
+        self.entries.keep(mark, is_of(key), &[without], &mut |_, _| ());
     }
 
     /// Objects first here too: one of this partition that has to go meanwhile, for another partition's, leaves its entry behind, and
@@ -202,11 +193,11 @@ impl Entries {
     }
 
     /// The key stands for `entry` now, and for `value`, which is not in it, if there is one to keep.
-    pub(crate) fn insert(&self, key: &[u8], entry: Slice, value: Option<&[u8]>, position: Position) {
+    pub(crate) fn insert(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, position: Position) {
         let mut changes = self.changes();
         *changes += 1;
-        self.ledger.insert(key, entry.clone(), position);
-        self.caches.keep(key, &entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
+        self.ledger.insert(key, entry, position);
+        self.caches.keep(key, entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
     }
 
     /// Drops everything, also what is at hand of other partitions: it comes back with use.
@@ -262,7 +253,7 @@ mod tests {
                     1 | 2 => {
                         let (entry, value) = (bytes(&mut random, 40), bytes(&mut random, 1_000));
                         let kept = random.chance(1, 2).then_some(value.as_slice());
-                        entries.insert(&key, Slice::new(&entry), kept, Position::new(at));
+                        entries.insert(&key, &entry, kept, Position::new(at));
                         model.insert(key, (entry, value));
                     }
                     _ => {

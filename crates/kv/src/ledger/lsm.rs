@@ -220,7 +220,7 @@ impl View for LsmView {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
-            Some(change) => Ok(change.value.clone()),
+            Some(change) => Ok(change.value.map(Slice::new)),
             None => self.tree.get(&self.tables, key),
         }
     }
@@ -254,9 +254,9 @@ impl LsmLedger {
         }
     }
 
-    fn set(&self, key: &[u8], value: Option<Slice>, position: Position) {
+    fn set(&self, key: &[u8], value: Option<&[u8]>, position: Position) {
         let mut parts = self.parts_mut();
-        parts.young.set(key, Change { value, position });
+        parts.young.set(key, &Change { value, position });
         self.note_memory(&parts);
     }
 
@@ -279,9 +279,9 @@ impl LsmLedger {
         let Some(rotated) = rotated else { return Ok(()) };
         let entries = rotated.iter().map(|(key, change)| {
             let at = change.position.get();
-            Ok(match &change.value {
-                Some(value) => InternalValue::from_components(key.clone(), value.clone(), at, ValueType::Value),
-                None => InternalValue::new_tombstone(key.clone(), at),
+            Ok(match change.value {
+                Some(value) => InternalValue::from_components(key, value, at, ValueType::Value),
+                None => InternalValue::new_tombstone(key, at),
             })
         });
         if let Some((tables, _)) = tree.tree.flush_to_tables(entries)? {
@@ -325,7 +325,7 @@ impl Ledger for LsmLedger {
             let parts = self.parts();
             let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
             if let Some(change) = known {
-                return Ok(change.value.clone());
+                return Ok(change.value.map(Slice::new));
             }
             (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
@@ -340,7 +340,7 @@ impl Ledger for LsmLedger {
         Arc::new(self.as_it_is())
     }
 
-    fn insert(&self, key: &[u8], value: Slice, position: Position) {
+    fn insert(&self, key: &[u8], value: &[u8], position: Position) {
         self.set(key, Some(value), position);
     }
 
@@ -387,7 +387,7 @@ impl Ledger for LsmLedger {
             // What was rotated before could not be written out: what is newer wins.
             Some(waiting) => {
                 let mut both = (*waiting).clone();
-                young.iter().for_each(|(key, change)| both.set(key, change.clone()));
+                young.iter().for_each(|(key, change)| both.set(key, &change));
                 both
             }
         }));
