@@ -90,6 +90,14 @@ impl Caches {
         self.entries.get(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
     }
 
+    fn peek(&self, key: &[u8]) -> Option<Stored> {
+        let mark = mark_of(key)?;
+        if let Some(piece) = self.objects.peek(mark, is_of(key)) {
+            return Some(Stored::of(piece, key, true));
+        }
+        self.entries.peek(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
+    }
+
     /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
     /// this, or [`Caches::remove`], says of its key.
     fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
@@ -170,6 +178,15 @@ impl Entries {
             }
         }
         Ok(found.map(Stored::from))
+    }
+
+    /// As [`Entries::get`], for the background, which goes through everything once: what it asks for is not more in use for that,
+    /// and is not kept.
+    pub(crate) fn peek(&self, key: &[u8]) -> Result<Option<Stored>> {
+        match self.caches.peek(key) {
+            Some(stored) => Ok(Some(stored)),
+            None => Ok(self.ledger.get(key)?.map(Stored::from)),
+        }
     }
 
     /// The object's value if it is at hand, and `entry` is still what the ledger says of it.
@@ -257,7 +274,9 @@ mod tests {
                         model.insert(key, (entry, value));
                     }
                     _ => {
+                        let peeked = entries.peek(&key).unwrap().map(|stored| stored.entry.to_vec());
                         let found = entries.get(&key).unwrap();
+                        assert_eq!(peeked, found.as_ref().map(|stored| stored.entry.to_vec()));
                         let known = model.get(&key);
                         assert_eq!(
                             found.as_ref().map(|stored| &*stored.entry),

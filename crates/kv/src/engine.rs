@@ -191,8 +191,13 @@ impl Engine {
         self.ledger().rotate(next);
     }
 
-    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
+    fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
         self.reader.entries.get(ledger_key)
+    }
+
+    /// What the background asks for.
+    pub(crate) fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Stored>> {
+        self.reader.entries.peek(&key::object(bucket, key))
     }
 
     fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {

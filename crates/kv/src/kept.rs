@@ -187,13 +187,23 @@ impl Kept {
         self.shards.get(place.shard).map(|shard| shard.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The piece with this mark that `is_it`.
+    /// The piece with this mark that `is_it`, which was used with that.
     pub(crate) fn get(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> Option<Arc<[u8]>> {
+        self.slot(mark, is_it, |slot| {
+            slot.is_used = true;
+            slot.piece.clone()
+        })
+    }
+
+    /// As [`Kept::get`], for those whose interest is no sign that it is in use.
+    pub(crate) fn peek(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> Option<Arc<[u8]>> {
+        self.slot(mark, is_it, |slot| slot.piece.clone())
+    }
+
+    fn slot<T>(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool, with: impl Fn(&mut Slot) -> Option<T>) -> Option<T> {
         let place = self.place(mark);
         let mut table = self.table(&place)?;
-        let slot = table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it))?;
-        slot.is_used = true;
-        slot.piece.clone()
+        table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it)).and_then(with)
     }
 
     /// Whether a piece of so many bytes may be kept at all.
