@@ -167,7 +167,9 @@ mod tests {
         assert_eq!(lanes, (0..LANES).collect::<Vec<_>>());
         assert_eq!(lead(&mut syncing, 1000), None);
         // In order, and the lane of the one that ended is free.
-        assert!(syncing.ahead_of(turns[0]).is_none() && turns[1..].iter().all(|turn| syncing.ahead_of(*turn).is_some()));
+        assert!(
+            syncing.ahead_of(turns[0]).is_none() && turns[1..].iter().all(|turn| syncing.ahead_of(*turn).is_some())
+        );
         syncing.end(Some(SLOW));
         assert!(syncing.ahead_of(turns[1]).is_none());
         assert_eq!(lead(&mut syncing, 1000).unwrap().lane, turns[0].lane);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::{
-    BranchState, BranchStatus as Branch, Commit, CommitRequest, Durability, Forgetting, Learned, Options, Outcome, Store,
-    Taking, Vote,
+    BranchState, BranchStatus as Branch, Commit, CommitRequest, Durability, Forgetting, Learned, Options, Outcome,
+    Store, Taking, Vote,
 };
 use xa::{BranchName, CoordinatorId, TransactionId};
 

@@ -49,7 +49,7 @@ fn an_operator_says_so_and_is_an_administrator() {
         (&format!("XA.COMMIT {second} BRANCHES 1 pg OPERATOR"), "+QUEUED"),
     ]);
     let refused = fixture.run("EXEC");
-    assert!(refused.starts_with("-EXECABORT Transaction discarded: an operator decides at once"), "{refused}");
+    assert!(refused.starts_with("-EXECABORT Transaction discarded: ERR an operator decides at once"), "{refused}");
     let mut user = User::admin("ada", &crate::auth::hash_password(b"pw").unwrap());
     user.buckets = vec![BucketRight { pattern: "*".to_owned(), right: Right::Write }];
     fixture.session.user = Some(Arc::new(user));
