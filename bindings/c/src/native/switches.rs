@@ -78,7 +78,7 @@ impl Switched for MariaSession {
     }
 }
 
-/// The switch for PostgreSQL. Its open string is libpq's connection string, behind [`ASKING`] or not.
+/// The switch for PostgreSQL. Its open string is libpq's connection string, behind `asks_read_only=1 ` or not.
 #[unsafe(no_mangle)]
 pub static holdfast_postgres_switch: XaSwitch = switch::<PgSession>(b"Holdfast PostgreSQL");
 /// The switch for MariaDB and MySQL. Its open string is described in `libmariadb.rs`.
