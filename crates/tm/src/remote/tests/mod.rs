@@ -362,4 +362,8 @@ fn tls_and_a_password_are_used_and_never_shown() {
     let stranger = Fake::start_with_tls(|_| Act::say("+OK"));
     let error = Remote::open(RemoteOptions { servers: vec![stranger.address()], ..options }).err().unwrap();
     assert!(error.text.contains("certificate"), "{error}");
+    let expired = Fake::start_with_certificate(2021, |_| Act::say("+OK"));
+    let tls = Some(Tls { authorities: expired.authorities() });
+    let error = Remote::open(RemoteOptions { tls, ..self::options(&expired) }).err().unwrap();
+    assert!(error.text.contains("the server's certificate has expired"), "{error}");
 }
