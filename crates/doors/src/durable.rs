@@ -7,12 +7,12 @@
 //!
 //! May use: the facade, threads. Must not know: protocols, sockets.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use holdfast::{Durability, Position, Store};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How durable a position is as far as this door knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,23 @@ struct Shared {
     failed: Mutex<(u64, String)>,
     failed_to: AtomicU64,
     changed: watch::Sender<u64>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
     describe: Describe,
+}
+
+/// An event loop that is told of a sync only while something on it waits for one: to wake an idle thread costs more than
+/// what it would find out.
+#[derive(Default)]
+pub(crate) struct Listener {
+    waits: AtomicBool,
+    told: Notify,
+}
+
+impl Listener {
+    /// Returns once [`Syncer::synced`] may answer something new to who asked by [`Syncer::synced_for`].
+    pub(crate) async fn told(&self) {
+        self.told.notified().await;
+    }
 }
 
 /// What a door answers when the store fails.
@@ -108,6 +124,7 @@ impl Syncer {
             failed: Mutex::new((0, String::new())),
             failed_to: AtomicU64::new(0),
             changed: watch::Sender::new(0),
+            listeners: Mutex::default(),
             describe,
         });
         let mut threads = Vec::new();
@@ -131,6 +148,26 @@ impl Syncer {
     /// Counts up whenever [`Syncer::synced`] may answer something new.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
+    }
+
+    /// An event loop that asks by [`Syncer::synced_for`].
+    pub(crate) fn listener(&self) -> Arc<Listener> {
+        let listener = Arc::new(Listener::default());
+        self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&listener));
+        listener
+    }
+
+    /// As [`Syncer::synced`]; the listener is told after the next sync if the answer is [`State::Waiting`].
+    pub(crate) fn synced_for(&self, listener: &Listener, position: Position) -> State {
+        match self.synced(position) {
+            State::Waiting => {
+                listener.waits.store(true, Ordering::Relaxed);
+                // Either this sees what the sync came to, or the sync sees that somebody waits.
+                fence(Ordering::SeqCst);
+                self.synced(position)
+            }
+            state => state,
+        }
     }
 
     /// Asks for `position` to be synced. Does not block.
@@ -248,13 +285,18 @@ impl Shared {
                 }
             }
             self.changed.send_modify(|count| *count = count.wrapping_add(1));
+            fence(Ordering::SeqCst);
+            for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                if listener.waits.swap(false, Ordering::Relaxed) {
+                    listener.told.notify_one();
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
@@ -323,5 +365,22 @@ mod tests {
         end.send(()).unwrap();
         syncer.stop();
         assert_eq!(syncer.synced(at(100)), State::Done);
+    }
+
+    #[tokio::test]
+    async fn an_event_loop_on_which_nothing_waits_is_not_told() {
+        let (syncer, begins) = syncer(&Arc::default());
+        let (idle, busy) = (syncer.listener(), syncer.listener());
+        for position in 1..50 {
+            assert_eq!(syncer.synced_for(&busy, at(position)), State::Waiting);
+            syncer.want(at(position));
+            begins.recv().unwrap().1.send(()).unwrap();
+            busy.told().await;
+            assert_eq!(syncer.synced_for(&busy, at(position)), State::Done);
+        }
+        assert!(!busy.waits.load(Ordering::Relaxed));
+        // It would have a permit.
+        let told = tokio::time::timeout(std::time::Duration::ZERO, idle.told()).await;
+        assert!(told.is_err());
     }
 }
