@@ -6,7 +6,7 @@
 //! present). A torn tail is normal in an open segment and damage in a sealed one. The file's name is its base position
 //! in 16 hexadecimal digits and `.seg`.
 //!
-//! May use: `base`, header and footer. Must not know: records, `Log`, retention.
+//! May use: `base`, header and footer, lanes. Must not know: records, `Log`, retention.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::footer::{Footer, TRAILER_BYTES, Trailer};
 use crate::header::{HEADER_BYTES_MAX, SegmentHeader, header_bytes};
 use crate::position::Position;
+use crate::syncing::LANES;
 
 /// An open or sealed segment's file.
 pub(crate) struct Segment {
@@ -35,6 +36,8 @@ pub(crate) struct Segment {
     sealed: OnceLock<Trailer>,
     /// Behind the last record, once the log has left the segment: what comes there is the footer.
     left_at: OnceLock<Position>,
+    /// More handles of the file, for syncs that overlap.
+    beside: Mutex<[Option<Arc<dyn File>>; LANES - 1]>,
 }
 
 /// What stands at the start of a segment's file.
@@ -103,6 +106,7 @@ impl Segment {
             zeroed_hint: AtomicU64::new(zeroed),
             sealed: OnceLock::new(),
             left_at: OnceLock::new(),
+            beside: Mutex::default(),
         }
     }
 
@@ -190,6 +194,24 @@ impl Segment {
 
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(|error| Error::io("syncing", &self.path, error))
+    }
+
+    /// Nothing more is written to it: it needs no handles but its own.
+    pub(crate) fn close_beside(&self) {
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+    }
+
+    /// Syncs by the handle of this lane. `None` where that is the segment's own, or there is none to have.
+    pub(crate) fn sync_beside(&self, files: &dyn Files, lane: usize) -> Option<Result<()>> {
+        let file = {
+            let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = beside.get_mut(lane.checked_sub(1)?)?;
+            if own.is_none() {
+                *own = Some(files.open(&self.path).ok()?);
+            }
+            own.clone()?
+        };
+        Some(file.sync().map_err(|error| Error::io("syncing", &self.path, error)))
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
