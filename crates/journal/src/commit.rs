@@ -280,7 +280,7 @@ impl Journal {
     }
 
     fn sync_segment(&self, segment: &Segment, turn: Turn) -> Result<()> {
-        if let Some(synced) = segment.sync_beside(&*self.files, turn.lane) {
+        if let Some(synced) = segment.sync_beside(turn.lane) {
             return synced.map_err(|error| self.poisoned(error));
         }
         // By the segment's own handle. Should there be none to have for another lane, two come here: the failure that one of them

@@ -21,6 +21,9 @@ use crate::header::{HEADER_BYTES_MAX, SegmentHeader, header_bytes};
 use crate::position::Position;
 use crate::syncing::LANES;
 
+/// Which handle beside its own fills a segment with zeros.
+const ZEROS: usize = LANES - 1;
+
 /// An open or sealed segment's file.
 pub(crate) struct Segment {
     pub(crate) base: Position,
@@ -36,8 +39,9 @@ pub(crate) struct Segment {
     sealed: OnceLock<Trailer>,
     /// Behind the last record, once the log has left the segment: what comes there is the footer.
     left_at: OnceLock<Position>,
-    /// More handles of the file, for syncs that overlap.
-    beside: Mutex<[Option<Arc<dyn File>>; LANES - 1]>,
+    /// More handles of the file, for each lane but the first, and for zeros: as old as the file, because one that is opened later does
+    /// not hear of a failure that another was told before.
+    beside: Mutex<[Option<Arc<dyn File>>; LANES]>,
 }
 
 /// What stands at the start of a segment's file.
@@ -72,7 +76,8 @@ impl Segment {
             made.map(|()| file)
         };
         let file = create().map_err(|error| Error::io("creating", &path, error))?;
-        Ok(Self::new(base, path, file, capacity, reserve, 0))
+        let beside = std::array::from_fn(|_| files.open(&path).ok());
+        Ok(Self { beside: Mutex::new(beside), ..Self::new(base, path, file, capacity, reserve, 0) })
     }
 
     /// Opens an existing file, which is of any state.
@@ -188,7 +193,8 @@ impl Segment {
         self.zeroed_hint.store(to, Ordering::Release);
         // A writer that overtakes the zeros waits for their writing, not for their sync.
         drop(zeroed);
-        self.file.sync().map_err(failed)?;
+        // By a handle of their own: a failure that it hears of is told once more to whoever syncs what was acknowledged.
+        self.handle(ZEROS).unwrap_or_else(|| Arc::clone(&self.file)).sync().map_err(failed)?;
         Ok(true)
     }
 
@@ -201,16 +207,13 @@ impl Segment {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
     }
 
+    fn handle(&self, at: usize) -> Option<Arc<dyn File>> {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).get(at)?.clone()
+    }
+
     /// Syncs by the handle of this lane. `None` where that is the segment's own, or there is none to have.
-    pub(crate) fn sync_beside(&self, files: &dyn Files, lane: usize) -> Option<Result<()>> {
-        let file = {
-            let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-            let own = beside.get_mut(lane.checked_sub(1)?)?;
-            if own.is_none() {
-                *own = Some(files.open(&self.path).ok()?);
-            }
-            own.clone()?
-        };
+    pub(crate) fn sync_beside(&self, lane: usize) -> Option<Result<()>> {
+        let file = self.handle(lane.checked_sub(1)?)?;
         Some(file.sync().map_err(|error| Error::io("syncing", &self.path, error)))
     }
 
