@@ -8,7 +8,7 @@ use crate::http::tests_client::{Answer, Door, open_wide, open_with};
 use crate::http::uri::encode;
 
 /// Writes points to a database: `metric,tag=value field time-in-seconds number` each.
-fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
+pub(super) fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
     let mut rows = Rows::new(database);
     for (series, field, seconds, value) in points {
         let parse = |raw: &[u8]| {
@@ -25,7 +25,7 @@ fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
 }
 
 /// What iot-benchmark writes: devices with sensors, tagged with the database of the benchmark.
-fn devices() -> Door {
+pub(super) fn devices() -> Door {
     let door = open_wide();
     let mut points = Vec::new();
     for seconds in 0..20 {
