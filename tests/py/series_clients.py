@@ -1,11 +1,17 @@
-"""InfluxDB's own Python libraries, unchanged: `influxdb` of InfluxDB 1 and `influxdb-client` of InfluxDB 2, which writes."""
+"""Python's libraries for InfluxDB and OpenTSDB, unchanged: `influxdb` of InfluxDB 1, `influxdb-client` of InfluxDB 2, which writes,
+`opentsdb-py` by HTTP and by lines, and `potsdb` by lines."""
 
 import argparse
 import datetime
+import json
 import sys
+import time
 import traceback
+import urllib.error
+import urllib.request
 
 import check
+import potsdb
 from check import equal, raises, true
 from influxdb import InfluxDBClient, SeriesHelper
 from influxdb.exceptions import InfluxDBClientError
@@ -13,8 +19,10 @@ from influxdb_client import InfluxDBClient as SecondClient
 from influxdb_client import Point, WriteOptions
 from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.rest import ApiException
+from opentsdb import TSDBClient, TSDBConnectProtocols
 
 PORT = 0
+LINE_PORT = 0
 START = 1_700_000_000
 
 
@@ -34,13 +42,13 @@ def writing(client):
             "measurement": "cpu",
             "tags": {"host": f"h{nth % 4}", "odd, name=": "a b,c=d"},
             "time": START + nth,
-            "fields": {"f": nth / 3, "i": nth, "b": nth % 2 == 0, "s": f'"{nth}" \\ ü\n', "none": None},
+            "fields": {"f": nth / 3, "i": nth, "b": nth % 2 == 0, "s": f'"{nth}" \\ ü', "none": None},
         }
         for nth in range(1000)
     ]
     true("batches of JSON", client.write_points(many, time_precision="s", batch_size=300, tags={"dc": "x y"}))
     first = points(client.query("SELECT * FROM cpu LIMIT 1", epoch="s"))[0]
-    wanted = {"time": START, "b": True, "dc": "x y", "f": 0, "host": "h0", "i": 0, "odd, name=": "a b,c=d", "s": '"0" \\ ü\n'}
+    wanted = {"time": START, "b": True, "dc": "x y", "f": 0, "host": "h0", "i": 0, "odd, name=": "a b,c=d", "s": '"0" \\ ü'}
     equal("a row", first, wanted)
     true("lines", client.write_points(["l,a=1 v=1i 1", "l,a=2 v=2i 2"], protocol="line", time_precision="s"))
     true("raw", client.write(["l,a=3 v=3i 3"], params={"db": "py", "precision": "s"}, protocol="line"))
@@ -50,7 +58,7 @@ def writing(client):
     equal("lines are there", [row["v"] for row in points(client.query("SELECT v FROM l"))], [1, 2, 3, 4])
     at = datetime.datetime(2024, 1, 2, 3, 4, 5, 6000)
     client.write_points([{"measurement": "at", "time": at, "fields": {"v": 1.5}}])
-    equal("a date", points(client.query("SELECT v FROM at"))[0]["time"], "2024-01-02T03:04:05.006000Z")
+    equal("a date", points(client.query("SELECT v FROM at"))[0]["time"], "2024-01-02T03:04:05.006Z")
 
     class Event(SeriesHelper):
         class Meta:
@@ -80,7 +88,8 @@ def reading(client):
     equal("count", points(client.query("SELECT count(i) FROM cpu")), [{"time": "1970-01-01T00:00:00Z", "count": 1000}])
     equal("a time", points(client.query("SELECT i FROM cpu", epoch="ms"))[0]["time"], START * 1000)
     for chunk in [1, 77, 5000]:
-        equal(f"chunks of {chunk}", len(points(client.query("SELECT i FROM cpu", chunked=True, chunk_size=chunk))), 1000)
+        chunks = client.query("SELECT i FROM cpu", chunked=True, chunk_size=chunk)
+        equal(f"chunks of {chunk}", [row["i"] for answer in chunks for row in points(answer)], list(range(1000)))
     bound = client.query(
         "SELECT i FROM cpu WHERE host = $host AND i > $least", bind_params={"host": "h1", "least": 990}
     )
@@ -117,6 +126,7 @@ def changing(client):
 def second(client):
     with SecondClient(url=f"http://127.0.0.1:{PORT}", token="name:password", org="o", enable_gzip=True) as writer:
         true("second: ping", writer.ping())
+        equal("second: health", writer.health().status, "pass")
         write = writer.write_api(write_options=SYNCHRONOUS)
         moment = datetime.datetime(2024, 1, 1)
         write.write("py/autogen", record=Point("m").tag("t", "a b").field("f", 1.5).field("i", 3).time(moment))
@@ -133,14 +143,59 @@ def second(client):
     equal("second: rows", [row["f"] for row in points(client.query("SELECT f FROM m"))], [2.5, 1.5])
 
 
+def counted(metric):
+    """How many points of a metric there are, and their sum, by series."""
+    answers = []
+    for function in ["count", "sum"]:
+        query = f"start={START - 1}&end={START + 9999}&arrays&m=none:0all-{function}:{metric}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/api/query?{query}", timeout=20) as answer:
+                answers.append({tuple(one["tags"].items()): one["dps"][0][1] for one in json.load(answer)})
+        except urllib.error.HTTPError as error:
+            return error.read()
+    return answers
+
+
+def opentsdb(client):
+    lines = potsdb.Client("127.0.0.1", port=LINE_PORT, host_tag="me", mps=0)
+    for nth in range(300):
+        lines.log("potsdb.metric", nth, timestamp=START + nth, kind=f"k{nth % 2}")
+    lines.wait()
+    lines.stop()
+    for protocol, port in [(TSDBConnectProtocols.HTTP, PORT), (TSDBConnectProtocols.TELNET, LINE_PORT)]:
+        name = f"opentsdb.{protocol}".lower()
+        sender = TSDBClient("127.0.0.1", port, protocol=protocol, host_tag=False)
+        true(f"{name} is alive", sender.is_alive())
+        for nth in range(120):
+            sender.send(name, nth, timestamp=START + nth, host="h")
+        sender.close()
+        sender.wait()
+        equal(f"{name}: statuses", sender.statuses, {"success": 120, "failed": 0, "queued": 120})
+    # Lines are not acknowledged, so they may be a moment late.
+    wanted = {
+        "potsdb.metric": [
+            {(("host", "me"), ("kind", f"k{odd}")): value[odd] for odd in range(2)}
+            for value in [[150.0, 150.0], [22350.0, 22500.0]]
+        ],
+        "opentsdb.http": [{(("host", "h"),): 120.0}, {(("host", "h"),): 7140.0}],
+        "opentsdb.telnet": [{(("host", "h"),): 120.0}, {(("host", "h"),): 7140.0}],
+    }
+    for metric, answers in wanted.items():
+        end = time.monotonic() + 20
+        while (found := counted(metric)) != answers and time.monotonic() < end:
+            time.sleep(0.01)
+        equal(metric, found, answers)
+
+
 def main():
-    global PORT
+    global PORT, LINE_PORT
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    PORT = parser.parse_args().port
+    parser.add_argument("--line-port", type=int, required=True)
+    PORT, LINE_PORT = vars(parser.parse_args()).values()
     client = connect()
     client.create_database("py")
-    for group in [writing, refusals, reading, changing, second]:
+    for group in [writing, refusals, reading, changing, second, opentsdb]:
         try:
             group(client)
         except Exception:  # noqa: BLE001: the other groups still have something to say
