@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError};
 
-use super::super::message::{Field, NoMessage, field};
+use crate::http::message::{Field, NoMessage, field};
 
 const METRIC: &[u8] = b"__name__";
 const MILLISECOND: i64 = 1_000_000;

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::super::message::{put_bytes, put_double, put_integer, varint};
 use super::*;
+use crate::http::message::{put_bytes, put_double, put_integer, varint};
 
 type Made<'a> = (&'a [(&'a str, &'a str)], &'a [(f64, i64)]);
 

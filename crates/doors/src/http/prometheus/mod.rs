@@ -11,6 +11,7 @@ mod export;
 mod json;
 mod params;
 mod queries;
+mod read_request;
 mod refusal;
 mod remote_read;
 #[cfg(test)]

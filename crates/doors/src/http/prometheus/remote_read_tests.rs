@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
+use super::super::read_request::{QUERIES_MAX, queries};
 use super::super::tests::{devices, write};
 use super::*;
-use crate::http::message::put_varint;
+use crate::http::message::{Field, field, put_varint};
 use crate::http::tests_client::{Answer, Door};
 
 type Matcher<'a> = (u64, &'a str, &'a str);
@@ -162,8 +163,8 @@ fn what_makes_no_sense_is_refused() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(text in proptest::collection::vec(any::<u8>(), 0..100), end in 0..60usize) {
-        let _ = request(&text);
+        let _ = queries(&text);
         let whole = message(&[query_message((1, 2), &[(2, "a", "b\"")])], &[0, 1]);
-        let _ = request(&whole[..end.min(whole.len())]);
+        let _ = queries(&whole[..end.min(whole.len())]);
     }
 }
