@@ -48,8 +48,8 @@ pub(crate) enum Operation {
     RemoteRead,
 }
 
-const QUERY: &[&str] = &["query", "time", "timeout", "db"];
-const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "db"];
+const QUERY: &[&str] = &["query", "time", "timeout", "limit", "db"];
+const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "limit", "db"];
 const MATCH: &[&str] = &["match[]", "start", "end", "limit", "db"];
 const REMOTE_READ: &str = "The points of series, by Prometheus' remote read.";
 const ANSWERS: &[u16] = &[200, 400, 422];

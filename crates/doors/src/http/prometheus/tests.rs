@@ -92,6 +92,29 @@ fn a_moment_is_answered_as_prometheus_does() {
 }
 
 #[test]
+fn a_query_is_answered_with_no_more_series_than_its_limit() {
+    let door = devices();
+    let ask = |path: &str, limit: &str| {
+        query(&door, path, &[("query", "g_0"), ("time", "1060"), ("start", "1000"), ("end", "1060"), ("limit", limit)])
+    };
+    for path in ["/api/v1/query", "/api/v1/query_range"] {
+        for (limit, series, warnings) in
+            [("", 2, None), ("0", 2, None), ("2", 2, None), ("1", 1, Some(json!(["results truncated due to limit"])))]
+        {
+            let answer = ask(path, limit);
+            assert_eq!(answer.json().get("warnings"), warnings.as_ref(), "{path} {limit}");
+            let data = data(&answer);
+            let found = data["result"].as_array().unwrap();
+            assert_eq!((found.len(), &found[0]["metric"]["device"]), (series, &json!("d_0")), "{path} {limit}");
+        }
+        assert_eq!(refused(&ask(path, "x")).0, 400);
+    }
+    // What has no series has no limit.
+    let scalar = query(&door, "/api/v1/query", &[("query", "1"), ("time", "5"), ("limit", "1")]);
+    assert_eq!(scalar.json().get("warnings"), None);
+}
+
+#[test]
 fn a_range_is_answered_by_get_and_by_form() {
     let door = devices();
     let params = "query=g_0%7Bdevice%3D%22d_0%22%7D+%3E+1&start=1000&end=1180&step=1m";
