@@ -6,6 +6,7 @@
 
 mod blocks;
 mod bounds;
+mod folders;
 mod lsm;
 mod memory;
 mod merged;
