@@ -3,8 +3,8 @@
 //! Two levels: a sorted list of *runs*, each with its first key and a chunk of up to [`CHUNK_MAX`] entries. What a search
 //! costs is the memory it waits for, one place after the other: a skip list or a tree of nodes follows a dozen pointers,
 //! and a binary search over keys is no better once they are many. So a chunk has a *tag* of each key in order, eight bytes
-//! from where the chunk's keys begin to differ. All tags are looked at, which waits once for all of them, and usually
-//! one of the keys. Entries lie in the order of their arrival, so that an insertion moves tags only.
+//! from where the chunk's keys begin to differ. One tag of each line is looked at, which waits once for all of them, then those
+//! of a line, and usually one of the keys. Entries lie in the order of their arrival, so that an insertion moves tags only.
 //!
 //! A clone shares everything; a change copies what is shared of its way down, one list of runs and one chunk at the
 //! most, so a reader who holds the whole map costs its writer little, and one who let go costs nothing.
@@ -24,6 +24,8 @@ use crate::key::common_bytes;
 
 /// Entries of a chunk at which it is split. Each search looks at half a kilobyte of tags then.
 const CHUNK_MAX: usize = 64;
+/// Tags that are looked at together: those of a line of the processor's cache.
+const LINE_TAGS: usize = 8;
 /// Bytes that an entry costs beside key and value: its place in a chunk that is two thirds full, and the heads of what
 /// it points to.
 const OVERHEAD_BYTES: usize = 128;
@@ -118,13 +120,15 @@ impl Chunk {
             return Err(if *key < *shared { 0 } else { self.len() });
         }
         let wanted = tag(key, self.skip);
-        // All tags at once: a binary search would wait for one place after the other.
-        let (mut low, mut same) = (0, 0);
-        for tag in self.tags.iter().take(self.len()) {
-            low += usize::from(*tag < wanted);
-            same += usize::from(*tag == wanted);
-        }
-        let mut high = low + same;
+        // The first tag of each line of the processor's cache, all at once: a binary search would wait for one line after the
+        // other. Then the tags of one line.
+        let tags = self.tags.get(..self.len()).unwrap_or_default();
+        let lines = tags.iter().step_by(LINE_TAGS).map(|tag| usize::from(*tag < wanted)).sum::<usize>();
+        let begin = lines.saturating_sub(1) * LINE_TAGS;
+        let behind = tags.get(begin..).unwrap_or_default();
+        let mut low = begin + behind.iter().take(LINE_TAGS).map(|tag| usize::from(*tag < wanted)).sum::<usize>();
+        let same = tags.get(low..).unwrap_or_default();
+        let mut high = low + same.iter().take_while(|tag| **tag == wanted).count();
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.at(middle).map_or(Ordering::Greater, |(found, _)| (**found).cmp(key)) {
