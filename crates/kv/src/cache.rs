@@ -13,6 +13,7 @@
 //!
 //! May use: `kept.rs`. Must not know: what entries mean.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::hash64;
@@ -151,8 +152,45 @@ impl Caches {
 pub(crate) struct Entries {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) caches: Arc<Caches>,
-    /// Counts the partition's changes; held during each.
-    changes: Arc<Mutex<u64>>,
+    changes: Arc<Changes>,
+}
+
+/// Counts the partition's changes, and lets one happen at a time. Who looks for something that is not there reads the count
+/// alone: he has nothing to keep, and must not wait for writers.
+#[derive(Default)]
+struct Changes {
+    /// Odd while a change is under way.
+    count: AtomicU64,
+    none: Mutex<()>,
+}
+
+/// A change that is under way.
+struct Change<'a> {
+    count: &'a AtomicU64,
+    _none: MutexGuard<'a, ()>,
+}
+
+impl Changes {
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Keeps changes away.
+    fn none(&self) -> MutexGuard<'_, ()> {
+        self.none.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Change<'_> {
+        let none = self.none();
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Change { count: &self.count, _none: none }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Entries {
@@ -160,20 +198,16 @@ impl Entries {
         Self { ledger, caches, changes: Arc::default() }
     }
 
-    fn changes(&self) -> MutexGuard<'_, u64> {
-        // A count cannot be half written.
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
         if let Some(stored) = self.caches.find(key) {
             return Ok(Some(stored));
         }
-        let before = *self.changes();
+        let before = self.changes.count();
         let found = self.ledger.get(key)?;
         if let Some(entry) = &found {
-            let changes = self.changes();
-            if *changes == before {
+            let _none = self.changes.none();
+            // Without changes the count is even; so is what it was before, if it is the same.
+            if self.changes.count() == before {
                 self.caches.keep(key, entry, None);
             }
         }
@@ -202,7 +236,7 @@ impl Entries {
             && self.caches.objects.may_keep(value.len())
             && self.caches.objects.was_seen(mark)
         {
-            let _changes = self.changes();
+            let _none = self.changes.none();
             if self.caches.find(key).is_some_and(|now| *now.entry == *entry) {
                 self.caches.keep(key, entry, Some(value));
             }
@@ -211,23 +245,20 @@ impl Entries {
 
     /// The key stands for `entry` now, and for `value`, which is not in it, if there is one to keep.
     pub(crate) fn insert(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, position: Position) {
-        let mut changes = self.changes();
-        *changes += 1;
+        let _change = self.changes.begin();
         self.ledger.insert(key, entry, position);
         self.caches.keep(key, entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
     }
 
     /// Drops everything, also what is at hand of other partitions: it comes back with use.
     pub(crate) fn reset(&self) -> Result<()> {
-        let mut changes = self.changes();
-        *changes += 1;
+        let _change = self.changes.begin();
         self.caches.clear();
         self.ledger.reset()
     }
 
     pub(crate) fn remove(&self, key: &[u8], position: Position) {
-        let mut changes = self.changes();
-        *changes += 1;
+        let _change = self.changes.begin();
         self.ledger.remove(key, position);
         self.caches.remove(key);
     }

@@ -111,6 +111,12 @@ impl Engine {
         self.summary.counts.get(bucket).copied().unwrap_or_default()
     }
 
+    /// How many objects there are, those that expired and were not removed yet included.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.summary.counts.values().sum()
+    }
+
     /// What is needed of each journal segment.
     #[must_use]
     pub fn live(&self) -> &LiveBytes {

@@ -7,6 +7,7 @@
 mod blocks;
 mod bounds;
 mod chunk;
+mod folders;
 mod lsm;
 mod memory;
 mod merged;
