@@ -14,7 +14,7 @@ fn number(number: u64) -> Slice {
 }
 
 fn written(ledger: &dyn Ledger, keys: impl Iterator<Item = Vec<u8>>, value: &Slice, position: u64) {
-    keys.for_each(|key| ledger.insert(&key, &value, at(position)));
+    keys.for_each(|key| ledger.insert(&key, value, at(position)));
     ledger.rotate(at(position + 1));
     ledger.write_out(at(position + 1)).unwrap();
 }
