@@ -47,6 +47,9 @@ pub struct Limits {
     pub page_entries_max: usize,
     /// Expired objects removed by one background step.
     pub expiry_batch_max: usize,
+    /// How many bytes of journal may lie behind the bookmark of a listener by name before they are not held for it any more, whatever
+    /// it asked for.
+    pub listener_retain_bytes_max: u64,
     /// Bytes of points in memory at which they are sealed; at twice as much writers wait.
     pub series_memory_bytes: u64,
     /// Bytes of memory that all questions about time series may hold together: points and rows on their way, and what of answers
@@ -89,6 +92,7 @@ impl Default for Limits {
             value_cache_bytes: 128 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
+            listener_retain_bytes_max: 64 << 30,
             series_memory_bytes: 24 << 20,
             series_query_memory_bytes: 512 << 20,
             series_max: 10_000_000,
@@ -125,6 +129,7 @@ impl Limits {
             value_cache_bytes: 16 << 10,
             page_entries_max: 100,
             expiry_batch_max: 3,
+            listener_retain_bytes_max: 1 << 20,
             series_memory_bytes: 2 << 10,
             series_query_memory_bytes: 16 << 20,
             series_max: 40,

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
-use holdfast::space::{self, Bookmark, Listen, Notice, Wanted};
+use holdfast::space::{self, Bookmark, Listen, ListenName, Notice, Wanted};
 use holdfast::{Error, ErrorKind, Result};
 
 use crate::call::{Call, How, Step};
@@ -74,15 +74,43 @@ impl Entries {
                     Ok(words) => words,
                     Err(error) => return Call::done(Err(error)),
                 };
-                // The first question says what is wrong, and from where it is heard.
-                let first = page(there, &words, &listen, listen.from, Duration::ZERO);
+                // The first question says what is wrong, and from where it is heard. Those behind it say where they stand
+                // themselves, and so leave the place of a listener by name alone.
+                let named = match &listen.name {
+                    None => words.clone(),
+                    Some(ListenName { name, retain_bytes: None }) => words.clone().and("NAME").and(name),
+                    Some(ListenName { name, retain_bytes: Some(bytes) }) => {
+                        words.clone().and("NAME").and(name).and("RETAIN").and(bytes.to_string())
+                    }
+                };
+                let first = page(there, &named, &listen, listen.from, Duration::ZERO);
                 let there = there.clone();
                 first.then(move |page| {
-                    let bookmark = listen.from.unwrap_or(page.bookmark);
+                    let told = page.notices.first().map(|notice| notice.bookmark.before_its_event());
+                    let bookmark = listen.from.or(told).unwrap_or(page.bookmark);
                     let place = Place { bookmark, got: page.bookmark, ready: page.notices.into() };
                     let of = There { words, listen, place: Mutex::new(place) };
                     Ok(Listener(Arc::new(Inner::There(there, Box::new(of)))))
                 })
+            }
+        }
+    }
+
+    /// Notes durably that a listener by name has done with all up to a bookmark: [`holdfast::space::Entries::acknowledge`], with the
+    /// durability of the store.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acknowledge(&self, name: &str, bookmark: Bookmark) -> Call<()> {
+        match &self.at {
+            At::Here(here, entries) => {
+                let (entries, name) = (entries.clone(), name.to_owned());
+                here.elsewhere(move || entries.acknowledge(&name, bookmark, None))
+            }
+            At::There(there, _) => {
+                let words = self.words("SPACE.ACK").and(name).and(bookmark.to_string());
+                // What was acknowledged is not taken back, so it may be said twice.
+                there.call_alone(&words, Again::May, Some(Duration::ZERO), Reply::ok)
             }
         }
     }

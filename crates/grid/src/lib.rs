@@ -1,8 +1,8 @@
-//! What stands around the data of a space: worker loops that take entries and handle them, a mirror of a type in PostgreSQL,
-//! queries kept up to date in memory, and caches of entries. All of it is embedded: it stands in the process that has the store
+//! What stands around the data of a space: worker loops that take entries and handle them, a mirror of a type in PostgreSQL or
+//! MariaDB, queries kept up to date in memory, and caches of entries. All of it is embedded: it stands in the process that has the store
 //! open. `docs/concepts/space-around.md` shows how to use it.
 //!
-//! May use: `holdfast`. Must not know: engines, protocols of doors.
+//! May use: `holdfast`, `tm` to reach databases. Must not know: engines, protocols of doors.
 
 mod backoff;
 mod drain;
@@ -14,7 +14,12 @@ mod worker;
 
 pub use backoff::Backoff;
 #[cfg(feature = "sql")]
-pub use mirror::{Column, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, MirrorStats, Table};
+pub use mirror::{
+    Column, Database, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, MirrorStats, NotThrough,
+    Table,
+};
 pub use near::{NearCache, NearStats};
+#[cfg(feature = "sql")]
+pub use tm::{DatabaseTls, Identity};
 pub use view::LocalView;
 pub use worker::{Failure, WorkerOptions, WorkerStats, Workers};

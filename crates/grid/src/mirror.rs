@@ -1,4 +1,5 @@
-//! A mirror: a table in PostgreSQL that follows a type, after the fact and in order.
+//! A mirror: a table in PostgreSQL or MariaDB that follows a type, after the fact and in order, and before the answer where
+//! that is asked for.
 //!
 //! The mirror listens to the type from the bookmark that stands in the target. It applies events in batches, never a part of
 //! what one Holdfast batch did, and writes the bookmark behind them into `holdfast_mirror` in the same transaction of the
@@ -7,25 +8,55 @@
 //!
 //! A mirror that was never there begins with a copy of all entries, in one transaction of the target.
 //!
-//! May use: `holdfast`, tokio-postgres. Must not know: workers, views.
+//! May use: `holdfast`, `tm` for connections. Must not know: workers, views.
 
 mod follow;
 mod load;
 mod table;
 mod target;
+mod through;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use holdfast::space::{Definition, Entries, Storage};
 use holdfast::{Error, ErrorKind, Position, Result};
+use tm::DatabaseTls;
 use tokio::sync::Notify;
 
 use crate::backoff::Backoff;
 pub use load::{Loaded, Loader};
 pub use table::{Column, DocumentTable, IdKind, Mapping, Table};
+use target::Address;
+pub use through::NotThrough;
+use through::Request;
+
+/// Where a database is, and how it is reached.
+#[derive(Clone)]
+pub struct Database {
+    /// PostgreSQL, such as `host=127.0.0.1 user=postgres dbname=shop` or `postgres://postgres@127.0.0.1/shop`, or MariaDB, such as
+    /// `mysql://shop@127.0.0.1:3306/shop`.
+    pub address: String,
+    /// By TLS, and never without: the server is verified.
+    pub tls: Option<DatabaseTls>,
+}
+
+impl Database {
+    /// A database that is reached without TLS.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self { address: address.into(), tls: None }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a password.
+        f.debug_struct("Database").field("tls", &self.tls).finish_non_exhaustive()
+    }
+}
 
 /// How to mirror.
 #[derive(Debug, Clone)]
@@ -33,8 +64,8 @@ pub struct MirrorOptions {
     /// The mirror's name in `holdfast_mirror`: one for each type that one target mirrors. Two mirrors of one name notice each
     /// other, and the later waits.
     pub name: String,
-    /// How to reach PostgreSQL, such as `host=127.0.0.1 user=postgres dbname=shop`. Without TLS.
-    pub target: String,
+    /// Where the table is.
+    pub target: Database,
     /// About how many events go into one transaction of the target: a Holdfast batch is never split.
     pub batch_events_max: usize,
     /// How long to wait before a target that failed is tried again.
@@ -42,9 +73,17 @@ pub struct MirrorOptions {
 }
 
 impl MirrorOptions {
-    /// A mirror of this name in this target.
-    pub fn new(name: impl Into<String>, target: impl Into<String>) -> Self {
-        Self { name: name.into(), target: target.into(), batch_events_max: 1000, backoff: Backoff::default() }
+    /// A mirror of this name in the database of this address, without TLS.
+    pub fn new(name: impl Into<String>, address: impl Into<String>) -> Self {
+        let target = Database::new(address);
+        Self { name: name.into(), target, batch_events_max: 1000, backoff: Backoff::default() }
+    }
+
+    /// By TLS, and never without.
+    #[must_use]
+    pub fn with_tls(mut self, tls: DatabaseTls) -> Self {
+        self.target.tls = Some(tls);
+        self
     }
 }
 
@@ -73,12 +112,15 @@ struct State {
     asked: u64,
     /// The last of those that was answered.
     answered: u64,
+    /// Transactions that wait to be written through.
+    requests: VecDeque<Request>,
 }
 
 struct Shared {
     entries: Entries,
     mapping: Arc<dyn Mapping>,
     options: MirrorOptions,
+    address: Address,
     state: Mutex<State>,
     changed: Condvar,
     wake: Notify,
@@ -104,20 +146,21 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Starts to follow. PostgreSQL need not be there yet: it is tried again until it is.
+    /// Starts to follow. The database need not be there yet: it is tried again until it is.
     ///
     /// An entry that is evicted to make room stays in the table; one that is taken, cleared or expires goes.
     ///
     /// # Errors
-    /// `Invalid` when the type is volatile or has no history, or the target is not understood; `Unavailable` when there is no
-    /// thread.
+    /// `Invalid` when the type is volatile or has no history, the target is not understood, or a certificate cannot be used;
+    /// `Unavailable` when there is no thread.
     pub fn start(entries: &Entries, mapping: Arc<dyn Mapping>, options: MirrorOptions) -> Result<Self> {
         check(&entries.definition())?;
-        target::parse(&options.target)?;
+        let address = Address::of(&options.target)?;
         let shared = Arc::new(Shared {
             entries: entries.clone(),
             mapping,
             options,
+            address,
             state: Mutex::default(),
             changed: Condvar::new(),
             wake: Notify::new(),

@@ -19,7 +19,8 @@ use crate::drain::{Drain, LISTEN_INTERVAL};
 ///
 /// **Staleness.** A read shows everything that was acknowledged longer than the cache's staleness before the read began; with
 /// zero, everything that was acknowledged before it. Leases are looked at with each read; one that was made shorter is not
-/// heard of until the entry goes.
+/// heard of until the entry goes. When events are lost, because the journal is damaged or too many came at once of a volatile
+/// type, it forgets everything, and counts that in [`NearStats::emptied`].
 pub struct NearCache {
     store: Store,
     entries: Entries,
@@ -41,14 +42,17 @@ pub struct NearStats {
     pub evicted: u64,
     /// Entries that it has.
     pub entries: u64,
+    /// Times that events were lost, and it forgot everything.
+    pub emptied: u64,
 }
 
 struct State {
     entries: Entries,
     listener: Listener,
     table: NearTable,
-    /// Entries that went because events were lost.
+    /// Entries that went because events were lost, and how often that was.
     lost: u64,
+    emptied: u64,
     heard_at: Instant,
 }
 
@@ -64,6 +68,7 @@ impl NearCache {
             listener,
             table: NearTable::new(entries_max),
             lost: 0,
+            emptied: 0,
             heard_at: Instant::now(),
         };
         let shared = Arc::new(Mutex::new(state));
@@ -104,7 +109,8 @@ impl NearCache {
     pub fn stats(&self) -> NearStats {
         let state = locked(&self.shared);
         let NearCounts { hits, misses, invalidated, evicted, entries } = state.table.counts();
-        NearStats { hits, misses, invalidated: invalidated + state.lost, evicted, entries }
+        let (invalidated, emptied) = (invalidated + state.lost, state.emptied);
+        NearStats { hits, misses, invalidated, evicted, entries, emptied }
     }
 }
 
@@ -132,15 +138,80 @@ impl State {
                     }
                 }
                 Ok(None) => break,
-                // Events of a volatile type were lost: forget everything, then nothing is old.
-                Err(error) if error.kind() == ErrorKind::Limit => {
-                    self.listener = listen(&self.entries)?;
+                // Events were lost. Of a volatile type, because too many came; of a durable one, because the journal is damaged:
+                // that is told once, to whoever listens then. Forget everything, then nothing is old.
+                Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::Corrupt) => {
                     self.lost += self.table.clear();
+                    self.emptied += 1;
+                    self.listener = listen(&self.entries)?;
                 }
                 Err(error) => return Err(error),
             }
         }
         self.heard_at = begin;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::space::{Bookmark, Definition, Document, WriteOptions};
+    use holdfast::{Durability, Limits, Options};
+
+    use super::*;
+
+    /// A cache's listener that had to go back to the journal met damage there. The error went to the thread that listens for
+    /// nobody, and the cache went on to show what the lost events had made old.
+    #[test]
+    fn a_cache_forgets_everything_when_events_are_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+            let store = Store::open(folder.path(), options).unwrap();
+            let definition = Definition { history: true, ..Definition::new("shop", "order") };
+            let orders = store.space("shop").declare(definition).unwrap();
+            (store, orders)
+        };
+        let order = |id: i64, text: &str| Document::from_pairs([("id", Value::from(id)), ("text", text.into())]);
+        let (store, orders) = open();
+        orders.write(&order(1, "before"), &WriteOptions::default()).unwrap();
+        orders.write(&order(1, "the event that is lost"), &WriteOptions::default()).unwrap();
+        orders.write(&order(2, "behind"), &WriteOptions::default()).unwrap();
+        store.close().unwrap();
+        drop((store, orders));
+        damage(folder.path(), b"the event that is lost");
+        let (store, orders) = open();
+        let cache = NearCache::open(&store, &orders, 10, Duration::from_secs(3600)).unwrap();
+        cache.read(&Value::from(2)).unwrap().unwrap();
+        assert_eq!((cache.stats().entries, cache.stats().emptied), (1, 0));
+        // As after its buffer has overflown.
+        let from = Some(Bookmark::START);
+        let behind = orders.listen(&Wanted::all(), Listen { from, ..Listen::default() }).unwrap();
+        let mut state = locked(&cache.shared);
+        state.listener = behind;
+        state.hear().unwrap();
+        drop(state);
+        let stats = cache.stats();
+        assert_eq!((stats.entries, stats.emptied), (0, 1), "{stats:?}");
+        // It goes on.
+        cache.read(&Value::from(2)).unwrap().unwrap();
+        orders.write(&order(2, "later"), &WriteOptions::default()).unwrap();
+        locked(&cache.shared).hear().unwrap();
+        assert_eq!(cache.stats().entries, 0);
+    }
+
+    /// Changes a byte where the journal has this text.
+    fn damage(folder: &std::path::Path, text: &[u8]) {
+        let mut changed = 0;
+        for file in std::fs::read_dir(folder.join("journal")).unwrap() {
+            let path = file.unwrap().path();
+            let Ok(mut bytes) = std::fs::read(&path) else { continue };
+            if let Some(at) = bytes.windows(text.len()).position(|part| part == text) {
+                bytes[at] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+                changed += 1;
+            }
+        }
+        assert_eq!(changed, 1);
     }
 }

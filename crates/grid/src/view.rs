@@ -127,8 +127,8 @@ impl State {
             match self.listener.poll() {
                 Ok(Some(notice)) => self.apply(&id_field, notice),
                 Ok(None) => break,
-                // Events of a volatile type are nowhere else: begin anew.
-                Err(error) if error.kind() == ErrorKind::Limit => {
+                // Events were lost: those of a volatile type are nowhere else, and the journal may be damaged. Begin anew.
+                Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::Corrupt) => {
                     *self = Self::open(&self.entries, &self.wanted)?;
                     return Ok(());
                 }

@@ -510,6 +510,7 @@ mod tests {
             bytes: 1_000,
             sealed: true,
             is_stub: false,
+            is_let_go: false,
             damaged_bytes: 0,
         };
         Choice { stats, of: SegmentBytes { applied, live, held }, may_go: true }

@@ -66,7 +66,11 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn open(inner: &'a Inner, scope: &Scope<'_>) -> Result<Self> {
         inner.check_open()?;
         match scope {
-            Scope::All => Self::lock(inner, inner.partitions.iter(), true),
+            Scope::All => {
+                // Not an error if there is no room to be made: who clears everything makes some.
+                let _ = inner.relieve(&inner.partitions.iter().collect::<Vec<_>>());
+                Self::lock(inner, inner.partitions.iter(), true)
+            }
             Scope::Keys([(bucket, key)]) => {
                 let partition = inner.partition(bucket, key);
                 inner.relieve(&[partition])?;

@@ -7,6 +7,7 @@ mod cancel;
 mod commit;
 mod entries;
 pub(crate) mod files;
+mod kept;
 pub(crate) mod kind;
 mod limit;
 mod listen;
@@ -41,7 +42,7 @@ pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, Notic
 pub use read::{ReadOptions, Taking};
 pub use task::Task;
 pub use wanted::{Wanted, WantedBy};
-pub use within::{ReadLock, Within};
+pub use within::{EntryChange, ReadLock, Within};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};

@@ -174,6 +174,8 @@ impl Store {
         });
         inner.load_xa();
         inner.load_spaces();
+        // What cannot be removed now counts for nothing, and is removed the next time.
+        let _ = inner.drop_lost_listeners();
         inner.count_series();
         let mut workers = Vec::new();
         if world.threads {

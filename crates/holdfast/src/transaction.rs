@@ -19,7 +19,7 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive, Scope};
 use crate::kv::PutOptions;
-use crate::space::SpaceStage;
+use crate::space::{Entries, EntryChange, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Store;
 
@@ -64,6 +64,12 @@ impl Transaction {
 
     pub(crate) fn space_stage(&mut self) -> &mut SpaceStage {
         &mut self.space
+    }
+
+    /// What becomes of these entries when the transaction commits, one change for each entry, in no order that means anything.
+    #[must_use]
+    pub fn changes_of(&self, entries: &Entries) -> Vec<EntryChange> {
+        self.space.changes_of(entries.kind.of)
     }
 
     fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {

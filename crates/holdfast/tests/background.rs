@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::ManualClock;
 use base::memory::Disk;
-use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Store, World};
+use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Scope, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -53,4 +53,27 @@ fn what_expired_and_cannot_be_removed_is_told_once_and_so_is_that_it_works_again
     assert_eq!(told().iter().filter(|word| *word == "keys: what has expired is removed again").count(), 1);
     store.step().unwrap();
     assert!(told().is_empty());
+}
+
+/// Batches over everything, which EXEC with a listing is, filled memory without bound.
+#[test]
+fn batches_over_everything_make_room_too() {
+    let world = World {
+        files: Arc::new(Disk::new(1).process()),
+        clock: Arc::new(ManualClock::at(NOW_MS)),
+        ledgers: Arc::new(MemoryLedgers::default()),
+        threads: false,
+        entropy: 42,
+    };
+    let limits = Limits { ledger_memory_bytes: 2 << 10, ledger_memory_bytes_max: 8 << 10, ..Limits::default() };
+    let options = Options { durability: Durability::Written, limits, partitions: 2, ..Options::default() };
+    let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+    for number in 0..1200_u32 {
+        let mut everything = store.exclusive(&Scope::All).unwrap();
+        everything.put(b"b", &number.to_be_bytes(), &[7; 60], &PutOptions::default()).unwrap();
+        everything.commit().unwrap();
+        let bytes = store.stats().ledger_memory_bytes;
+        assert!(bytes <= 2 * ((8 << 10) + 512), "{bytes} after {number}");
+    }
+    assert_eq!(store.kv().count(b"b").unwrap().value, 1200);
 }

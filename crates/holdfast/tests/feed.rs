@@ -81,6 +81,35 @@ fn every_batch_comes_once_in_order_and_a_feed_goes_on_where_it_was_also_after_re
     });
 }
 
+/// A segment to which nobody had written was taken for one that compaction had let go of: whoever opened and closed a store, and
+/// changed nothing, lost the place of every feed, listener and mirror.
+#[test]
+fn a_feed_goes_on_where_it_was_after_a_store_was_opened_and_closed_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let first = put(&store, b"first", b"1");
+    store.close().unwrap();
+    drop(store);
+    for _ in 0..3 {
+        let idle = Store::open(dir.path(), options()).unwrap();
+        idle.close().unwrap();
+    }
+    let store = Store::open(dir.path(), options()).unwrap();
+    let last = put(&store, b"last", b"2");
+    let mut feed = store.feed(first).unwrap();
+    let found: Vec<Position> = all(&mut feed, 10).iter().map(FeedItem::position).collect();
+    assert_eq!(found, [first, last]);
+    // What compaction lets go of is said as ever.
+    drop(feed);
+    for _ in 0..100 {
+        put(&store, b"k", &[7; 700]);
+    }
+    while store.compact().unwrap().segments == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.feed(first).err().unwrap().kind(), ErrorKind::Invalid);
+}
+
 #[test]
 fn a_page_ends_by_the_bytes_of_its_values_also_when_the_journal_has_them_compressed() {
     let dir = tempfile::tempdir().unwrap();

@@ -254,6 +254,7 @@ impl Journal {
             bytes: segment.reserved(),
             sealed: segment.trailer().is_some(),
             is_stub: segment.is_stub(),
+            is_let_go: segment.is_let_go(),
             end: segment.end(),
             damaged_bytes: segment.trailer().map_or(0, |trailer| trailer.damaged_bytes),
         };

@@ -28,6 +28,11 @@ impl Segment {
             trailer.data_end == start
         })
     }
+
+    /// Whether it had records, which were let go.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.trailer().is_some_and(|trailer| self.is_stub() && trailer.log_end > self.base.plus(trailer.data_end))
+    }
 }
 
 impl Journal {

@@ -52,8 +52,10 @@ pub struct SegmentStats {
     pub end: Position,
     /// Whether it is sealed.
     pub sealed: bool,
-    /// Whether its records were let go: see [`crate::Journal::let_go`].
+    /// Whether it is sealed and has no records: they were let go, or there never were any.
     pub is_stub: bool,
+    /// Whether it had records, which were let go: see [`crate::Journal::let_go`].
+    pub is_let_go: bool,
     /// Bytes in it that are damaged, torn or void.
     pub damaged_bytes: u64,
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use client::Client;
 use holdfast::ErrorKind;
 use holdfast::space::{
-    AtLimit, Change, Definition, Hears, IndexDefinition, IndexKind, Lease, Listen, NoticeKind, Order, Path,
+    AtLimit, Change, Definition, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind, Order, Path,
     ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
 
@@ -341,6 +341,43 @@ fn hear(client: &Client) {
 #[test]
 fn events_are_heard_once_in_order_and_again_from_a_bookmark() {
     both(hear);
+}
+
+/// A name was left out on a server without a word, and its listener began anew each time.
+#[test]
+fn a_listener_by_name_goes_on_behind_what_was_acknowledged() {
+    both(|client| {
+        let orders = orders(client);
+        let soon = Duration::from_secs(20);
+        let named = |retain_bytes| {
+            let name = Some(ListenName { name: "mailer".to_owned(), retain_bytes });
+            orders.listen(&Wanted::all(), Listen { name, ..Listen::default() }).wait()
+        };
+        let begin = named(Some(1 << 20)).unwrap().bookmark();
+        for id in 1..=4 {
+            orders.write(&order(id, 1), &upsert()).wait().unwrap();
+        }
+        let heard = |from: i64| {
+            let mut mailer = named(None).unwrap();
+            // Where it stands is before what it has not told yet.
+            let stands = mailer.bookmark();
+            assert!(stands < mailer.next(soon).wait().unwrap().unwrap().bookmark);
+            let mut mailer = named(None).unwrap();
+            let notices: Vec<_> = (from..=4).map(|_| mailer.next(soon).wait().unwrap().unwrap()).collect();
+            let ids: Vec<_> = notices.iter().map(|notice| notice.after.clone().unwrap()).collect();
+            assert_eq!(ids, (from..=4).map(|id| order(id, 1)).collect::<Vec<_>>());
+            notices
+        };
+        let all = heard(1);
+        assert!(begin < all[0].bookmark);
+        assert_eq!(heard(1), all, "nothing was acknowledged");
+        orders.acknowledge("mailer", all[1].bookmark).wait().unwrap();
+        assert_eq!(heard(3), all[2..]);
+        orders.acknowledge("mailer", all[0].bookmark).wait().unwrap();
+        assert_eq!(heard(3), all[2..], "what was acknowledged is not taken back");
+        assert_eq!(kind(orders.acknowledge("nosuch", all[0].bookmark).wait()), ErrorKind::Invalid);
+        assert_eq!(kind(named(Some(u64::MAX))), ErrorKind::Limit);
+    });
 }
 
 #[test]

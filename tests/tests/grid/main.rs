@@ -1,7 +1,13 @@
-//! Mirrors and loaders with a real PostgreSQL, which is killed meanwhile.
+//! Mirrors and loaders with a real PostgreSQL and a real MariaDB, which are killed meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-#[allow(dead_code, reason = "these tests use PostgreSQL alone")]
+#[path = "../transactions/certificates.rs"]
+mod certificates;
+#[allow(dead_code, reason = "these tests prepare nothing")]
 #[path = "../transactions/databases.rs"]
 mod databases;
+mod mariadb_tests;
 mod mirror_tests;
+mod scene;
+mod through_tests;
+mod tls_tests;

@@ -3,98 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use grid::{Backoff, DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
-use holdfast::space::{AtLimit, Definition, Document, Entries, ReadOptions, Value, ValueRef, Wanted, WriteOptions};
-use holdfast::{Durability, Limits, Options, Store};
+use grid::{DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
+use holdfast::space::{AtLimit, Bookmark, Definition, Document, ReadOptions, Value, Wanted, WriteOptions};
+use holdfast::{Compression, Durability, PutOptions};
 use holdfast_tests::{Random, until};
-use tokio_postgres::{Client, NoTls};
 
 use super::databases::Postgres;
-
-const LONG: Duration = Duration::from_secs(60);
-
-/// A table that notes every row that is put or removed.
-const SCHEMA: &str = r#"
-    CREATE TABLE "order" (id bigint PRIMARY KEY, document jsonb NOT NULL);
-    CREATE TABLE applied (number bigserial PRIMARY KEY, id bigint, total bigint);
-    CREATE FUNCTION note() RETURNS trigger AS $$ BEGIN
-        IF TG_OP = 'DELETE' THEN INSERT INTO applied (id, total) VALUES (OLD.id, -1);
-        ELSE INSERT INTO applied (id, total) VALUES (NEW.id, (NEW.document->>'total')::bigint); END IF;
-        RETURN NULL;
-    END $$ LANGUAGE plpgsql;
-    CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON "order" FOR EACH ROW EXECUTE FUNCTION note();
-"#;
-
-fn order(id: i64, total: i64) -> Document {
-    Document::from_pairs([("id", Value::from(id)), ("customer", "ada".into()), ("total", total.into())])
-}
-
-fn open(folder: &std::path::Path) -> (Store, Entries) {
-    let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
-    let store = Store::open(folder, options).unwrap();
-    let orders = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap();
-    (store, orders)
-}
-
-fn mirror(orders: &Entries, postgres: &Postgres) -> Mirror {
-    let backoff = Backoff { first: Duration::from_millis(1), max: Duration::from_millis(50) };
-    let options =
-        MirrorOptions { batch_events_max: 20, backoff, ..MirrorOptions::new("orders", postgres.connection()) };
-    Mirror::start(orders, Arc::new(DocumentTable::of(&orders.definition(), IdKind::Integer)), options).unwrap()
-}
-
-struct Database {
-    runtime: tokio::runtime::Runtime,
-    client: Client,
-}
-
-impl Database {
-    fn connect(postgres: &Postgres) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&postgres.connection(), NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client
-        });
-        Self { runtime, client }
-    }
-
-    fn run(&self, sql: &str) {
-        self.runtime.block_on(self.client.batch_execute(sql)).unwrap();
-    }
-
-    fn pairs(&self, sql: &str) -> Vec<(i64, i64)> {
-        let rows = self.runtime.block_on(self.client.query(sql, &[])).unwrap();
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-    }
-
-    fn table(&self) -> Vec<(i64, i64)> {
-        self.pairs(r#"SELECT id, (document->>'total')::bigint FROM "order" ORDER BY id"#)
-    }
-
-    /// What was applied to each row, in order.
-    fn applied(&self) -> BTreeMap<i64, Vec<i64>> {
-        let mut applied: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-        for (id, total) in self.pairs("SELECT id, total FROM applied ORDER BY number") {
-            applied.entry(id).or_default().push(total);
-        }
-        applied
-    }
-}
-
-fn entries(orders: &Entries) -> Vec<(i64, i64)> {
-    let number = |document: &Document, field: &str| match document.get(field) {
-        Some(ValueRef::I64(number)) => number,
-        other => panic!("{other:?}"),
-    };
-    let all = orders.read_many(&Wanted::all(), usize::MAX).unwrap();
-    let mut all: Vec<(i64, i64)> =
-        all.iter().map(|it| (number(&it.document, "id"), number(&it.document, "total"))).collect();
-    all.sort_unstable();
-    all
-}
+use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, order};
 
 #[test]
 fn a_mirror_applies_each_event_once_whatever_is_stopped_or_killed() {
@@ -184,7 +100,7 @@ fn a_target_that_is_down_holds_nobody_up_and_gets_everything_later() {
         orders.write(&order(total % 7, total), &WriteOptions::default()).unwrap();
     }
     assert!(until(LONG, || running.stats().trouble).is_some());
-    assert!(!running.flush(Duration::from_millis(20)));
+    assert!(!running.flush(std::time::Duration::from_millis(20)));
     postgres.run(0);
     assert!(running.flush(LONG));
     assert_eq!(Database::connect(&postgres).table(), entries(&orders));
@@ -246,6 +162,37 @@ fn a_table_is_loaded_and_read_through_and_does_not_come_back() {
     orders.write(&order(5000, 4), &WriteOptions::default()).unwrap();
     assert!(running.flush(LONG));
     assert_eq!(database.table(), entries(&orders));
+}
+
+/// The bookmark of a type to which nothing happened stayed where it was, and with it the journal while the mirror ran; after a restart
+/// the mirror ended, because compaction had let go of what lay behind the bookmark, although nothing of it was the mirror's.
+#[test]
+fn the_bookmark_of_a_quiet_type_moves_with_the_store() {
+    let postgres = Postgres::start(0);
+    let folder = tempfile::tempdir().unwrap();
+    let (store, orders) = open(folder.path());
+    orders.write(&order(1, 10), &WriteOptions::default()).unwrap();
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    let begin = running.stats().position;
+    let mut newest = begin;
+    let plain = PutOptions { compression: Some(Compression::None), ..PutOptions::default() };
+    for _ in 0..600 {
+        newest = store.kv().put(b"other", b"key", &[7; 7_000], &plain).unwrap().position;
+    }
+    // A listener passes by a MiB at a time, and the bookmark behind it too.
+    let far = newest.get() - (2 << 20);
+    assert!(far > begin.get());
+    let moved = until(LONG, || Some(running.stats().position).filter(|position| position.get() >= far));
+    assert!(moved.is_some(), "{:?}", running.stats());
+    let stands = Database::connect(&postgres).texts("SELECT bookmark FROM holdfast_mirror").remove(0);
+    let stands: Bookmark = stands.parse().unwrap();
+    assert!(stands.position().get() >= far && running.stop().events == 0);
+    // It goes on from there.
+    orders.write(&order(2, 20), &WriteOptions::default()).unwrap();
+    let running = mirror(&orders, &postgres);
+    assert!(running.flush(LONG));
+    assert_eq!(Database::connect(&postgres).table(), entries(&orders));
 }
 
 #[test]

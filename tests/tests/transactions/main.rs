@@ -7,6 +7,7 @@
 mod audit;
 mod bank;
 mod bank_tests;
+mod certificates;
 mod command_tests;
 mod database_tests;
 mod databases;

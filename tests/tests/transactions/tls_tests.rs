@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use holdfast::Options;
 use mysql_async::prelude::Queryable;
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use tm::{
     Begin, Coordinator, Embedded, Fate, MysqlBranch, Pace, PostgresBranch, PostgresManager, Profile, Recovery,
@@ -16,42 +15,8 @@ use tm::{
 use tokio::sync::Mutex;
 
 use crate::bank::name;
+use crate::certificates::{Authority, Signed};
 use crate::databases::{MariaDb, Postgres};
-
-/// An authority and what it signed.
-struct Authority {
-    certificate: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-/// A certificate and its key.
-struct Signed {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, "the authority of a test");
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().pem();
-        Self { certificate, issuer: Issuer::new(params, key) }
-    }
-
-    fn sign(&self, names: &[&str], user: &str, last_year: i32) -> Signed {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(last_year, 1, 1);
-        params.distinguished_name.push(rcgen::DnType::CommonName, user);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Signed { certificate, key: key.serialize_pem() }
-    }
-}
 
 /// Both databases, and the files of a program.
 struct Setting {

@@ -463,9 +463,11 @@ fn a_listener_by_name_is_told_again_what_it_has_not_acknowledged() {
     assert_eq!(ids(&fixture.run(&format!("{named} ACK {bookmark}"))), [3]);
     assert_eq!(ids(&fixture.run(&format!("{named} RETAIN 5000"))), [3]);
     let known = fixture.run("SPACE.LISTENERS shop orders");
-    for part in ["$6 mailer", bookmark, ":5000", "$4 held :1"] {
+    for part in ["$6 mailer", bookmark, ":5000", "$4 held :1", "$7 damaged :0"] {
         assert!(known.contains(part), "{part}: {known}");
     }
+    let much = fixture.run(&format!("{named} RETAIN {}", u64::MAX));
+    assert!(much.starts_with("-LIMIT no listener may have") && much.contains("at most"), "{much}");
     assert_eq!(ids(&fixture.run(&format!("{named} FROM START"))), [1, 2, 3]);
     fixture.check(&[
         ("SPACE.LISTEN shop orders ANY ACK 1.0", "-ERR RETAIN and ACK are for a listener by NAME"),
@@ -478,6 +480,30 @@ fn a_listener_by_name_is_told_again_what_it_has_not_acknowledged() {
         ("SPACE.UNLISTEN shop orders mailer", ":1"),
         ("SPACE.UNLISTEN shop orders mailer", ":0"),
         ("SPACE.LISTENERS shop orders", "*0"),
+    ]);
+    // By itself, and in one batch with what was done about it, or not at all.
+    let here = fixture.run(&format!("{named} FROM START"));
+    let bookmarks: Vec<&str> = here.split("$7 written").skip(1).map(|event| event.split(' ').nth(2).unwrap()).collect();
+    fixture.run(&format!("SPACE.ACK shop orders mailer {}", bookmarks[0]));
+    assert_eq!(ids(&fixture.run(named)), [2, 3]);
+    let acknowledges = bookmarks.iter().map(|bookmark| format!("SPACE.ACK shop orders mailer {bookmark}"));
+    let acknowledges: Vec<String> = acknowledges.collect();
+    fixture.check(&[
+        ("MULTI", "+OK"),
+        ("SET done 2", "+QUEUED"),
+        (&acknowledges[1], "+QUEUED"),
+        // Less than was acknowledged in the same batch changes nothing.
+        (&acknowledges[0], "+QUEUED"),
+        ("EXEC", "*3 +OK +OK +OK"),
+    ]);
+    assert_eq!(ids(&fixture.run(named)), [3]);
+    fixture.check(&[("MULTI", "+OK"), ("SET done 3", "+QUEUED"), ("SPACE.ACK shop orders nosuch 1.0", "+QUEUED")]);
+    let discarded = fixture.run("EXEC");
+    assert!(discarded.starts_with("-EXECABORT") && discarded.contains("no listener named nosuch"), "{discarded}");
+    fixture.check(&[
+        ("GET done", "$1 2"),
+        ("SPACE.ACK shop orders mailer x", "-ERR a bookmark is two numbers with a point between: 4096.2"),
+        ("SPACE.UNLISTEN shop orders mailer", ":1"),
     ]);
     // What is kept for a name takes of the disk.
     let rule = BucketRight { pattern: "shop".to_owned(), right: Right::Read };

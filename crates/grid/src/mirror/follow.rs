@@ -1,32 +1,44 @@
 //! How a mirror follows: what it has heard and not applied yet, and what it does when something fails.
 //!
-//! May use: `target`. Must not know: SQL.
+//! May use: `target`, `through`. Must not know: SQL.
 
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use holdfast::space::{Bookmark, Listen, Listener, Notice, Reason, Wanted};
+use holdfast::space::{Bookmark, Document, Listen, Listener, Notice, Reason, ValueRef, Wanted};
 use holdfast::{Error, ErrorKind, Position, Result};
-use tokio_postgres::Client;
 
 use super::Shared;
-use super::target::{self, Step};
+use super::target::{Step, Target};
 
 /// Entries copied at once when a mirror begins.
 const COPY_ENTRIES: usize = 500;
 /// How long a target may take to end what is in work when the mirror is stopped.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a mirror looks for which nothing happens: its listener holds the journal from where it looked last.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How many bytes of journal, of what others do, the bookmark in the target may be behind when nothing happens to the type.
+const QUIET_BYTES_MAX: u64 = 1 << 20;
 
 /// Where a mirror stands.
-struct Follower {
-    listener: Listener,
+pub(super) struct Follower {
+    pub(super) listener: Listener,
     /// What the target has, if what is pending was not applied.
-    at: Bookmark,
+    pub(super) at: Bookmark,
     /// Whole batches, heard and not known to be applied.
-    pending: Vec<Notice>,
+    pub(super) pending: Vec<Notice>,
     /// Heard already, of the batch behind those.
-    next: Option<Notice>,
+    pub(super) next: Option<Notice>,
+}
+
+impl Follower {
+    /// Up to where everything is heard, when the target has all of it and the bookmark there is far behind.
+    fn passed_by(&self) -> Option<Bookmark> {
+        let heard = self.listener.bookmark();
+        let bytes = heard.position().get().saturating_sub(self.at.position().get());
+        (self.pending.is_empty() && self.next.is_none() && bytes >= QUIET_BYTES_MAX).then_some(heard)
+    }
 }
 
 /// What ends a session with the target.
@@ -54,6 +66,7 @@ impl Shared {
             () = self.follow() => {}
             () = stopped => {}
         }
+        self.refuse_requests();
         self.changed.notify_all();
     }
 
@@ -68,6 +81,7 @@ impl Shared {
                     return;
                 }
                 Err(End::Failed(error)) => {
+                    self.retry_requests(&error);
                     failures = if self.state().stats.transactions > before { 1 } else { failures + 1 };
                     let mut state = self.state();
                     state.stats.failures += 1;
@@ -76,8 +90,8 @@ impl Shared {
             }
             let pause = tokio::time::sleep(self.options.backoff.after(failures));
             tokio::pin!(pause);
-            // Whoever flushes wakes too, and is not to hurry a target that is down.
-            while !self.state().stops {
+            // Whoever flushes wakes too, and is not to hurry a target that is down. Whoever writes through wants an answer.
+            while !self.state().stops && !self.has_requests() {
                 tokio::select! {
                     () = &mut pause => break,
                     () = self.wake.notified() => {}
@@ -88,11 +102,11 @@ impl Shared {
 
     /// Follows over one connection, until something fails or the mirror is stopped.
     async fn session(&self, kept: &mut Option<Follower>) -> std::result::Result<(), End> {
-        let mut client = target::connect(&self.options.target).await?;
-        target::make_tables(&client, self.mapping.table()).await?;
-        let stands = target::bookmark(&client, &self.options.name).await?;
+        let mut target = self.address.connect().await?;
+        target.make_tables(self.mapping.table()).await?;
+        let stands = target.bookmark(&self.options.name).await?;
         let follower = match stands {
-            None => kept.insert(self.begin(&mut client).await?),
+            None => kept.insert(self.begin(&mut target).await?),
             Some(text) => {
                 let stands: Bookmark = text.parse().map_err(End::Over)?;
                 self.go_on(kept, stands)?
@@ -109,7 +123,14 @@ impl Shared {
                     return Err(if is_final(&error) { End::Over(error) } else { End::Failed(error) });
                 }
             }
-            self.apply(&mut client, follower).await?;
+            self.apply(&mut target, follower).await?;
+            // Only when the table is up to date, so that it is asked about what is there.
+            if follower.next.is_none()
+                && let Err(error) = self.write_through(&mut target, follower).await
+            {
+                *kept = None;
+                return Err(End::Failed(error));
+            }
             let mut state = self.state();
             if state.stops {
                 return Ok(());
@@ -123,10 +144,10 @@ impl Shared {
     }
 
     /// Begins with a copy of all that is there. What happens meanwhile is heard, and applied to the copy.
-    async fn begin(&self, client: &mut Client) -> std::result::Result<Follower, End> {
+    async fn begin(&self, target: &mut Target) -> std::result::Result<Follower, End> {
         let listener = self.listen(None)?;
         let at = listener.bookmark();
-        let transaction = client.transaction().await.map_err(|error| target::down(&error))?;
+        target.run("BEGIN").await?;
         let mut all = self.entries.iterate(&Wanted::all())?;
         loop {
             let entries = all.next(COPY_ENTRIES)?;
@@ -134,10 +155,10 @@ impl Shared {
                 break;
             }
             let steps = entries.iter().map(|entry| self.put(&entry.document)).collect::<Result<Vec<_>>>()?;
-            target::apply(&transaction, self.mapping.table(), &steps).await?;
+            target.apply(self.mapping.table(), &steps).await.map_err(Error::from)?;
         }
-        target::move_bookmark(&transaction, &self.options.name, None, &at.to_string()).await?;
-        transaction.commit().await.map_err(|error| target::down(&error))?;
+        target.move_bookmark(&self.options.name, None, &at.to_string()).await?;
+        target.run("COMMIT").await?;
         self.passed(at.position(), 0);
         Ok(Follower { listener, at, pending: Vec::new(), next: None })
     }
@@ -164,7 +185,8 @@ impl Shared {
         Ok(kept.insert(follower))
     }
 
-    /// Waits for whole batches to apply, if none are pending. False when the mirror is stopped.
+    /// Waits for whole batches to apply, if none are pending, or for transactions to write through. False when the mirror is
+    /// stopped.
     async fn gather(&self, follower: &mut Follower) -> Result<bool> {
         while follower.pending.is_empty() {
             let (asked, stops) = {
@@ -184,7 +206,7 @@ impl Shared {
                 }
                 follower.pending.push(notice);
             }
-            if !follower.pending.is_empty() {
+            if !follower.pending.is_empty() || follower.passed_by().is_some() || self.has_requests() {
                 break;
             }
             {
@@ -196,28 +218,35 @@ impl Shared {
             tokio::select! {
                 () = heard(&follower.listener) => {}
                 () = self.wake.notified() => {}
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
             }
         }
         Ok(true)
     }
 
-    /// Applies what is pending, and moves the bookmark behind it.
-    async fn apply(&self, client: &mut Client, follower: &mut Follower) -> Result<()> {
-        let Some(to) = follower.pending.last().map(|notice| notice.bookmark) else { return Ok(()) };
+    /// Applies what is pending, and moves the bookmark behind it; or behind what happened to others alone, which after a restart
+    /// the journal may not have any more.
+    async fn apply(&self, target: &mut Target, follower: &mut Follower) -> Result<()> {
+        let last = follower.pending.last().map(|notice| notice.bookmark);
+        let Some(to) = last.or_else(|| follower.passed_by()) else { return Ok(()) };
         let mut steps = Vec::new();
         for notice in &follower.pending {
             steps.extend(self.step(notice)?);
         }
-        let transaction = client.transaction().await.map_err(|error| target::down(&error))?;
+        target.run("BEGIN").await?;
         // First, because it locks: another mirror of this name waits here, and then finds that it is too late.
-        let (name, from) = (&self.options.name, follower.at.to_string());
-        target::move_bookmark(&transaction, name, Some(&from), &to.to_string()).await?;
-        target::apply(&transaction, self.mapping.table(), &steps).await?;
-        transaction.commit().await.map_err(|error| target::down(&error))?;
+        target.move_bookmark(&self.options.name, Some(&follower.at.to_string()), &to.to_string()).await?;
+        target.apply(self.mapping.table(), &steps).await?;
+        target.run("COMMIT").await?;
+        self.applied(follower, to);
+        Ok(())
+    }
+
+    /// The target has what was pending.
+    pub(super) fn applied(&self, follower: &mut Follower, to: Bookmark) {
         self.passed(to.position(), follower.pending.len());
         follower.pending.clear();
         follower.at = to;
-        Ok(())
     }
 
     fn passed(&self, position: Position, events: usize) {
@@ -229,24 +258,31 @@ impl Shared {
         self.loaded().retain(|loaded| *loaded > position);
     }
 
-    fn put(&self, document: &holdfast::space::Document) -> Result<Step> {
-        let id = document.get(&self.entries.definition().id).unwrap_or(holdfast::space::ValueRef::Null);
-        Ok(Step::Put { key: self.mapping.key(id)?, row: self.mapping.row(document)? })
+    fn put(&self, document: &Document) -> Result<Step> {
+        Ok(Step::Put { key: self.key(document)?, row: self.mapping.row(document)? })
+    }
+
+    fn key(&self, document: &Document) -> Result<String> {
+        self.mapping.key(document.get(&self.entries.definition().id).unwrap_or(ValueRef::Null))
     }
 
     /// What an event does to the table.
-    fn step(&self, notice: &Notice) -> Result<Option<Step>> {
+    pub(super) fn step(&self, notice: &Notice) -> Result<Option<Step>> {
         let is_loaded = self.loaded().contains(&notice.bookmark.position());
         match (notice.removed, &notice.after, &notice.before) {
             _ if is_loaded => Ok(None),
-            (None, Some(after), _) => self.put(after).map(Some),
             // It went from memory, not from the world.
             (Some(Reason::Evicted), ..) => Ok(None),
-            (Some(_), _, Some(before)) => {
-                let id = before.get(&self.entries.definition().id).unwrap_or(holdfast::space::ValueRef::Null);
-                Ok(Some(Step::Remove { key: self.mapping.key(id)? }))
-            }
-            _ => Ok(None),
+            (_, after, before) => self.step_to(before.as_ref(), after.as_ref()),
+        }
+    }
+
+    /// What a change of an entry does to the table.
+    pub(super) fn step_to(&self, before: Option<&Document>, after: Option<&Document>) -> Result<Option<Step>> {
+        match (before, after) {
+            (_, Some(after)) => self.put(after).map(Some),
+            (Some(before), None) => Ok(Some(Step::Remove { key: self.key(before)? })),
+            (None, None) => Ok(None),
         }
     }
 }

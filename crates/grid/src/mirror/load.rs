@@ -11,13 +11,11 @@ use std::time::Duration;
 use holdfast::space::{Document, Entries, Entry, ReadOptions, Value, ValueRef, Wanted, WriteMode, WriteOptions};
 use holdfast::{Error, ErrorKind, Result, Store};
 use tokio::runtime::Runtime;
-use tokio_postgres::Client;
 
 use super::table::Mapping;
-use super::{Mirror, Shared, target};
+use super::target::{Address, Row, Target};
+use super::{Database, Mirror, Shared, target};
 
-/// Rows that are written as one batch.
-const LOAD_ROWS: i32 = 500;
 /// How often a batch is tried when others write the same entries meanwhile.
 const LOAD_TRIES_MAX: u32 = 100;
 
@@ -37,36 +35,38 @@ pub struct Loader {
     store: Store,
     entries: Entries,
     mapping: Arc<dyn Mapping>,
-    target: String,
+    address: Address,
     mirror: Option<Arc<Shared>>,
     session: Mutex<Session>,
 }
 
 struct Session {
     runtime: Runtime,
-    client: Option<Client>,
+    target: Option<Target>,
 }
 
 impl Loader {
-    /// A loader from a table that nothing mirrors to.
+    /// A loader from a table that nothing mirrors to. Blocks while certificates are read.
     ///
     /// # Errors
-    /// `Invalid` when the target is not understood.
-    pub fn new(store: &Store, entries: &Entries, mapping: Arc<dyn Mapping>, target: &str) -> Result<Self> {
-        target::parse(target)?;
-        let session = Mutex::new(Session { runtime: target::runtime()?, client: None });
-        let (store, entries) = (store.clone(), entries.clone());
-        Ok(Self { store, entries, mapping, target: target.to_owned(), mirror: None, session })
+    /// `Invalid` when the target is not understood, or a certificate cannot be used.
+    pub fn new(store: &Store, entries: &Entries, mapping: Arc<dyn Mapping>, database: &Database) -> Result<Self> {
+        Self::of(store, entries, mapping, Address::of(database)?)
     }
 
     /// A loader from the table that this mirror follows in.
     ///
     /// # Errors
-    /// As [`Loader::new`].
+    /// `Unavailable` when the machine gives no more.
     pub fn beside(store: &Store, mirror: &Mirror) -> Result<Self> {
         let shared = &mirror.shared;
-        let this = Self::new(store, &shared.entries, Arc::clone(&shared.mapping), &shared.options.target)?;
+        let this = Self::of(store, &shared.entries, Arc::clone(&shared.mapping), shared.address.clone())?;
         Ok(Self { mirror: Some(Arc::clone(shared)), ..this })
+    }
+
+    fn of(store: &Store, entries: &Entries, mapping: Arc<dyn Mapping>, address: Address) -> Result<Self> {
+        let session = Mutex::new(Session { runtime: target::runtime()?, target: None });
+        Ok(Self { store: store.clone(), entries: entries.clone(), mapping, address, mirror: None, session })
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -77,29 +77,25 @@ impl Loader {
     /// others write: a row whose entry was taken, and which the mirror has not removed yet, is loaded again.
     ///
     /// # Errors
-    /// `Unavailable` when PostgreSQL fails, then what was loaded by then stays; otherwise as [`Entries::write`].
+    /// `Unavailable` when the database fails, then what was loaded by then stays; otherwise as [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
         let mut session = self.session();
-        let Session { runtime, client } = &mut *session;
+        let Session { runtime, target } = &mut *session;
         // A connection that was idle for long may be gone.
-        *client = None;
+        *target = None;
         let mut loaded = Loaded::default();
-        let sql = target::select(self.mapping.table());
         runtime.block_on(async {
-            let mut connected = target::connect(&self.target).await?;
-            let transaction = connected.transaction().await.map_err(|error| target::down(&error))?;
-            let portal = transaction.bind(&sql, &[]).await.map_err(|error| target::down(&error))?;
-            loop {
-                let rows = transaction.query_portal(&portal, LOAD_ROWS).await.map_err(|error| target::down(&error))?;
-                if rows.is_empty() {
-                    return Ok(loaded);
-                }
+            let mut target = self.address.connect().await?;
+            let mut write = |rows: &[Row]| {
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
                 loaded.rows += documents.len() as u64;
                 loaded.written += self.write(&documents)?;
-            }
-        })
+                Ok(())
+            };
+            target.rows(self.mapping.table(), &mut write).await
+        })?;
+        Ok(loaded)
     }
 
     /// Reads the entry with this id; if the space has none, loads it from the table. Beside a mirror it waits first, up to
@@ -108,7 +104,7 @@ impl Loader {
     /// One that is written and taken again between that and the loading is the exception: its row may be loaded.
     ///
     /// # Errors
-    /// `Timeout` when the mirror is behind for too long; `Unavailable` when PostgreSQL fails; otherwise as [`Entries::read`].
+    /// `Timeout` when the mirror is behind for too long; `Unavailable` when the database fails; otherwise as [`Entries::read`].
     pub fn read(&self, id: &Value, wait: Duration) -> Result<Option<Entry>> {
         let wanted = Wanted::id(id.clone());
         if let Some(entry) = self.entries.read(&wanted, &ReadOptions::default())? {
@@ -125,16 +121,20 @@ impl Loader {
     /// The document of one row.
     fn fetch(&self, key: &str) -> Result<Option<Document>> {
         let mut session = self.session();
-        let Session { runtime, client } = &mut *session;
-        let sql = target::select_one(self.mapping.table());
+        let Session { runtime, target } = &mut *session;
         let row = runtime.block_on(async {
-            let connected = match client.take().filter(|client| !client.is_closed()) {
-                Some(connected) => connected,
-                None => target::connect(&self.target).await?,
-            };
-            let row = connected.query_opt(&sql, &[&key]).await.map_err(|error| target::down(&error))?;
-            *client = Some(connected);
-            Ok::<_, Error>(row)
+            let table = self.mapping.table();
+            // A connection that was kept may be gone, and is asked first.
+            if let Some(mut kept) = target.take()
+                && let Ok(row) = kept.row(table, key).await
+            {
+                *target = Some(kept);
+                return Ok::<_, Error>(row);
+            }
+            let mut connected = self.address.connect().await?;
+            let row = connected.row(table, key).await?;
+            *target = Some(connected);
+            Ok(row)
         })?;
         row.map(|row| target::document(&*self.mapping, &row)).transpose()
     }

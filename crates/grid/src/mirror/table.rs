@@ -10,7 +10,7 @@ use holdfast::{Error, ErrorKind, Result};
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// Its type in PostgreSQL, such as `bigint`.
+    /// Its type in the target, such as `bigint`.
     pub sql_type: String,
 }
 
@@ -19,28 +19,20 @@ pub struct Column {
 pub struct Table {
     /// Its name, with its schema behind a point if that is not the connection's.
     pub name: String,
-    /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone.
+    /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone. Different
+    /// ids have to be different for the table too, which texts in most of MariaDB's collations are not.
     pub key: Column,
     /// The other columns.
     pub columns: Vec<Column>,
 }
 
 impl Table {
-    /// The table's name as SQL has it.
-    pub(super) fn sql_name(&self) -> String {
-        self.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
-    }
-
     pub(super) fn all(&self) -> impl Iterator<Item = &Column> {
         std::iter::once(&self.key).chain(&self.columns)
     }
 }
 
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// How documents of a type become rows of a table, and back. Values travel as text, in the form that PostgreSQL reads and writes
+/// How documents of a type become rows of a table, and back. Values travel as text, in the form that the target reads and writes
 /// for the column's type; `None` is NULL.
 pub trait Mapping: Send + Sync {
     /// The table. Mirrors make it if it is not there.
@@ -70,11 +62,12 @@ pub trait Mapping: Send + Sync {
 pub enum IdKind {
     /// Integers, in a column `bigint`.
     Integer,
-    /// Strings, in a column `text`.
+    /// Strings, in a column `text`; in MariaDB `varchar(255)`, compared as they are written.
     String,
 }
 
-/// The mapping for who wants none of his own: a table named as the type is, with the columns `id`, and `document` as `jsonb`.
+/// The mapping for who wants none of his own: a table named as the type is, with the columns `id`, and `document` as `jsonb`, in
+/// MariaDB as `json`.
 ///
 /// What JSON does not have is in the document as the space's JSON tells it; `jsonb` keeps numbers as they are written, and
 /// refuses strings with the character 0.
@@ -86,7 +79,7 @@ pub struct DocumentTable {
 }
 
 impl DocumentTable {
-    /// The mapping for this type.
+    /// The mapping for this type, to PostgreSQL.
     #[must_use]
     pub fn of(definition: &Definition, id: IdKind) -> Self {
         let column = |name: &str, sql_type: &str| Column { name: name.to_owned(), sql_type: sql_type.to_owned() };
@@ -94,6 +87,17 @@ impl DocumentTable {
         let key = column("id", sql_type);
         let table = Table { name: definition.name.clone(), key, columns: vec![column("document", "jsonb")] };
         Self { table, id_field: definition.id.clone(), id }
+    }
+
+    /// The same to MariaDB.
+    #[must_use]
+    pub fn in_mariadb(mut self) -> Self {
+        if self.id == IdKind::String {
+            // Else `a` and `A`, or `a` with a space behind it, would be one row.
+            self.table.key.sql_type = "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin".to_owned();
+        }
+        self.table.columns.iter_mut().for_each(|column| column.sql_type = "json".to_owned());
+        self
     }
 }
 
@@ -149,6 +153,5 @@ mod tests {
         assert!(mapping.document("7", &[None]).is_err());
         assert_eq!(mapping.key(ValueRef::I64(7)).unwrap(), "7");
         assert!(mapping.key(ValueRef::String("7")).is_err());
-        assert_eq!(Table { name: "a.b\"c".to_owned(), ..mapping.table }.sql_name(), "\"a\".\"b\"\"c\"");
     }
 }

@@ -1,17 +1,24 @@
-//! The target: a connection to PostgreSQL, and the statements that mirrors and loaders send.
+//! The target: a database, a connection to it, and what mirrors and loaders ask of it.
 //!
 //! Mirrors make the table `holdfast_mirror`: the name of a mirror, its bookmark in its text form, and when it moved last.
+//! A transaction of the target is begun and ended by its own words; a connection that is dropped before has changed nothing.
 //!
-//! May use: `table`, tokio-postgres. Must not know: listeners.
+//! May use: `table`, `tm` for connections. Must not know: listeners.
+
+mod mariadb;
+mod postgres;
 
 use std::collections::BTreeSet;
-use std::error::Error as _;
 
+use holdfast::space::Document;
 use holdfast::{Error, ErrorKind, Result};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
+use tm::{BranchName, MysqlManager, PostgresManager, PostgresTls};
 
-use super::table::{Mapping, Table, quoted};
+use super::Database;
+use super::table::{Mapping, Table};
+
+/// Rows that are read at once.
+const READ_ROWS: usize = 500;
 
 /// A row to be put or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +27,79 @@ pub(super) enum Step {
     Remove { key: String },
 }
 
-pub(super) fn parse(target: &str) -> Result<Config> {
-    // The text may hold a password: the error does not repeat it.
-    target.parse().map_err(|error| Error::new(ErrorKind::Invalid, format!("the target is not understood: {error}")))
+impl Step {
+    pub(super) fn key(&self) -> &str {
+        match self {
+            Self::Put { key, .. } | Self::Remove { key } => key,
+        }
+    }
+}
+
+/// A row as it was read: the key, and the other columns.
+pub(super) type Row = Vec<Option<String>>;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The statement alone failed: the transaction goes on, from its last savepoint.
+    Refused(Error),
+    /// The connection, or the transaction as a whole.
+    Down(Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(error) | Failure::Down(error) => error,
+        }
+    }
+}
+
+/// Where a target is.
+#[derive(Clone)]
+pub(super) enum Address {
+    Postgres(Box<PostgresManager>),
+    MariaDb(MysqlManager),
+}
+
+impl Address {
+    /// Understands the text, and reads the certificates. Blocks.
+    pub(super) fn of(database: &Database) -> Result<Self> {
+        let Database { address, tls } = database;
+        let invalid = |text: String| Error::new(ErrorKind::Invalid, text);
+        // A name is what resource managers have; nothing is prepared under this one.
+        let name = BranchName::new("mirror").map_err(|error| invalid(error.to_string()))?;
+        if let Some((_, rest)) = address.split_once("://").filter(|(scheme, _)| matches!(*scheme, "mysql" | "mariadb"))
+        {
+            let options = mariadb::parse(&format!("mysql://{rest}"))?;
+            let manager = MysqlManager::new(name, options);
+            return Ok(Self::MariaDb(match tls {
+                Some(tls) => manager.with_tls(tls).map_err(invalid)?,
+                None => manager,
+            }));
+        }
+        let config = postgres::parse(address, tls.is_some())?;
+        let manager = PostgresManager::new(name, config);
+        Ok(Self::Postgres(Box::new(match tls {
+            Some(tls) => manager.with_tls(PostgresTls::new(tls).map_err(invalid)?),
+            None => manager,
+        })))
+    }
+
+    /// Connects; the connection is served by the runtime that calls.
+    pub(super) async fn connect(&self) -> Result<Target> {
+        let down = |database: &str, reason: String| Error::new(ErrorKind::Unavailable, format!("{database}: {reason}"));
+        Ok(match self {
+            Self::Postgres(manager) => {
+                Target::Postgres(manager.connect().await.map_err(|reason| down("PostgreSQL", reason))?)
+            }
+            Self::MariaDb(manager) => {
+                let mut connection = manager.connect().await.map_err(|reason| down("MariaDB", reason))?;
+                mariadb::begin_session(&mut connection).await?;
+                Target::MariaDb(Box::new(connection))
+            }
+        })
+    }
 }
 
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -30,77 +107,81 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     built.map_err(|error| Error::new(ErrorKind::Unavailable, format!("no runtime: {error}")))
 }
 
-/// An error in the database's own words. The driver's own display of one names only its kind.
-pub(super) fn said(error: &tokio_postgres::Error) -> String {
-    match (error.as_db_error(), error.source()) {
-        (Some(error), _) => error.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
+/// A connection.
+pub(super) enum Target {
+    Postgres(tokio_postgres::Client),
+    MariaDb(Box<mysql_async::Conn>),
+}
+
+impl Target {
+    /// A statement without parameters or rows, which both databases write alike: those that begin and end transactions.
+    pub(super) async fn run(&mut self, sql: &str) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::run(client, sql).await,
+            Self::MariaDb(connection) => mariadb::run(connection, sql).await,
+        }
+    }
+
+    /// Makes the tables that are not there.
+    pub(super) async fn make_tables(&mut self, table: &Table) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::make_tables(client, table).await,
+            Self::MariaDb(connection) => mariadb::make_tables(connection, table).await,
+        }
+    }
+
+    /// Where a mirror stands. Within a transaction the row stays locked until its end.
+    pub(super) async fn bookmark(&mut self, name: &str) -> Result<Option<String>> {
+        match self {
+            Self::Postgres(client) => postgres::bookmark(client, name).await,
+            Self::MariaDb(connection) => mariadb::bookmark(connection, name).await,
+        }
+    }
+
+    /// Moves the bookmark, or writes the first. The row stays locked until the transaction ends.
+    pub(super) async fn move_bookmark(&mut self, name: &str, from: Option<&str>, to: &str) -> Result<()> {
+        let moved = match self {
+            Self::Postgres(client) => postgres::move_bookmark(client, name, from, to).await?,
+            Self::MariaDb(connection) => mariadb::move_bookmark(connection, name, from, to).await?,
+        };
+        if moved == 1 { Ok(()) } else { Err(moved_by_another(name)) }
+    }
+
+    /// Takes the steps, in their order, as few statements, and has everything checked that would be checked at the end.
+    pub(super) async fn apply(&mut self, table: &Table, steps: &[Step]) -> std::result::Result<(), Failure> {
+        for run in runs(steps) {
+            match self {
+                Self::Postgres(client) => postgres::take(client, table, run).await?,
+                Self::MariaDb(connection) => mariadb::take(connection, table, run).await?,
+            }
+        }
+        match self {
+            Self::Postgres(client) => postgres::check_now(client).await,
+            // It defers nothing.
+            Self::MariaDb(_) => Ok(()),
+        }
+    }
+
+    /// Reads all rows, some at a time.
+    pub(super) async fn rows(&mut self, table: &Table, each: &mut dyn FnMut(&[Row]) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::rows(client, table, each).await,
+            Self::MariaDb(connection) => mariadb::rows(connection, table, each).await,
+        }
+    }
+
+    /// Reads one row.
+    pub(super) async fn row(&mut self, table: &Table, key: &str) -> Result<Option<Row>> {
+        match self {
+            Self::Postgres(client) => postgres::row(client, table, key).await,
+            Self::MariaDb(connection) => mariadb::row(connection, table, key).await,
+        }
     }
 }
 
-pub(super) fn down(error: &tokio_postgres::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("PostgreSQL: {}", said(error)))
-}
-
-/// Connects; the connection is served by the runtime that calls.
-pub(super) async fn connect(target: &str) -> Result<Client> {
-    let (client, connection) = parse(target)?.connect(NoTls).await.map_err(|error| down(&error))?;
-    // How it ends is seen by the next request.
-    tokio::spawn(connection);
-    Ok(client)
-}
-
-/// Makes the tables that are not there.
-pub(super) async fn make_tables(client: &Client, table: &Table) -> Result<()> {
-    let own = "CREATE TABLE IF NOT EXISTS holdfast_mirror (name text PRIMARY KEY, bookmark text NOT NULL, \
-               changed_at timestamptz NOT NULL DEFAULT now())";
-    let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
-    let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
-    let rows = format!("CREATE TABLE IF NOT EXISTS {} ({key} {key_type} PRIMARY KEY{columns})", table.sql_name());
-    client.batch_execute(&format!("{own}; {rows}")).await.map_err(|error| down(&error))
-}
-
-/// Where a mirror stands.
-pub(super) async fn bookmark(client: &Client, name: &str) -> Result<Option<String>> {
-    let row = client.query_opt("SELECT bookmark FROM holdfast_mirror WHERE name = $1", &[&name]).await;
-    Ok(row.map_err(|error| down(&error))?.map(|row| row.get(0)))
-}
-
-/// Moves the bookmark, or writes the first. The row stays locked until the transaction ends.
-pub(super) async fn move_bookmark(
-    transaction: &Transaction<'_>,
-    name: &str,
-    from: Option<&str>,
-    to: &str,
-) -> Result<()> {
-    let moved = match from {
-        Some(from) => {
-            let sql = "UPDATE holdfast_mirror SET bookmark = $3, changed_at = now() WHERE name = $1 AND bookmark = $2";
-            transaction.execute(sql, &[&name, &from, &to]).await
-        }
-        None => {
-            let sql = "INSERT INTO holdfast_mirror (name, bookmark) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-            transaction.execute(sql, &[&name, &to]).await
-        }
-    };
-    if moved.map_err(|error| down(&error))? == 1 {
-        return Ok(());
-    }
+pub(super) fn moved_by_another(name: &str) -> Error {
     let text = format!("another mirror has moved the bookmark of {name}: give each a name of its own");
-    Err(Error::new(ErrorKind::Unavailable, text))
-}
-
-/// Takes the steps, in their order, as few statements.
-pub(super) async fn apply(transaction: &Transaction<'_>, table: &Table, steps: &[Step]) -> Result<()> {
-    for run in runs(steps) {
-        match run.first() {
-            Some(Step::Put { .. }) => put(transaction, table, run).await,
-            _ => remove(transaction, table, run).await,
-        }
-        .map_err(|error| down(&error))?;
-    }
-    Ok(())
+    Error::new(ErrorKind::Unavailable, text)
 }
 
 /// Steps of one kind that follow one another, each key at most once.
@@ -122,74 +203,17 @@ fn runs(mut steps: &[Step]) -> Vec<&[Step]> {
     runs
 }
 
-async fn put(
-    transaction: &Transaction<'_>,
-    table: &Table,
-    run: &[Step],
-) -> std::result::Result<(), tokio_postgres::Error> {
-    let width = 1 + table.columns.len();
-    let mut columns: Vec<Vec<Option<String>>> = vec![Vec::with_capacity(run.len()); width];
-    for step in run {
-        let Step::Put { key, row } = step else { continue };
-        let mut values = std::iter::once(Some(key.clone())).chain(row.iter().cloned());
-        // A row that is too short has NULL in the other columns.
-        columns.iter_mut().for_each(|column| column.push(values.next().flatten()));
-    }
-    let each = |with: &dyn Fn(usize, &str, &str) -> String| {
-        let parts = table.all().enumerate().map(|(number, it)| with(number, &quoted(&it.name), &it.sql_type));
-        parts.collect::<Vec<_>>().join(", ")
-    };
-    let names = each(&|_, name, _| name.to_owned());
-    let values = each(&|number, _, sql_type| format!("c{number}::{sql_type}"));
-    let arrays = each(&|number, _, _| format!("${}::text[]", number + 1));
-    let aliases = each(&|number, _, _| format!("c{number}"));
-    let sets: Vec<String> = table.columns.iter().map(|it| format!("{0} = EXCLUDED.{0}", quoted(&it.name))).collect();
-    let update = if sets.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", sets.join(", ")) };
-    let (name, key) = (table.sql_name(), quoted(&table.key.name));
-    let sql = format!(
-        "INSERT INTO {name} ({names}) SELECT {values} FROM unnest({arrays}) AS r({aliases}) \
-         ON CONFLICT ({key}) DO {update}"
-    );
-    let parameters: Vec<&(dyn ToSql + Sync)> = columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
-    transaction.execute(&sql, &parameters).await.map(|_| ())
-}
-
-async fn remove(
-    transaction: &Transaction<'_>,
-    table: &Table,
-    run: &[Step],
-) -> std::result::Result<(), tokio_postgres::Error> {
-    let key = |step: &Step| match step {
-        Step::Put { key, .. } | Step::Remove { key } => key.clone(),
-    };
-    let keys: Vec<String> = run.iter().map(key).collect();
-    let (name, key, key_type) = (table.sql_name(), quoted(&table.key.name), &table.key.sql_type);
-    let sql = format!("DELETE FROM {name} WHERE {key} IN (SELECT k::{key_type} FROM unnest($1::text[]) AS r(k))");
-    transaction.execute(&sql, &[&keys]).await.map(|_| ())
-}
-
-/// What selects rows, as text.
-pub(super) fn select(table: &Table) -> String {
-    let columns: Vec<String> = table.all().map(|it| format!("{}::text", quoted(&it.name))).collect();
-    format!("SELECT {} FROM {}", columns.join(", "), table.sql_name())
-}
-
-/// What selects one row.
-pub(super) fn select_one(table: &Table) -> String {
-    let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
-    format!("{} WHERE {key} = $1::text::{key_type}", select(table))
-}
-
 /// The document of a row.
-pub(super) fn document(mapping: &dyn Mapping, row: &Row) -> Result<holdfast::space::Document> {
-    let value = |number| row.try_get::<_, Option<&str>>(number).map_err(|error| down(&error));
-    let key = value(0)?.unwrap_or_default();
-    let values = (1..row.len()).map(value).collect::<Result<Vec<_>>>()?;
-    mapping.document(key, &values)
+pub(super) fn document(mapping: &dyn Mapping, row: &Row) -> Result<Document> {
+    let mut values = row.iter().map(Option::as_deref);
+    let key = values.next().flatten().unwrap_or_default();
+    mapping.document(key, &values.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
+    use tm::DatabaseTls;
+
     use super::*;
 
     #[test]
@@ -200,5 +224,29 @@ mod tests {
         let lengths: Vec<usize> = runs(&steps).iter().map(|run| run.len()).collect();
         assert_eq!(lengths, [2, 1, 2, 1]);
         assert!(runs(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_target_that_is_not_understood_is_refused_without_its_password() {
+        let of = |address: &str, tls: Option<&DatabaseTls>| {
+            Address::of(&Database { address: address.to_owned(), tls: tls.cloned() })
+        };
+        let refused = |address: &str, tls: Option<&DatabaseTls>| match of(address, tls) {
+            Ok(_) => panic!("{address} is understood"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Invalid);
+                assert!(!error.to_string().contains("secret"), "{error}");
+                error.to_string()
+            }
+        };
+        assert!(refused("host=x password=secret port=many", None).starts_with("the target is not understood"));
+        assert!(refused("mysql://ada:secret@h:many/shop", None).contains("mysql://user@host:port/database"));
+        assert!(refused("host=x password=secret sslmode=require", None).contains("authorities"));
+        let tls = DatabaseTls { authorities: "/nowhere/ca.pem".into(), identity: None };
+        assert!(refused("host=x password=secret", Some(&tls)).contains("/nowhere/ca.pem"));
+        assert!(refused("mariadb://ada:secret@localhost/?socket=/x", Some(&tls)).contains("TCP"));
+        assert!(matches!(of("mariadb://ada@h:3306/shop", None), Ok(Address::MariaDb(_))));
+        assert!(matches!(of("postgres://ada@h/shop", None), Ok(Address::Postgres(_))));
+        assert!(!format!("{:?}", Database::new("password=secret")).contains("secret"));
     }
 }

@@ -1,13 +1,15 @@
 //! Listeners by name: the store keeps where they stand, and the journal behind it up to a bound.
 //!
-//! Each is an object of a bucket of the store's own, so it is durable, in backups, and moved by compaction without a line for it
-//! anywhere else. Key: the type's number, 4 bytes, the greater first, and the name. Value, as text: version `1`, the bookmark,
-//! the bound in bytes, with spaces between.
+//! Each is an object of a bucket of the store's own (`kept.rs`), so it is durable, in backups, and moved by compaction without a line for it
+//! anywhere else.
 //!
 //! Compaction keeps the journal from the bookmark that is farthest behind and within its bound; behind its bound a listener holds
-//! nothing, and is told so when it comes.
+//! nothing, and is told so when it comes. No bound is above the store's own, so what all of them hold has a maximum, whoever never
+//! returns.
 //!
-//! May use: `notify`, exclusive access, transactions. Must not know: protocols.
+//! One that is damaged has no place: it holds nothing, it is told so when it comes, and the others go on.
+//!
+//! May use: `kept`, `notify`, exclusive access, transactions. Must not know: protocols.
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use journal::{Log, Position};
 use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored};
 
 use super::entries::Entries;
+use super::kept::{Kept, key_of, split_key};
 use super::notify::Bookmark;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,7 +45,7 @@ pub struct ListenName {
     /// 1 to 256 bytes; of one type each is of one listener.
     pub name: String,
     /// How many bytes of journal may come to lie behind its bookmark before they are not held for it any more; `None` is as it was
-    /// before, and of a new one 1 GiB.
+    /// before, and of a new one 1 GiB. At most `Limits::listener_retain_bytes_max`.
     pub retain_bytes: Option<u64>,
 }
 
@@ -59,57 +62,52 @@ pub struct KnownListener {
     pub behind_bytes: u64,
     /// Whether what it has not acknowledged is held for it. If not it may be gone.
     pub is_held: bool,
+    /// Whether what the store kept of it is damaged: its bookmark is lost then, and it has to be forgotten.
+    pub is_damaged: bool,
 }
 
 /// What compaction knows of all of them.
 #[derive(Default)]
 pub(crate) struct Known {
     read_at: Option<Time>,
-    held: Vec<(Position, u64)>,
+    kept: Vec<Kept>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
-    bookmark: Bookmark,
-    retain_bytes: u64,
-}
-
-fn key_of(of: TypeId, name: &str) -> Vec<u8> {
-    [&of.0.to_be_bytes(), name.as_bytes()].concat()
-}
-
-fn encode(kept: Kept) -> String {
-    format!("1 {} {}", kept.bookmark, kept.retain_bytes)
-}
-
-fn decode(value: &[u8]) -> Option<Kept> {
-    let mut words = std::str::from_utf8(value).ok()?.split(' ');
-    let ("1", bookmark, retain) = (words.next()?, words.next()?, words.next()?) else { return None };
-    let kept = Kept { bookmark: bookmark.parse().ok()?, retain_bytes: retain.parse().ok()? };
-    words.next().is_none().then_some(kept)
-}
-
-fn is_held(kept: Kept, newest: Position) -> bool {
-    newest.get().saturating_sub(kept.bookmark.position().get()) <= kept.retain_bytes
+/// One that was ever named.
+struct Named {
+    of: TypeId,
+    name: String,
+    /// `None` when it is damaged.
+    kept: Option<Kept>,
 }
 
 impl Inner {
     /// All that were ever named, with their types.
-    fn named(&self) -> Result<Vec<(TypeId, String, Kept)>> {
+    fn named(&self) -> Result<Vec<Named>> {
         let mut list = Vec::new();
         let all = FoldRange::all(Some(BUCKET)).bounds(Reading::Sweep);
         for partition in &self.partitions {
             let mut items = partition.reader.items(&all, 0);
             while let Some(item) = items.step()? {
-                let wrong = || Error::new(ErrorKind::Corrupt, "what the store keeps of a listener does not decode");
-                let (of, name) = item.key_in(BUCKET).split_first_chunk::<4>().ok_or_else(wrong)?;
-                let name = String::from_utf8(name.to_vec()).map_err(|_| wrong())?;
-                let kept = decode(partition.reader.value_of(&item)?.as_ref()).ok_or_else(wrong)?;
-                list.push((TypeId(u32::from_be_bytes(*of)), name, kept));
+                // Keys are written here alone, and a key that nobody could have named names nobody.
+                let Some((of, name)) = split_key(item.key_in(BUCKET)) else { continue };
+                let name = name.to_owned();
+                let kept = match partition.reader.value_of(&item).map_err(Error::from) {
+                    Ok(value) => Kept::decode(value.as_ref()),
+                    Err(error) if error.kind() == ErrorKind::Corrupt => None,
+                    Err(error) => return Err(error),
+                };
+                list.push(Named { of, name, kept });
             }
         }
-        list.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        list.sort_by(|a, b| (a.of, &a.name).cmp(&(b.of, &b.name)));
         Ok(list)
+    }
+
+    fn is_held(&self, kept: Kept) -> bool {
+        let behind = self.newest().get().saturating_sub(kept.bookmark.position().get());
+        // The limit may have been another when it was named.
+        behind <= kept.retain_bytes.min(self.options.limits.listener_retain_bytes_max)
     }
 
     /// From where the journal is kept for listeners by name.
@@ -119,17 +117,15 @@ impl Inner {
         if known.read_at.is_none_or(|at| now.since(at) >= KNOWN_TIME_MAX) {
             // Whatever cannot be read may be a bookmark at the beginning.
             let Ok(named) = self.named() else { return Position::ZERO };
-            let is_there = |of: &TypeId| self.spaces.get(*of).is_some();
-            known.held = named
+            known.kept = named
                 .iter()
-                .filter(|(of, ..)| is_there(of))
-                .map(|(.., kept)| (kept.bookmark.position(), kept.retain_bytes))
+                .filter(|named| self.spaces.get(named.of).is_some())
+                .filter_map(|named| named.kept)
                 .collect();
             known.read_at = Some(now);
         }
-        let newest = self.newest().get();
-        let held = known.held.iter().filter(|(position, retain)| newest.saturating_sub(position.get()) <= *retain);
-        held.map(|(position, _)| *position).min().unwrap_or(Position::MAX)
+        let held = known.kept.iter().filter(|kept| self.is_held(**kept));
+        held.map(|kept| kept.bookmark.position()).min().unwrap_or(Position::MAX)
     }
 
     /// Has compaction look anew.
@@ -139,8 +135,20 @@ impl Inner {
 
     /// Removes what is kept of a type's listeners.
     pub(crate) fn drop_listeners(&self, of: TypeId) -> Result<()> {
-        for (_, name, _) in self.named()?.into_iter().filter(|(it, ..)| *it == of) {
-            self.change_listener(of, &name, Change::Delete)?;
+        for named in self.named()?.into_iter().filter(|named| named.of == of) {
+            self.change_listener(of, &named.name, Change::Delete)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is kept of the listeners of types that are not there: a process that ended while it dropped a type left them.
+    pub(crate) fn drop_lost_listeners(&self) -> Result<()> {
+        for named in self.named()?.into_iter().filter(|named| self.spaces.get(named.of).is_none()) {
+            let key = key_of(named.of, &named.name);
+            // Nobody else is there yet who would make room.
+            let mut exclusive = Exclusive::open_at_once(self, BUCKET, &key)?;
+            exclusive.stage(BUCKET, &key, Change::Delete)?;
+            exclusive.commit()?;
         }
         Ok(())
     }
@@ -156,22 +164,35 @@ impl Inner {
 }
 
 fn put(kept: Kept) -> Change {
-    let stored = Stored::new(encode(kept).as_bytes(), Compression::None);
+    let stored = Stored::new(kept.encode().as_bytes(), Compression::None);
     Change::Put { stored, metadata: Metadata::default(), indexes: Indexes::default(), expires_ms: 0 }
 }
 
+fn damaged(name: &str) -> Error {
+    let text = format!(
+        "what the store keeps of the listener {name} is damaged, and so where it stood is lost: forget it, read what is there, \
+         and listen anew"
+    );
+    Error::new(ErrorKind::Corrupt, text)
+}
+
 impl Entries {
-    fn kept(&self, name: &str) -> Result<Option<Kept>> {
-        let found = self.inner().named()?.into_iter().find(|(of, it, _)| *of == self.kind.of && it == name);
-        Ok(found.map(|(.., kept)| kept))
+    /// All of the type that are known by name.
+    fn named(&self) -> Result<Vec<Named>> {
+        let mut list = self.inner().named()?;
+        list.retain(|named| named.of == self.kind.of);
+        Ok(list)
     }
 
     fn known(&self, name: &str) -> Result<Kept> {
         self.check()?;
-        self.kept(name)?.ok_or_else(|| {
-            let text = format!("the type has no listener named {name}: listen by that name first");
-            Error::new(ErrorKind::Invalid, text)
-        })
+        match self.named()?.into_iter().find(|named| named.name == name) {
+            Some(named) => named.kept.ok_or_else(|| damaged(name)),
+            None => {
+                let text = format!("the type has no listener named {name}: listen by that name first");
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+        }
     }
 
     /// Where a listener of this name begins: where it stood, where it is told to, or, if it is new, now. The store knows it from then on.
@@ -186,7 +207,18 @@ impl Entries {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let inner = self.inner();
-        let old = self.kept(name)?;
+        let max = inner.options.limits.listener_retain_bytes_max;
+        if let Some(bytes) = as_name.retain_bytes.filter(|bytes| *bytes > max) {
+            let text = format!("no listener may have {bytes} bytes of journal held for it: at most {max}");
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        let others = self.named()?;
+        let old = match others.iter().find(|named| named.name == name) {
+            // Who says where it is to stand repairs it.
+            Some(Named { kept: None, .. }) if from.is_none() => return Err(damaged(name)),
+            Some(named) => named.kept,
+            None => None,
+        };
         let now = inner.journal.watermarks().appended;
         let floor = inner.feed_floor();
         let bookmark = match from.or(old.map(|old| old.bookmark)) {
@@ -195,7 +227,7 @@ impl Entries {
             Some(Bookmark::START) => Bookmark::before(floor),
             Some(bookmark) => bookmark,
         };
-        let retain_bytes = as_name.retain_bytes.or(old.map(|old| old.retain_bytes)).unwrap_or(RETAIN_BYTES);
+        let retain_bytes = as_name.retain_bytes.or(old.map(|old| old.retain_bytes)).unwrap_or(RETAIN_BYTES).min(max);
         let kept = Kept { bookmark, retain_bytes };
         if bookmark.position() < floor && from.is_some() {
             let text =
@@ -206,7 +238,7 @@ impl Entries {
             let text = format!(
                 "the listener {name} stands at {bookmark} and the journal reaches back to {floor}: more than its {} bytes were \
                  written since. Forget it, read what is there, and listen anew",
-                old.map_or(retain_bytes, |old| old.retain_bytes)
+                old.map_or(retain_bytes, |old| old.retain_bytes.min(max))
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
@@ -214,7 +246,7 @@ impl Entries {
             let text = format!("the journal has positions up to {now}, not {}", bookmark.position());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        if old.is_none() && inner.named()?.iter().filter(|(of, ..)| *of == self.kind.of).count() >= NAMES_MAX {
+        if old.is_none() && others.len() >= NAMES_MAX {
             let text = format!("the type has {NAMES_MAX} listeners by name already: forget one first");
             return Err(Error::new(ErrorKind::Limit, text));
         }
@@ -229,7 +261,8 @@ impl Entries {
     /// before it may go. A bookmark before what was acknowledged already changes nothing.
     ///
     /// # Errors
-    /// `Invalid` when there is no listener of that name, or no such bookmark yet; as [`Exclusive::commit`].
+    /// `Invalid` when there is no listener of that name, or no such bookmark yet; `Corrupt` when what is kept of it is damaged; as
+    /// [`Exclusive::commit`].
     pub fn acknowledge(&self, name: &str, bookmark: Bookmark, durability: Option<Durability>) -> Result<()> {
         if self.acknowledged(name, bookmark)?.is_none() {
             return Ok(());
@@ -238,7 +271,7 @@ impl Entries {
         let (inner, key) = (self.inner(), key_of(self.kind.of, name));
         let mut exclusive = Exclusive::open(inner, &Scope::Keys(&[(BUCKET, &key)]))?;
         let found = exclusive.holds(BUCKET, &key)?.reader.get(BUCKET, &key, 0)?.value;
-        let kept = found.and_then(|object| decode(&object.value)).filter(|kept| bookmark > kept.bookmark);
+        let kept = found.and_then(|object| Kept::decode(&object.value)).filter(|kept| bookmark > kept.bookmark);
         let Some(kept) = kept else { return Ok(()) };
         exclusive.stage(BUCKET, &key, put(Kept { bookmark, ..kept }))?;
         let position = exclusive.commit()?.position;
@@ -273,20 +306,23 @@ impl Entries {
     /// The listeners of the type that the store knows by name, in order.
     ///
     /// # Errors
-    /// `Corrupt` when one is damaged, `Closed`.
+    /// `Closed`.
     pub fn known_listeners(&self) -> Result<Vec<KnownListener>> {
         self.check()?;
-        let newest = self.inner().newest();
-        let of_type = self.inner().named()?.into_iter().filter(|(of, ..)| *of == self.kind.of);
-        Ok(of_type
-            .map(|(_, name, kept)| KnownListener {
+        let inner = self.inner();
+        let newest = inner.newest().get();
+        let known = |Named { name, kept, .. }: Named| {
+            let Kept { bookmark, retain_bytes } = kept.unwrap_or_default();
+            KnownListener {
                 name,
-                bookmark: kept.bookmark,
-                retain_bytes: kept.retain_bytes,
-                behind_bytes: newest.get().saturating_sub(kept.bookmark.position().get()),
-                is_held: is_held(kept, newest),
-            })
-            .collect())
+                bookmark,
+                retain_bytes,
+                behind_bytes: kept.map_or(0, |kept| newest.saturating_sub(kept.bookmark.position().get())),
+                is_held: kept.is_some_and(|kept| inner.is_held(kept)),
+                is_damaged: kept.is_none(),
+            }
+        };
+        Ok(self.named()?.into_iter().map(known).collect())
     }
 
     /// Forgets a listener by name, and lets go of what is held for it. False if there is none.
@@ -295,7 +331,7 @@ impl Entries {
     /// As [`Exclusive::commit`].
     pub fn forget_listener(&self, name: &str) -> Result<bool> {
         self.check()?;
-        if self.kept(name)?.is_none() {
+        if !self.named()?.iter().any(|named| named.name == name) {
             return Ok(false);
         }
         let position = self.inner().change_listener(self.kind.of, name, Change::Delete)?;
@@ -304,17 +340,133 @@ impl Entries {
     }
 }
 
+impl Exclusive<'_> {
+    /// As [`Entries::acknowledge`], in this batch: what was done about events and that they are done with happens together. Needs
+    /// [`Scope::All`]. Durable as the batch is.
+    ///
+    /// # Errors
+    /// As there; `Internal` when the scope is smaller.
+    pub fn acknowledge(&mut self, entries: &Entries, name: &str, bookmark: Bookmark) -> Result<()> {
+        self.need_all()?;
+        let Some(kept) = entries.acknowledged(name, bookmark)? else { return Ok(()) };
+        let key = key_of(entries.kind.of, name);
+        let staged = match self.changes.get(BUCKET, &key) {
+            Some(Change::Put { stored, .. }) => Kept::decode(&stored.value()),
+            _ => None,
+        };
+        if staged.is_some_and(|staged| staged.bookmark >= bookmark) {
+            return Ok(());
+        }
+        self.stage(BUCKET, &key, put(kept))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ::space::Definition;
+
+    use super::super::notify::Listen;
+    use super::super::wanted::Wanted;
     use super::*;
+    use crate::options::Options;
+    use crate::store::Store;
+
+    fn declare(store: &Store, name: &str) -> Entries {
+        store.space("shop").declare(Definition { history: true, ..Definition::new("shop", name) }).unwrap()
+    }
+
+    fn listen_as(name: &str) -> Listen {
+        Listen { name: Some(ListenName { name: name.to_owned(), retain_bytes: None }), ..Listen::default() }
+    }
+
+    fn garbage() -> Change {
+        let stored = Stored::new(b"1 garbage", Compression::None);
+        Change::Put { stored, metadata: Metadata::default(), indexes: Indexes::default(), expires_ms: 0 }
+    }
+
+    /// One bookmark that did not decode kept every listener of the store from listening, and the journal for ever.
+    #[test]
+    fn a_damaged_bookmark_is_the_trouble_of_its_listener_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let orders = declare(&store, "order");
+        let quotes = declare(&store, "quote");
+        let stands = quotes.listen(&Wanted::all(), listen_as("mailer")).unwrap().bookmark();
+        orders.listen(&Wanted::all(), listen_as("broken")).unwrap();
+        let healthy = orders.listen(&Wanted::all(), listen_as("healthy")).unwrap().bookmark();
+        store.inner().change_listener(orders.kind.of, "broken", garbage()).unwrap();
+
+        orders.acknowledge("healthy", healthy, None).unwrap();
+        orders.listen(&Wanted::all(), listen_as("healthy")).unwrap();
+        quotes.listen(&Wanted::all(), listen_as("mailer")).unwrap();
+        assert_eq!(store.inner().listeners_keep(), stands.position(), "the journal is kept for the others alone");
+        let known = orders.known_listeners().unwrap();
+        let shown: Vec<_> = known.iter().map(|it| (it.name.as_str(), it.is_damaged, it.is_held)).collect();
+        assert_eq!(shown, [("broken", true, false), ("healthy", false, true)]);
+        for error in [
+            orders.listen(&Wanted::all(), listen_as("broken")).map(drop).unwrap_err(),
+            orders.acknowledge("broken", healthy, None).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains("forget it"), "{error}");
+        }
+        // Both ways out.
+        let from = Some(Bookmark::START);
+        orders.listen(&Wanted::all(), Listen { from, ..listen_as("broken") }).unwrap();
+        store.inner().change_listener(orders.kind.of, "broken", garbage()).unwrap();
+        assert!(orders.forget_listener("broken").unwrap());
+        orders.listen(&Wanted::all(), listen_as("broken")).unwrap();
+    }
+
+    /// A process that ended between dropping a type and its listeners left these for ever.
+    #[test]
+    fn listeners_of_a_type_that_is_not_there_go_when_the_store_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let dropped = {
+            let store = Store::open(folder.path(), Options::default()).unwrap();
+            let orders = declare(&store, "order");
+            orders.listen(&Wanted::all(), listen_as("stays")).unwrap();
+            let quotes = declare(&store, "quote");
+            store.space("shop").drop_type("quote").unwrap();
+            // As the end of the process had left it.
+            let kept = Kept { bookmark: Bookmark::START, retain_bytes: 7 };
+            store.inner().change_listener(quotes.kind.of, "lost", put(kept)).unwrap();
+            store.close().unwrap();
+            quotes.kind.of
+        };
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let named = store.inner().named().unwrap();
+        assert!(named.iter().all(|named| named.of != dropped));
+        assert_eq!(named.iter().map(|named| named.name.as_str()).collect::<Vec<_>>(), ["stays"]);
+    }
 
     #[test]
-    fn what_is_kept_reads_back_and_nothing_else_does() {
-        let kept = Kept { bookmark: "4096.2".parse().unwrap(), retain_bytes: 7 };
-        assert_eq!(encode(kept), "1 4096.2 7");
-        assert_eq!(decode(encode(kept).as_bytes()), Some(kept));
-        for odd in ["", "1", "1 4096.2", "2 4096.2 7", "1 4096 7", "1 4096.2 x", "1 4096.2 7 8"] {
-            assert_eq!(decode(odd.as_bytes()), None, "{odd}");
-        }
+    fn no_listener_holds_more_than_the_store_allows() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |listener_retain_bytes_max| {
+            let limits = base::Limits { listener_retain_bytes_max, ..base::Limits::default() };
+            Store::open(folder.path(), Options { limits, ..Options::default() }).unwrap()
+        };
+        let store = open(5000);
+        let orders = declare(&store, "order");
+        let ask = |retain_bytes| {
+            let name = Some(ListenName { name: "away".to_owned(), retain_bytes });
+            orders.listen(&Wanted::all(), Listen { name, ..Listen::default() }).map(drop)
+        };
+        let error = ask(Some(5001)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert!(error.to_string().contains("at most 5000"), "{error}");
+        assert!(orders.known_listeners().unwrap().is_empty());
+        ask(None).unwrap();
+        assert_eq!(orders.known_listeners().unwrap()[0].retain_bytes, 5000, "not the 1 GiB of other stores");
+        store.kv().put(b"b", b"k", &[7; 3000], &crate::kv::PutOptions::default()).unwrap();
+        assert!(orders.known_listeners().unwrap()[0].is_held);
+        store.close().unwrap();
+        drop((orders, store));
+        // A lower limit counts for those who were named before.
+        let store = open(100);
+        let orders = store.space("shop").entries("order").unwrap();
+        assert!(!orders.known_listeners().unwrap()[0].is_held);
+        assert_eq!(store.inner().listeners_keep(), Position::MAX);
     }
 }

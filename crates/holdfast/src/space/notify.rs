@@ -101,6 +101,12 @@ impl Bookmark {
         Self { position, told: 0 }
     }
 
+    /// Before the event that it is behind, and behind all before that one.
+    #[must_use]
+    pub fn before_its_event(self) -> Self {
+        Self { told: self.told.saturating_sub(1), ..self }
+    }
+
     /// The position of the batch.
     #[must_use]
     pub fn position(&self) -> Position {

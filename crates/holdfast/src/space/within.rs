@@ -39,6 +39,15 @@ struct Staged {
     will: Option<(Document, u64)>,
 }
 
+/// What a transaction will have made of one entry: from [`Transaction::changes_of`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntryChange {
+    /// What was there when the transaction came to it.
+    pub before: Option<Document>,
+    /// What it leaves there; `None` when the entry goes.
+    pub after: Option<Document>,
+}
+
 /// Entries with one id, and other routing, may lie in other partitions.
 type Key = (TypeId, PartitionId, Vec<u8>);
 
@@ -105,6 +114,18 @@ impl SpaceStage {
             Some(Change { kind, partition: staged.partition, what })
         };
         self.staged.iter().filter_map(change).collect()
+    }
+
+    /// What becomes of the entries of one type.
+    pub(crate) fn changes_of(&self, of: TypeId) -> Vec<EntryChange> {
+        let of_type = self.staged.iter().filter(|((it, ..), _)| *it == of);
+        of_type
+            .map(|(_, staged)| EntryChange {
+                before: staged.was.as_ref().map(|was| was.document.clone()),
+                after: staged.will.as_ref().map(|(document, _)| document.clone()),
+            })
+            .filter(|change| change.before.is_some() || change.after.is_some())
+            .collect()
     }
 
     /// Checks, when all partitions are locked, that what this transaction saw is still so.

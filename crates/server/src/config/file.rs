@@ -73,6 +73,7 @@ pub(crate) struct LimitsTable {
     pub(crate) ledger_cache_bytes: Option<i64>,
     pub(crate) ledger_memory_bytes: Option<i64>,
     pub(crate) value_cache_bytes: Option<i64>,
+    pub(crate) listener_retain_bytes_max: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -34,6 +34,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("limits.ledger_cache_bytes", wide(limits.ledger_cache_bytes), LEDGER_CACHE_BYTES),
         ("limits.ledger_memory_bytes", wide(limits.ledger_memory_bytes), LEDGER_MEMORY_BYTES),
         ("limits.value_cache_bytes", wide(limits.value_cache_bytes), VALUE_CACHE_BYTES),
+        ("limits.listener_retain_bytes_max", wide(limits.listener_retain_bytes_max), LISTENER_RETAIN_BYTES),
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),

@@ -58,6 +58,7 @@ const LEDGER_CACHE_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 const LEDGER_MEMORY_BYTES: RangeInclusive<i64> = 64 << 10..=1 << 30;
 /// Zero is none.
 const VALUE_CACHE_BYTES: RangeInclusive<i64> = 0..=1 << 40;
+const LISTENER_RETAIN_BYTES: RangeInclusive<i64> = 0..=1 << 50;
 /// Zero is no limit.
 const COMPACTION_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 40;
 const DEAD_PERCENT: RangeInclusive<i64> = 1..=99;
@@ -162,6 +163,7 @@ impl Config {
             format!("limits.ledger_cache_bytes = {}", self.limits.ledger_cache_bytes),
             format!("limits.ledger_memory_bytes = {}", self.limits.ledger_memory_bytes),
             format!("limits.value_cache_bytes = {}", self.limits.value_cache_bytes),
+            format!("limits.listener_retain_bytes_max = {}", self.limits.listener_retain_bytes_max),
             format!("compression = {}", self.compression),
             format!("tree.leaves = {}", self.tree.map_or(0, TreeSize::leaves)),
             format!("compaction.schedule = {}", When(self.compaction.schedule)),

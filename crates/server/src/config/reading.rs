@@ -21,9 +21,9 @@ use super::line::Asked;
 use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
-    HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, OUTPUT_BYTES, PARTITIONS,
-    QUERIES, REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS,
-    VALUE_BYTES, VALUE_CACHE_BYTES, Xa, users,
+    HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, LISTENER_RETAIN_BYTES,
+    OUTPUT_BYTES, PARTITIONS, QUERIES, REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND,
+    SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES, VALUE_CACHE_BYTES, Xa, users,
 };
 use crate::cli::ServeArguments;
 use crate::failure::faults_of;
@@ -264,8 +264,14 @@ impl Reading<'_> {
 
     fn limits(&self, table: &LimitsTable) -> Result<Limits, ConfigError> {
         let defaults = Limits::default();
-        let LimitsTable { value_bytes_max, segment_bytes, ledger_cache_bytes, ledger_memory_bytes, value_cache_bytes } =
-            *table;
+        let LimitsTable {
+            value_bytes_max,
+            segment_bytes,
+            ledger_cache_bytes,
+            ledger_memory_bytes,
+            value_cache_bytes,
+            listener_retain_bytes_max,
+        } = *table;
         let memory: Option<u64> =
             self.number("limits.ledger_memory_bytes", ledger_memory_bytes, LEDGER_MEMORY_BYTES)?;
         Ok(Limits {
@@ -281,6 +287,9 @@ impl Reading<'_> {
             value_cache_bytes: self
                 .number("limits.value_cache_bytes", value_cache_bytes, VALUE_CACHE_BYTES)?
                 .unwrap_or(defaults.value_cache_bytes),
+            listener_retain_bytes_max: self
+                .number("limits.listener_retain_bytes_max", listener_retain_bytes_max, LISTENER_RETAIN_BYTES)?
+                .unwrap_or(defaults.listener_retain_bytes_max),
             ledger_memory_bytes: memory.unwrap_or(defaults.ledger_memory_bytes),
             // Writers wait at the same multiple as by default.
             ledger_memory_bytes_max: memory.map_or(defaults.ledger_memory_bytes_max, |bytes| {

@@ -106,6 +106,7 @@ fn every_key_arrives_where_it_belongs() {
         ledger_cache_bytes = 1_048_576
         ledger_memory_bytes = 65_536
         value_cache_bytes = 0
+        listener_retain_bytes_max = 1_000_000
 
         [resp]
         listen = "0.0.0.0:1"
@@ -178,7 +179,7 @@ fn every_key_arrives_where_it_belongs() {
     let limits = &config.limits;
     assert_eq!((limits.value_bytes_max, limits.segment_bytes), (1 << 20, 8 << 20));
     assert_eq!((limits.ledger_cache_bytes, limits.ledger_memory_bytes), (1 << 20, 64 << 10));
-    assert_eq!(limits.value_cache_bytes, 0);
+    assert_eq!((limits.value_cache_bytes, limits.listener_retain_bytes_max), (0, 1_000_000));
     let ratio = Limits::default().ledger_memory_bytes_max / Limits::default().ledger_memory_bytes;
     assert_eq!(limits.ledger_memory_bytes_max, ratio * (64 << 10));
     assert_eq!((config.resp.listen.port(), config.resp.reactors), (1, 2));

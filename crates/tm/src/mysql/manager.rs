@@ -60,7 +60,7 @@ impl MysqlManager {
     pub async fn connect(&self) -> Result<Conn, String> {
         let plain = |error: mysql_async::Error| match &error {
             mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => {
-                "the server has no TLS, which the profile wants: set ssl_cert and ssl_key there".to_owned()
+                "the server has no TLS, which is asked for: set ssl_cert and ssl_key there".to_owned()
             }
             _ => explained(&error).unwrap_or_else(|| error.to_string()),
         };

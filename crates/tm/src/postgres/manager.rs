@@ -49,7 +49,7 @@ impl PostgresManager {
     pub async fn connect(&self) -> Result<Client, String> {
         let plain = |error: tokio_postgres::Error| match (said(&error), &self.tls) {
             (text, Some(_)) if text.ends_with("server does not support TLS") => {
-                format!("the server has no TLS, which the profile wants: set ssl = on there ({text})")
+                format!("the server has no TLS, which is asked for: set ssl = on there ({text})")
             }
             (text, Some(_)) if text.ends_with("no hostname provided for TLS handshake") => {
                 format!("TLS needs a host that is reached over TCP, not the folder of a socket ({text})")

@@ -117,7 +117,8 @@ fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: Bucket
     let mut selected = selected;
     for queued in commands {
         let args = queued.args.args();
-        if queued.command.has(flag::WHOLE) {
+        // Where the store keeps listeners is its own affair, and nowhere that commands name.
+        if queued.command.has(flag::WHOLE) || queued.command.name == "space.ack" {
             return None;
         }
         if queued.command.name == "select"

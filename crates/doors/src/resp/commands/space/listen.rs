@@ -19,9 +19,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::wanted::chosen;
+use super::within::all_or_nothing;
 use super::{entries, need_of};
 use crate::auth::Right;
-use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
 use crate::resp::reply::{Form, Reply};
@@ -187,7 +188,7 @@ pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
         let known = entries.known_listeners()?;
         reply.array(known.len());
         for listener in known {
-            reply.map(5);
+            reply.map(6);
             reply.text("name");
             reply.text(&listener.name);
             reply.text("bookmark");
@@ -198,7 +199,32 @@ pub(crate) fn listeners(call: &mut Call<'_, '_>) -> Answer {
             reply.unsigned(listener.behind_bytes);
             reply.text("held");
             reply.unsigned(u64::from(listener.is_held));
+            reply.text("damaged");
+            reply.unsigned(u64::from(listener.is_damaged));
         }
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+/// SPACE.ACK: a listener by name has done with all up to a bookmark; inside EXEC together with what was done about it.
+pub(crate) fn ack(call: &mut Call<'_, '_>) -> Answer {
+    all_or_nothing(call, try_ack)
+}
+
+fn try_ack(call: &mut Call<'_, '_>) -> Answer {
+    let entries = entries(call)?;
+    let name = std::str::from_utf8(call.args.at(3)).map_err(|_| Fail::from("ERR a name has to be UTF-8"))?.to_owned();
+    let bookmark = bookmark(call.args.at(4))?;
+    if let View::Exclusive(exclusive) = &mut call.view {
+        exclusive.acknowledge(&entries, &name, bookmark)?;
+        call.reply.ok();
+        return Ok(());
+    }
+    let durability = call.durability;
+    call.defer(move |reply| {
+        entries.acknowledge(&name, bookmark, Some(durability))?;
+        reply.ok();
         Ok(Need::NOTHING)
     });
     Ok(())

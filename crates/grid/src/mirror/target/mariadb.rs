@@ -1,0 +1,282 @@
+//! What is asked of MariaDB, in its words.
+//!
+//! Rows are put in three steps, because `ON DUPLICATE KEY UPDATE` and `REPLACE` take a row that shares any unique value for the one
+//! that is meant: those that are there are found by their keys and locked, the others are inserted, and those are updated.
+//!
+//! May use: `table`, mysql_async. Must not know: mirrors.
+
+use std::collections::BTreeSet;
+
+use holdfast::{Error, ErrorKind, Result};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Params, Value};
+
+use super::{Failure, READ_ROWS, Row, Step};
+use crate::mirror::table::{Column, Table};
+
+/// Rows of one statement: so many that the way there and back counts for little.
+const ROWS_MAX: usize = 500;
+/// Bytes of values of one statement, about: a server takes 16 MiB unless told otherwise.
+const STATEMENT_BYTES_MAX: usize = 4 << 20;
+/// A statement has 65,535 places for values at most.
+const VALUES_MAX: usize = 60_000;
+
+/// Understands the text.
+pub(super) fn parse(target: &str) -> Result<Opts> {
+    // The driver's error may quote the text, which may hold a password.
+    Opts::from_url(target).map_err(|_| {
+        let text = "the target is not of the form mysql://user@host:port/database";
+        Error::new(ErrorKind::Invalid, text)
+    })
+}
+
+/// What mirrors rest on: values that do not fit are errors, and locks are of rows that are there.
+pub(super) async fn begin_session(connection: &mut Conn) -> Result<()> {
+    run(connection, "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')").await?;
+    run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await
+}
+
+fn down(error: &mysql_async::Error) -> Error {
+    let said = match error {
+        mysql_async::Error::Server(server) => server.message.clone(),
+        error => error.to_string(),
+    };
+    Error::new(ErrorKind::Unavailable, format!("MariaDB: {said}"))
+}
+
+fn failure(error: &mysql_async::Error) -> Failure {
+    let mysql_async::Error::Server(server) = error else { return Failure::Down(down(error)) };
+    // A deadlock, a time-out of a lock, a shutdown and a killed connection end the transaction, or may have.
+    if matches!(server.code, 1213 | 1205 | 1613 | 1614 | 1053 | 1317 | 1927) {
+        return Failure::Down(down(error));
+    }
+    let kind = match server.state.get(..2) {
+        Some("22" | "23" | "42" | "44" | "45") => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    Failure::Refused(Error::new(kind, format!("MariaDB: {}", server.message)))
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// The table's name as SQL has it.
+fn name_of(table: &Table) -> String {
+    table.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
+}
+
+/// A value of the key. Text beside an integer would be compared as doubles.
+fn key_value(column: &Column, key: &str) -> Value {
+    let is_integer = column.sql_type.to_ascii_lowercase().contains("int");
+    match (is_integer, key.parse::<i64>(), key.parse::<u64>()) {
+        (true, Ok(number), _) => Value::Int(number),
+        (true, _, Ok(number)) => Value::UInt(number),
+        _ => Value::from(key),
+    }
+}
+
+/// `?, ?, ?`
+fn places(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+pub(super) async fn run(connection: &mut Conn, sql: &str) -> Result<()> {
+    connection.query_drop(sql).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn make_tables(connection: &mut Conn, table: &Table) -> Result<()> {
+    let own = "CREATE TABLE IF NOT EXISTS holdfast_mirror (\
+               name varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, bookmark varchar(64) NOT NULL, \
+               changed_at timestamp(6) NOT NULL DEFAULT current_timestamp(6)) ENGINE=InnoDB";
+    run(connection, own).await?;
+    let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
+    let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
+    let rows =
+        format!("CREATE TABLE IF NOT EXISTS {} ({key} {key_type} PRIMARY KEY{columns}) ENGINE=InnoDB", name_of(table));
+    run(connection, &rows).await?;
+    let (schema, name) = match table.name.split_once('.') {
+        Some((schema, name)) => (Value::from(schema), name),
+        None => (Value::NULL, table.name.as_str()),
+    };
+    let asked = "SELECT ENGINE FROM information_schema.TABLES \
+                 WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?";
+    let engine: Option<Option<String>> =
+        connection.exec_first(asked, (schema, name)).await.map_err(|error| down(&error))?;
+    match engine.flatten() {
+        Some(engine) if !engine.eq_ignore_ascii_case("InnoDB") => {
+            let text = format!(
+                "MariaDB: the table {} is kept by {engine}, and transactions need InnoDB: ALTER TABLE {} ENGINE=InnoDB",
+                table.name,
+                name_of(table)
+            );
+            Err(Error::new(ErrorKind::Unavailable, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn bookmark(connection: &mut Conn, name: &str) -> Result<Option<String>> {
+    let sql = "SELECT bookmark FROM holdfast_mirror WHERE name = ? FOR UPDATE";
+    connection.exec_first(sql, (name,)).await.map_err(|error| down(&error))
+}
+
+/// How many rows were moved: one, or none.
+pub(super) async fn move_bookmark(connection: &mut Conn, name: &str, from: Option<&str>, to: &str) -> Result<u64> {
+    let moved = match from {
+        Some(from) => {
+            let sql = "UPDATE holdfast_mirror SET bookmark = ?, changed_at = current_timestamp(6) \
+                       WHERE name = ? AND bookmark = ?";
+            connection.exec_drop(sql, (to, name, from)).await
+        }
+        None => {
+            let sql = "INSERT IGNORE INTO holdfast_mirror (name, bookmark) VALUES (?, ?)";
+            connection.exec_drop(sql, (name, to)).await
+        }
+    };
+    moved.map_err(|error| down(&error))?;
+    Ok(connection.affected_rows())
+}
+
+/// Takes steps of one kind, each key once.
+pub(super) async fn take(connection: &mut Conn, table: &Table, run: &[Step]) -> std::result::Result<(), Failure> {
+    for part in parts(run, 1 + table.columns.len()) {
+        let taken = match part.first() {
+            Some(Step::Put { .. }) => put(connection, table, part).await,
+            _ => remove(connection, table, part).await,
+        };
+        taken.map_err(|error| failure(&error))?;
+    }
+    Ok(())
+}
+
+/// Parts that fit into a statement each.
+fn parts(mut run: &[Step], width: usize) -> Vec<&[Step]> {
+    let rows_max = ROWS_MAX.min(VALUES_MAX / width.max(1)).max(1);
+    let mut parts = Vec::new();
+    while !run.is_empty() {
+        let mut bytes = 0;
+        let fits = |step: &&Step| {
+            let row = match step {
+                Step::Put { row, .. } => row.iter().flatten().map(String::len).sum(),
+                Step::Remove { .. } => 0,
+            };
+            bytes += step.key().len() + row;
+            bytes <= STATEMENT_BYTES_MAX
+        };
+        let count = run.iter().take(rows_max).take_while(fits).count().max(1);
+        let (part, rest) = run.split_at(count);
+        parts.push(part);
+        run = rest;
+    }
+    parts
+}
+
+/// The values of the columns behind the key. A row that is too short has NULL in the others.
+fn values<'r>(table: &Table, row: &'r [Option<String>]) -> impl Iterator<Item = Value> + use<'r> {
+    let width = table.columns.len();
+    let null = std::iter::repeat_n(Value::NULL, width.saturating_sub(row.len()));
+    row.iter().take(width).map(|value| value.as_deref().map_or(Value::NULL, Value::from)).chain(null)
+}
+
+async fn put(connection: &mut Conn, table: &Table, part: &[Step]) -> mysql_async::Result<()> {
+    let (name, key) = (name_of(table), quoted(&table.key.name));
+    let keys: Vec<Value> = part.iter().map(|step| key_value(&table.key, step.key())).collect();
+    let find = format!("SELECT CAST({key} AS CHAR) FROM {name} WHERE {key} IN ({}) FOR UPDATE", places(keys.len()));
+    let there: Vec<String> = connection.exec(find, Params::Positional(keys)).await?;
+    let there: BTreeSet<String> = there.into_iter().collect();
+    let (old, new): (Vec<&Step>, Vec<&Step>) = part.iter().partition(|step| there.contains(step.key()));
+    if !new.is_empty() {
+        let names: Vec<String> = table.all().map(|column| quoted(&column.name)).collect();
+        let row = format!("({})", places(names.len()));
+        let sql = format!("INSERT INTO {name} ({}) VALUES {}", names.join(", "), vec![row; new.len()].join(", "));
+        let all = new.iter().filter_map(|step| match step {
+            Step::Put { key, row } => Some(std::iter::once(key_value(&table.key, key)).chain(values(table, row))),
+            Step::Remove { .. } => None,
+        });
+        connection.exec_drop(sql, Params::Positional(all.flatten().collect())).await?;
+    }
+    if table.columns.is_empty() {
+        return Ok(());
+    }
+    let sets: Vec<String> = table.columns.iter().map(|column| format!("{} = ?", quoted(&column.name))).collect();
+    let sql = format!("UPDATE {name} SET {} WHERE {key} = ?", sets.join(", "));
+    for step in old {
+        let Step::Put { key, row } = step else { continue };
+        let all = values(table, row).chain(std::iter::once(key_value(&table.key, key)));
+        connection.exec_drop(sql.as_str(), Params::Positional(all.collect())).await?;
+    }
+    Ok(())
+}
+
+async fn remove(connection: &mut Conn, table: &Table, part: &[Step]) -> mysql_async::Result<()> {
+    let (name, key) = (name_of(table), quoted(&table.key.name));
+    let keys: Vec<Value> = part.iter().map(|step| key_value(&table.key, step.key())).collect();
+    let sql = format!("DELETE FROM {name} WHERE {key} IN ({})", places(keys.len()));
+    connection.exec_drop(sql, Params::Positional(keys)).await
+}
+
+/// What selects rows, as text.
+fn select(table: &Table) -> String {
+    let columns: Vec<String> = table.all().map(|it| format!("CAST({} AS CHAR)", quoted(&it.name))).collect();
+    format!("SELECT {} FROM {}", columns.join(", "), name_of(table))
+}
+
+fn row_of(row: mysql_async::Row) -> Result<Row> {
+    let text = |value: Value| match value {
+        Value::NULL => Ok(None),
+        Value::Bytes(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| "a value is no text".to_owned()),
+        other => Err(format!("a value came as {other:?} and not as text")),
+    };
+    let row: std::result::Result<Row, String> = row.unwrap().into_iter().map(text).collect();
+    row.map_err(|text| Error::new(ErrorKind::Invalid, format!("MariaDB: {text}")))
+}
+
+pub(super) async fn rows(
+    connection: &mut Conn,
+    table: &Table,
+    each: &mut dyn FnMut(&[Row]) -> Result<()>,
+) -> Result<()> {
+    let down = |error: mysql_async::Error| down(&error);
+    let mut found = connection.query_iter(select(table)).await.map_err(down)?;
+    let mut rows = Vec::with_capacity(READ_ROWS);
+    while let Some(row) = found.next().await.map_err(down)? {
+        rows.push(row_of(row)?);
+        if rows.len() == READ_ROWS {
+            each(&rows)?;
+            rows.clear();
+        }
+    }
+    if rows.is_empty() { Ok(()) } else { each(&rows) }
+}
+
+pub(super) async fn row(connection: &mut Conn, table: &Table, key: &str) -> Result<Option<Row>> {
+    let sql = format!("{} WHERE {} = ?", select(table), quoted(&table.key.name));
+    let row: Option<mysql_async::Row> =
+        connection.exec_first(sql, (key_value(&table.key, key),)).await.map_err(|error| down(&error))?;
+    row.map(row_of).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fit_into_a_statement() {
+        let put = |bytes: usize| Step::Put { key: "k".to_owned(), row: vec![Some("x".repeat(bytes)), None] };
+        let lengths = |run: &[Step], width| parts(run, width).iter().map(|part| part.len()).collect::<Vec<_>>();
+        assert_eq!(lengths(&vec![put(1); 1200], 3), [500, 500, 200]);
+        assert_eq!(lengths(&vec![put(1); 30], 6000), [10, 10, 10]);
+        assert_eq!(lengths(&[put(3 << 20), put(3 << 20), put(9 << 20), put(1)], 3), [1, 1, 1, 1]);
+        assert_eq!(lengths(&[], 3), [0; 0]);
+    }
+
+    #[test]
+    fn keys_of_integer_columns_travel_as_integers() {
+        let column = |sql_type: &str| Column { name: "id".to_owned(), sql_type: sql_type.to_owned() };
+        assert_eq!(key_value(&column("BIGINT"), "-7"), Value::Int(-7));
+        assert_eq!(key_value(&column("bigint unsigned"), "18446744073709551615"), Value::UInt(u64::MAX));
+        assert_eq!(key_value(&column("varchar(9)"), "7"), Value::from("7"));
+        assert_eq!(key_value(&column("int"), "x"), Value::from("x"));
+    }
+}

@@ -1,0 +1,188 @@
+//! What is asked of PostgreSQL, in its words.
+//!
+//! May use: `table`, tokio-postgres. Must not know: mirrors.
+
+use std::error::Error as _;
+
+use holdfast::{Error, ErrorKind, Result};
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::{DbError, Severity};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config};
+
+use super::{Failure, READ_ROWS, Row, Step};
+use crate::mirror::table::Table;
+
+/// Understands the text; with TLS if it is by that.
+pub(super) fn parse(target: &str, by_tls: bool) -> Result<Config> {
+    let invalid = |text: String| Error::new(ErrorKind::Invalid, text);
+    // The text may hold a password: the error does not repeat it.
+    let config: Config =
+        target.parse().map_err(|error| invalid(format!("the target is not understood: {}", said(&error))))?;
+    if config.get_ssl_mode() == SslMode::Require && !by_tls {
+        let text = "the target says sslmode=require: give the options `tls`, with the authorities that are trusted";
+        return Err(invalid(text.to_owned()));
+    }
+    Ok(config)
+}
+
+/// An error in the database's own words. The driver's own display of one names only its kind.
+fn said(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(error), _) => error.message().to_owned(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+fn down(error: &tokio_postgres::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("PostgreSQL: {}", said(error)))
+}
+
+fn failure(error: &tokio_postgres::Error) -> Failure {
+    let is_error = |error: &&DbError| error.parsed_severity() == Some(Severity::Error);
+    let Some(answer) = error.as_db_error().filter(is_error) else { return Failure::Down(down(error)) };
+    // Data, integrity and what triggers say speak of the row; the rest of the database as it is now.
+    let kind = match answer.code().code().get(..2) {
+        Some("22" | "23" | "42" | "44" | "P0") => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
+    };
+    Failure::Refused(Error::new(kind, format!("PostgreSQL: {}", said(error))))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The table's name as SQL has it.
+fn name_of(table: &Table) -> String {
+    table.name.split('.').map(quoted).collect::<Vec<_>>().join(".")
+}
+
+pub(super) async fn run(client: &Client, sql: &str) -> Result<()> {
+    client.batch_execute(sql).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn make_tables(client: &Client, table: &Table) -> Result<()> {
+    let own = "CREATE TABLE IF NOT EXISTS holdfast_mirror (name text PRIMARY KEY, bookmark text NOT NULL, \
+               changed_at timestamptz NOT NULL DEFAULT now())";
+    let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
+    let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
+    let rows = format!("CREATE TABLE IF NOT EXISTS {} ({key} {key_type} PRIMARY KEY{columns})", name_of(table));
+    run(client, &format!("{own}; {rows}")).await
+}
+
+pub(super) async fn bookmark(client: &Client, name: &str) -> Result<Option<String>> {
+    let sql = "SELECT bookmark FROM holdfast_mirror WHERE name = $1 FOR UPDATE";
+    let row = client.query_opt(sql, &[&name]).await.map_err(|error| down(&error))?;
+    row.map(|row| row.try_get(0).map_err(|error| down(&error))).transpose()
+}
+
+/// How many rows were moved: one, or none.
+pub(super) async fn move_bookmark(client: &Client, name: &str, from: Option<&str>, to: &str) -> Result<u64> {
+    let moved = match from {
+        Some(from) => {
+            let sql = "UPDATE holdfast_mirror SET bookmark = $3, changed_at = now() WHERE name = $1 AND bookmark = $2";
+            client.execute(sql, &[&name, &from, &to]).await
+        }
+        None => {
+            let sql = "INSERT INTO holdfast_mirror (name, bookmark) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+            client.execute(sql, &[&name, &to]).await
+        }
+    };
+    moved.map_err(|error| down(&error))
+}
+
+/// Takes steps of one kind, each key once.
+pub(super) async fn take(client: &Client, table: &Table, run: &[Step]) -> std::result::Result<(), Failure> {
+    let taken = match run.first() {
+        Some(Step::Put { .. }) => put(client, table, run).await,
+        _ => remove(client, table, run).await,
+    };
+    taken.map_err(|error| failure(&error))
+}
+
+async fn put(client: &Client, table: &Table, run: &[Step]) -> std::result::Result<(), tokio_postgres::Error> {
+    let width = 1 + table.columns.len();
+    let mut columns: Vec<Vec<Option<&str>>> = vec![Vec::with_capacity(run.len()); width];
+    for step in run {
+        let Step::Put { key, row } = step else { continue };
+        let mut values = std::iter::once(Some(key.as_str())).chain(row.iter().map(Option::as_deref));
+        // A row that is too short has NULL in the other columns.
+        columns.iter_mut().for_each(|column| column.push(values.next().flatten()));
+    }
+    let each = |with: &dyn Fn(usize, &str, &str) -> String| {
+        let parts = table.all().enumerate().map(|(number, it)| with(number, &quoted(&it.name), &it.sql_type));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    let names = each(&|_, name, _| name.to_owned());
+    let values = each(&|number, _, sql_type| format!("c{number}::{sql_type}"));
+    let arrays = each(&|number, _, _| format!("${}::text[]", number + 1));
+    let aliases = each(&|number, _, _| format!("c{number}"));
+    let sets: Vec<String> = table.columns.iter().map(|it| format!("{0} = EXCLUDED.{0}", quoted(&it.name))).collect();
+    let update = if sets.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", sets.join(", ")) };
+    let (name, key) = (name_of(table), quoted(&table.key.name));
+    let sql = format!(
+        "INSERT INTO {name} ({names}) SELECT {values} FROM unnest({arrays}) AS r({aliases}) \
+         ON CONFLICT ({key}) DO {update}"
+    );
+    let parameters: Vec<&(dyn ToSql + Sync)> = columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect();
+    client.execute(&sql, &parameters).await.map(|_| ())
+}
+
+async fn remove(client: &Client, table: &Table, run: &[Step]) -> std::result::Result<(), tokio_postgres::Error> {
+    let keys: Vec<&str> = run.iter().map(Step::key).collect();
+    let (name, key, key_type) = (name_of(table), quoted(&table.key.name), &table.key.sql_type);
+    let sql = format!("DELETE FROM {name} WHERE {key} IN (SELECT k::{key_type} FROM unnest($1::text[]) AS r(k))");
+    client.execute(&sql, &[&keys]).await.map(|_| ())
+}
+
+/// Has constraints checked that were to be checked at the end.
+pub(super) async fn check_now(client: &Client) -> std::result::Result<(), Failure> {
+    client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| failure(&error))
+}
+
+/// What selects rows, as text.
+fn select(table: &Table) -> String {
+    let columns: Vec<String> = table.all().map(|it| format!("{}::text", quoted(&it.name))).collect();
+    format!("SELECT {} FROM {}", columns.join(", "), name_of(table))
+}
+
+fn row_of(row: &tokio_postgres::Row) -> Result<Row> {
+    (0..row.len()).map(|number| row.try_get(number).map_err(|error| down(&error))).collect()
+}
+
+pub(super) async fn rows(client: &mut Client, table: &Table, each: &mut dyn FnMut(&[Row]) -> Result<()>) -> Result<()> {
+    let down = |error: tokio_postgres::Error| down(&error);
+    let transaction = client.transaction().await.map_err(down)?;
+    let portal = transaction.bind(&select(table), &[]).await.map_err(down)?;
+    loop {
+        let rows =
+            transaction.query_portal(&portal, i32::try_from(READ_ROWS).unwrap_or(i32::MAX)).await.map_err(down)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        each(&rows.iter().map(row_of).collect::<Result<Vec<_>>>()?)?;
+    }
+}
+
+pub(super) async fn row(client: &Client, table: &Table, key: &str) -> Result<Option<Row>> {
+    let (name, key_type) = (quoted(&table.key.name), &table.key.sql_type);
+    let sql = format!("{} WHERE {name} = $1::text::{key_type}", select(table));
+    let row = client.query_opt(&sql, &[&key]).await.map_err(|error| down(&error))?;
+    row.as_ref().map(row_of).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::table::Column;
+
+    #[test]
+    fn names_are_quoted_and_schemas_are_names_of_their_own() {
+        let key = Column { name: "id".to_owned(), sql_type: "bigint".to_owned() };
+        let table = Table { name: "a.b\"c".to_owned(), key, columns: Vec::new() };
+        assert_eq!(name_of(&table), "\"a\".\"b\"\"c\"");
+        assert_eq!(select(&table), "SELECT \"id\"::text FROM \"a\".\"b\"\"c\"");
+    }
+}
