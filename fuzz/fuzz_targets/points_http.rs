@@ -1,5 +1,5 @@
-//! Parses foreign bytes as what comes in over HTTP: OpenTSDB's JSON, Prometheus' text, its remote writes. Nothing panics, and
-//! what is refused adds nothing.
+//! Parses foreign bytes as what comes in over HTTP: OpenTSDB's JSON, Prometheus' text, its remote writes and
+//! reads. Nothing panics, and what is refused adds nothing.
 //!
 //! The parsers are private to their crate and use only the facade's points and the door's numbers, so this compiles their files.
 //!
@@ -7,6 +7,7 @@
 #![no_main]
 
 use holdfast::series::Rows;
+use holdfast::series::promql::Selector;
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/doors/src/line"]
@@ -21,11 +22,20 @@ mod line {
     pub(crate) use wire::excerpt;
 }
 
+#[path = "../../crates/doors/src/http"]
+mod http {
+    #[allow(dead_code, reason = "the door writes messages too")]
+    pub(crate) mod message;
+}
+
 #[path = "../../crates/doors/src/http/ingest/exposition.rs"]
 #[allow(dead_code, reason = "the door uses more of the parser than this target")]
 mod exposition;
 #[path = "../../crates/doors/src/http/ingest/json.rs"]
 mod json;
+#[path = "../../crates/doors/src/http/prometheus/read_request.rs"]
+#[allow(dead_code, reason = "the door uses more of it than this target")]
+mod read_request;
 #[path = "../../crates/doors/src/http/ingest/remote.rs"]
 mod remote;
 
@@ -59,12 +69,20 @@ fn message(mut bytes: &[u8], rows: &mut Rows) {
     }
 }
 
+fn questions(bytes: &[u8]) {
+    for query in read_request::queries(bytes).unwrap_or_default() {
+        assert!(query.range.from <= query.range.to, "it ends after it starts");
+        let _ = Selector::parse(&query.selector);
+    }
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some((kind, bytes)) = input.split_first() else { return };
     let mut rows = Rows::new("default");
-    match kind % 3 {
+    match kind % 4 {
         0 => points(bytes, &mut rows),
         1 => lines(bytes, &mut rows),
-        _ => message(bytes, &mut rows),
+        2 => message(bytes, &mut rows),
+        _ => questions(bytes),
     }
 });

@@ -68,7 +68,7 @@ const NEEDS: &[Need] = &[
     },
     Need {
         packages: &["python3", "python3-venv"],
-        why: "redis-py and psycopg talk to the server and to PostgreSQL in the end-to-end tests, pyarrow reads exports",
+        why: "redis-py, psycopg and libraries for InfluxDB and OpenTSDB are used in the end-to-end tests, pyarrow reads exports",
         is_there: || run::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])),
     },
     Need {
@@ -131,8 +131,8 @@ fn python(root: &Path, environment: &Path, tally: &mut Tally) {
     let requirements = root.join(REQUIREMENTS);
     let wanted = fs::read_to_string(&requirements).unwrap_or_default();
     let stamp = environment.join(STAMP);
-    let works =
-        run::succeeds(Command::new(environment.join("bin/python")).args(["-c", "import psycopg, pyarrow, redis"]));
+    let all = "import influxdb, influxdb_client, opentsdb, potsdb, psycopg, pyarrow, redis";
+    let works = run::succeeds(Command::new(environment.join("bin/python")).args(["-c", all]));
     if works && fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         println!("needed from Python: {}: all there", wanted.trim().replace('\n', ", "));
         return;

@@ -86,6 +86,15 @@ extern void holdfast_tm_free(holdfast_tm *tm);
  * manager. Its branches get the name: 1 to 64 of a-z A-Z 0-9 _ - . */
 extern int holdfast_tm_add_postgres(holdfast_tm *tm, const char *name,
                                     struct pg_conn *connection);
+/* The same for a connection whose branches may be asked: one that changed
+ * nothing ends when it is to be prepared, without a sync and a second phase;
+ * the question is one more round trip for the others. The program says by this
+ * that nothing takes effect at the end of its branches but changes of
+ * PostgreSQL's own tables: no NOTIFY, LISTEN or UNLISTEN, no changes through
+ * foreign tables, no cursor WITH HOLD. They would happen although the
+ * transaction is rolled back elsewhere. */
+extern int holdfast_tm_add_postgres_asking(holdfast_tm *tm, const char *name,
+                                           struct pg_conn *connection);
 extern int holdfast_tm_add_mariadb(holdfast_tm *tm, const char *name,
                                    struct st_mysql *connection);
 

@@ -124,6 +124,7 @@ pub(crate) const TMER_INVAL: c_int = -2;
 pub(crate) const TMER_PROTO: c_int = -3;
 
 pub(crate) const XA_OK: c_int = 0;
+pub(crate) const XA_RDONLY: c_int = 3;
 pub(crate) const XA_RETRY: c_int = 4;
 pub(crate) const XA_HEURHAZ: c_int = 8;
 pub(crate) const XA_NOMIGRATE: c_int = 9;

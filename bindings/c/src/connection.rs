@@ -20,6 +20,11 @@ impl<S: Session> Connection<S> {
     pub(crate) fn new(branch: BranchName, session: S) -> Self {
         Self { branch, inner: RefCell::new(BranchConnection::new(session)) }
     }
+
+    /// Its branches may be asked whether they changed anything.
+    pub(crate) fn asking(self) -> Self {
+        Self { inner: RefCell::new(self.inner.into_inner().asking()), ..self }
+    }
 }
 
 impl<S: Session> Resource for Connection<S> {

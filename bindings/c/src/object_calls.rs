@@ -80,7 +80,21 @@ pub unsafe extern "C" fn holdfast_tm_free(tm: *mut Tm) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tm_add_postgres(tm: *mut Tm, name: *const c_char, connection: *mut c_void) -> c_int {
     // SAFETY: the caller says so; a null connection is never borrowed.
-    unsafe { add(tm, name, connection, |open| PgSession::borrow(open)) }
+    unsafe { add(tm, name, connection, |open| PgSession::borrow(open), |own| own) }
+}
+
+/// Adds a `PGconn*` of the program's whose branches may be asked whether they changed anything.
+///
+/// # Safety
+/// As for [`holdfast_tm_add_postgres`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn holdfast_tm_add_postgres_asking(
+    tm: *mut Tm,
+    name: *const c_char,
+    connection: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller says so; a null connection is never borrowed.
+    unsafe { add(tm, name, connection, |open| PgSession::borrow(open), Connection::asking) }
 }
 
 /// Adds a `MYSQL*` of the program's.
@@ -90,7 +104,7 @@ pub unsafe extern "C" fn holdfast_tm_add_postgres(tm: *mut Tm, name: *const c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn holdfast_tm_add_mariadb(tm: *mut Tm, name: *const c_char, connection: *mut c_void) -> c_int {
     // SAFETY: the caller says so; a null connection is never borrowed.
-    unsafe { add(tm, name, connection, |open| MariaSession::borrow(open)) }
+    unsafe { add(tm, name, connection, |open| MariaSession::borrow(open), |own| own) }
 }
 
 /// # Safety
@@ -100,6 +114,7 @@ unsafe fn add<S: Session + 'static>(
     name: *const c_char,
     connection: *mut c_void,
     borrow: impl FnOnce(*mut c_void) -> Result<S, Failure>,
+    set: impl FnOnce(Connection<S>) -> Connection<S>,
 ) -> c_int {
     // SAFETY: the caller says that both are null or good.
     let (Some(tm), Some(name)) = (unsafe { tm.as_ref() }, unsafe { text(name) }) else { return TX_EINVAL };
@@ -115,7 +130,7 @@ unsafe fn add<S: Session + 'static>(
             }
         };
         match borrow(connection) {
-            Ok(session) => tm.0.add(Rc::new(Connection::new(name, session))),
+            Ok(session) => tm.0.add(Rc::new(set(Connection::new(name, session)))),
             Err(failure) => {
                 last_error::set(failure.to_string());
                 TX_FAIL

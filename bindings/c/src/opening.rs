@@ -21,7 +21,7 @@ use crate::coordinator::ClosableCoordinator;
 use crate::exit;
 use crate::last_error;
 use crate::manager::Manager;
-use crate::native::{holdfast_mariadb_switch, holdfast_postgres_switch};
+use crate::native::{ASKING, holdfast_mariadb_switch, holdfast_postgres_switch};
 use crate::switch::{Switch, SwitchedResource};
 
 /// Why a profile cannot be used.
@@ -128,12 +128,13 @@ fn resource(own: &ResourceManagerProfile, rmid: c_int) -> Result<SwitchedResourc
 
 /// What `xa_open` takes, with TLS as the profile wants it.
 fn open_string(own: &ResourceManagerProfile) -> Result<String, String> {
-    let open = own.open.expose();
-    let Some(tls) = &own.tls else { return Ok(open.to_owned()) };
+    let asking = if own.asks_read_only { ASKING } else { "" };
+    let open = format!("{asking}{}", own.open.expose());
+    let Some(tls) = &own.tls else { return Ok(open) };
     let identity = tls.identity.as_ref();
     let files = [Some(&tls.authorities), identity.map(|own| &own.certificate), identity.map(|own| &own.key)];
     let is_url = open.contains("://");
-    let mut text = open.to_owned();
+    let mut text = open.clone();
     let (keys, quoted): (_, fn(&str) -> String) = match own.kind {
         ResourceManagerKind::Postgres if is_url => {
             return Err("beside `authorities` `open` has the form \"host=... user=...\", not that of a URL".to_owned());
@@ -215,6 +216,8 @@ mod tests {
         assert_eq!(text("mariadb", "host=db", own).unwrap(), "host=db;ssl-ca=/it's/ca.pem;ssl-cert=/c;ssl-key=/k");
         let url = text("mariadb", "mysql://u@db:1/d?socket=", "").unwrap();
         assert_eq!(url, "mysql://u@db:1/d?socket=&ssl-ca=%2F%69%74%27%73%2F%63%61%2E%70%65%6D");
+        let asks = text("postgres", "host=db", "asks_read_only = true\n").unwrap();
+        assert_eq!(asks, "asks_read_only=1 host=db sslmode=verify-full sslrootcert='/it\\'s/ca.pem'");
         assert!(text("mariadb", "mysql://u@db", own).unwrap().contains("db?ssl-ca=%2F"));
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! One thread syncs for a whole door: connections tell it the newest position they need, it waits in the store for the
 //! newest of all, and publishes how far the store is synced. While one sync runs, the next positions gather: one
-//! `fdatasync` serves everybody who waits. Waiting for `written` costs one `pwrite` and is done on the event loop.
+//! `fdatasync` serves everybody who waits. Where the disk takes so long that the store's syncs overlap, more threads do the same
+//! beside it; they sleep otherwise. Waiting for `written` costs one `pwrite` and is done on the event loop.
 //!
 //! May use: the facade, threads. Must not know: protocols, sockets.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use holdfast::{Durability, Position, Store};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How durable a position is as far as this door knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,14 @@ pub(crate) trait Waits: Send + Sync + 'static {
     fn wait(&self, position: Position, durability: Durability) -> holdfast::Result<()>;
     /// The positions before which everything is written, and synced.
     fn written_and_synced(&self) -> (Position, Position);
+    /// Whether several threads that wait are served sooner than one.
+    fn overlaps_syncs(&self) -> bool {
+        false
+    }
 }
+
+/// Most threads of a door that wait for syncs.
+const THREADS: usize = 4;
 
 impl Waits for Store {
     fn wait(&self, position: Position, durability: Durability) -> holdfast::Result<()> {
@@ -39,12 +47,28 @@ impl Waits for Store {
         let marks = self.watermarks();
         (marks.written, marks.synced)
     }
+
+    fn overlaps_syncs(&self) -> bool {
+        Store::overlaps_syncs(self)
+    }
 }
 
 #[derive(Default)]
 struct Target {
     position: u64,
+    /// The newest that a thread waits for, or has waited for.
+    taken: u64,
+    /// Threads that wait for syncs.
+    busy: usize,
+    overlaps: bool,
     is_stopping: bool,
+}
+
+impl Target {
+    /// Whether a thread has something to do.
+    fn is_due(&self) -> bool {
+        self.position > self.taken && (self.busy == 0 || self.overlaps)
+    }
 }
 
 struct Shared {
@@ -58,21 +82,37 @@ struct Shared {
     failed: Mutex<(u64, String)>,
     failed_to: AtomicU64,
     changed: watch::Sender<u64>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
     describe: Describe,
+}
+
+/// An event loop that is told of a sync only while something on it waits for one: to wake an idle thread costs more than
+/// what it would find out.
+#[derive(Default)]
+pub(crate) struct Listener {
+    waits: AtomicBool,
+    told: Notify,
+}
+
+impl Listener {
+    /// Returns once [`Syncer::synced`] may answer something new to who asked by [`Syncer::synced_for`].
+    pub(crate) async fn told(&self) {
+        self.told.notified().await;
+    }
 }
 
 /// What a door answers when the store fails.
 pub(crate) type Describe = fn(&holdfast::Error) -> String;
 
-/// The thread that waits for syncs, and what it knows.
+/// The threads that wait for syncs, and what they know.
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
     store: Arc<dyn Waits>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Syncer {
-    /// Starts the thread of the door called `door`.
+    /// Starts the threads of the door called `door`.
     pub(crate) fn start(store: impl Waits, door: &str, describe: Describe) -> Self {
         let store: Arc<dyn Waits> = Arc::new(store);
         let (written, synced) = store.written_and_synced();
@@ -84,15 +124,25 @@ impl Syncer {
             failed: Mutex::new((0, String::new())),
             failed_to: AtomicU64::new(0),
             changed: watch::Sender::new(0),
+            listeners: Mutex::default(),
             describe,
         });
-        let (of_thread, store_of_thread) = (shared.clone(), store.clone());
-        let thread = std::thread::Builder::new()
-            .name(format!("{door}-sync"))
-            .spawn(move || of_thread.run(&*store_of_thread))
-            .map_err(|error| tracing::error!(%error, "cannot start the thread that waits for syncs; waiting on the event loop"))
-            .ok();
-        Syncer { shared, store, thread: Mutex::new(thread) }
+        let mut threads = Vec::new();
+        for _ in 0..THREADS {
+            let (of_thread, store_of_thread) = (shared.clone(), store.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("{door}-sync"))
+                .spawn(move || of_thread.run(&*store_of_thread));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) if threads.is_empty() => {
+                    tracing::error!(%error, "cannot start the thread that waits for syncs; waiting on the event loop");
+                }
+                // Those that are there do.
+                Err(_) => {}
+            }
+        }
+        Syncer { shared, store, threads: Mutex::new(threads) }
     }
 
     /// Counts up whenever [`Syncer::synced`] may answer something new.
@@ -100,12 +150,35 @@ impl Syncer {
         self.shared.changed.subscribe()
     }
 
+    /// An event loop that asks by [`Syncer::synced_for`].
+    pub(crate) fn listener(&self) -> Arc<Listener> {
+        let listener = Arc::new(Listener::default());
+        self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&listener));
+        listener
+    }
+
+    /// As [`Syncer::synced`]; the listener is told after the next sync if the answer is [`State::Waiting`].
+    pub(crate) fn synced_for(&self, listener: &Listener, position: Position) -> State {
+        match self.synced(position) {
+            State::Waiting => {
+                listener.waits.store(true, Ordering::Relaxed);
+                // Either this sees what the sync came to, or the sync sees that somebody waits.
+                fence(Ordering::SeqCst);
+                self.synced(position)
+            }
+            state => state,
+        }
+    }
+
     /// Asks for `position` to be synced. Does not block.
     pub(crate) fn want(&self, position: Position) {
         let mut target = self.shared.target.lock().unwrap_or_else(PoisonError::into_inner);
         if target.position < position.get() {
             target.position = position.get();
-            self.shared.wake.notify_one();
+            // A thread that is busy looks for more by itself.
+            if target.is_due() {
+                self.shared.wake.notify_one();
+            }
         }
     }
 
@@ -152,15 +225,15 @@ impl Syncer {
         }
     }
 
-    /// Ends the thread after the sync it is in.
+    /// Ends the threads after the syncs they are in.
     pub(crate) fn stop(&self) {
         self.shared.target.lock().unwrap_or_else(PoisonError::into_inner).is_stopping = true;
         self.shared.wake.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that waits for syncs has panicked");
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that waits for syncs has panicked");
+            }
         }
     }
 }
@@ -173,19 +246,20 @@ impl Drop for Syncer {
 
 impl Shared {
     fn run(&self, store: &dyn Waits) {
-        let mut done = 0;
+        let lock = || self.target.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let target = {
-                let mut target = self.target.lock().unwrap_or_else(PoisonError::into_inner);
-                while target.position <= done && !target.is_stopping {
+                let mut target = lock();
+                while !target.is_due() {
+                    if target.is_stopping && target.position <= target.taken {
+                        return;
+                    }
                     target = self.wake.wait(target).unwrap_or_else(PoisonError::into_inner);
                 }
-                if target.position <= done {
-                    return;
-                }
+                target.busy += 1;
+                target.taken = target.position;
                 target.position
             };
-            done = target;
             match store.wait(Position::new(target), Durability::Synced) {
                 Ok(()) => {
                     // More may have been synced in the same breath.
@@ -200,7 +274,113 @@ impl Shared {
                     self.failed_to.fetch_max(target, Ordering::AcqRel);
                 }
             }
+            {
+                let overlaps = store.overlaps_syncs();
+                let mut target = lock();
+                target.busy -= 1;
+                target.overlaps = overlaps;
+                if target.is_stopping {
+                    // Who waited for this one to end.
+                    self.wake.notify_all();
+                }
+            }
             self.changed.send_modify(|count| *count = count.wrapping_add(1));
+            fence(Ordering::SeqCst);
+            for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                if listener.waits.swap(false, Ordering::Relaxed) {
+                    listener.told.notify_one();
+                }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A store whose syncs a test ends by hand.
+    struct Fake {
+        begun: Mutex<Sender<(u64, Sender<()>)>>,
+        overlaps: Arc<AtomicBool>,
+    }
+
+    impl Waits for Fake {
+        fn wait(&self, position: Position, _: Durability) -> holdfast::Result<()> {
+            let (end, ended) = channel();
+            self.begun.lock().unwrap().send((position.get(), end)).unwrap();
+            ended.recv().unwrap();
+            Ok(())
+        }
+
+        fn written_and_synced(&self) -> (Position, Position) {
+            (Position::ZERO, Position::ZERO)
+        }
+
+        fn overlaps_syncs(&self) -> bool {
+            self.overlaps.load(Ordering::Relaxed)
+        }
+    }
+
+    fn syncer(overlaps: &Arc<AtomicBool>) -> (Syncer, Receiver<(u64, Sender<()>)>) {
+        let (begun, begins) = channel();
+        let fake = Fake { begun: Mutex::new(begun), overlaps: overlaps.clone() };
+        (Syncer::start(fake, "test", ToString::to_string), begins)
+    }
+
+    fn at(position: u64) -> Position {
+        Position::new(position)
+    }
+
+    #[test]
+    fn one_wait_runs_at_a_time_until_syncs_overlap_and_then_as_many_as_there_are_threads() {
+        let overlaps = Arc::new(AtomicBool::new(false));
+        let (syncer, begins) = syncer(&overlaps);
+        syncer.want(at(1));
+        let (first, end) = begins.recv().unwrap();
+        syncer.want(at(2));
+        syncer.want(at(3));
+        for _ in 0..1_000 {
+            assert!(begins.try_recv().is_err());
+            std::thread::yield_now();
+        }
+        assert_eq!((first, syncer.synced(at(1))), (1, State::Waiting));
+        overlaps.store(true, Ordering::Relaxed);
+        end.send(()).unwrap();
+        // All that gathered is waited for at once.
+        let mut running = vec![begins.recv().unwrap()];
+        assert_eq!(running.first().unwrap().0, 3);
+        assert_eq!((syncer.synced(at(1)), syncer.synced(at(2))), (State::Done, State::Waiting));
+        for position in 4..3 + THREADS as u64 {
+            syncer.want(at(position));
+            running.push(begins.recv().unwrap());
+            assert_eq!(running.last().unwrap().0, position);
+        }
+        syncer.want(at(100));
+        running.into_iter().for_each(|(_, end)| end.send(()).unwrap());
+        let (last, end) = begins.recv().unwrap();
+        assert_eq!(last, 100);
+        end.send(()).unwrap();
+        syncer.stop();
+        assert_eq!(syncer.synced(at(100)), State::Done);
+    }
+
+    #[tokio::test]
+    async fn an_event_loop_on_which_nothing_waits_is_not_told() {
+        let (syncer, begins) = syncer(&Arc::default());
+        let (idle, busy) = (syncer.listener(), syncer.listener());
+        for position in 1..50 {
+            assert_eq!(syncer.synced_for(&busy, at(position)), State::Waiting);
+            syncer.want(at(position));
+            begins.recv().unwrap().1.send(()).unwrap();
+            busy.told().await;
+            assert_eq!(syncer.synced_for(&busy, at(position)), State::Done);
+        }
+        assert!(!busy.waits.load(Ordering::Relaxed));
+        // It would have a permit.
+        let told = tokio::time::timeout(std::time::Duration::ZERO, idle.told()).await;
+        assert!(told.is_err());
     }
 }

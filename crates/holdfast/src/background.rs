@@ -138,6 +138,8 @@ impl Inner {
     /// # Errors
     /// The first failure; the others are written out all the same.
     fn write_out_due(&self) -> Result<()> {
+        // What cannot be written now is tried again with the next step.
+        let _ = self.meet_damage();
         let mut left: Vec<&Partition> = self.partitions.iter().collect();
         let mut outcome = Ok(());
         // Looked at anew each time: while one is written out the others go on.

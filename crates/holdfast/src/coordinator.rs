@@ -9,7 +9,7 @@
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use ::kv::{FoldRange, Reading, Stored};
@@ -34,6 +34,8 @@ const STEP_CHANGES_MAX: usize = 32;
 const DONE_MAX: usize = 32;
 /// Most background batches in a row.
 const STEPS_MAX: usize = 16;
+/// Most batches in a row by which records are written once more.
+const REWRITES_MAX: usize = 10_000;
 /// How often a request takes other locks because the table has changed meanwhile.
 const ATTEMPTS_MAX: usize = 32;
 
@@ -50,6 +52,8 @@ pub(crate) struct Coordinator {
     done: Mutex<BTreeMap<TransactionId, BTreeSet<BranchName>>>,
     /// Held while some of that is written.
     writing_done: Mutex<()>,
+    /// Damaged ranges of the journal that the table knows of.
+    damaged: AtomicUsize,
 }
 
 /// The owner that is this process, and the transactions it has begun.
@@ -87,6 +91,7 @@ impl Coordinator {
             appended: AtomicU64::new(0),
             done: Mutex::default(),
             writing_done: Mutex::default(),
+            damaged: AtomicUsize::new(0),
         }
     }
 
@@ -104,7 +109,11 @@ impl Coordinator {
 
 impl From<TableError> for Error {
     fn from(error: TableError) -> Self {
-        let kind = if matches!(error, TableError::Limit { .. }) { ErrorKind::Limit } else { ErrorKind::Invalid };
+        let kind = match error {
+            TableError::Limit { .. } => ErrorKind::Limit,
+            TableError::Doubtful(_) => ErrorKind::Corrupt,
+            _ => ErrorKind::Invalid,
+        };
         Self::new(kind, error.to_string())
     }
 }
@@ -163,7 +172,9 @@ impl Inner {
             table.map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))
         });
         let table = table.map(|mut table| {
-            table.note_damage(self.damaged_upto(), self.xa_now());
+            let (count, upto) = self.damaged();
+            self.coordinator.damaged.store(count, Ordering::Release);
+            table.note_damage(upto, self.xa_now());
             table
         });
         match table {
@@ -175,13 +186,33 @@ impl Inner {
         }
     }
 
-    /// Where the last damage to the journal ends that may have cost records; a torn end of the log costs nothing that was
-    /// promised.
-    fn damaged_upto(&self) -> u64 {
+    /// How many damaged ranges of the journal are known that may have cost records, and where the last of them ends. A torn
+    /// end of the log costs nothing that was promised.
+    fn damaged(&self) -> (usize, u64) {
         let costs =
             |damage: &&Damage| matches!(damage.kind, DamageKind::Record | DamageKind::Missing | DamageKind::Chain);
         let damage = self.journal.recovery().damage;
-        damage.iter().filter(costs).map(|damage| damage.position.get() + damage.bytes).max().unwrap_or(0)
+        let costly = damage.iter().filter(costs);
+        (costly.clone().count(), costly.map(|damage| damage.position.get() + damage.bytes).max().unwrap_or(0))
+    }
+
+    /// Damage that is met while the store serves may have taken records from the journal, and so from a ledger that is
+    /// rebuilt from it, but not from the table: they are written once more. To be called before a rebuilt ledger is written
+    /// out; until then another opening finds the same damage.
+    pub(crate) fn meet_damage(&self) -> Result<()> {
+        let (count, upto) = self.damaged();
+        if self.coordinator.damaged.swap(count, Ordering::AcqRel) != count {
+            self.coordinator.lock()?.meet_damage(upto);
+        }
+        for _ in 0..REWRITES_MAX {
+            if !self.coordinator.lock()?.is_exposed() {
+                break;
+            }
+            let changes_max = self.options.limits.batch_changes_max;
+            let written = self.ask_xa(Room::AtOnce, |table, now| Ok(table.step(changes_max, now)))?;
+            written.show(|_| Ok::<_, Error>(()))?;
+        }
+        Ok(())
     }
 
     /// Asks the table, and writes what its answer rests on. Does not wait for durability.

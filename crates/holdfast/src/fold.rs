@@ -2,13 +2,12 @@
 //!
 //! May use: snapshots, `kv`, the journal. Must not know: protocols.
 
+mod by_write;
+
 use std::ops::{Bound, ControlFlow, Deref, Range, RangeInclusive};
 
-use journal::{Log, Position, Visit};
-use kv::{
-    Brief, Clock, Command, Commands, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Said, Value,
-    object_hash,
-};
+use journal::Position;
+use kv::{Brief, Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
 use regex::bytes::Regex;
 
 use crate::cursor;
@@ -140,7 +139,7 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when it does not decode.
     pub fn head(&self) -> Result<Head> {
-        Ok(self.item.head()?)
+        Ok(self.item.head())
     }
 
     /// What two stores can compare of it.
@@ -148,7 +147,7 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when it does not decode.
     pub fn clock(&self) -> Result<Clock> {
-        Ok(self.item.clock()?)
+        Ok(self.item.clock())
     }
 
     /// Its value, proven by a checksum.
@@ -251,8 +250,8 @@ impl Snapshot {
         while !going.is_over() {
             let Some((source, on)) = items.least() else { return Ok(None) };
             let reader = self.readers.get(source).expect("each source is a partition's");
-            going.visit(on.item(), reader, None)?;
-            last = going.is_over().then(|| on.item().place().to_vec());
+            going.visit(on.item()?, reader, None)?;
+            last = going.is_over().then(|| on.place().to_vec());
             items.pass()?;
         }
         Ok(last.filter(|_| items.least().is_some()))
@@ -283,61 +282,6 @@ impl Snapshot {
         }
         Ok(None)
     }
-
-    /// Reads the journal, and asks the ledger of each put whether that is what the snapshot shows.
-    fn fold_by_write(&self, going: &mut Going<'_, '_>) -> Result<Option<u64>> {
-        let after = match going.fold.after {
-            None => None,
-            Some(FoldCursor(Place::Address(at))) => Some(*at),
-            Some(_) => return Err(other_order()),
-        };
-        let from = Position::new(after.unwrap_or(0));
-        let (mut last, mut failed) = (None, None);
-        let journal = &self.inner().journal;
-        // A batch's address is above its position, so the batch of the last address is read again.
-        let from = journal.segment_base(from.get());
-        let read = journal.read_from(from, &mut |found| {
-            let Visit::Record(record) = found else { return Ok(()) };
-            if record.position > self.position() {
-                return Err(journal::Error::Closed);
-            }
-            for section in &record.sections {
-                let Some(reader) = self.readers.get(section.partition.index()) else { continue };
-                let mut said = Commands::new(section.commands, section.at);
-                let outcome = said.try_for_each(|said| -> Result<()> {
-                    let Said { recorded, at, .. } = said?;
-                    let Command::Put(put) = recorded.command else { return Ok(()) };
-                    if after.is_some_and(|after| at <= after) {
-                        return Ok(());
-                    }
-                    let Some(found) = reader.look_up(put.bucket, put.key)? else { return Ok(()) };
-                    let item = found.item();
-                    if item.brief()?.at != at || item.is_expired(self.now_ms())? {
-                        return Ok(());
-                    }
-                    if going.is_over() {
-                        return Err(stop());
-                    }
-                    going.visit_within(item, reader, &put)?;
-                    last = Some(at);
-                    Ok(())
-                });
-                if let Err(error) = outcome {
-                    failed = Some(error);
-                    return Err(journal::Error::Closed);
-                }
-            }
-            Ok(())
-        });
-        match failed {
-            Some(error) if error.kind() != ErrorKind::Closed => Err(error),
-            Some(_) => Ok(last),
-            None => match read {
-                Err(journal::Error::Closed) | Ok(()) => Ok(None),
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
 }
 
 /// Object hashes of a partition: see `Inner::partition`.
@@ -345,11 +289,6 @@ fn hashes_of(number: u16, partitions: usize) -> RangeInclusive<u64> {
     let first = |number: u128| (number << 64).div_ceil(partitions as u128);
     let (first, next) = (first(u128::from(number)), first(u128::from(number) + 1));
     u64::try_from(first).unwrap_or(u64::MAX)..=u64::try_from(next - 1).unwrap_or(u64::MAX)
-}
-
-/// Ends the reading of the journal from within.
-fn stop() -> Error {
-    Error::new(ErrorKind::Closed, "the fold is over")
 }
 
 fn other_order() -> Error {
@@ -389,7 +328,7 @@ impl<'f> Going<'f, '_> {
     }
 
     fn visit(&mut self, item: Item<'_>, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
-        let brief = item.brief()?;
+        let brief = item.brief();
         if !self.fold.modified_ms.contains(&brief.modified_ms) {
             return Ok(());
         }

@@ -36,7 +36,7 @@ pub struct CompactionOptions {
     /// than is live, is dead, it is exceeded, by as much again for each 128 MiB. Default: 64 MiB.
     pub bytes_per_second: u64,
     /// Percent of the journal that may be dead before compaction begins, 1 to 99. Less saves space and costs writes: a
-    /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 20.
+    /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 25, which is a third more than what is live.
     pub dead_percent: u64,
     /// The newest bytes of journal that are left alone, so that a change feed that was away finds them. Default: 64 MiB.
     pub keep_bytes: u64,
@@ -44,7 +44,7 @@ pub struct CompactionOptions {
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 20, keep_bytes: 64 << 20 }
+        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 25, keep_bytes: 64 << 20 }
     }
 }
 

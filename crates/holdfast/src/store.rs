@@ -277,6 +277,13 @@ impl Store {
         self.inner().digest()
     }
 
+    /// Whether syncs overlap at present, because the disk takes long for each: several threads that wait for durability are served
+    /// sooner then than one that waits for all.
+    #[must_use]
+    pub fn overlaps_syncs(&self) -> bool {
+        self.inner().journal.overlaps_syncs()
+    }
+
     /// Stops the background threads, writes everything out, syncs and seals, and lets go of the directory. Later calls
     /// fail with `Closed`.
     ///
@@ -536,6 +543,7 @@ impl Inner {
     fn close(&self) -> Result<()> {
         // What is not noted is asked again by recovery.
         let _ = self.write_done(Room::AtOnce);
+        let _ = self.meet_damage();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }

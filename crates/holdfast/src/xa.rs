@@ -251,9 +251,27 @@ impl<'a> Xa<'a> {
     /// themselves. The first half of [`Xa::commit`]: the second is [`Pending::wait`].
     ///
     /// # Errors
-    /// `Invalid` or `Limit` when the request makes no sense; `Unavailable`. Nothing was decided.
+    /// `Invalid` or `Limit` when the request makes no sense; `Unavailable`. Nothing was decided. `Corrupt` when damage to
+    /// the journal may have taken what was decided: leave all branches as they are, because an operator decides.
     pub fn decide(self, id: TransactionId, branches: &[BranchName], patience: Patience) -> Result<Pending<'a, Commit>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.commit(id, branches, patience, now)))
+    }
+
+    /// As [`Xa::decide`], for an operator who has looked at all branches: also about what is doubtful since the journal was
+    /// damaged, where programs are refused.
+    ///
+    /// # Errors
+    /// As [`Xa::decide`].
+    pub fn decide_by_operator(self, id: TransactionId, branches: &[BranchName]) -> Result<Pending<'a, Commit>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.commit_by_operator(id, branches, now)))
+    }
+
+    /// As [`Xa::abort`], for an operator who has looked at all branches: see [`Xa::decide_by_operator`].
+    ///
+    /// # Errors
+    /// As [`Xa::abort`].
+    pub fn abort_by_operator(self, id: TransactionId) -> Result<Pending<'a, Outcome>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.abort_by_operator(id, now)))
     }
 
     /// As [`Store::exclusive`], for a batch that also decides these transactions: see [`Exclusive::decide`].
@@ -299,7 +317,8 @@ impl<'a> Xa<'a> {
     /// Decides never to commit a transaction, unless it is committed already: which of both is the answer.
     ///
     /// # Errors
-    /// `Invalid` when it is of another coordinator or of an owner that never was; `Limit`; `Unavailable`.
+    /// `Invalid` when it is of another coordinator or of an owner that never was; `Limit`; `Unavailable`; `Corrupt` as
+    /// [`Xa::decide`].
     pub fn abort(self, id: TransactionId) -> Result<Pending<'a, Outcome>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.abort(id, now)))
     }
@@ -325,7 +344,8 @@ impl<'a> Xa<'a> {
     /// Branches belong to a shared transaction, and have to vote before it commits.
     ///
     /// # Errors
-    /// `Invalid` when it is not shared, or no transaction of this coordinator; `Limit`; `Unavailable`.
+    /// `Invalid` when it is not shared, or no transaction of this coordinator; `Limit`; `Unavailable`; `Corrupt` as
+    /// [`Xa::decide`].
     pub fn enlist(self, id: TransactionId, branches: &[BranchName]) -> Result<Pending<'a, Taking>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.enlist(id, branches, now)))
     }
@@ -333,7 +353,7 @@ impl<'a> Xa<'a> {
     /// A branch of a shared transaction voted.
     ///
     /// # Errors
-    /// `Invalid` when it is not enlisted; `Unavailable`.
+    /// `Invalid` when it is not enlisted; `Unavailable`; `Corrupt` as [`Xa::decide`].
     pub fn vote(self, id: TransactionId, branch: &BranchName, vote: Vote) -> Result<Pending<'a, Taking>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.vote(id, branch, vote, now)))
     }

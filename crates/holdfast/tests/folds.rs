@@ -118,3 +118,71 @@ fn folds_pick_by_range_expression_time_and_leaf_and_stop_when_told() {
         assert_eq!(count(&Fold { order, after: cursor.as_ref(), ..Fold::default() }), objects.len() - 5);
     }
 }
+
+/// A store whose fold in the order of writing knows of no more than a part of its objects at once, with objects whose
+/// expiry was changed, later and by the batch that put them, and with what compaction has moved.
+#[test]
+fn a_fold_in_the_order_of_writing_shows_what_one_in_the_order_of_keys_shows() {
+    const OBJECTS: usize = 2_400;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    assert!(OBJECTS > store.limits().page_entries_max * 20, "so many pages are known of at once, twice");
+    let later = |number: usize| 4_000_000_000_000 + number as u64;
+    let key = |number: usize| format!("key-{:04}", number * 7 % OBJECTS).into_bytes();
+    for round in 0..2 {
+        for number in (0..OBJECTS).filter(|number| round == 0 || number % 3 == 0) {
+            let value = vec![(number % 251) as u8; number % 60 + round];
+            let expires_ms = (number % 5 == 0).then(|| later(number));
+            let indexes = Indexes::from_pairs([("size", Term::Integer(value.len() as i64))]);
+            let put = PutOptions { expires_ms, indexes, ..PutOptions::default() };
+            let name: (&[u8], &[u8]) = (b"bucket", &key(number));
+            let mut batch = store.exclusive(&Scope::Keys(&[name])).unwrap();
+            batch.put(name.0, name.1, &value, &put).unwrap();
+            if number % 11 == 0 {
+                batch.expire(name.0, name.1, Some(later(2 * number))).unwrap();
+            }
+            batch.commit().unwrap();
+        }
+    }
+    store.compact().unwrap();
+    for number in (0..OBJECTS).step_by(13) {
+        match number % 3 {
+            0 => drop(store.kv().delete(b"bucket", &key(number), Condition::None).unwrap()),
+            1 => assert!(store.kv().expire(b"bucket", &key(number), None).unwrap()),
+            _ => assert!(store.kv().expire(b"bucket", &key(number), Some(1)).unwrap()),
+        }
+    }
+    let snapshot = store.snapshot().unwrap();
+    store.kv().put(b"bucket", b"late", b"", &PutOptions::default()).unwrap();
+    let shown = |fold: &Fold<'_>| {
+        let mut shown = BTreeMap::new();
+        let next = snapshot.fold(fold, &mut |folded| {
+            let before = shown.insert(folded.key().to_vec(), (folded.head()?, folded.value()?.to_vec()));
+            assert_eq!(before, None, "each comes once");
+            Ok(ControlFlow::Continue(()))
+        });
+        (shown, next.unwrap())
+    };
+    let (wanted, _) = shown(&Fold::default());
+    assert!(wanted.len() > OBJECTS - 200 && wanted.values().any(|(head, _)| head.expires_ms.is_none()));
+    let (found, next) = shown(&Fold { order: FoldOrder::Write, ..Fold::default() });
+    assert_eq!((found, next), (wanted.clone(), None));
+    for limit in [1, 90, 700, 1_000, 1_999, wanted.len() - 1, wanted.len()] {
+        let (mut found, mut after) = (BTreeMap::new(), None);
+        loop {
+            let (page, next) =
+                shown(&Fold { order: FoldOrder::Write, limit, after: after.as_ref(), ..Fold::default() });
+            assert!(page.len() == limit || next.is_none(), "{} of {limit}", page.len());
+            found.extend(page);
+            after = next;
+            if after.is_none() || (limit == 1 && found.len() == 40) {
+                break;
+            }
+        }
+        assert!(limit == 1 || found == wanted, "{} of {} by {limit}", found.len(), wanted.len());
+    }
+    let some =
+        Fold { order: FoldOrder::Write, bucket: Some(b"bucket"), start: Bound::Included(b"key-2"), ..Fold::default() };
+    assert_eq!(shown(&some).0.len(), wanted.keys().filter(|key| key.as_slice() >= b"key-2".as_slice()).count());
+}

@@ -2,7 +2,7 @@
 //!
 //! There is no writer thread. Whoever needs a batch written takes the lock of the file and writes everything that has
 //! gathered; whoever needs it synced and finds no sync running leads one for all that wait, and the others sleep until
-//! it ends. So one idle-time writer pays one write and one sync and no change of thread, and N writers share both:
+//! it ends (`syncing.rs`). So one idle-time writer pays one write and one sync and no change of thread, and N writers share both:
 //! while a sync runs, the next group fills. (Leader and followers as in Gawlick and Kinkade, "Varieties of Concurrency
 //! Control in IMS/VS Fast Path", 1985, without their timer.)
 //!
@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::{Crc32c, Gate, Time};
+use base::{Crc32c, Time};
 
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::log::{Level, Window};
 use crate::position::Position;
 use crate::segment::Segment;
+use crate::syncing::{Next, Turn};
 use crate::tail::shrink;
 
 /// How closely the age of unsynced batches is known.
@@ -61,13 +62,12 @@ impl Writing {
     }
 }
 
-/// Who syncs and who waits for it.
-#[derive(Default)]
-pub(crate) struct Syncing {
-    running: bool,
-    /// Opened when the sync ends that is running: for all who wait, those whom it does not cover too. To wake these once more
-    /// costs less than to wake each by itself, and the first of them leads the next sync.
-    ended: Arc<Gate>,
+/// What a sync covered.
+struct Written {
+    target: Position,
+    batches: u64,
+    /// How long the disk took.
+    took: Duration,
 }
 
 /// A sync that nobody waits for.
@@ -140,7 +140,7 @@ impl Journal {
     pub(crate) fn poisoned(&self, error: Error) -> Error {
         let first = Arc::clone(self.poison.get_or_init(|| Arc::new(error)));
         // Whoever waits for a sync learns that there will be none.
-        let ended = std::mem::take(&mut lock(&self.syncing).ended);
+        let ended = lock(&self.syncing).take_gate();
         ended.open();
         Error::Poisoned { first }
     }
@@ -200,16 +200,19 @@ impl Journal {
             }
             // Under the lock: whoever poisons the journal opens the gate for all that wait, and later ones see it here.
             self.check()?;
-            if syncing.running {
-                let ended = Arc::clone(&syncing.ended);
-                drop(syncing);
-                ended.wait();
-            } else {
-                syncing.running = true;
-                drop(syncing);
-                self.lead();
+            let next = syncing.next(position);
+            drop(syncing);
+            match next {
+                Next::Lead(turn) => self.lead(turn),
+                Next::Wait(ended) => ended.wait(),
             }
         }
+    }
+
+    /// Whether the disk takes so long that syncs overlap: then several threads that wait are served sooner than one.
+    #[must_use]
+    pub fn overlaps_syncs(&self) -> bool {
+        lock(&self.syncing).overlaps()
     }
 
     /// Syncs everything that was appended so far, and returns the position reached.
@@ -221,8 +224,8 @@ impl Journal {
         }
     }
 
-    /// Runs one sync for all that wait, and wakes them. The caller has set `running`.
-    fn lead(&self) {
+    /// Runs one sync for all that wait, and wakes them.
+    fn lead(&self, turn: Turn) {
         let started = self.clock.now();
         {
             let mut due = lock(&self.due);
@@ -233,35 +236,66 @@ impl Journal {
             // Those woken by the sync before are about to append again: with their turn first, this one covers them.
             base::yield_now();
         }
-        if let Ok(reached) = self.sync_written() {
-            lock(&self.ages).synced(reached);
-            self.counters.sync_nanos.add(u64::try_from(self.clock.now().since(started).as_nanos()).unwrap_or(u64::MAX));
-        }
-        let ended = {
-            let mut syncing = lock(&self.syncing);
-            syncing.running = false;
-            std::mem::take(&mut syncing.ended)
+        let written = self.sync_written(turn);
+        self.wait_for_turn(turn);
+        // After a failure of an earlier one nothing is promised, whatever the later ones say.
+        let took = match written {
+            Ok(written) if self.check().is_ok() => {
+                self.note_synced(&written);
+                let nanos = self.clock.now().since(started).as_nanos();
+                self.counters.sync_nanos.add(u64::try_from(nanos).unwrap_or(u64::MAX));
+                Some(written.took)
+            }
+            _ => None,
         };
+        let ended = lock(&self.syncing).end(took);
         ended.open();
     }
 
-    fn sync_written(&self) -> Result<Position> {
+    /// Sleeps until all syncs that began earlier have ended.
+    fn wait_for_turn(&self, turn: Turn) {
+        loop {
+            let ahead = lock(&self.syncing).ahead_of(turn);
+            match ahead {
+                Some(ended) => ended.wait(),
+                None => return,
+            }
+        }
+    }
+
+    fn sync_written(&self, turn: Turn) -> Result<Written> {
         self.flush()?;
         let (segments, target, batches) = {
             let mut writing = lock(&self.writing);
             let segments = std::mem::take(&mut writing.unsynced);
             (segments, load(&self.written), self.counters.written_batches.load(Ordering::Acquire))
         };
+        lock(&self.syncing).reach(turn, target);
+        let started = self.clock.now();
         for segment in segments {
             // Oldest first: what is synced stays a prefix.
-            segment.sync().map_err(|error| self.poisoned(error))?;
+            self.sync_segment(&segment, turn)?;
         }
+        Ok(Written { target, batches, took: self.clock.now().since(started) })
+    }
+
+    fn sync_segment(&self, segment: &Segment, turn: Turn) -> Result<()> {
+        if let Some(synced) = segment.sync_beside(turn.lane) {
+            return synced.map_err(|error| self.poisoned(error));
+        }
+        // By the segment's own handle. Should there be none to have for another lane, two come here: the failure that one of them
+        // hears of, and the other does not, is known before the other goes on.
+        let _one = lock(&self.own_handle);
+        segment.sync().map_err(|error| self.poisoned(error))
+    }
+
+    fn note_synced(&self, &Written { target, batches, .. }: &Written) {
+        lock(&self.ages).synced(target);
         let before = self.synced.fetch_max(target.get(), Ordering::AcqRel);
         let group = batches - self.counters.synced_batches.swap(batches, Ordering::AcqRel);
         self.counters.group_batches.add(group);
         self.last_group.store(group, Ordering::Relaxed);
         self.note_group(target.get().saturating_sub(before));
-        Ok(target)
     }
 
     /// Sees to it that a sync starts within the window.

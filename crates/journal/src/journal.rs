@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use base::{Clock, DirLock, Files, Limits, Signal};
 
 use crate::batch::{Appended, Batch};
-use crate::commit::{Ages, Due, Syncing, Writing, load, lock};
+use crate::commit::{Ages, Due, Writing, load, lock};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::header_bytes;
@@ -23,6 +23,7 @@ use crate::record::RECORD_BYTES_MIN;
 use crate::recovery::{Mode, Recovery, recover};
 use crate::segment::Segment;
 use crate::stats::{Counters, SegmentStats, Stats};
+use crate::syncing::Syncing;
 use crate::tail::{Tail, capacity_for};
 
 /// Disk space taken at a time for the open segment.
@@ -88,6 +89,8 @@ pub struct Journal {
     pub(crate) writing: Mutex<Writing>,
     pub(crate) tail: Mutex<Tail>,
     pub(crate) syncing: Mutex<Syncing>,
+    /// Held while a file is synced by the handle that it is written by.
+    pub(crate) own_handle: Mutex<()>,
     pub(crate) due: Mutex<Due>,
     pub(crate) ages: Mutex<Ages>,
     pub(crate) appended: AtomicU64,
@@ -143,6 +146,7 @@ impl Journal {
             writing: Mutex::default(),
             tail: Mutex::new(tail),
             syncing: Mutex::default(),
+            own_handle: Mutex::default(),
             due: Mutex::default(),
             ages: Mutex::default(),
             appended: AtomicU64::new(start),

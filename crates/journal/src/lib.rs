@@ -2,7 +2,7 @@
 //!
 //! A [`Journal`] is a directory of append-only segments. A [`Batch`] is the unit of atomicity; it gets a [`Position`]
 //! when it is appended and is durable once a watermark has passed that position. Writers share syncs: whoever finds no
-//! sync running leads the next one for all that wait.
+//! sync running leads the next one for all that wait; where syncs take long some overlap.
 //!
 //! What others need of a log is the [`Log`] trait; what a log needs of its readers is [`StateMachine`]. The local
 //! segments are the first `Log`; a replicated log service can be another.
@@ -30,6 +30,7 @@ mod scrub;
 mod segment;
 mod stats;
 mod survey;
+mod syncing;
 mod tail;
 mod upkeep;
 mod verify;
@@ -50,6 +51,8 @@ pub use verify::Verified;
 
 #[cfg(test)]
 mod link_tests;
+#[cfg(test)]
+mod overlap_tests;
 #[cfg(test)]
 mod release_tests;
 #[cfg(test)]

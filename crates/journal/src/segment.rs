@@ -6,7 +6,7 @@
 //! present). A torn tail is normal in an open segment and damage in a sealed one. The file's name is its base position
 //! in 16 hexadecimal digits and `.seg`.
 //!
-//! May use: `base`, header and footer. Must not know: records, `Log`, retention.
+//! May use: `base`, header and footer, lanes. Must not know: records, `Log`, retention.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,10 @@ use crate::error::{Error, Result};
 use crate::footer::{Footer, TRAILER_BYTES, Trailer};
 use crate::header::{HEADER_BYTES_MAX, SegmentHeader, header_bytes};
 use crate::position::Position;
+use crate::syncing::LANES;
+
+/// Which handle beside its own fills a segment with zeros.
+const ZEROS: usize = LANES - 1;
 
 /// An open or sealed segment's file.
 pub(crate) struct Segment {
@@ -35,6 +39,9 @@ pub(crate) struct Segment {
     sealed: OnceLock<Trailer>,
     /// Behind the last record, once the log has left the segment: what comes there is the footer.
     left_at: OnceLock<Position>,
+    /// More handles of the file, for each lane but the first, and for zeros: as old as the file, because one that is opened later does
+    /// not hear of a failure that another was told before.
+    beside: Mutex<[Option<Arc<dyn File>>; LANES]>,
 }
 
 /// What stands at the start of a segment's file.
@@ -69,7 +76,8 @@ impl Segment {
             made.map(|()| file)
         };
         let file = create().map_err(|error| Error::io("creating", &path, error))?;
-        Ok(Self::new(base, path, file, capacity, reserve, 0))
+        let beside = std::array::from_fn(|_| files.open(&path).ok());
+        Ok(Self { beside: Mutex::new(beside), ..Self::new(base, path, file, capacity, reserve, 0) })
     }
 
     /// Opens an existing file, which is of any state.
@@ -103,6 +111,7 @@ impl Segment {
             zeroed_hint: AtomicU64::new(zeroed),
             sealed: OnceLock::new(),
             left_at: OnceLock::new(),
+            beside: Mutex::default(),
         }
     }
 
@@ -184,12 +193,28 @@ impl Segment {
         self.zeroed_hint.store(to, Ordering::Release);
         // A writer that overtakes the zeros waits for their writing, not for their sync.
         drop(zeroed);
-        self.file.sync().map_err(failed)?;
+        // By a handle of their own: a failure that it hears of is told once more to whoever syncs what was acknowledged.
+        self.handle(ZEROS).unwrap_or_else(|| Arc::clone(&self.file)).sync().map_err(failed)?;
         Ok(true)
     }
 
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(|error| Error::io("syncing", &self.path, error))
+    }
+
+    /// Nothing more is written to it: it needs no handles but its own.
+    pub(crate) fn close_beside(&self) {
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+    }
+
+    fn handle(&self, at: usize) -> Option<Arc<dyn File>> {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).get(at)?.clone()
+    }
+
+    /// Syncs by the handle of this lane. `None` where that is the segment's own, or there is none to have.
+    pub(crate) fn sync_beside(&self, lane: usize) -> Option<Result<()>> {
+        let file = self.handle(lane.checked_sub(1)?)?;
+        Some(file.sync().map_err(|error| Error::io("syncing", &self.path, error)))
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {

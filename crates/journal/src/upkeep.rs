@@ -116,6 +116,7 @@ impl Journal {
         let data_end = full.end.get() - base.get();
         let footer = Footer { extents: full.extents.clone(), states: full.states.clone() };
         full.segment.seal(&footer, data_end, full.end, sum)?;
+        full.segment.close_beside();
         lock(&self.writing).forget_sum(base);
         Ok(())
     }

@@ -13,6 +13,7 @@
 //!
 //! May use: `kept.rs`. Must not know: what entries mean.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::hash64;
@@ -67,20 +68,6 @@ impl Stored {
     }
 }
 
-fn piece_of(key: &[u8], entry: &[u8], value: &[u8]) -> Option<Arc<[u8]>> {
-    let length = u32::try_from(entry.len()).ok()?.to_le_bytes();
-    let parts = [&length, key, entry, value];
-    // Made where it stays: a buffer that is copied when it is whole costs as much again as all else here.
-    let mut piece: Arc<[u8]> = std::iter::repeat_n(0, parts.iter().map(|part| part.len()).sum()).collect();
-    let mut to = Arc::get_mut(&mut piece)?;
-    for part in parts {
-        let (here, rest) = to.split_at_mut_checked(part.len())?;
-        here.copy_from_slice(part);
-        to = rest;
-    }
-    Some(piece)
-}
-
 fn is_of(key: &[u8]) -> impl Fn(&[u8]) -> bool {
     move |piece| piece.get(LENGTH_BYTES..).is_some_and(|rest| rest.starts_with(key))
 }
@@ -104,21 +91,34 @@ impl Caches {
         self.entries.get(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
     }
 
+    fn peek(&self, key: &[u8]) -> Option<Stored> {
+        let mark = mark_of(key)?;
+        if let Some(piece) = self.objects.peek(mark, is_of(key)) {
+            return Some(Stored::of(piece, key, true));
+        }
+        self.entries.peek(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
+    }
+
     /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
     /// this, or [`Caches::remove`], says of its key.
     fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
-        let Some(mark) = mark_of(key) else { return };
-        let value = value.filter(|value| self.objects.may_keep(LENGTH_BYTES + key.len() + entry.len() + value.len()));
-        match (value, piece_of(key, entry, value.unwrap_or_default())) {
-            (Some(_), Some(piece)) => {
-                self.objects.keep(mark, is_of(key), piece, &mut |mark, piece| self.keep_entry_of(mark, piece));
-                self.entries.remove(mark, is_of(key));
+        let (Some(mark), Ok(length)) = (mark_of(key), u32::try_from(entry.len())) else { return self.remove(key) };
+        let length = length.to_le_bytes();
+        let bytes = LENGTH_BYTES + key.len() + entry.len();
+        match value.filter(|value| self.objects.may_keep(bytes + value.len())) {
+            Some(value) => {
+                let parts = [&length, key, entry, value];
+                let is_new =
+                    !self.objects.keep(mark, is_of(key), &parts, &mut |mark, piece| self.keep_entry_of(mark, piece));
+                // An object that was there already has no entry beside it.
+                if is_new {
+                    self.entries.remove(mark, is_of(key));
+                }
             }
-            (None, Some(piece)) => {
+            None => {
                 self.objects.remove(mark, is_of(key));
-                self.entries.keep(mark, is_of(key), piece, &mut |_, _| ());
+                self.entries.keep(mark, is_of(key), &[&length, key, entry], &mut |_, _| ());
             }
-            (_, None) => self.remove(key),
         }
     }
 
@@ -130,7 +130,7 @@ impl Caches {
         let (Some(without), Some(key)) = (piece.get(..end), piece.get(LENGTH_BYTES..LENGTH_BYTES + keys)) else {
             return;
         };
-        self.entries.keep(mark, is_of(key), without.into(), &mut |_, _| ());
+        self.entries.keep(mark, is_of(key), &[without], &mut |_, _| ());
     }
 
     /// Objects first here too: one of this partition that has to go meanwhile, for another partition's, leaves its entry behind, and
@@ -152,8 +152,45 @@ impl Caches {
 pub(crate) struct Entries {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) caches: Arc<Caches>,
-    /// Counts the partition's changes; held during each.
-    changes: Arc<Mutex<u64>>,
+    changes: Arc<Changes>,
+}
+
+/// Counts the partition's changes, and lets one happen at a time. Who looks for something that is not there reads the count
+/// alone: he has nothing to keep, and must not wait for writers.
+#[derive(Default)]
+struct Changes {
+    /// Odd while a change is under way.
+    count: AtomicU64,
+    none: Mutex<()>,
+}
+
+/// A change that is under way.
+struct Change<'a> {
+    count: &'a AtomicU64,
+    _none: MutexGuard<'a, ()>,
+}
+
+impl Changes {
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Keeps changes away.
+    fn none(&self) -> MutexGuard<'_, ()> {
+        self.none.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Change<'_> {
+        let none = self.none();
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Change { count: &self.count, _none: none }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Entries {
@@ -161,24 +198,29 @@ impl Entries {
         Self { ledger, caches, changes: Arc::default() }
     }
 
-    fn changes(&self) -> MutexGuard<'_, u64> {
-        // A count cannot be half written.
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Stored>> {
         if let Some(stored) = self.caches.find(key) {
             return Ok(Some(stored));
         }
-        let before = *self.changes();
+        let before = self.changes.count();
         let found = self.ledger.get(key)?;
         if let Some(entry) = &found {
-            let changes = self.changes();
-            if *changes == before {
+            let _none = self.changes.none();
+            // Without changes the count is even; so is what it was before, if it is the same.
+            if self.changes.count() == before {
                 self.caches.keep(key, entry, None);
             }
         }
         Ok(found.map(Stored::from))
+    }
+
+    /// As [`Entries::get`], for the background, which goes through everything once: what it asks for is not more in use for that,
+    /// and is not kept.
+    pub(crate) fn peek(&self, key: &[u8]) -> Result<Option<Stored>> {
+        match self.caches.peek(key) {
+            Some(stored) => Ok(Some(stored)),
+            None => Ok(self.ledger.get(key)?.map(Stored::from)),
+        }
     }
 
     /// The object's value if it is at hand, and `entry` is still what the ledger says of it.
@@ -194,7 +236,7 @@ impl Entries {
             && self.caches.objects.may_keep(value.len())
             && self.caches.objects.was_seen(mark)
         {
-            let _changes = self.changes();
+            let _none = self.changes.none();
             if self.caches.find(key).is_some_and(|now| *now.entry == *entry) {
                 self.caches.keep(key, entry, Some(value));
             }
@@ -202,24 +244,21 @@ impl Entries {
     }
 
     /// The key stands for `entry` now, and for `value`, which is not in it, if there is one to keep.
-    pub(crate) fn insert(&self, key: &[u8], entry: Slice, value: Option<&[u8]>, position: Position) {
-        let mut changes = self.changes();
-        *changes += 1;
-        self.ledger.insert(key, entry.clone(), position);
-        self.caches.keep(key, &entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
+    pub(crate) fn insert(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, position: Position) {
+        let _change = self.changes.begin();
+        self.ledger.insert(key, entry, position);
+        self.caches.keep(key, entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
     }
 
     /// Drops everything, also what is at hand of other partitions: it comes back with use.
     pub(crate) fn reset(&self) -> Result<()> {
-        let mut changes = self.changes();
-        *changes += 1;
+        let _change = self.changes.begin();
         self.caches.clear();
         self.ledger.reset()
     }
 
     pub(crate) fn remove(&self, key: &[u8], position: Position) {
-        let mut changes = self.changes();
-        *changes += 1;
+        let _change = self.changes.begin();
         self.ledger.remove(key, position);
         self.caches.remove(key);
     }
@@ -262,11 +301,13 @@ mod tests {
                     1 | 2 => {
                         let (entry, value) = (bytes(&mut random, 40), bytes(&mut random, 1_000));
                         let kept = random.chance(1, 2).then_some(value.as_slice());
-                        entries.insert(&key, Slice::new(&entry), kept, Position::new(at));
+                        entries.insert(&key, &entry, kept, Position::new(at));
                         model.insert(key, (entry, value));
                     }
                     _ => {
+                        let peeked = entries.peek(&key).unwrap().map(|stored| stored.entry.to_vec());
                         let found = entries.get(&key).unwrap();
+                        assert_eq!(peeked, found.as_ref().map(|stored| stored.entry.to_vec()));
                         let known = model.get(&key);
                         assert_eq!(
                             found.as_ref().map(|stored| &*stored.entry),

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::hash::object_hash;
 use crate::indexes;
 use crate::key;
-use crate::ledger::{Bounds, Cursor, Ledger, Reading, Slice};
+use crate::ledger::{Bounds, Cursor, Ledger, Reading};
 use crate::live::{LiveBytes, Places};
 use crate::query::{Reader, decode};
 use crate::summary::Summary;
@@ -111,6 +111,12 @@ impl Engine {
         self.summary.counts.get(bucket).copied().unwrap_or_default()
     }
 
+    /// How many objects there are, those that expired and were not removed yet included.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.summary.counts.values().sum()
+    }
+
     /// What is needed of each journal segment.
     #[must_use]
     pub fn live(&self) -> &LiveBytes {
@@ -186,13 +192,18 @@ impl Engine {
     /// nothing at or behind `next` yet.
     pub fn rotate(&mut self, next: Position) {
         let through = Position::new(next.get().saturating_sub(1)).max(self.applied);
-        self.ledger().insert(key::SUMMARY, self.summary.encode().into(), through);
+        self.ledger().insert(key::SUMMARY, &self.summary.encode(), through);
         self.applied = through;
         self.ledger().rotate(next);
     }
 
-    pub(crate) fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
+    fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
         self.reader.entries.get(ledger_key)
+    }
+
+    /// What the background asks for.
+    pub(crate) fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Stored>> {
+        self.reader.entries.peek(&key::object(bucket, key))
     }
 
     fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {
@@ -230,13 +241,16 @@ impl Engine {
         let is_in_use = !change.is_kept() || stored.as_ref().is_some_and(|stored| stored.value.is_some());
         let is_apart = entry.inline.is_none() && entry.compression == Compression::None;
         let value = (is_apart && is_in_use).then_some(put.stored);
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), value, change.position);
-        let had = |what: &dyn Fn(&Entry<'_>) -> bool| old.as_ref().is_some_and(what);
-        if put.expires_ms != 0 && !had(&|old| old.expires_ms == put.expires_ms) {
+        let keeps_expiry = old.as_ref().is_some_and(|old| old.expires_ms == put.expires_ms);
+        let keeps_indexes = keeps_expiry && old.as_ref().is_some_and(|old| old.indexes == put.indexes);
+        // What nobody holds is replaced where it is.
+        drop(stored);
+        self.reader.entries.insert(&ledger_key, &entry.encode(), value, change.position);
+        if put.expires_ms != 0 && !keeps_expiry {
             let expiry = key::expiry(put.expires_ms, put.bucket, put.key);
-            self.ledger().insert(&expiry, Slice::empty(), change.position);
+            self.ledger().insert(&expiry, &[], change.position);
         }
-        if !had(&|old| old.indexes == put.indexes && old.expires_ms == put.expires_ms) {
+        if !keeps_indexes {
             self.index(change, put.bucket, put.key, put.indexes, put.expires_ms);
         }
         Ok(())
@@ -244,9 +258,10 @@ impl Engine {
 
     /// Enters an object into its indexes. Each entry says when it expires, so that it vanishes together with the object.
     fn index(&self, change: &Change, bucket: &[u8], key: &[u8], entries: &[u8], expires_ms: u64) {
-        let expiry = if expires_ms == 0 { Slice::empty() } else { Slice::new(&expires_ms.to_le_bytes()) };
+        let at = expires_ms.to_le_bytes();
+        let expiry = if expires_ms == 0 { &[][..] } else { &at };
         for (index, term) in indexes::pairs(entries) {
-            self.ledger().insert(&key::index(bucket, index, term, key), expiry.clone(), change.position);
+            self.ledger().insert(&key::index(bucket, index, term, key), expiry, change.position);
         }
     }
 
@@ -305,14 +320,14 @@ impl Engine {
             ledger.remove(&key::expiry(old.expires_ms, bucket, key), change.position);
         }
         if expires_ms != 0 && old.expires_ms != expires_ms {
-            ledger.insert(&key::expiry(expires_ms, bucket, key), Slice::empty(), change.position);
+            ledger.insert(&key::expiry(expires_ms, bucket, key), &[], change.position);
         }
         if old.expires_ms != expires_ms {
             self.index(change, bucket, key, old.indexes, expires_ms);
         }
         let entry = Entry { version: change.position, modified_ms, expires_ms, ..old };
         self.note_clock(bucket, key, Some(&old), Some(&entry));
-        self.reader.entries.insert(&ledger_key, entry.encode().into(), stored.value.as_deref(), change.position);
+        self.reader.entries.insert(&ledger_key, &entry.encode(), stored.value.as_deref(), change.position);
         Ok(true)
     }
 

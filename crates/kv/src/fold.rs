@@ -6,7 +6,9 @@ use std::ops::Bound;
 
 use journal::Position;
 
+use crate::bytes::len32;
 use crate::clock::Clock;
+use crate::command::Put;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
 use crate::kept::Bytes;
@@ -31,13 +33,15 @@ pub struct FoldRange<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     ledger_key: &'a [u8],
-    entry: &'a [u8],
+    /// As the ledger has it.
+    stored: &'a [u8],
+    entry: Entry<'a>,
 }
 
 /// An object that was looked up, as a fold would come to it.
 pub struct Looked {
     ledger_key: Vec<u8>,
-    entry: Bytes,
+    stored: Bytes,
 }
 
 /// Objects, ascending by bucket, then key; expired ones are left out. It stands on an object once [`Items::advance`] said so.
@@ -83,14 +87,40 @@ impl FoldRange<'_> {
 }
 
 impl Looked {
-    /// The object.
+    /// The object that a put made, as the ledger has it as long as nothing else has changed it.
     #[must_use]
-    pub fn item(&self) -> Item<'_> {
-        Item { ledger_key: &self.ledger_key, entry: &self.entry }
+    pub fn of_put(put: &Put<'_>, version: Position, at: u64, command_bytes: usize) -> Self {
+        let entry = Entry {
+            version,
+            modified_ms: put.modified_ms,
+            expires_ms: put.expires_ms,
+            at,
+            command_bytes: len32(command_bytes),
+            value_bytes: put.value_bytes,
+            checksum: put.checksum,
+            compression: put.compression,
+            metadata: put.metadata,
+            indexes: put.indexes,
+            // Small ones too: whoever has the command has the value.
+            inline: None,
+        };
+        Self { ledger_key: key::object(put.bucket, put.key), stored: Bytes::from(entry.encode()) }
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// `Ledger` when it does not decode.
+    pub fn item(&self) -> Result<Item<'_>> {
+        Item::of(&self.ledger_key, &self.stored)
     }
 }
 
 impl<'a> Item<'a> {
+    fn of(ledger_key: &'a [u8], stored: &'a [u8]) -> Result<Self> {
+        Ok(Self { ledger_key, stored, entry: decode(stored)? })
+    }
+
     /// Where it stands among all objects: places compare as bucket, then key do.
     #[must_use]
     pub fn place(&self) -> &'a [u8] {
@@ -112,42 +142,29 @@ impl<'a> Item<'a> {
         self.ledger_key.get(key::object_prefix_len(bucket)..).unwrap_or_default()
     }
 
-    fn entry(&self) -> Result<Entry<'a>> {
-        decode(self.entry)
-    }
-
     /// Whether it has expired by `now_ms`.
-    ///
-    /// # Errors
-    /// `Ledger` when it does not decode.
-    pub fn is_expired(&self, now_ms: u64) -> Result<bool> {
-        Ok(self.entry()?.expired(now_ms))
+    #[must_use]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.entry.expired(now_ms)
     }
 
     /// What is known of it.
-    ///
-    /// # Errors
-    /// `Ledger` when it does not decode.
-    pub fn head(&self) -> Result<Head> {
-        Ok(self.entry()?.head())
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.entry.head()
     }
 
     /// What two stores can compare of it.
-    ///
-    /// # Errors
-    /// `Ledger` when it does not decode.
-    pub fn clock(&self) -> Result<Clock> {
-        Ok(Clock::from(&self.entry()?))
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock::from(&self.entry)
     }
 
-    /// Its version, when it was last changed in milliseconds since 1970, and the length of its value: what needs no copy.
-    ///
-    /// # Errors
-    /// `Ledger` when it does not decode.
-    pub fn brief(&self) -> Result<Brief> {
-        let entry = self.entry()?;
-        let (version, modified_ms, at) = (entry.version, entry.modified_ms, entry.at);
-        Ok(Brief { version, modified_ms, at, value_bytes: u64::from(entry.value_bytes) })
+    /// The little of it that needs no copy.
+    #[must_use]
+    pub fn brief(&self) -> Brief {
+        let Entry { version, modified_ms, expires_ms, at, value_bytes, .. } = self.entry;
+        Brief { version, modified_ms, expires_ms, at, value_bytes: u64::from(value_bytes) }
     }
 }
 
@@ -158,6 +175,8 @@ pub struct Brief {
     pub version: Position,
     /// When it was last changed, in milliseconds since 1970.
     pub modified_ms: u64,
+    /// When it expires, in milliseconds since 1970; 0 is never.
+    pub expires_ms: u64,
     /// Journal address of the command that put it.
     pub at: u64,
     /// Length of its value.
@@ -180,10 +199,12 @@ impl Items {
     }
 
     /// The object it stands on.
-    #[must_use]
-    pub fn item(&self) -> Item<'_> {
-        let (ledger_key, entry) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| (on.key(), on.value()));
-        Item { ledger_key, entry }
+    ///
+    /// # Errors
+    /// `Ledger` when it does not decode.
+    pub fn item(&self) -> Result<Item<'_>> {
+        let (ledger_key, stored) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| (on.key(), on.value()));
+        Item::of(ledger_key, stored)
     }
 
     /// Where the object it stands on stands: see [`Item::place`].
@@ -197,7 +218,7 @@ impl Items {
     /// # Errors
     /// What the ledger says.
     pub fn step(&mut self) -> Result<Option<Item<'_>>> {
-        Ok(if self.advance()? { Some(self.item()) } else { None })
+        if self.advance()? { self.item().map(Some) } else { Ok(None) }
     }
 
     /// A number that compares as the place does, unless it is the same: see [`Bounds::tag`].
@@ -222,7 +243,7 @@ impl Reader {
     pub fn look_up(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Looked>> {
         let ledger_key = key::object(bucket, key);
         let found = self.entry(&ledger_key)?.map(|stored| stored.entry);
-        Ok(found.map(|entry| Looked { ledger_key, entry }))
+        Ok(found.map(|stored| Looked { ledger_key, stored }))
     }
 
     /// The value of an object that a fold came to.
@@ -231,6 +252,6 @@ impl Reader {
     /// `Value` when the stored bytes are not what was put.
     pub fn value_of(&self, item: &Item<'_>) -> Result<Value> {
         let (bucket, key) = item.name()?;
-        self.value(&bucket, key, item.entry)
+        self.value(&bucket, key, item.stored)
     }
 }

@@ -34,17 +34,17 @@ impl Reader {
     /// What the ledger says.
     pub fn may_need(&self, recorded: &Recorded<'_>, position: Position, at: u64, older: Older) -> Result<bool> {
         let version = recorded.version.unwrap_or(position);
-        let entry = |bucket: &[u8], key: &[u8]| self.entries.ledger.get(&key::object(bucket, key));
+        let stored = |bucket: &[u8], key: &[u8]| self.entries.peek(&key::object(bucket, key));
         Ok(match &recorded.command {
-            Command::Put(put) => match entry(put.bucket, put.key)? {
-                Some(slice) => decode(&slice)?.at == at,
+            Command::Put(put) => match stored(put.bucket, put.key)? {
+                Some(stored) => decode(&stored.entry)?.at == at,
                 None => false,
             },
-            Command::Expire { bucket, key, .. } => match entry(bucket, key)? {
-                Some(slice) => is_expiry_of(&decode(&slice)?, position),
+            Command::Expire { bucket, key, .. } => match stored(bucket, key)? {
+                Some(stored) => is_expiry_of(&decode(&stored.entry)?, position),
                 None => false,
             },
-            Command::Delete { bucket, key } => older.than(version) && entry(bucket, key)?.is_none(),
+            Command::Delete { bucket, key } => older.than(version) && stored(bucket, key)?.is_none(),
             Command::Clear { .. } => older.than(version),
         })
     }
@@ -72,7 +72,7 @@ impl Engine {
         let version = recorded.version.unwrap_or(position);
         match &recorded.command {
             Command::Put(put) => {
-                if let Some(stored) = self.old(&key::object(put.bucket, put.key))? {
+                if let Some(stored) = self.peek(put.bucket, put.key)? {
                     let entry = decode(&stored.entry)?;
                     if entry.at == at {
                         say_again(put, &entry, to);
@@ -80,7 +80,7 @@ impl Engine {
                 }
             }
             Command::Expire { bucket, key, .. } => {
-                if let Some(stored) = self.old(&key::object(bucket, key))? {
+                if let Some(stored) = self.peek(bucket, key)? {
                     let entry = decode(&stored.entry)?;
                     if is_expiry_of(&entry, position) {
                         self.say_object_again(bucket, key, &entry, to)?;
@@ -88,7 +88,7 @@ impl Engine {
                 }
             }
             Command::Delete { bucket, key } => {
-                if older.than(version) && self.old(&key::object(bucket, key))?.is_none() {
+                if older.than(version) && self.peek(bucket, key)?.is_none() {
                     recorded.command.encode_kept(version, to);
                 }
             }

@@ -149,6 +149,23 @@ impl From<Arc<[u8]>> for Bytes {
     }
 }
 
+fn copy(parts: &[&[u8]], mut to: &mut [u8]) {
+    for part in parts {
+        let Some((here, rest)) = to.split_at_mut_checked(part.len()) else { return };
+        here.copy_from_slice(part);
+        to = rest;
+    }
+}
+
+fn joined(parts: &[&[u8]]) -> Arc<[u8]> {
+    // Made where it stays: a buffer that is copied when it is whole costs as much again.
+    let mut piece: Arc<[u8]> = std::iter::repeat_n(0, parts.iter().map(|part| part.len()).sum()).collect();
+    if let Some(to) = Arc::get_mut(&mut piece) {
+        copy(parts, to);
+    }
+    piece
+}
+
 impl Kept {
     /// A table of at most about `bytes`, nothing when that is 0, with a slot for each `slot_bytes` of them.
     pub(crate) fn new(bytes: u64, slot_bytes: u64) -> Self {
@@ -170,13 +187,23 @@ impl Kept {
         self.shards.get(place.shard).map(|shard| shard.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The piece with this mark that `is_it`.
+    /// The piece with this mark that `is_it`, which was used with that.
     pub(crate) fn get(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> Option<Arc<[u8]>> {
+        self.slot(mark, is_it, |slot| {
+            slot.is_used = true;
+            slot.piece.clone()
+        })
+    }
+
+    /// As [`Kept::get`], for those whose interest is no sign that it is in use.
+    pub(crate) fn peek(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> Option<Arc<[u8]>> {
+        self.slot(mark, is_it, |slot| slot.piece.clone())
+    }
+
+    fn slot<T>(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool, with: impl Fn(&mut Slot) -> Option<T>) -> Option<T> {
         let place = self.place(mark);
         let mut table = self.table(&place)?;
-        let slot = table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it))?;
-        slot.is_used = true;
-        slot.piece.clone()
+        table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it)).and_then(with)
     }
 
     /// Whether a piece of so many bytes may be kept at all.
@@ -196,34 +223,36 @@ impl Kept {
         trace.is_some_and(|trace| std::mem::replace(trace, place.trace) == place.trace)
     }
 
-    /// Keeps a piece, instead of the one with this mark that `is_it`. `let_go` gets those that have to go for it, before anybody
-    /// can find them gone; it must not come back here.
+    /// Keeps a piece made of `parts`, instead of the one with this mark that `is_it`; says whether there was one. `let_go` gets those
+    /// that have to go for it, before anybody can find them gone; it must not come back here.
     pub(crate) fn keep(
         &self,
         mark: Mark,
         is_it: impl Fn(&[u8]) -> bool,
-        piece: Arc<[u8]>,
+        parts: &[&[u8]],
         let_go: &mut dyn FnMut(Mark, &[u8]),
-    ) {
-        if !self.may_keep(piece.len()) {
+    ) -> bool {
+        if !self.may_keep(parts.iter().map(|part| part.len()).sum()) {
             return self.remove(mark, is_it);
         }
         let place = self.place(mark);
-        let Some(mut table) = self.table(&place) else { return };
+        let Some(mut table) = self.table(&place) else { return false };
         if table.slots.is_empty() {
             table.slots = vec![Slot::default(); self.sets * WAYS];
         }
-        table.keep(place.set, Slot::new(mark, piece), is_it, let_go);
+        let was_there = table.keep((mark, place.set), is_it, parts, let_go);
         table.make_room(self.bytes_max, let_go);
+        was_there
     }
 
-    /// Lets go of the piece with this mark that `is_it`.
-    pub(crate) fn remove(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) {
+    /// Lets go of the piece with this mark that `is_it`; says whether there was one.
+    pub(crate) fn remove(&self, mark: Mark, is_it: impl Fn(&[u8]) -> bool) -> bool {
         let place = self.place(mark);
-        let Some(mut table) = self.table(&place) else { return };
+        let Some(mut table) = self.table(&place) else { return false };
         let slot = table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it));
         let bytes = slot.map_or(0, |slot| std::mem::take(slot).bytes());
         table.bytes -= bytes;
+        bytes > 0
     }
 
     /// Lets go of everything.
@@ -239,23 +268,34 @@ impl Table {
         self.slots.get_mut(set * WAYS..(set + 1) * WAYS).unwrap_or_default()
     }
 
-    /// Puts it into its set: where the same is, into a slot that is free, or into one that was not used lately.
-    fn keep(&mut self, set: usize, kept: Slot, is_it: impl Fn(&[u8]) -> bool, let_go: &mut dyn FnMut(Mark, &[u8])) {
+    /// Puts a piece into its set: where the same is, into a slot that is free, or into one that was not used lately.
+    fn keep(
+        &mut self,
+        (mark, set): (Mark, usize),
+        is_it: impl Fn(&[u8]) -> bool,
+        parts: &[&[u8]],
+        let_go: &mut dyn FnMut(Mark, &[u8]),
+    ) -> bool {
         let slots = self.slots_of(set);
-        let same = slots.iter().position(|slot| slot.holds(kept.mark(), &is_it));
+        let same = slots.iter().position(|slot| slot.holds(mark, &is_it));
         let free = || slots.iter().position(|slot| slot.piece.is_none());
         let unused = || slots.iter().position(|slot| !slot.is_used);
         let chosen = same.or_else(free).or_else(unused).unwrap_or_else(|| {
             slots.iter_mut().for_each(|slot| slot.is_used = false);
             0
         });
-        let Some(slot) = slots.get_mut(chosen) else { return };
+        let Some(slot) = slots.get_mut(chosen) else { return false };
+        if same.is_some() && slot.rewrite(parts) {
+            return true;
+        }
+        let kept = Slot::new(mark, joined(parts));
         let more = kept.bytes();
         let gone = std::mem::replace(slot, kept);
         if same.is_none() {
             gone.let_go(let_go);
         }
         self.bytes = self.bytes + more - gone.bytes();
+        same.is_some()
     }
 
     fn make_room(&mut self, bytes_max: usize, let_go: &mut dyn FnMut(Mark, &[u8])) {
@@ -278,6 +318,18 @@ impl Table {
 impl Slot {
     fn new(Mark { number, tag }: Mark, piece: Arc<[u8]>) -> Self {
         Self { number, tag, is_used: false, piece: Some(piece) }
+    }
+
+    /// Writes over the piece, if it is as long as `parts` and nobody else holds it: its memory was just looked at, where another's
+    /// costs a wait for each line of it, and two calls of the allocator.
+    fn rewrite(&mut self, parts: &[&[u8]]) -> bool {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>();
+        let Some(piece) = self.piece.as_mut().and_then(Arc::get_mut).filter(|piece| piece.len() == length) else {
+            return false;
+        };
+        copy(parts, piece);
+        self.is_used = false;
+        true
     }
 
     fn mark(&self) -> Mark {
@@ -349,7 +401,7 @@ mod tests {
                     }
                     1..4 => {
                         let piece = piece(number, u8::try_from(n % 251).unwrap());
-                        kept.keep(mark(number), is(number), Arc::clone(&piece), &mut |_, _| ());
+                        kept.keep(mark(number), is(number), &[&piece], &mut |_, _| ());
                         model.insert(number, piece);
                     }
                     _ => {
@@ -371,15 +423,31 @@ mod tests {
     }
 
     #[test]
+    fn who_holds_a_piece_has_it_as_it_was() {
+        let kept = Kept::new(1 << 20, 128);
+        let get = || kept.get(mark(4), is(4)).unwrap();
+        assert!(!kept.keep(mark(4), is(4), &[&piece(4, 1)], &mut |_, _| ()));
+        let held = get();
+        for version in 2..5 {
+            // In the same place from the second time on, and the third time with one who holds what is there.
+            let _held = (version == 4).then(get);
+            assert!(kept.keep(mark(4), is(4), &[&piece(4, version)], &mut |_, _| ()));
+            assert_eq!((&held, get()), (&piece(4, 1), piece(4, version)));
+        }
+        assert!(kept.keep(mark(4), is(4), &[&4u64.to_le_bytes(), b"a longer one, for once"], &mut |_, _| ()));
+        assert_eq!((get().len(), bytes(&kept)), (30, counted(&kept)));
+    }
+
+    #[test]
     fn what_is_used_stays_when_much_else_comes() {
         let kept = Kept::new(1 << 20, 512);
         let used = |kept: &Kept| (1..200).filter(|n| kept.get(numbered(n * 4096), |_| true).is_some()).count();
         for n in 1..200 {
-            kept.keep(numbered(n * 4096), |_| true, vec![0; 1000].into(), &mut |_, _| ());
+            kept.keep(numbered(n * 4096), |_| true, &[&[0; 1000]], &mut |_, _| ());
         }
         let before = used(&kept);
         for n in 0..20_000 {
-            kept.keep(numbered((1 << 30) + n * 1024), |_| true, vec![0; 1000].into(), &mut |_, _| ());
+            kept.keep(numbered((1 << 30) + n * 1024), |_| true, &[&[0; 1000]], &mut |_, _| ());
             if n % 100 == 0 {
                 used(&kept);
             }
@@ -394,7 +462,9 @@ mod tests {
         for _ in 0..20_000 {
             let number = random.below(2_000);
             let mut told = Vec::new();
-            kept.keep(mark(number), is(number), piece(number, 1), &mut |mark, piece| told.push((mark, piece.to_vec())));
+            kept.keep(mark(number), is(number), &[&piece(number, 1)], &mut |mark, piece| {
+                told.push((mark, piece.to_vec()))
+            });
             there.insert(number, ());
             for (of, bytes) in told {
                 let number = u64::from_le_bytes(*bytes.first_chunk().unwrap());
@@ -426,7 +496,7 @@ mod tests {
                         let number = random.below(2_000);
                         match kept.get(mark(number), is(number)) {
                             Some(got) => assert_eq!(got, piece(number, 1)),
-                            None => kept.keep(mark(number), is(number), piece(number, 1), &mut |_, _| ()),
+                            None => drop(kept.keep(mark(number), is(number), &[&piece(number, 1)], &mut |_, _| ())),
                         }
                     }
                 });

@@ -6,6 +6,8 @@
 
 mod blocks;
 mod bounds;
+mod chunk;
+mod folders;
 mod lsm;
 mod memory;
 mod merged;
@@ -69,7 +71,7 @@ pub trait Ledger: Send + Sync {
     fn view(&self, at: Position) -> Arc<dyn View>;
 
     /// Sets `key`. Positions never go down.
-    fn insert(&self, key: &[u8], value: Slice, position: Position);
+    fn insert(&self, key: &[u8], value: &[u8], position: Position);
 
     /// Removes `key`.
     fn remove(&self, key: &[u8], position: Position);

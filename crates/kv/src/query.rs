@@ -164,10 +164,13 @@ impl Reader {
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
     pub fn get(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Object>> {
-        let ledger_key = key::object(bucket, key);
+        key::with_object(bucket, key, |ledger_key| self.get_at((bucket, key), ledger_key, now_ms))
+    }
+
+    fn get_at(&self, name: (&[u8], &[u8]), ledger_key: &[u8], now_ms: u64) -> Result<Found<Object>> {
         let mut gone = None;
         loop {
-            let Some(stored) = self.entry(&ledger_key)? else { return Ok(Found::nothing()) };
+            let Some(stored) = self.entry(ledger_key)? else { return Ok(Found::nothing()) };
             let entry = decode(&stored.entry)?;
             let version = Some(entry.version);
             if entry.expired(now_ms) {
@@ -175,7 +178,7 @@ impl Reader {
             }
             let value = match &stored.value {
                 Some(value) => Ok(Value(value.clone())),
-                None => self.find_value((bucket, key), &ledger_key, &stored.entry, &entry),
+                None => self.find_value(name, ledger_key, &stored.entry, &entry),
             };
             match value {
                 Ok(value) => return Ok(Found { value: Some(Object { head: entry.head(), value }), version }),
@@ -191,7 +194,9 @@ impl Reader {
     /// # Errors
     /// What the ledger says.
     pub fn head(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Head>> {
-        let Some(stored) = self.entry(&key::object(bucket, key))? else { return Ok(Found::nothing()) };
+        let Some(stored) = key::with_object(bucket, key, |ledger_key| self.entry(ledger_key))? else {
+            return Ok(Found::nothing());
+        };
         let entry = decode(&stored.entry)?;
         let value = (!entry.expired(now_ms)).then(|| entry.head());
         Ok(Found { value, version: Some(entry.version) })
@@ -204,7 +209,7 @@ impl Reader {
         match (entry.inline, entry.compression) {
             (Some(inline), Compression::None) => Ok(Value::from_vec(inline.to_vec())),
             (Some(inline), compression) => expand(compression, inline, &entry).map(Value::from_vec),
-            (None, _) => match self.entries.value(&key::object(bucket, key), stored) {
+            (None, _) => match key::with_object(bucket, key, |ledger_key| self.entries.value(ledger_key, stored)) {
                 Some(value) => Ok(Value(value)),
                 None => self.stored_value(bucket, key, &entry),
             },

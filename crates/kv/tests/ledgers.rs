@@ -97,7 +97,7 @@ fn the_real_and_the_simulated_ledger_agree() {
                 0..60 => {
                     let mut value = vec![0; usize::try_from(random.below(200)).unwrap()];
                     random.fill(&mut value);
-                    pair.both(|ledger| ledger.insert(&key, Slice::from(value.as_slice()), position));
+                    pair.both(|ledger| ledger.insert(&key, value.as_slice(), position));
                     position = Position::new(position.get() + 88);
                 }
                 60..75 => {
@@ -118,7 +118,7 @@ fn the_real_and_the_simulated_ledger_agree() {
                     let fails = random.below(4) == 0;
                     pair.both(|ledger| {
                         // As the engine does: a summary is the newest entry of what is written out, and stays.
-                        ledger.insert(b"summary", Slice::empty(), Position::new(position.get() - 1));
+                        ledger.insert(b"summary", &[], Position::new(position.get() - 1));
                         ledger.rotate(position);
                     });
                     if random.below(3) == 0 {
@@ -154,8 +154,8 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
     // Of each pair of keys one is in the tree, one put aside, one young; and one of each is removed where it is newest.
     for (round, key) in [b"tree", b"aside".as_slice(), b"young"].iter().enumerate() {
         let position = at(100 * (round as u64 + 1));
-        ledger.insert(key, value(round as u64), position);
-        ledger.insert(&[*key, b"-removed"].concat(), value(9), position);
+        ledger.insert(key, &value(round as u64), position);
+        ledger.insert(&[*key, b"-removed"].concat(), &value(9), position);
         match round {
             0 => {
                 ledger.rotate(at(190));
@@ -178,7 +178,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
         for key in ["tree", "aside", "young", "new"] {
             match round {
                 5 => ledger.remove(key.as_bytes(), at(round * 100)),
-                _ => ledger.insert(key.as_bytes(), value(round), at(round * 100)),
+                _ => ledger.insert(key.as_bytes(), &value(round), at(round * 100)),
             }
         }
         let check = || {
@@ -203,12 +203,12 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
     let key = |number: u64| number.to_be_bytes();
-    (0..KEYS).for_each(|number| ledger.insert(&key(number), value(0), Position::new(1)));
+    (0..KEYS).for_each(|number| ledger.insert(&key(number), &value(0), Position::new(1)));
     std::thread::scope(|threads| {
         let writer = threads.spawn(|| {
             // Each round changes the keys from the first to the last, so no moment has a later key ahead of an earlier.
             for round in 1..30u64 {
-                (0..KEYS).for_each(|number| ledger.insert(&key(number), value(round), Position::new(round * 100)));
+                (0..KEYS).for_each(|number| ledger.insert(&key(number), &value(round), Position::new(round * 100)));
                 if round % 3 == 0 {
                     let next = Position::new(round * 100 + 50);
                     ledger.rotate(next);
@@ -229,10 +229,10 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
 fn what_a_view_shows_outlives_the_ledger_that_is_reset() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
-    ledger.insert(b"young", value(1), Position::new(10));
+    ledger.insert(b"young", &value(1), Position::new(10));
     let view = ledger.view(Position::new(20));
     ledger.reset().unwrap();
-    ledger.insert(b"young", value(2), Position::new(30));
+    ledger.insert(b"young", &value(2), Position::new(30));
     assert_eq!(view.get(b"young").unwrap(), Some(value(1)));
     assert_eq!((ledger.persisted(), ledger.is_damaged()), (None, false));
     ledger.rotate(Position::new(31));
@@ -246,7 +246,7 @@ fn a_condemned_ledger_comes_back_empty_and_leaves_its_neighbours_alone() {
     let lsm = LsmLedgers::new(dir.path(), 1 << 20);
     let write = |number| {
         let ledger = lsm.open(PartitionId::new(number)).unwrap();
-        ledger.insert(b"k", Slice::from(b"v".as_slice()), Position::new(5));
+        ledger.insert(b"k", b"v", Position::new(5));
         ledger.rotate(Position::new(6));
         ledger.write_out(Position::new(6)).unwrap();
     };
@@ -277,7 +277,7 @@ fn ranges_over_many_blocks_and_tables_show_what_is_there() {
                 pair.both(|ledger| ledger.remove(&key(number), at));
             } else {
                 let value = Slice::from(vec![round; usize::try_from(random.below(300)).unwrap()]);
-                pair.both(|ledger| ledger.insert(&key(number), value.clone(), at));
+                pair.both(|ledger| ledger.insert(&key(number), &value, at));
             }
         }
         let next = Position::new(position + 5);
@@ -293,7 +293,7 @@ fn ranges_over_many_blocks_and_tables_show_what_is_there() {
     }
     // What is at hand is what is there, also after the ledger is opened again.
     let lsm = lsm.open(PartitionId::new(4)).unwrap();
-    lsm.insert(b"other", value(1), Position::new(1));
+    lsm.insert(b"other", &value(1), Position::new(1));
     assert_eq!(all(lsm.range(&everything())).len(), 1);
     pair.compare(b"", b"b");
 }

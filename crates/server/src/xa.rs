@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use holdfast::Options;
 use tm::{
     Administration, Begin, BranchName, CoordinatorPlace, Decisions, Embedded, Fate, Forget, Pace, Profile, Recovery,
-    Remote, RemoteOptions, State, Status, TransactionId,
+    Remote, RemoteOptions, Settling, State, Status, TransactionId,
 };
 
 use crate::cli::{XaArguments, XaCommand, XaPlace};
@@ -123,13 +123,13 @@ fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Fa
 }
 
 fn commit(coordinator: &dyn Coordinator, id: TransactionId, branches: &[BranchName]) -> Result<ExitCode, Failure> {
-    coordinator.commit(id, branches, None)?;
+    coordinator.settle(id, Settling::Commit(branches))?;
     say(format_args!("decided    {id} is committed; `holdfast xa recover` commits its branches"));
     Ok(ExitCode::SUCCESS)
 }
 
 fn rollback(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Failure> {
-    coordinator.abort(id)?;
+    coordinator.settle(id, Settling::Rollback)?;
     say(format_args!("decided    {id} will never be committed; `holdfast xa recover` rolls its branches back"));
     Ok(ExitCode::SUCCESS)
 }

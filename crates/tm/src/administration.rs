@@ -48,6 +48,15 @@ pub enum Forget {
     EvenInDoubt,
 }
 
+/// What an operator decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settling<'a> {
+    /// To commit, with these branches, all of which are prepared or committed.
+    Commit(&'a [BranchName]),
+    /// Never to commit.
+    Rollback,
+}
+
 /// A coordinator's side for people. Calls block.
 pub trait Administration: Send + Sync {
     /// What is known of a transaction.
@@ -67,4 +76,12 @@ pub trait Administration: Send + Sync {
     /// # Errors
     /// `Invalid` when a branch may still be in doubt and [`Forget::EvenInDoubt`] was not said; `Unavailable`.
     fn forget(&self, id: TransactionId, forget: Forget) -> Result<()>;
+
+    /// Decides about a transaction as an operator who has looked at its branches. Also about what is doubtful since the
+    /// coordinator's journal was damaged, where programs are refused.
+    ///
+    /// # Errors
+    /// `Aborted` when it is to be committed and never can be; `Invalid` when it is to be rolled back and is committed, and
+    /// for whoever is no administrator; `Unknown`, `Unavailable`.
+    fn settle(&self, id: TransactionId, settling: Settling<'_>) -> Result<()>;
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::{
-    BranchState, BranchStatus as Branch, CommitRequest, Durability, Forgetting, Learned, Options, Outcome, Store,
-    Taking, Vote,
+    BranchState, BranchStatus as Branch, Commit, CommitRequest, Durability, Forgetting, Learned, Options, Outcome,
+    Store, Taking, Vote,
 };
 use xa::{BranchName, CoordinatorId, TransactionId};
 
-use crate::administration::{Administration, BranchStatus, Forget, Page, Status};
+use crate::administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::{Begin, Heuristic, Verdict};
 
@@ -66,7 +66,12 @@ impl Decisions for Embedded {
     fn commit(&self, id: TransactionId, branches: &[BranchName], durability: Option<Durability>) -> Result<()> {
         let wait = if id.shared { self.shared_wait } else { Duration::ZERO };
         let durability = durability.unwrap_or_else(|| self.store.durability());
-        self.store.xa().commit(&CommitRequest { id, branches, wait }, durability).map_err(of_store)
+        let committed = self.store.xa().commit(&CommitRequest { id, branches, wait }, durability);
+        committed.map_err(|error| match error.kind() {
+            // It may be committed since before the journal was damaged.
+            holdfast::ErrorKind::Corrupt => Error { kind: ErrorKind::Unknown, text: error.to_string() },
+            _ => of_store(error),
+        })
     }
 
     fn done(&self, id: TransactionId, done: &[Learned]) {
@@ -134,6 +139,23 @@ impl Administration for Embedded {
         let forgotten =
             self.store.xa().forget(id, &[], forgetting).and_then(|pending| pending.wait(Durability::Synced));
         forgotten.map_err(of_store)
+    }
+
+    fn settle(&self, id: TransactionId, settling: Settling<'_>) -> Result<()> {
+        let xa = self.store.xa();
+        match settling {
+            Settling::Commit(branches) => {
+                let decided = xa.decide_by_operator(id, branches).and_then(|pending| pending.wait(Durability::Synced));
+                match decided.map_err(of_store)? {
+                    Commit::Settled(outcome @ Outcome::Aborted(_)) => taken(Taking::Settled(outcome)),
+                    _ => Ok(()),
+                }
+            }
+            Settling::Rollback => {
+                let outcome = xa.abort_by_operator(id).and_then(|pending| pending.wait(Durability::Synced));
+                not_committed(outcome.map_err(of_store)?)
+            }
+        }
     }
 }
 

@@ -28,7 +28,7 @@ mod sweep;
 #[cfg(feature = "sql")]
 mod transaction;
 
-pub use administration::{Administration, BranchStatus, Forget, Page, Status};
+pub use administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 #[cfg(feature = "sql")]
 pub use branch::{Answer, BoxFuture, Branch, ResourceManager};
 #[cfg(feature = "sql")]

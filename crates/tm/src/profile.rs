@@ -22,6 +22,9 @@
 //! open = "host=/run/postgresql dbname=ledger user=bank"
 //! password_env = "LEDGER_PASSWORD"
 //! order = 1                                       # commits before those with a higher number; 0 unless said
+//! # asks_read_only = true                         # for the C interface: branches that changed nothing drop out. Says that none
+//! #                                               # has a NOTIFY, LISTEN, UNLISTEN, a change through a foreign table, or a
+//! #                                               # cursor WITH HOLD: these would happen though all else is rolled back
 //! # authorities = "/etc/ssl/databases.pem"        # TLS, and whom to trust: the server is verified, its name included
 //! # certificate = "/etc/ssl/bank.pem"             # who this program is, for servers that ask
 //! # certificate_key = "/etc/ssl/bank.key"
@@ -114,6 +117,8 @@ pub struct ResourceManagerProfile {
     pub close: Secret,
     /// Those with a lower number commit first.
     pub order: u32,
+    /// Whether branches may be asked if they changed anything, and drop out when they did not. Of PostgreSQL alone.
+    pub asks_read_only: bool,
     /// TLS, unless the connection is plain or `open` says how. Not of a switch.
     pub tls: Option<DatabaseTls>,
 }
@@ -266,6 +271,8 @@ struct ManagerTable {
     certificate_key: Option<PathBuf>,
     #[serde(default)]
     order: u32,
+    #[serde(default)]
+    asks_read_only: bool,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -345,6 +352,9 @@ impl ManagerTable {
             (Kind::Xa, ..) => return Err(wrong("a switch needs `library` and `symbol`".to_owned())),
             _ => return Err(wrong("`library` and `symbol` are for kind = \"xa\"".to_owned())),
         };
+        if self.asks_read_only && kind != ResourceManagerKind::Postgres {
+            return Err(wrong("`asks_read_only` is for kind = \"postgres\": no other can be asked".to_owned()));
+        }
         let identity = match (self.certificate, self.certificate_key) {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,
@@ -366,7 +376,8 @@ impl ManagerTable {
             open = with_password(&kind, &open, &password).map_err(wrong)?;
         }
         let close = self.close.unwrap_or(Secret(String::new()));
-        Ok(ResourceManagerProfile { name, kind, open: Secret(open), close, order: self.order, tls })
+        let (open, asks_read_only) = (Secret(open), self.asks_read_only);
+        Ok(ResourceManagerProfile { name, kind, open, close, order: self.order, asks_read_only, tls })
     }
 }
 

@@ -117,6 +117,10 @@ fn what_makes_no_sense_is_said_with_its_place() {
         ("[profiles.p.coordinator]\nservers = [\"a:1\"]\nuser = \"u\"".to_owned(), "a user needs a `password`"),
         (manager("name = \"a b\"\nkind = \"postgres\""), "cannot be called \"a b\""),
         (manager("name = \"a\"\nkind = \"oracle\""), "line 5: unknown variant `oracle`"),
+        (
+            manager("name = \"a\"\nkind = \"mariadb\"\nasks_read_only = true"),
+            "resource manager a: `asks_read_only` is for kind = \"postgres\"",
+        ),
         (manager("name = \"a\"\nkind = \"xa\""), "resource manager a: a switch needs `library` and `symbol`"),
         (manager("name = \"a\"\nkind = \"postgres\"\nlibrary = \"l\""), "are for kind = \"xa\""),
         (manager("name = \"a\"\nkind = \"postgres\"\npassword_env = \"NONE\""), "the environment has no NONE"),

@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use holdfast::Durability;
-use xa::{BranchName, CoordinatorId, TransactionId};
+use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 
 use crate::decisions::{Decisions, Error, ErrorKind, Result};
 use crate::{Begin, Heuristic, Learned, Sharing, Verdict, Vote};
@@ -161,6 +161,10 @@ impl Decisions for Remote {
             None => self.inner.main.call(&words, Duration::ZERO),
             Some(wait) => self.inner.call_alone(&words, wait),
         };
+        if matches!(&answer, Ok(Reply::Error(text)) if text.starts_with("CORRUPT ")) {
+            // So would be all that this owner begins.
+            self.inner.drop_owner(id.owner);
+        }
         match answer {
             Ok(reply) => ok(reply).map_err(|error| match error.kind {
                 // A sync that failed says so too, and what it was to make durable may be on the disk.
@@ -311,13 +315,18 @@ impl Inner {
         match self.ask(&self.side, &["XA.OWNER", "RENEW", &id.0.to_string()]) {
             Ok(Reply::Ok) => true,
             Ok(_) => {
-                let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-                if owner.as_ref().is_some_and(|owner| owner.id() == id) {
-                    *owner = None;
-                }
+                self.drop_owner(id);
                 false
             }
             Err(_) => false,
+        }
+    }
+
+    /// Begins nothing more as this owner.
+    fn drop_owner(&self, id: OwnerId) {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if owner.as_ref().is_some_and(|owner| owner.id() == id) {
+            *owner = None;
         }
     }
 }

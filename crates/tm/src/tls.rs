@@ -5,13 +5,11 @@
 //!
 //! May use: rustls. Must not know: what is said over it.
 
-#[cfg(feature = "sql")]
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(feature = "sql")]
 use rustls::CertificateError;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -81,7 +79,6 @@ fn roots(authorities: &Path) -> Result<RootCertStore, String> {
 }
 
 /// An error of TLS in plain words, with what to do; `None` when no TLS is in it.
-#[cfg(feature = "sql")]
 pub(crate) fn explained(error: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -98,7 +95,6 @@ pub(crate) fn explained(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-#[cfg(feature = "sql")]
 fn words_of(error: &rustls::Error) -> String {
     let what = match error {
         rustls::Error::InvalidCertificate(invalid) => match invalid {
@@ -134,9 +130,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    #[cfg(feature = "sql")]
-    use super::explained;
-    use super::{Identity, client_config};
+    use super::{Identity, client_config, explained};
 
     #[test]
     fn files_that_cannot_be_used_are_named_with_the_reason() {
@@ -163,7 +157,6 @@ mod tests {
         assert!(wrong(&authorities, identity(&strange)).contains("with the key in"));
     }
 
-    #[cfg(feature = "sql")]
     #[test]
     fn an_error_of_tls_is_found_within_others() {
         let within = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);

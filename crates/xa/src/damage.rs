@@ -1,19 +1,25 @@
 //! What a coordinator does not know any more since its journal was damaged.
 //!
 //! A decision that was in a damaged range is gone, and so may be a tombstone or an owner's end. That nothing is remembered of
-//! a transaction then does not say that nobody will commit it, or did. So of owners that were given out before the damage was
-//! found no abort is presumed: their prepared branches are left alone, and *doubtful* until an operator says commit or roll
-//! back. Records that are there count as ever.
+//! a transaction then does not say that nobody will commit it, or did; and who asks to commit may not know that somebody was
+//! told to roll back. So owners that were given out before the damage was found are *in shadow*. Of their transactions
+//! nothing is presumed and no program decides: they are *doubtful* until an operator says commit or roll back, who can look
+//! at all branches. Programs that live become new owners. Records that are there count as ever.
 //!
 //! The record of owners may be gone too, and an older one be found in its place. So that no number is given out twice, many
 //! are passed over.
 //!
+//! That is what opening finds. Damage that is met later cost nothing yet, because the table is in memory: all of it is written
+//! once more, behind the damage, and nobody comes to be in shadow.
+//!
 //! May use: `table`. Must not know: journals; to a store a mark is a position.
+
+use std::collections::BTreeSet;
 
 use crate::answer::Mark;
 use crate::id::{OwnerId, TransactionId};
-use crate::record::{Change, DamageRecord, Record};
-use crate::table::{Entry, Now, Table};
+use crate::record::{Change, DamageRecord, Record, RecordKey};
+use crate::table::{Entry, Now, Table, TableError};
 
 /// How many numbers of owners are passed over: more than are given out between two records of owners that could be lost.
 const OWNERS_PASSED_OVER: u64 = 1 << 32;
@@ -24,6 +30,32 @@ pub(crate) struct Damage {
     pub(crate) record: DamageRecord,
     /// Whether that is to be written yet.
     pub(crate) is_new: bool,
+    met: Option<Met>,
+}
+
+/// Damage that was met while the table was in memory.
+#[derive(Debug, Clone)]
+struct Met {
+    upto: Mark,
+    /// Records that were not written behind it yet.
+    left: BTreeSet<RecordKey>,
+}
+
+impl Damage {
+    pub(crate) fn put(&mut self, record: DamageRecord) {
+        let met = self.met.take().filter(|met| met.upto > record.upto || !met.left.is_empty());
+        *self = Self { record, is_new: false, met };
+    }
+
+    /// A record is where damage did not reach, or gone.
+    pub(crate) fn note_written(&mut self, change: &Change) {
+        if let Some(met) = &mut self.met {
+            met.left.remove(&match change {
+                Change::Put(record) => record.key(),
+                Change::Delete(key) => *key,
+            });
+        }
+    }
 }
 
 impl Table {
@@ -33,8 +65,22 @@ impl Table {
             return;
         }
         self.owners.pass_over(OWNERS_PASSED_OVER, now.time);
-        self.damage = Damage { record: DamageRecord { upto, below: self.owners.record.next }, is_new: true };
+        let record = DamageRecord { upto, below: self.owners.record.next };
+        self.damage = Damage { record, is_new: true, met: None };
         self.keep_tombstones_in_shadow();
+    }
+
+    /// Records up to this mark may be lost from the journal, but not from memory: [`Table::step`] writes them all again.
+    pub fn meet_damage(&mut self, upto: Mark) {
+        let left = self.records().map(|record| record.key()).filter(|key| *key != RecordKey::Damage).collect();
+        let known = self.damage.met.as_ref().map_or(self.damage.record.upto, |met| met.upto);
+        self.damage.met = Some(Met { upto: upto.max(known), left });
+    }
+
+    /// Whether records are left that damage may have taken from the journal.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.damage.met.is_some()
     }
 
     /// Where no abort is presumed a tombstone is all that says one: an owner's end does not make it redundant.
@@ -55,8 +101,25 @@ impl Table {
         }
     }
 
-    /// The record of new damage.
-    pub(crate) fn damage_to_write(&self) -> Option<Change> {
-        self.damage.is_new.then_some(Change::Put(Record::Damage(self.damage.record)))
+    /// Refuses a program that decides about a transaction of which nothing is remembered because of damage.
+    pub(crate) fn check_shadow(&mut self, id: TransactionId) -> Result<(), TableError> {
+        if !self.is_in_shadow(id.owner) {
+            return Ok(());
+        }
+        self.doubt(id);
+        Err(TableError::Doubtful(id))
+    }
+
+    /// What is to be written because of damage: that it is there, or what it may have taken, and at last that this was written.
+    pub(crate) fn damage_to_write(&self, changes_max: usize) -> Vec<Change> {
+        if self.damage.is_new {
+            return vec![Change::Put(Record::Damage(self.damage.record))];
+        }
+        let Some(met) = &self.damage.met else { return Vec::new() };
+        if met.left.is_empty() {
+            return vec![Change::Put(Record::Damage(DamageRecord { upto: met.upto, ..self.damage.record }))];
+        }
+        let records = self.records().filter(|record| met.left.contains(&record.key()));
+        records.take(changes_max).map(Change::Put).collect()
     }
 }

@@ -36,6 +36,14 @@ pub enum Taking {
     Settled(Outcome),
 }
 
+/// Who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Program(Patience),
+    /// Somebody who has looked at the branches.
+    Operator,
+}
+
 fn check_twice<'b>(branches: impl Iterator<Item = &'b BranchName>) -> Result<(), TableError> {
     let mut names: Vec<&BranchName> = branches.collect();
     names.sort_unstable();
@@ -51,10 +59,9 @@ impl Table {
         if count > max { Err(TableError::Limit { what: "branches of a transaction", max }) } else { Ok(()) }
     }
 
-    /// What speaks against anything but rolling back, whoever asks.
+    /// What speaks against anything but rolling back. In shadow there is only an operator to ask, who knows better.
     fn obstacle(&self, id: TransactionId, now: Now) -> Option<AbortReason> {
-        if self.is_in_shadow(id.owner) && self.owners.ended(id.owner).is_some() {
-            // An operator, as a rule; a program that was cut off since before the damage is not told from one.
+        if self.is_in_shadow(id.owner) {
             return None;
         }
         if id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms {
@@ -68,7 +75,7 @@ impl Table {
     /// says the same.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided. `Doubtful`: nobody knows.
     pub fn commit(
         &mut self,
         id: TransactionId,
@@ -76,11 +83,37 @@ impl Table {
         patience: Patience,
         now: Now,
     ) -> Result<Plan<Commit>, TableError> {
+        self.commit_by(By::Program(patience), id, branches, now)
+    }
+
+    /// The same for an operator, who has looked at all branches: also what is in doubt since the journal was damaged.
+    ///
+    /// # Errors
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided.
+    pub fn commit_by_operator(
+        &mut self,
+        id: TransactionId,
+        branches: &[BranchName],
+        now: Now,
+    ) -> Result<Plan<Commit>, TableError> {
+        self.commit_by(By::Operator, id, branches, now)
+    }
+
+    fn commit_by(
+        &mut self,
+        by: By,
+        id: TransactionId,
+        branches: &[BranchName],
+        now: Now,
+    ) -> Result<Plan<Commit>, TableError> {
         self.check_mine(id)?;
         check_twice(branches.iter())?;
         self.check_branches(branches.len())?;
         if let Some((outcome, needs)) = self.settled(id) {
             return Ok(Plan::nothing(Commit::Settled(outcome), needs));
+        }
+        if by != By::Operator {
+            self.check_shadow(id)?;
         }
         if !self.owners.is_given(id.owner) {
             return Err(TableError::NoSuchOwner(id.owner));
@@ -94,7 +127,7 @@ impl Table {
             if has(Some(Vote::Failed)) {
                 refusal = refusal.or(Some(AbortReason::BranchFailed));
             } else if has(None) {
-                if refusal.is_none() && patience == Patience::Waits {
+                if refusal.is_none() && by == By::Program(Patience::Waits) {
                     return Ok(Plan::nothing(Commit::Waiting, crate::Needs::default()));
                 }
                 refusal = refusal.or(Some(AbortReason::NotPrepared));
@@ -120,11 +153,26 @@ impl Table {
     /// Decides never to commit a transaction, unless it is committed already.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Limit`.
+    /// `Foreign`, `NoSuchOwner`, `Limit`; `Doubtful`: it may be committed, and nobody knows.
     pub fn abort(&mut self, id: TransactionId, now: Now) -> Result<Plan<Outcome>, TableError> {
+        self.abort_by(By::Program(Patience::Over), id, now)
+    }
+
+    /// The same for an operator, who has looked at all branches: also what is in doubt since the journal was damaged.
+    ///
+    /// # Errors
+    /// `Foreign`, `NoSuchOwner`, `Limit`.
+    pub fn abort_by_operator(&mut self, id: TransactionId, now: Now) -> Result<Plan<Outcome>, TableError> {
+        self.abort_by(By::Operator, id, now)
+    }
+
+    fn abort_by(&mut self, by: By, id: TransactionId, now: Now) -> Result<Plan<Outcome>, TableError> {
         self.check_mine(id)?;
         if let Some((outcome, needs)) = self.settled(id) {
             return Ok(Plan::nothing(outcome, needs));
+        }
+        if by != By::Operator {
+            self.check_shadow(id)?;
         }
         if !self.owners.is_given(id.owner) {
             return Err(TableError::NoSuchOwner(id.owner));
@@ -211,6 +259,7 @@ impl Table {
         if let Some((outcome, needs)) = self.settled(id) {
             return Ok(Some(Plan::nothing(Taking::Settled(outcome), needs)));
         }
+        self.check_shadow(id)?;
         if !self.owners.is_given(id.owner) {
             return Err(TableError::NoSuchOwner(id.owner));
         }
@@ -222,7 +271,7 @@ impl Table {
     /// Branches belong to a shared transaction, and have to vote before it commits.
     ///
     /// # Errors
-    /// `Foreign`, `NotShared`, `NoSuchOwner`, `Twice`, `Limit`.
+    /// `Foreign`, `NotShared`, `NoSuchOwner`, `Twice`, `Limit`, `Doubtful`.
     pub fn enlist(&mut self, id: TransactionId, branches: &[BranchName], now: Now) -> Result<Plan<Taking>, TableError> {
         check_twice(branches.iter())?;
         if let Some(plan) = self.take_part(id, now)? {
@@ -249,7 +298,7 @@ impl Table {
     /// A branch of a shared transaction voted. A vote of failure stands.
     ///
     /// # Errors
-    /// `Foreign`, `NotShared`, `NoSuchOwner`, `NoSuchBranch`.
+    /// `Foreign`, `NotShared`, `NoSuchOwner`, `NoSuchBranch`, `Doubtful`.
     pub fn vote(
         &mut self,
         id: TransactionId,

@@ -6,7 +6,7 @@
 //!   shared     others may take part: who, and how they voted; in memory only
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
 //!              deadline, which says the same to all clocks that were not set back by more
-//!   doubtful   found prepared, and the journal was damaged since: see `damage.rs`; in memory only
+//!   doubtful   found prepared or asked about, and the journal was damaged since: see `damage.rs`; in memory only
 //!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
 //!              else than the owner has learned of it
 //!
@@ -80,6 +80,12 @@ pub enum TableError {
     /// A name of an owner is too long.
     #[error("the name of an owner has {OWNER_NAME_BYTES_MAX} bytes at most")]
     OwnerName,
+    /// What was decided may be lost, and no program is to decide anew.
+    #[error(
+        "what was decided about {0} may be lost, because the journal was damaged since it began; leave its branches as they \
+         are and have an operator decide, with `holdfast xa commit` or `holdfast xa rollback`"
+    )]
+    Doubtful(TransactionId),
     /// A bound is reached.
     #[error("the coordinator holds at most {max} {what}")]
     Limit {
@@ -150,7 +156,7 @@ pub(crate) enum Entry {
         mark: Mark,
     },
     Shared(Shared),
-    /// Found prepared, and what was decided may be lost; in memory only.
+    /// Found prepared, or asked about, and what was decided may be lost; in memory only.
     Doubtful,
 }
 
@@ -308,10 +314,10 @@ impl Table {
     }
 
     fn change(&mut self, change: Change, mark: Mark) {
+        self.damage.note_written(&change);
         match change {
             Change::Put(Record::Decision(id, decision)) => self.put_decision(id, decision, mark),
             Change::Put(Record::Tombstone(id, tombstone)) => {
-                self.counters.aborts += 1;
                 if self.owners.ended(id.owner).is_some() && !self.is_in_shadow(id.owner) {
                     self.let_go.insert(id);
                 }
@@ -319,6 +325,7 @@ impl Table {
                 self.stale.extend(stale(id));
                 let before = self.entries.insert(id, Entry::Aborted { tombstone, mark });
                 assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
+                self.counters.aborts += u64::from(!matches!(before, Some(Entry::Aborted { .. })));
             }
             Change::Put(Record::Ended(owner, tombstone)) => {
                 self.owners.ended.insert(owner, Ended { tombstone, mark });
@@ -330,7 +337,7 @@ impl Table {
             Change::Delete(RecordKey::Ended(owner)) => {
                 self.owners.ended.remove(&owner);
             }
-            Change::Put(Record::Damage(record)) => self.damage = Damage { record, is_new: false },
+            Change::Put(Record::Damage(record)) => self.damage.put(record),
             Change::Delete(RecordKey::Owners | RecordKey::Damage) => unreachable!("these records never go"),
         }
     }
@@ -482,6 +489,9 @@ impl Table {
 
     pub(crate) fn touch(&mut self, owner: OwnerId, now: Now) {
         self.latest = self.latest.max(now.time);
+        if self.is_in_shadow(owner) {
+            return;
+        }
         self.owners.touch(owner, self.limits.xa_owners_max, now.time);
     }
 
@@ -513,6 +523,10 @@ impl Table {
         if let Some(mark) = self.owners.ended(owner) {
             return Ok(Plan::nothing(Err(AbortReason::OwnerEnded), Needs::synced(mark)));
         }
+        if self.is_in_shadow(owner) {
+            // What it begins from now on would be in doubt as well. Another start finds the same damage.
+            return Ok(Plan::nothing(Err(AbortReason::OwnerEnded), Needs::default()));
+        }
         if !self.owners.has_lease(owner) {
             self.check_owners()?;
         }
@@ -535,6 +549,10 @@ impl Table {
         }
         if let Some(mark) = self.owners.ended(owner) {
             return Ok(Plan::nothing((), Needs::synced(mark)));
+        }
+        if self.is_in_shadow(owner) {
+            // Its end would say nothing.
+            return Ok(Plan::nothing((), Needs::default()));
         }
         let ended = Record::Ended(owner, Tombstone { at_ms: now.wall_ms });
         Ok(Plan::writing((), Rests::Synced, vec![Change::Put(ended)]))

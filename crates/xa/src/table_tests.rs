@@ -196,7 +196,7 @@ fn an_abort_in_the_shadow_of_damage_stays_and_so_do_the_numbers_that_were_passed
     held.restart(at(0));
     held.step(at(20));
     held.table.note_damage(77, at(20));
-    let plan = held.table.abort(behind, at(20)).unwrap();
+    let plan = held.table.abort_by_operator(behind, at(20)).unwrap();
     held.write(plan);
     let day = 24 * 3600;
     for _ in 0..3 {
@@ -212,6 +212,79 @@ fn an_abort_in_the_shadow_of_damage_stays_and_so_do_the_numbers_that_were_passed
     }
     let newer = held.open(Lease::For(Duration::from_secs(1)), at(2 * day)).unwrap();
     assert!(newer.0 >= 1 << 32, "{newer:?}");
+    held.check();
+}
+
+#[test]
+fn in_the_shadow_of_damage_programs_decide_nothing_and_become_new_owners() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    let (kept, open, joined) = (id(owner, 1, 0, false), id(owner, 2, 5, false), id(owner, 3, 0, true));
+    let plan = held.table.commit(kept, &[name(1)], Patience::Over, at(0)).unwrap();
+    held.write(plan);
+    held.restart(at(1));
+    held.table.note_damage(77, at(1));
+    held.step(at(1));
+    for now in [at(1), at(60)] {
+        for id in [open, joined] {
+            let doubtful = Err(TableError::Doubtful(id));
+            assert_eq!(held.table.commit(id, &[name(1)], Patience::Waits, now).map(drop), doubtful);
+            assert_eq!(held.table.abort(id, now).map(drop), doubtful);
+        }
+        let doubtful = Err(TableError::Doubtful(joined));
+        assert_eq!(held.table.enlist(joined, &[name(1)], now).map(drop), doubtful);
+        assert_eq!(held.table.vote(joined, &name(1), Vote::Prepared, now).map(drop), doubtful);
+        let plan = held.table.renew(owner, now).unwrap();
+        assert_eq!(held.write(plan), Err(AbortReason::OwnerEnded));
+        let plan = held.table.end(owner, now).unwrap();
+        held.write(plan);
+        // What is remembered counts.
+        let plan = held.table.commit(kept, &[name(1)], Patience::Over, now).unwrap();
+        assert_eq!(held.write(plan), Commit::Settled(Outcome::Committed));
+    }
+    assert!([open, joined].iter().all(|id| matches!(held.table.entries.get(id), Some(Entry::Doubtful))));
+    // Its deadline passed, and its program may have committed it before.
+    let plan = held.table.commit_by_operator(open, &[name(1)], at(60)).unwrap();
+    assert_eq!(held.write(plan), Commit::Decided);
+    let plan = held.table.abort_by_operator(joined, at(60)).unwrap();
+    assert_eq!(held.write(plan), Outcome::Aborted(AbortReason::RolledBack));
+    let plan = held.table.verdicts(&[open, joined], at(60));
+    assert_eq!(held.write(plan), [Verdict::Commit, Verdict::Rollback]);
+    // Numbers that were passed over are in the record of owners once there is a new one.
+    assert!(held.open(Lease::Held, at(60)).is_some_and(|new| new.0 > owner.0 + (1 << 32)));
+    held.check();
+}
+
+#[test]
+fn damage_that_is_met_has_everything_written_again_and_puts_nobody_in_shadow() {
+    let mut held = Held::new();
+    let lease = Lease::For(Duration::from_secs(10));
+    let owners = [held.open(lease, at(0)).unwrap(), held.open(lease, at(0)).unwrap()];
+    for sequence in 1..8 {
+        let plan = held.table.commit(id(owners[0], sequence, 0, false), &[name(1)], Patience::Over, at(0)).unwrap();
+        held.write(plan);
+        let plan = held.table.abort(id(owners[0], 10 + sequence, 0, false), at(0)).unwrap();
+        held.write(plan);
+    }
+    let plan = held.table.end(owners[1], at(0)).unwrap();
+    held.write(plan);
+    let counters = held.table.counters();
+    // All that was written before is lost, while it goes on.
+    held.table.meet_damage(77);
+    let known = std::mem::take(&mut held.records);
+    let plan = held.table.commit(id(owners[0], 8, 0, false), &[name(1)], Patience::Over, at(1)).unwrap();
+    held.write(plan);
+    assert!(held.table.is_exposed());
+    held.step(at(1));
+    assert!(!held.table.is_exposed());
+    assert!(known.iter().all(|(key, record)| held.records.get(key) == Some(record)));
+    assert_eq!(held.records[&RecordKey::Damage], Record::Damage(DamageRecord { upto: 77, below: 0 }));
+    assert_eq!(held.table.counters(), Counters { decisions: counters.decisions + 1, outstanding: 8, ..counters });
+    held.check();
+    held.restart(at(2));
+    held.table.note_damage(77, at(2));
+    let plan = held.table.renew(owners[0], at(2)).unwrap();
+    assert_eq!(held.write(plan), Ok(()));
     held.check();
 }
 
@@ -238,6 +311,7 @@ enum Call {
     Later(u64),
     Restart,
     EndEarlier,
+    Damage(Mark),
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -265,6 +339,7 @@ fn call() -> impl Strategy<Value = Call> {
         2 => (1..30_u64).prop_map(Call::Later),
         1 => Just(Call::Restart),
         1 => Just(Call::EndEarlier),
+        1 => (1..100_u64).prop_map(Call::Damage),
     ]
 }
 
@@ -341,6 +416,7 @@ proptest! {
                     let plan = held.table.end_earlier();
                     held.write(plan);
                 }
+                Call::Damage(upto) => held.table.meet_damage(upto),
             }
             held.check();
         }

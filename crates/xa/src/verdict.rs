@@ -93,7 +93,7 @@ impl Table {
     pub fn step(&mut self, changes_max: usize, now: Now) -> Plan<Stepped> {
         self.note_time(now);
         let ended = |owner: OwnerId| Change::Put(Record::Ended(owner, Tombstone { at_ms: now.wall_ms }));
-        let mut changes: Vec<Change> = self.damage_to_write().into_iter().collect();
+        let mut changes = self.damage_to_write(changes_max);
         if changes.is_empty() {
             changes.extend(self.owners.lapsed(now.time).take(changes_max).map(ended));
         }

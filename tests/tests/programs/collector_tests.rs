@@ -1,10 +1,10 @@
 //! Collectors as Debian has them, unchanged, against the real program: collectd with its plugin `write_tsdb` over TCP, and Prometheus,
-//! which scrapes the program itself and writes what it finds back into it. What they sent is read back.
+//! which scrapes the program itself, writes what it finds back into it, and reads what others wrote. What they sent is read back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use holdfast_tests::{Launch, Server, run};
@@ -14,12 +14,16 @@ use crate::beside::{Program, TIME_MAX};
 
 /// The body of a GET that is answered with 200.
 fn get(server: &Server, path: &str, parameters: &[&str]) -> String {
+    get_from(server.http(), path, parameters)
+}
+
+fn get_from(address: SocketAddr, path: &str, parameters: &[&str]) -> String {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--fail-with-body", "--max-time", "60", "--get"]);
     for parameter in parameters {
         command.args(["--data-urlencode", parameter]);
     }
-    command.arg(format!("http://{}{path}", server.http()));
+    command.arg(format!("http://{address}{path}"));
     let done = run(&mut command, b"", TIME_MAX + TIME_MAX);
     assert_eq!(done.code, Some(0), "{path} {parameters:?}: {}", done.text);
     done.text
@@ -136,4 +140,58 @@ fn prometheus_scrapes_the_program_and_writes_what_it_finds_back() {
     prometheus.until("more points written", || written().filter(|after| *after > before));
     let said = prometheus.end();
     assert!(!said.contains("non-recoverable error") && !said.contains("Failed to send batch"), "{said}");
+}
+
+#[test]
+fn prometheus_shows_by_remote_read_what_others_wrote() {
+    let (data, own) = (TempDir::new().expect("a folder"), TempDir::new().expect("a folder"));
+    let server = Launch::new(data.path()).start();
+    let http = server.http();
+    let lines: String = (0..60)
+        .flat_map(|nth| [("a", nth * 3), ("b", nth * 7)].map(|(host, value)| (host, value, 1_700_000_000 + nth * 15)))
+        .map(|(host, value, seconds)| format!("jobs,host={host},dc=x\\ y done={value}i {seconds}\n"))
+        .collect();
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail-with-body", "--data-binary", "@-"]);
+    command.arg(format!("http://{http}/write?db=far&precision=s"));
+    let written = run(&mut command, lines.as_bytes(), TIME_MAX);
+    assert_eq!((written.code, written.text.as_str()), (Some(0), ""));
+
+    let configuration = format!("remote_read:\n  - url: http://{http}/api/v1/read?db=far\n    read_recent: true\n");
+    let file = own.path().join("prometheus.yml");
+    fs::write(&file, configuration).expect("a file of a test can be written");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", file.display()));
+    command.arg(format!("--storage.tsdb.path={}", own.path().join("data").display()));
+    let prometheus = Program::start(command.arg("--web.listen-address=127.0.0.1:0"));
+    let listening = |line: &str| {
+        let (_, rest) = line.split_once("msg=\"Listening on\" address=")?;
+        rest.split_whitespace().next()?.parse::<SocketAddr>().ok()
+    };
+    let address = prometheus.output().wait_for(TIME_MAX, listening);
+    let address = address.unwrap_or_else(|| panic!("it does not listen:\n{}", prometheus.output().text()));
+    // It listens before it has begun.
+    prometheus.until("readiness", || {
+        let ready = format!("http://{address}/-/ready");
+        let asked = run(Command::new("curl").args(["--silent", "--fail", &ready]), b"", TIME_MAX);
+        (asked.code == Some(0)).then_some(())
+    });
+    for (query, wanted) in [
+        ("jobs_done", 2),
+        ("jobs_done{host=~\"a|c\",dc!=\"z\"}", 1),
+        ("sum by (dc) (max_over_time(jobs_done[5m]))", 1),
+        ("count_over_time(jobs_done[1h])", 2),
+        ("{host=\"b\"}", 1),
+        ("jobs_done{host=\"none\"}", 0),
+    ] {
+        let ask = |address| {
+            let query = format!("query={query}");
+            get_from(address, "/api/v1/query", &["db=far", "time=1700000900", &query])
+        };
+        let (theirs, ours) = (ask(address), ask(http));
+        assert_eq!(theirs.trim(), ours.trim(), "{query}");
+        assert_eq!(theirs.matches("\"metric\"").count(), wanted, "{query}: {theirs}");
+    }
+    let said = prometheus.end();
+    assert!(!said.contains("level=error") && !said.contains("remote read"), "{said}");
 }

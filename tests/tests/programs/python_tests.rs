@@ -1,5 +1,5 @@
-//! The real redis-py, both versions of the protocol, through `py/*.py`. Each script prints what differs and, at its end, how
-//! many checks it made.
+//! Real libraries through `py/*.py`: redis-py, both versions of the protocol, and those for time series. Each script prints what differs
+//! and, at its end, how many checks it made.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +21,20 @@ fn script(name: &str, checks_min: u64) {
         assert!(checks.is_some_and(|checks| checks >= checks_min), "{name}, protocol {protocol}:\n{}", done.text);
         println!("redis-py, protocol {protocol}, {name}: {} checks", checks.unwrap_or(0));
     }
+}
+
+#[test]
+fn libraries_for_influxdb_and_opentsdb_find_what_they_know() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let server = Launch::new(folder.path()).durability("written").start();
+    let mut command = Command::new(python());
+    command.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("py/series_clients.py"));
+    command.args(["--port", &server.http().port().to_string(), "--line-port", &server.line().port().to_string()]);
+    let done = run(&mut command, b"", Duration::from_secs(180));
+    assert_eq!(done.code, Some(0), "{}", done.text);
+    let checks = done.text.lines().last().and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
+    assert!(checks.is_some_and(|checks| checks >= 45), "{}", done.text);
+    println!("libraries for InfluxDB and OpenTSDB: {} checks", checks.unwrap_or(0));
 }
 
 #[test]

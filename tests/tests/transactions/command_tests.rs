@@ -143,6 +143,11 @@ async fn a_decision_that_was_lost_by_damage_is_made_again_by_a_person() {
     assert!(recovered.text.contains(&format!("{kept}.ledger: committed")), "{}", recovered.text);
     assert!(recovered.text.contains(&format!("{lost}.ledger: left alone")), "{}", recovered.text);
     assert!(recovered.text.contains("Doubtful: the journal was damaged"), "{}", recovered.text);
+    // A program does not decide it, and what it begins from now on is as ever.
+    let program = remote(&address);
+    let refused = program.commit(lost, &[name("ledger")], None).unwrap_err();
+    assert!(refused.kind == tm::ErrorKind::Unknown && refused.text.contains("`holdfast xa commit`"), "{refused:?}");
+    assert!(program.abort(lost).is_err());
     let (lost, listed) = (lost.to_string(), xa(&["list", "--address", &address]));
     assert!(listed.text.contains(&format!("{lost} doubtful")), "{}", listed.text);
     let shown = xa(&["show", &lost, "--address", &address]);

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use holdfast_tests::{Launch, Server, until};
+use holdfast_tests::{Launch, Server, files_of, holdfast, run, until};
 use tempfile::TempDir;
 use tm::{Administration, Begin, Branch, Decisions, Forget, MysqlBranch, PostgresBranch, Remote, XaCode};
 
@@ -193,6 +194,69 @@ async fn the_server_settles_what_nobody_comes_back_for() {
     wait_for("PostgreSQL is down", || number(&server, "xa_recovery_managers_down") == 1);
     let (status, text) = server.terminate();
     assert!(status.success() && text.trim_end().ends_with("stopped") && !text.contains("given up"), "{status}\n{text}");
+}
+
+/// Passwords of resource managers are for whoever opens these: the server that recovers has them in its memory alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_of_resource_managers_reach_neither_disk_nor_log_nor_anybody_who_asks() {
+    const SECRETS: [&str; 2] = ["sesame-of-the-ledger", "sesame-of-the-shop"];
+    let setting = Setting::new();
+    setting.reach.found().await;
+    let profiles = setting.folder.path().join("profiles.toml");
+    let text = setting.reach.profile("bank", &setting.address);
+    let (ledger, shop) = text.split_once("\n\n[[profiles.bank.resource_managers]]\nname = \"mariadb\"").unwrap();
+    let [ledger_secret, shop_secret] = SECRETS;
+    let text = format!(
+        "{ledger}\npassword = \"{ledger_secret}\"\n\n[[profiles.bank.resource_managers]]\nname = \"mariadb\"{shop}\n\
+         [[profiles.bank.resource_managers]]\nname = \"dead\"\nkind = \"mariadb\"\n\
+         open = \"mysql://bank@127.0.0.1:1/shop\"\npassword = \"{shop_secret}\"\n"
+    );
+    std::fs::write(&profiles, text).unwrap();
+    // Also as a URL has it.
+    let encoded = |secret: &str| secret.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let secrets: Vec<String> = SECRETS.iter().flat_map(|secret| [(*secret).to_owned(), encoded(secret)]).collect();
+    let clean = |what: &str, bytes: &[u8]| {
+        for secret in &secrets {
+            let is_there = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!is_there, "{what} has {secret}");
+        }
+    };
+
+    let server = setting.serve();
+    let decided = setting.prepared("decided", 7, "decides");
+    decided.kill();
+    assert_eq!(setting.settled(&server).await, (MONEY - 7, MONEY + 7));
+    wait_for("one is down", || number(&server, "xa_recovery_managers_down") == 1);
+    let profile = profiles.display().to_string();
+    for command in ["check", "recover", "list"] {
+        let mut said = Command::new(holdfast());
+        said.args(["xa", command, "--profile", &profile]).env_remove("HOLDFAST_XA_PROFILE");
+        let said = run(&mut said, b"", CALM_TIME_MAX);
+        assert!(command == "list" || said.text.contains("dead"), "{}", said.text);
+        clean(command, said.text.as_bytes());
+    }
+    for words in [&["INFO", "everything"][..], &["CONFIG", "GET", "*"], &["XA.LIST"], &["CLIENT", "LIST"]] {
+        clean(words[0], format!("{:?}", server.client().call(words).unwrap()).as_bytes());
+    }
+    let backup = setting.folder.path().join("backup");
+    let made = run(
+        Command::new(holdfast()).arg("backup").arg(&backup).args(["--address", &setting.address]),
+        b"",
+        CALM_TIME_MAX,
+    );
+    assert_eq!(made.code, Some(0), "{}", made.text);
+    let (status, log) = server.terminate();
+    assert!(status.success() && log.contains("dead"), "{log}");
+    clean("the log", log.as_bytes());
+    let data = setting.folder.path().join("data");
+    for options in [&[][..], &["--dump", ".."]] {
+        let inspected = run(Command::new(holdfast()).arg("inspect").arg(&data).args(options), b"", CALM_TIME_MAX);
+        assert!(!inspected.text.is_empty());
+        clean("inspect", inspected.text.as_bytes());
+    }
+    let files: Vec<PathBuf> = [data, backup].iter().flat_map(|folder| files_of(folder)).collect();
+    assert!(files.len() > 4, "{files:?}");
+    files.iter().for_each(|file| clean(&file.display().to_string(), &std::fs::read(file).unwrap()));
 }
 
 #[test]

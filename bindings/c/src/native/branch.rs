@@ -7,6 +7,8 @@
 //! A branch whose session has no transaction any more when it ends is *lost*: the program ended the transaction itself, and
 //! nobody knows how. It says so when it is rolled back, as a heuristic hazard, until it is forgotten.
 //!
+//! A branch that may be asked, and says that it changed nothing, ends when it is to be prepared, and has no second phase.
+//!
 //! Prepared branches of earlier connections are committed and rolled back by their names.
 //!
 //! May use: `dialect`, `abi`. Must not know: which database it is.
@@ -18,8 +20,8 @@ use tm::{XaCode, Xid};
 use super::dialect::{Dialect, Step};
 use super::{Failure, Reply, Session, Standing};
 use crate::abi::{
-    TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_HEURHAZ, XA_NOMIGRATE, XA_OK, XAER_ASYNC,
-    XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
+    TMASYNC, TMJOIN, TMMIGRATE, TMONEPHASE, TMRESUME, TMSUSPEND, XA_HEURHAZ, XA_NOMIGRATE, XA_OK, XA_RDONLY,
+    XAER_ASYNC, XAER_INVAL, XAER_NOTA, XAER_OUTSIDE, XAER_PROTO, XAER_RMFAIL, XidData,
 };
 use crate::last_error;
 use crate::resource::Verb;
@@ -40,11 +42,19 @@ pub(crate) struct BranchConnection<S> {
     /// The call whose answer nobody collected so far.
     under_way: Option<(c_int, Step, Xid)>,
     last_handle: c_int,
+    /// Whether branches may be asked whether they changed anything.
+    asks: bool,
 }
 
 impl<S: Session> BranchConnection<S> {
     pub(crate) fn new(session: S) -> Self {
-        Self { session, current: None, under_way: None, last_handle: 0 }
+        Self { session, current: None, under_way: None, last_handle: 0, asks: false }
+    }
+
+    /// Its branches drop out when they changed nothing. Whoever says so knows that none has anything that takes effect at its
+    /// end but changes of the database's own tables.
+    pub(crate) fn asking(self) -> Self {
+        Self { asks: true, ..self }
     }
 
     pub(crate) fn session(&self) -> &S {
@@ -61,6 +71,14 @@ impl<S: Session> BranchConnection<S> {
         match verb {
             Verb::Start => self.start(xid, phase, flags),
             Verb::End => self.end(xid, phase, flags),
+            // Two statements have no handle.
+            Verb::Prepare if phase == Some(Phase::Ended) && self.asks && flags & TMASYNC != 0 => XAER_ASYNC,
+            Verb::Prepare if phase == Some(Phase::Ended) && self.asks && self.changed_nothing() => {
+                match self.step(Step::CommitOnePhase, xid, flags) {
+                    XA_OK => XA_RDONLY,
+                    refused => refused,
+                }
+            }
             Verb::Prepare if phase == Some(Phase::Ended) => self.step(Step::Prepare, xid, flags),
             Verb::Prepare => misplaced(phase),
             Verb::Commit if flags & TMONEPHASE != 0 => match phase {
@@ -209,6 +227,12 @@ impl<S: Session> BranchConnection<S> {
             _ => self.current = None,
         }
         code
+    }
+
+    /// Whether the branch changed nothing. A failure leaves that to its prepare, which fails then too.
+    fn changed_nothing(&mut self) -> bool {
+        let reply = S::Dialect::ASK.map(|question| self.ask(question));
+        reply.is_some_and(|reply| reply.is_ok_and(|reply| S::Dialect::changed_nothing(&reply)))
     }
 
     /// Whether the database knows a prepared branch after all.

@@ -30,6 +30,12 @@ pub(crate) trait Dialect {
     /// The XA code of ending a branch whose session stands so.
     fn judge_end(standing: Standing) -> c_int;
 
+    /// What tells whether a branch that ended changed anything; `None` where nothing does.
+    const ASK: Option<&'static str>;
+
+    /// Whether such an answer says that it did not.
+    fn changed_nothing(reply: &Reply) -> bool;
+
     /// What clears the session of a branch that could not be prepared or committed, where the database leaves it there.
     const AFTER_REFUSAL: Option<Step>;
 

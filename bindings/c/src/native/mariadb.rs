@@ -63,6 +63,13 @@ impl Dialect for MariaDb {
         XA_OK
     }
 
+    /// MariaDB answers `XA PREPARE` of a branch that changed nothing as that of any other.
+    const ASK: Option<&'static str> = None;
+
+    fn changed_nothing(_: &Reply) -> bool {
+        false
+    }
+
     const AFTER_REFUSAL: Option<Step> = Some(Step::RollbackActive);
 
     const LIST: &'static str = "XA RECOVER";

@@ -57,6 +57,12 @@ impl Dialect for Postgres {
         }
     }
 
+    const ASK: Option<&'static str> = Some("SELECT pg_current_xact_id_if_assigned() IS NULL");
+
+    fn changed_nothing(reply: &Reply) -> bool {
+        reply.rows.first().and_then(|row| row.first()).is_some_and(|answer| answer == b"t")
+    }
+
     const AFTER_REFUSAL: Option<Step> = None;
 
     const LIST: &'static str = "SELECT gid FROM pg_prepared_xacts \
@@ -101,6 +107,16 @@ mod tests {
         assert_eq!(Postgres::judge(Step::Prepare, &done("ROLLBACK")), XA_RBROLLBACK);
         assert_eq!(Postgres::judge(Step::Prepare, &done("PREPARE TRANSACTION")), XA_OK);
         assert_eq!(Postgres::judge(Step::RollbackActive, &done("ROLLBACK")), XA_OK);
+    }
+
+    #[test]
+    fn only_a_plain_yes_says_that_nothing_was_changed() {
+        let reply = |rows: &[&str]| Reply {
+            tag: String::new(),
+            rows: rows.iter().map(|answer| vec![answer.as_bytes().to_vec()]).collect(),
+        };
+        assert!(Postgres::changed_nothing(&reply(&["t"])));
+        assert!(![&["f"][..], &[""], &[]].iter().any(|rows| Postgres::changed_nothing(&reply(rows))));
     }
 
     #[test]

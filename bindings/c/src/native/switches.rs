@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use tm::Xid;
 
 use super::branch::BranchConnection;
+use super::dialect::Dialect;
 use super::libmariadb::MariaSession;
 use super::libpq::PgSession;
 use super::{Failure, Session};
@@ -24,6 +25,9 @@ use crate::abi::{
 use crate::last_error;
 use crate::resource::Verb;
 use crate::thread::guard;
+
+/// What an open string begins with whose branches may be asked whether they changed anything.
+pub(crate) const ASKING: &str = "asks_read_only=1 ";
 
 /// One resource manager as a thread opened it.
 pub(crate) struct Opened<S> {
@@ -74,7 +78,7 @@ impl Switched for MariaSession {
     }
 }
 
-/// The switch for PostgreSQL. Its open string is libpq's connection string.
+/// The switch for PostgreSQL. Its open string is libpq's connection string, behind `asks_read_only=1 ` or not.
 #[unsafe(no_mangle)]
 pub static holdfast_postgres_switch: XaSwitch = switch::<PgSession>(b"Holdfast PostgreSQL");
 /// The switch for MariaDB and MySQL. Its open string is described in `libmariadb.rs`.
@@ -128,7 +132,12 @@ unsafe extern "C" fn open<S: Switched>(info: *mut c_char, rmid: c_int, _flags: c
             if registry.borrow().contains_key(&rmid) {
                 return Ok(());
             }
-            let opened = Opened { branch: BranchConnection::new(S::open(info)?), list: (Vec::new(), 0) };
+            let asking = info.to_bytes_with_nul().strip_prefix(ASKING.as_bytes()).filter(|_| S::Dialect::ASK.is_some());
+            let branch = match asking.and_then(|rest| CStr::from_bytes_with_nul(rest).ok()) {
+                Some(rest) => BranchConnection::new(S::open(rest)?).asking(),
+                None => BranchConnection::new(S::open(info)?),
+            };
+            let opened = Opened { branch, list: (Vec::new(), 0) };
             registry.borrow_mut().insert(rmid, opened);
             Ok::<(), Failure>(())
         });

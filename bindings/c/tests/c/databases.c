@@ -5,6 +5,7 @@
  *   open close begin commit rollback recover error    as in play.c
  *   pg=SQL ma=SQL          runs a statement on the thread's connection: its first value, or what went wrong
  *   tm                     a manager with connections of our own: DATABASE_PG and DATABASE_SOCKET say where to
+ *   tm-asking              the same, and branches in PostgreSQL may be asked whether they changed anything
  *   own-pg=SQL own-ma=SQL  runs a statement on those
  *   tx-begin tx-shared tx-join=ID tx-resume=ID tx-suspend tx-commit tx-rollback tx-finish tx-free tx-id tm-recover
  */
@@ -79,7 +80,7 @@ static const char *recovered(int code, const struct holdfast_recovered *found) {
     return text;
 }
 
-static const char *make_manager(void) {
+static const char *make_manager(int (*add_postgres)(holdfast_tm *, const char *, PGconn *)) {
     own_pg = PQconnectdb(getenv("DATABASE_PG"));
     own_ma = mysql_init(NULL);
     if (!mysql_real_connect(own_ma, NULL, "root", NULL, "test", 0, getenv("DATABASE_SOCKET"), 0)) return "no MariaDB";
@@ -87,7 +88,7 @@ static const char *make_manager(void) {
     const char *suffix = getenv("DATABASE_SUFFIX");
     char name[32];
     snprintf(name, sizeof name, "pg%s", suffix ? suffix : "");
-    if (code == TX_OK) code = holdfast_tm_add_postgres(tm, name, own_pg);
+    if (code == TX_OK) code = add_postgres(tm, name, own_pg);
     if (code == TX_OK && holdfast_tm_add_postgres(tm, name, own_pg) != TX_EINVAL) return "a name was taken twice";
     if (code == TX_OK && holdfast_tm_add_postgres(tm, "no good", own_pg) != TX_EINVAL) return "a bad name was taken";
     if (code == TX_OK && holdfast_tm_add_postgres(tm, "x", NULL) != TX_EINVAL) return "a null connection was taken";
@@ -110,7 +111,8 @@ static const char *play(const char *word) {
     if (is(word, "logged")) return tx_name(tx_set_commit_return(TX_COMMIT_DECISION_LOGGED));
     if (is(word, "error")) return holdfast_last_error();
     if (is(word, "recover")) return recovered(holdfast_recover(&found), &found);
-    if (is(word, "tm")) return make_manager();
+    if (is(word, "tm")) return make_manager(holdfast_tm_add_postgres);
+    if (is(word, "tm-asking")) return make_manager(holdfast_tm_add_postgres_asking);
     if (is(word, "tm-recover")) return recovered(holdfast_tm_recover(tm, &found), &found);
     if (is(word, "tx-begin")) return tx_name(holdfast_tx_begin(tm, 0, 0, &tx));
     if (is(word, "tx-shared")) return tx_name(holdfast_tx_begin(tm, 60, HOLDFAST_SHARED, &tx));

@@ -255,6 +255,47 @@ fn transactions_are_objects_on_the_programs_own_connections() {
     assert_eq!(values(&answers), expected);
 }
 
+/// PostgreSQL does not prepare a branch with a NOTIFY: one that is committed all the same dropped out before.
+#[test]
+fn branches_that_changed_nothing_drop_out_when_they_may_be_asked() {
+    let databases = databases("t");
+    let (plain, mut asking) = (databases.stage(""), Stage::new());
+    asking.add_coordinator("default");
+    let kind = "kind = \"postgres\"\nasks_read_only = true";
+    asking.add_resource_manager("default", "pg", kind, &databases.postgres.conninfo());
+    let mariadb = format!("mysql://root@localhost/test?socket={}", databases.mariadb.socket().display());
+    asking.add_resource_manager("default", "ma", "kind = \"mariadb\"", &mariadb);
+    let (note, change, fault) = ("NOTIFY told", "INSERT INTO t VALUES (1)", "SELECT 1/0");
+    for (id, asks, statements, expected) in [
+        (10, true, &["SELECT count(*) FROM t"][..], "TX_OK"),
+        (11, true, &[note], "TX_OK"),
+        (12, false, &[note], "TX_ROLLBACK"),
+        (13, true, &[change, note], "TX_ROLLBACK"),
+        (14, true, &[fault], "TX_ROLLBACK"),
+        (15, true, &[change], "TX_OK"),
+    ] {
+        let of_maria = format!("ma=INSERT INTO t VALUES ({id})");
+        let by_switch = statements.iter().map(|statement| format!("pg={statement}")).chain([of_maria]);
+        let by_switch: Vec<String> = by_switch.collect();
+        let mut words = vec!["open", "begin"];
+        words.extend(by_switch.iter().map(String::as_str));
+        words.extend(["commit", "close"]);
+        let answers = databases.play(if asks { &asking } else { &plain }, &words);
+        assert_eq!(values(&answers)[words.len() - 2], expected, "{id}: {answers:?}");
+
+        let of_maria = format!("own-ma=INSERT INTO t VALUES ({})", 100 + id);
+        // The row is there by now.
+        let own = |statement: &str| format!("own-pg={}", statement.replace("(1)", "(2)"));
+        let by_object: Vec<String> = statements.iter().map(|statement| own(statement)).chain([of_maria]).collect();
+        let mut words = vec![if asks { "tm-asking" } else { "tm" }, "tx-begin"];
+        words.extend(by_object.iter().map(String::as_str));
+        words.push("tx-commit");
+        let answers = databases.play(&plain, &words);
+        assert_eq!(values(&answers)[words.len() - 1], expected, "{id}: {answers:?}");
+    }
+    assert_eq!(databases.counts("t"), ["2", "6", "0", "nothing"]);
+}
+
 #[test]
 fn a_transaction_goes_from_one_program_to_the_next() {
     let databases = databases("t");

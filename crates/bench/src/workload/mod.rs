@@ -7,9 +7,10 @@
 //! keys, threads and clocks, and so that it needs nothing else of Holdfast. Therefore nothing here may need more than
 //! both of them depend on.
 //!
-//! May use: `base::Random`, `clap`, `hdrhistogram`, `serde`. Must not know: any store, how numbers are shown.
+//! May use: `base::Random`, `clap`, `hdrhistogram`, `rustix`, `serde`. Must not know: any store, how numbers are shown.
 
 mod clock;
+mod cold;
 mod driver;
 mod gather;
 mod keys;
@@ -29,7 +30,7 @@ mod usage;
 mod values;
 mod work;
 
-pub(crate) use driver::{Driver, Failure, Fold, Result, See, Session};
+pub(crate) use driver::{Driver, Failure, Fold, Result, See, Session, Unsupported};
 pub(crate) use outcome::{KindOutcome, Outcome, Said};
 pub(crate) use plan::{Compression, Durability, Plan, Workload, seconds};
 pub(crate) use recorder::Recorder;

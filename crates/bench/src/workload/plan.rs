@@ -50,6 +50,9 @@ pub(crate) struct Plan {
     /// Whether the store is told to compress values; for `mix` lz4 unless this is said
     #[arg(long, value_enum)]
     pub(crate) compression: Option<Compression>,
+    /// Empty the page cache of the store's files before each workload after the load; the store's own caches stay as they are
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -193,7 +196,8 @@ impl Plan {
             ("seed", Some(self.seed.to_string())),
         ];
         let flags = said.into_iter().filter_map(|(flag, value)| value.map(|value| format!("--{flag}={value}")));
-        self.workloads.iter().map(|workload| workload.name()).chain(flags).collect()
+        let cold = self.cold.then(|| "--cold".to_owned());
+        self.workloads.iter().map(|workload| workload.name()).chain(flags).chain(cold).collect()
     }
 }
 
@@ -217,6 +221,7 @@ pub(super) mod tests {
         for said in [
             "",
             "load get-absent --objects=7 --keys=pareto --durability=synced --seconds=0.5 --clients 1,10",
+            "get --cold",
             "mix5,compact --keys 8020 --ops 5 --rate 99.5 --value mix --compression none --index-entries 7",
         ] {
             let first = plan(said);

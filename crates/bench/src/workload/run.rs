@@ -2,13 +2,15 @@
 //!
 //! May use: this folder. Must not know: which store it is.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, Signals, wake_up_sharply};
-use super::gather::{Gatherer, Part, Reporter};
+use super::cold::forget;
+use super::driver::Unsupported;
+use super::gather::{Count, Gatherer, Part, Reporter};
 use super::live::Live;
 use super::made::Stock;
 use super::outcome::{Outcome, Said};
@@ -56,14 +58,18 @@ impl<'a> Side<'a> {
         let signals = Signals::default();
         signals.callers.store(usize::from(plan.callers()), Relaxed);
         signals.hold.store(workload == Workload::Aae, Relaxed);
-        let done: Vec<AtomicU64> = (0..callers).map(|_| AtomicU64::new(0)).collect();
-        let helped = AtomicU64::new(0);
+        let done: Vec<Count> = (0..callers).map(|_| Count::default()).collect();
+        let helped = Count::default();
         let (send, parts) = mpsc::channel();
         let interval = Duration::from_secs_f64(plan.interval);
         let shared = Shared { plan, stock: &self.stock, live: &self.live };
         let loading = workload == Workload::Load;
         let helped_along = matches!(workload, Workload::Aae | Workload::Compact);
         let time = (plan.ops.is_none() && !loading).then(|| Duration::from_secs_f64(plan.seconds));
+        if plan.cold && !loading {
+            let dir = self.driver.dir().ok_or(Unsupported("--cold, as the store's folder is not known"))?;
+            forget(dir)?;
+        }
         let sessions: Vec<_> = (0..callers).map(|_| self.driver.session()).collect::<Result<_>>()?;
         let before = (self.watched.look(), self.live.sums());
         let start = Instant::now();
@@ -74,6 +80,7 @@ impl<'a> Side<'a> {
             parts,
             done,
             current: 0,
+            until: start.checked_add(interval),
             tally: Tally::default(),
             operations: 0,
         };

@@ -132,8 +132,8 @@ impl<'a> Caller<'a> {
         match action {
             Action::Put(number) => self.put(*number, Kind::Put),
             Action::PutIndexed(number) => self.put(*number, Kind::PutIndexed),
-            Action::Get(number) => self.get(*number, present(*number)),
-            Action::GetAbsent(number) => self.get(*number, absent(*number)),
+            Action::Get(number) => self.get(*number, present(*number), true),
+            Action::GetAbsent(number) => self.get(*number, absent(*number), false),
             Action::Head(number) => self.head(*number),
             Action::Range(kind, range) => self.range(*kind, range),
             Action::Fold(what) => self.fold(*what),
@@ -167,7 +167,7 @@ impl<'a> Caller<'a> {
         Ok(true)
     }
 
-    fn get(&mut self, number: u64, key: [u8; 16]) -> Result<bool> {
+    fn get(&mut self, number: u64, key: [u8; 16], is_loaded: bool) -> Result<bool> {
         let Some(begin) = self.clock.begin() else { return Ok(false) };
         self.reads += 1;
         let wholly = self.reads.is_multiple_of(COMPARED_WHOLLY);
@@ -181,7 +181,7 @@ impl<'a> Caller<'a> {
         if !right {
             return Err(format!("object {} has a value that was never put there", String::from_utf8_lossy(&key)).into());
         }
-        self.check_found(number, &key, found)
+        self.check_found(number, &key, is_loaded, found)
     }
 
     fn head(&mut self, number: u64) -> Result<bool> {
@@ -189,18 +189,17 @@ impl<'a> Caller<'a> {
         let Some(begin) = self.clock.begin() else { return Ok(false) };
         let found = self.session.head(&key)?;
         self.note(Kind::Head, begin, found, 0)?;
-        self.check_found(number, &key, found)
+        self.check_found(number, &key, true, found)
     }
 
     /// Something found that was never put, or not found although its put was acknowledged, ends the run.
-    fn check_found(&mut self, number: u64, key: &[u8], found: bool) -> Result<bool> {
+    fn check_found(&mut self, number: u64, key: &[u8], is_loaded: bool, found: bool) -> Result<bool> {
         let wrong = |what: &str| Err(Failure::from(format!("object {} {what}", String::from_utf8_lossy(key))));
-        let loaded = key == present(number);
-        if found && !loaded {
+        if found && !is_loaded {
             return wrong("is there and was never put");
         }
         // The put may have been acknowledged since; looking again tells.
-        if !found && loaded && self.shared.live.holds(number) && !self.session.head(key)? {
+        if !found && is_loaded && self.shared.live.holds(number) && !self.session.head(key)? {
             return wrong("was acknowledged and is not there");
         }
         Ok(true)

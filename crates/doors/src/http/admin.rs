@@ -1,26 +1,28 @@
 //! How the server is: `/health`, `/metrics`, `/stats`.
 //!
-//! May use: `shared`, `metrics`, `numbers`, axum. Must not know: objects.
+//! May use: `shared`, `influx`, `metrics`, `numbers`, axum. Must not know: objects.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::failure::Failure;
 use super::shared::Shared;
-use super::{metrics, numbers};
+use super::{influx, metrics, numbers};
 
 /// Whether clients should be sent here: 200, or 503 with the reason.
-pub(crate) async fn health(shared: &Shared) -> Response {
+pub(crate) async fn health(shared: &Shared, parts: &Parts) -> Response {
     let (code, status) = match shared.stats().await {
         Ok(stats) if stats.refuses_writes => (StatusCode::SERVICE_UNAVAILABLE, "refuses_writes"),
         Ok(_) => (StatusCode::OK, "ok"),
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "stalled"),
     };
-    json(code, &serde_json::json!({ "status": status }))
+    let of_influx = influx::health(parts, status, code == StatusCode::OK);
+    json(code, &of_influx.unwrap_or_else(|| serde_json::json!({ "status": status })))
 }
 
 pub(crate) async fn metrics(shared: &Arc<Shared>) -> Result<Response, Failure> {

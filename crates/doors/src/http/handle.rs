@@ -126,7 +126,7 @@ impl Asked<'_> {
     async fn run(&self, route: &Route, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Failure> {
         match route.operation {
             Operation::Ping => Ok(influx::ping(self)),
-            Operation::Health => Ok(admin::health(self.shared).await),
+            Operation::Health => Ok(admin::health(self.shared, self.parts).await),
             Operation::Metrics => admin::metrics(self.shared).await,
             Operation::Stats => admin::stats(self.shared).await,
             Operation::OpenApi => Ok(admin::json(StatusCode::OK, &openapi::render(&self.shared.options.version))),

@@ -28,6 +28,8 @@ mod space;
 mod space_json;
 mod spaces;
 
+mod message;
+
 mod influx;
 mod ingest;
 mod opentsdb;

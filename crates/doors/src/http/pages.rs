@@ -4,7 +4,7 @@
 //! An error in the middle ends the connection without the end of the body, which is how HTTP says that something is
 //! missing.
 //!
-//! May use: `shared`, `turns`, hyper, tokio. Must not know: what is listed.
+//! May use: `shared`, `turns`, the facade's `series`, hyper, tokio. Must not know: what is listed.
 
 use std::future::Future;
 use std::io;
@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use holdfast::series::{Reader, Source};
 use hyper::body::{Bytes, Frame};
 use tokio::task::JoinError;
 
@@ -23,6 +24,8 @@ use super::turns::Turns;
 
 /// How long a listing may take from its first piece to its last: it keeps what it shows from being removed.
 const LISTING_TIME_MAX: Duration = Duration::from_secs(600);
+/// What of a whole answer is sent at a time.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A part of an answer.
 pub(crate) enum Piece {
@@ -134,5 +137,46 @@ impl hyper::body::Body for Rest {
             }
         };
         Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+}
+
+/// An answer that was made whole. Until it is sent it is held by its reader.
+pub(crate) struct Whole {
+    bytes: Vec<u8>,
+    sent: usize,
+    reader: Reader,
+}
+
+impl Whole {
+    pub(crate) fn new(bytes: Vec<u8>, reader: Reader) -> Self {
+        Whole { bytes, sent: 0, reader }
+    }
+
+    /// What is left of an answer that has left.
+    pub(crate) fn nothing(reader: Reader) -> Self {
+        Self::new(Vec::new(), reader)
+    }
+
+    pub(crate) fn body(mut self) -> Body {
+        if self.bytes.len() <= PIECE_BYTES {
+            return Body::from(self.bytes);
+        }
+        let first = self.take();
+        continued(first, Box::new(self), None)
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let end = self.bytes.len().min(self.sent + PIECE_BYTES);
+        let piece = self.bytes.get(self.sent..end).unwrap_or_default().to_vec();
+        self.sent = end;
+        self.reader.give_back(piece.len() as u64);
+        piece
+    }
+}
+
+impl Pieces for Whole {
+    fn next(&mut self) -> holdfast::Result<Piece> {
+        let piece = self.take();
+        Ok(if self.sent == self.bytes.len() { Piece::Last(piece) } else { Piece::More(piece) })
     }
 }

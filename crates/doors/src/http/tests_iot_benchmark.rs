@@ -232,12 +232,14 @@ fn the_influxdb_adapter_is_answered() {
 fn the_victoriametrics_adapter_is_answered() {
     let door = door();
     let import = "POST /api/v1/import/prometheus?extra_label=db=test";
+    // Types of the benchmark: booleans as 0 and 1, numbers, and text as it is, which VictoriaMetrics passes over.
     for device in ["d_0", "d_1"] {
         let line = |nth: i64| {
             let at = START + nth * STEP;
             format!(
                 "group_0{{sensor=\"s_0\",device=\"{device}\"}} {nth}.5 {at}\n\
-                 group_0{{sensor=\"s_1\",device=\"{device}\"}} {} {at}\n",
+                 group_0{{sensor=\"s_1\",device=\"{device}\"}} {} {at}\n\
+                 group_0{{sensor=\"s_2\",device=\"{device}\"}} hqFkBwgd {at}\n",
                 nth % 2
             )
         };

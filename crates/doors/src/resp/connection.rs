@@ -39,7 +39,7 @@ use super::stream::Stream;
 use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
-use crate::durable::State;
+use crate::durable::{Listener, State};
 use crate::handed::Handed;
 
 /// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
@@ -64,11 +64,14 @@ pub(crate) struct Reactor {
     /// Connections that wait for a sync; `round` counts how often they were woken.
     waiting: RefCell<Vec<Waker>>,
     round: Cell<u64>,
+    /// Told of syncs while one of them waits.
+    pub(crate) listener: Arc<Listener>,
 }
 
 impl Reactor {
     pub(crate) fn new(door: Arc<Door>, counters: Arc<Counters>) -> Self {
         Reactor {
+            listener: door.syncer.listener(),
             door,
             counters,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES]),
@@ -436,7 +439,7 @@ impl Connection {
         if need.synced == Position::ZERO {
             return State::Done;
         }
-        let state = syncer.synced(need.synced);
+        let state = syncer.synced_for(&self.reactor.listener, need.synced);
         if state == State::Waiting {
             syncer.want(need.synced.max(self.reactor.synced.get()));
         }
@@ -566,7 +569,7 @@ impl Connection {
             }
             Some(Blocked::Sync(position, timeout)) => {
                 let position = *position;
-                let state = self.reactor.door.syncer.synced(position);
+                let state = self.reactor.door.syncer.synced_for(&self.reactor.listener, position);
                 let is_late = timeout.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_ready());
                 match state {
                     State::Waiting if !is_late => {

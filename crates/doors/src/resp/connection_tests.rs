@@ -60,8 +60,8 @@ fn with_breaking(durability: Durability, talk: impl FnOnce(StdStream, Arc<Atomic
             let reactor = Rc::new(Reactor::new(Arc::new(door), counters));
             let waking = reactor.clone();
             tokio::task::spawn_local(async move {
-                let mut changes = waking.door.syncer.changes();
-                while changes.changed().await.is_ok() {
+                loop {
+                    waking.listener.told().await;
                     waking.wake_waiting();
                 }
             });

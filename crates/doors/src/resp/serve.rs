@@ -273,8 +273,8 @@ async fn accept(door: Arc<Door>, listener: StdListener, senders: Vec<Sender>) {
 }
 
 async fn wake_after_syncs(reactor: Rc<Reactor>) {
-    let mut changes = reactor.door.syncer.changes();
-    while changes.changed().await.is_ok() {
+    loop {
+        reactor.listener.told().await;
         reactor.wake_waiting();
     }
 }

@@ -33,6 +33,36 @@ impl Fixture {
 }
 
 #[test]
+fn an_operator_says_so_and_is_an_administrator() {
+    let mut fixture = Fixture::new();
+    let (first, second) = (fixture.begin(""), fixture.begin("TIMEOUT 60000"));
+    let by_itself = "-ERR an operator decides at once, and by itself: without WAIT, and outside of MULTI";
+    fixture.check(&[
+        (&format!("XA.COMMIT {first} BRANCHES 1 pg OPERATOR WAIT 5"), by_itself),
+        (&format!("XA.ROLLBACK {first} PLEASE"), "-ERR syntax error"),
+        (&format!("XA.ROLLBACK {first} OPERATOR now"), "-ERR syntax error"),
+        (&format!("XA.COMMIT {first} BRANCHES 1 pg DURABILITY synced OPERATOR"), "+OK"),
+        (&format!("XA.ROLLBACK {first} OPERATOR"), "-ERR the transaction is committed already"),
+        (&format!("XA.ROLLBACK {second} OPERATOR"), "+OK"),
+        (&format!("XA.COMMIT {second} BRANCHES 1 pg OPERATOR"), "-ABORTED the transaction was rolled back"),
+        ("MULTI", "+OK"),
+        (&format!("XA.COMMIT {second} BRANCHES 1 pg OPERATOR"), "+QUEUED"),
+    ]);
+    let refused = fixture.run("EXEC");
+    assert!(refused.starts_with("-EXECABORT Transaction discarded: ERR an operator decides at once"), "{refused}");
+    let mut user = User::admin("ada", &crate::auth::hash_password(b"pw").unwrap());
+    user.buckets = vec![BucketRight { pattern: "*".to_owned(), right: Right::Write }];
+    fixture.session.user = Some(Arc::new(user));
+    let third = fixture.begin("");
+    let no_administrator = "needs a right to all buckets that this user does not have";
+    fixture.check(&[
+        (&format!("XA.COMMIT {third} BRANCHES 1 pg OPERATOR"), &format!("-NOPERM 'xa.commit' {no_administrator}")),
+        (&format!("XA.ROLLBACK {third} OPERATOR"), &format!("-NOPERM 'xa.rollback' {no_administrator}")),
+        (&format!("XA.COMMIT {third} BRANCHES 1 pg"), "+OK"),
+    ]);
+}
+
+#[test]
 fn a_decision_waits_for_its_sync_and_a_refusal_for_its_tombstone() {
     let mut fixture = Fixture::new();
     let (first, second, third) = (fixture.begin(""), fixture.begin(""), fixture.begin("TIMEOUT 60000"));

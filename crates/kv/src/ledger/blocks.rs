@@ -5,10 +5,13 @@
 //! of memory, where entries are found by number, and is kept at hand for the ranges to come. Whoever goes through
 //! everything reads many blocks at once instead, and keeps none: it would only drive out what is in use.
 //!
+//! Where a table's blocks are is said by blocks too, of its *index*: one, or in large tables one of parts that say it. They
+//! are unpacked and kept as all others are, in the same room.
+//!
 //! May use: `lsm-tree`, `std::fs` (the exception that `lsm.rs` has). Must not know: what lies above the tables.
 
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lsm_tree::table::block::BlockType;
 use lsm_tree::table::util::SliceIndexes;
@@ -28,38 +31,58 @@ const OVERHEAD_BYTES: usize = 96;
 
 /// What was read of all ledgers' tables lately.
 pub(super) struct Blocks {
-    unpacked: Cache<(GlobalTableId, u64), Arc<Unpacked>, ByBytes>,
+    known: Cache<(GlobalTableId, u64), Known, ByBytes>,
     files: Arc<DescriptorTable>,
+}
+
+/// A block, unpacked.
+#[derive(Clone)]
+enum Known {
+    Entries(Arc<Unpacked>),
+    Places(Arc<Places>),
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl<K> Weighter<K, Arc<Unpacked>> for ByBytes {
-    fn weight(&self, _: &K, block: &Arc<Unpacked>) -> u64 {
-        (block.bytes.len() + block.spots.len() * size_of::<Spot>() + OVERHEAD_BYTES) as u64
+impl<K> Weighter<K, Known> for ByBytes {
+    fn weight(&self, _: &K, known: &Known) -> u64 {
+        let bytes = match known {
+            Known::Entries(block) => block.bytes.len() + block.spots.len() * size_of::<Spot>(),
+            Known::Places(places) => places.keys.len() + places.blocks.len() * size_of::<Place>(),
+        };
+        (bytes + OVERHEAD_BYTES) as u64
     }
 }
 
-/// A table, and where its blocks are, once somebody asked.
+/// A table, and what its blocks are known by.
 pub(super) struct Shelved {
     pub(super) table: Table,
     id: GlobalTableId,
-    places: OnceLock<Places>,
 }
 
-/// Where the blocks of a table are, and the greatest key of each.
+/// A block of a table's index: where other blocks are, and the greatest key of each.
 #[derive(Default)]
 struct Places {
     keys: Vec<u8>,
     blocks: Vec<Place>,
 }
 
+#[derive(Clone, Copy)]
 struct Place {
     offset: u64,
     bytes: u32,
     /// Where the block's greatest key ends in `keys`; it begins where that of the block before ends.
-    key_end: usize,
+    key_end: u32,
+}
+
+/// Where somebody who goes through a table stands in its index.
+pub(super) struct Way {
+    /// The parts of the index, if it has parts, and the number of the one that comes next.
+    parts: Option<(Arc<Places>, usize)>,
+    /// The part that it is in, and the number of the block that comes next.
+    places: Arc<Places>,
+    next: usize,
 }
 
 /// A block's entries, one behind the other, of each key the newest.
@@ -87,7 +110,13 @@ pub(super) struct Ahead {
 impl Blocks {
     /// Keeps about so many bytes of unpacked blocks.
     pub(super) fn new(bytes: u64, files: Arc<DescriptorTable>) -> Self {
-        Self { unpacked: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), files }
+        Self { known: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), files }
+    }
+
+    /// Bytes that are kept.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.known.weight()
     }
 
     #[expect(
@@ -107,69 +136,82 @@ impl Blocks {
         Ok(file.read_exact_at(to, offset)?)
     }
 
-    fn index(&self, of: &Shelved, handle: &BlockHandle) -> Result<IndexBlock> {
-        let mut raw = vec![0; to_usize(handle.size())];
-        self.read(of, *handle.offset(), &mut raw)?;
-        let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
-        expect_type(&block, BlockType::Index)?;
-        Ok(IndexBlock::new(block))
-    }
-
-    fn places<'t>(&self, of: &'t Shelved) -> Result<&'t Places> {
-        if let Some(places) = of.places.get() {
+    /// The block of the index that lies at a place.
+    fn places(&self, of: &Shelved, at: &BlockHandle, reading: Reading) -> Result<Arc<Places>> {
+        let id = (of.id, *at.offset());
+        if let Some(Known::Places(places)) = self.known.get(&id) {
             return Ok(places);
         }
-        let mut places = Places::default();
-        let top = self.index(of, &of.table.regions.tli)?;
-        for item in top.iter() {
-            // A large table has an index in two levels: what the top one names are blocks of the other.
-            if of.table.regions.index.is_some() {
-                let part = self.index(of, &BlockHandle::new(item.offset, item.size))?;
-                part.iter().for_each(|item| {
-                    places.push(part.as_slice(), item.offset, item.size, (&item.prefix, &item.end_key))
-                });
-            } else {
-                places.push(top.as_slice(), item.offset, item.size, (&item.prefix, &item.end_key));
-            }
+        let mut raw = vec![0; to_usize(at.size())];
+        self.read(of, *at.offset(), &mut raw)?;
+        let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
+        expect_type(&block, BlockType::Index)?;
+        let places = Arc::new(Places::of(&IndexBlock::new(block)).ok_or(Error::Unrecoverable)?);
+        if reading == Reading::Query {
+            self.known.insert(id, Known::Places(Arc::clone(&places)));
         }
-        Ok(of.places.get_or_init(|| places))
+        Ok(places)
     }
 
-    /// The number of the first block of the table that may have keys at or behind `key`.
-    pub(super) fn block_of(&self, of: &Shelved, key: &[u8]) -> Result<usize> {
-        Ok(self.places(of)?.first_with(key))
+    /// The way through a table from the first block that may have keys at or behind `start`, or from the first.
+    pub(super) fn way(&self, of: &Shelved, start: Option<&[u8]>, reading: Reading) -> Result<Way> {
+        let number = |places: &Places| start.map_or(0, |key| places.first_with(key));
+        let top = self.places(of, &of.table.regions.tli, reading)?;
+        if of.table.regions.index.is_none() {
+            return Ok(Way { parts: None, next: number(&top), places: top });
+        }
+        let part = number(&top);
+        let places = match top.blocks.get(part) {
+            Some(place) => self.places(of, &place.handle(), reading)?,
+            None => Arc::default(),
+        };
+        Ok(Way { next: number(&places), places, parts: Some((top, part + 1)) })
     }
 
-    /// A block of the table by its number, unpacked; `None` behind the last.
-    pub(super) fn unpacked(
+    /// The place of the block that comes next on the way; `None` behind the last.
+    fn next_place(&self, of: &Shelved, way: &mut Way, reading: Reading) -> Result<Option<Place>> {
+        loop {
+            if let Some(place) = way.places.blocks.get(way.next) {
+                return Ok(Some(*place));
+            }
+            let Some((parts, next)) = &mut way.parts else { return Ok(None) };
+            let Some(part) = parts.blocks.get(*next) else { return Ok(None) };
+            (way.places, way.next) = (self.places(of, &part.handle(), reading)?, 0);
+            *next += 1;
+        }
+    }
+
+    /// The next block on the way, unpacked; `None` behind the last.
+    pub(super) fn next(
         &self,
         of: &Shelved,
-        number: usize,
+        way: &mut Way,
         reading: Reading,
         ahead: &mut Ahead,
     ) -> Result<Option<Arc<Unpacked>>> {
-        let places = self.places(of)?;
-        let Some(place) = places.blocks.get(number) else { return Ok(None) };
+        let Some(place) = self.next_place(of, way, reading)? else { return Ok(None) };
+        let number = way.next;
+        way.next += 1;
         let id = (of.id, place.offset);
-        if let Some(block) = self.unpacked.get(&id) {
+        if let Some(Known::Entries(block)) = self.known.get(&id) {
             return Ok(Some(block));
         }
-        let raw = match ahead.block(place) {
+        let raw = match ahead.block(&place) {
             Some(raw) => raw,
             None => {
-                let bytes = if reading == Reading::Sweep { places.stretch(number) } else { u64::from(place.bytes) };
+                let bytes = if reading == Reading::Sweep { way.places.stretch(number) } else { u64::from(place.bytes) };
                 ahead.raw.clear();
                 ahead.raw.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
                 ahead.offset = place.offset;
                 self.read(of, place.offset, &mut ahead.raw)?;
-                ahead.block(place).ok_or(Error::Unrecoverable)?
+                ahead.block(&place).ok_or(Error::Unrecoverable)?
             }
         };
         let block = whole_block(raw, of.table.metadata.data_block_compression)?;
         expect_type(&block, BlockType::Data)?;
         let block = Arc::new(Unpacked::of(&DataBlock::new(block)).ok_or(Error::Unrecoverable)?);
         if reading == Reading::Query {
-            self.unpacked.insert(id, Arc::clone(&block));
+            self.known.insert(id, Known::Entries(Arc::clone(&block)));
         }
         Ok(Some(block))
     }
@@ -179,8 +221,7 @@ fn to_usize(bytes: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The block that fills these bytes. One that is shorter is not the block that was asked for, however intact it is: a view that
-/// outlived its tree may find another tree's table under its path.
+/// The block that fills these bytes. One that is shorter is not the block that was asked for, however intact it is.
 fn whole_block(raw: &[u8], compression: CompressionType) -> Result<Block> {
     let mut from = raw;
     let block = Block::from_reader(&mut from, compression)?;
@@ -200,7 +241,7 @@ impl Shelved {
     /// A table of the tree with this number.
     pub(super) fn new(table: Table, tree: lsm_tree::TreeId) -> Self {
         let id = (tree, table.id()).into();
-        Self { table, id, places: OnceLock::new() }
+        Self { table, id }
     }
 
     pub(super) fn least(&self) -> &[u8] {
@@ -212,17 +253,32 @@ impl Shelved {
     }
 }
 
+impl Place {
+    fn handle(self) -> BlockHandle {
+        BlockHandle::new(BlockOffset(self.offset), self.bytes)
+    }
+}
+
 impl Places {
-    fn push(&mut self, from: &[u8], offset: BlockOffset, bytes: u32, key: (&Option<SliceIndexes>, &SliceIndexes)) {
-        if let Some(prefix) = key.0 {
-            self.keys.extend_from_slice(within(from, prefix));
+    /// Nothing when the block is larger than any that the tree writes.
+    fn of(block: &IndexBlock) -> Option<Self> {
+        let from: &[u8] = block.as_slice();
+        let mut places = Self::default();
+        for item in block.iter() {
+            if let Some(prefix) = &item.prefix {
+                places.keys.extend_from_slice(within(from, prefix));
+            }
+            places.keys.extend_from_slice(within(from, &item.end_key));
+            let key_end = u32::try_from(places.keys.len()).ok()?;
+            places.blocks.push(Place { offset: *item.offset, bytes: item.size, key_end });
         }
-        self.keys.extend_from_slice(within(from, key.1));
-        self.blocks.push(Place { offset: *offset, bytes, key_end: self.keys.len() });
+        places.keys.shrink_to_fit();
+        places.blocks.shrink_to_fit();
+        Some(places)
     }
 
     fn greatest(&self, number: usize) -> &[u8] {
-        let end = |number: usize| self.blocks.get(number).map_or(0, |block| block.key_end);
+        let end = |number: usize| self.blocks.get(number).map_or(0, |block| to_usize(block.key_end));
         self.keys.get(number.checked_sub(1).map_or(0, end)..end(number)).unwrap_or_default()
     }
 

@@ -1,8 +1,9 @@
-//! The real ledger: one LSM tree per partition, in `ledger/NNNN`, with one block cache for all.
+//! The real ledger: one LSM tree per partition, in a folder of its own (`folders.rs`), with one block cache for all.
 //!
-//! Its sequence numbers are journal positions. The tree opens its files itself: it is derived, and a kill or a power cut costs only what was not written out. A tree that does not
-//! open is discarded and replayed from the journal; one that turns out damaged when it is read condemns itself, by a
-//! file beside it, and is discarded when it is opened next.
+//! Its sequence numbers are journal positions. The tree opens its files itself: it is derived, and a kill or a power cut
+//! costs only what was not written out. A tree that does not open is discarded and replayed from the journal; one that
+//! turns out damaged when it is read condemns itself, by a file in its folder, and is discarded when it is opened next. One
+//! that is emptied goes on in another folder, and the old one stays for as long as a view reads it.
 //!
 //! Changes go to a map in memory ([`Young`]); `rotate` puts it aside and `write_out` makes tables of it, so the tree's own
 //! memory stays empty and an entry that was replaced before it was written out never gets there. A read asks the young
@@ -20,23 +21,22 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use journal::{PartitionId, Position};
 use lsm_tree::compaction::Leveled;
-use lsm_tree::config::{BlockSizePolicy, CompressionPolicy};
+use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
     ValueType,
 };
 
 use super::blocks::Blocks;
+use super::folders::{Folder, io_failed};
 use super::merged::{Merged, Part};
-use super::tables::Tables;
+use super::tables::{Tables, hash_of};
 use super::young::{Change, Young};
 use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
 const OPEN_FILES_MAX: usize = 256;
-/// Name of the file that condemns a ledger.
-const CONDEMNED: &str = "condemned";
 /// Bytes of a table the compaction aims at.
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
@@ -65,21 +65,26 @@ impl LsmLedgers {
         Self { dir: dir.to_owned(), cache, blocks, files }
     }
 
-    fn path(&self, partition: PartitionId) -> PathBuf {
-        self.dir.join(format!("{:04}", partition.get()))
-    }
-
-    fn open_tree(&self, path: &Path) -> Result<Tree> {
+    fn open_tree(&self, folder: Folder) -> Result<Tree> {
+        let path = &folder.path;
         let number = SequenceNumberCounter::default();
         let config = Config::new(path, number.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(&self.cache))
             .use_descriptor_table(Some(Arc::clone(&self.files)))
             .data_block_size_policy(BlockSizePolicy::all(4096))
-            .data_block_compression_policy(CompressionPolicy::new([CompressionType::None, CompressionType::Lz4]));
+            .data_block_compression_policy(CompressionPolicy::new([CompressionType::None, CompressionType::Lz4]))
+            // The filters of all but large levels stay in memory, a few megabytes for each partition at the most, so that a key
+            // that is not there costs no look into the cache. (Those of large levels have parts, which do not.)
+            .filter_block_pinning_policy(PinningPolicy::all(true))
+            .filter_block_partitioning_policy(PinningPolicy::new([false, false, true]))
+            // Large tables have their index in parts: of one that is not at hand a small part is read, not all of it.
+            .index_block_partitioning_policy(PinningPolicy::new([false, true]));
         // A damaged file may surprise the tree's own decoding; that is damage like any other.
         let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
         match opened {
-            Ok(Ok(tree)) => Ok(Tree { tree, number, path: path.to_owned(), damaged: AtomicBool::new(false) }),
+            Ok(Ok(tree)) => {
+                Ok(Tree { tree, number, folder, damaged: AtomicBool::new(false), is_left: AtomicBool::new(false) })
+            }
             Ok(Err(error)) => Err(as_ours(path, &error)),
             Err(_) => Err(undecodable(path)),
         }
@@ -98,10 +103,6 @@ fn undecodable(path: &Path) -> Error {
     Error::Ledger { path: path.display().to_string(), reason: "it does not decode".into() }
 }
 
-fn io_failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::LedgerIo { path: path.display().to_string(), reason: error.to_string() }
-}
-
 /// Whether the file is not what was written, rather than the system short of something.
 fn is_damage(error: &std::io::Error) -> bool {
     use std::io::ErrorKind as Kind;
@@ -110,39 +111,25 @@ fn is_damage(error: &std::io::Error) -> bool {
         || error.raw_os_error() == Some(EIO)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
-fn condemn(path: &Path) -> Result<()> {
-    let note = path.join(CONDEMNED);
-    std::fs::write(&note, b"").map_err(|error| io_failed(&note, &error))
-}
-
-fn discard(path: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_failed(path, &error)),
-        _ => Ok(()),
-    }
-}
-
 impl Ledgers for LsmLedgers {
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
         std::fs::create_dir_all(&self.dir).map_err(|error| io_failed(&self.dir, &error))?;
-        let path = self.path(partition);
-        if path.join(CONDEMNED).exists() {
-            discard(&path)?;
-        }
-        let tree = match self.open_tree(&path) {
-            Ok(opened) => opened,
-            Err(_) => {
-                discard(&path)?;
-                self.open_tree(&path)?
-            }
+        let newest = Folder::newest(&self.dir, partition)?;
+        let sound = (!newest.is_condemned()).then(|| self.open_tree(newest.clone()).ok()).flatten();
+        let tree = match sound {
+            Some(tree) => tree,
+            None => self.open_tree(newest.after(&self.dir, partition)?)?,
         };
+        for left in Folder::all(&self.dir, partition)?.into_iter().filter(|folder| *folder != tree.folder) {
+            // What cannot be removed is in nobody's way, and is tried again at the next opening.
+            let _ = left.discard();
+        }
         let persisted = tree.persisted();
         let tables = Arc::new(Tables::of(&tree.tree, &Tables::default()));
         let parts = Parts { young: Young::default(), rotated: None, tables, tree: Arc::new(tree), persisted };
         Ok(Arc::new(LsmLedger {
             home: self.clone(),
-            path,
+            partition,
             parts: RwLock::new(parts),
             memory_bytes: AtomicU64::new(0),
             writing_out: Mutex::default(),
@@ -150,13 +137,13 @@ impl Ledgers for LsmLedgers {
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
-        condemn(&self.path(partition))
+        Folder::newest(&self.dir, partition)?.condemn()
     }
 }
 
 struct LsmLedger {
     home: LsmLedgers,
-    path: PathBuf,
+    partition: PartitionId,
     parts: RwLock<Parts>,
     /// Of the young map and the one put aside.
     memory_bytes: AtomicU64,
@@ -177,28 +164,39 @@ struct Parts {
 pub(super) struct Tree {
     tree: AnyTree,
     number: SequenceNumberCounter,
-    path: PathBuf,
+    folder: Folder,
     damaged: AtomicBool,
+    /// The ledger goes on in another folder.
+    is_left: AtomicBool,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if self.is_left.load(Ordering::Acquire) {
+            // Nobody reads it any more. What cannot be removed now is when the ledger is opened next.
+            let _ = self.folder.discard();
+        }
+    }
 }
 
 impl Tree {
     /// Turns the tree's error into ours, and notes when it is the tree's content that is wrong.
     pub(super) fn failed(&self, error: &lsm_tree::Error) -> Error {
-        self.noted(as_ours(&self.path, error))
+        self.noted(as_ours(&self.folder.path, error))
     }
 
     /// Condemns the tree when it is damaged, once: what a tree that was reset says later is no news of its successor.
     fn noted(&self, error: Error) -> Error {
         if matches!(error, Error::Ledger { .. }) && !self.damaged.swap(true, Ordering::AcqRel) {
             // If even this cannot be noted, the next reader of the damaged part finds it again.
-            let _ = condemn(&self.path);
+            let _ = self.folder.condemn();
         }
         error
     }
 
     /// What its tables say of a key.
-    fn get(&self, tables: &Tables, key: &[u8]) -> Result<Option<Slice>> {
-        let found = tables.get(key).map_err(|error| self.failed(&error))?;
+    fn get(&self, tables: &Tables, key: &[u8], hash: u64) -> Result<Option<Slice>> {
+        let found = tables.get(key, hash).map_err(|error| self.failed(&error))?;
         Ok(found.filter(|found| !found.is_tombstone()).map(|found| found.value))
     }
 
@@ -220,8 +218,8 @@ impl View for LsmView {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
-            Some(change) => Ok(change.value.clone()),
-            None => self.tree.get(&self.tables, key),
+            Some(change) => Ok(change.value.map(Slice::new)),
+            None => self.tree.get(&self.tables, key, hash_of(key)),
         }
     }
 
@@ -254,9 +252,9 @@ impl LsmLedger {
         }
     }
 
-    fn set(&self, key: &[u8], value: Option<Slice>, position: Position) {
+    fn set(&self, key: &[u8], value: Option<&[u8]>, position: Position) {
         let mut parts = self.parts_mut();
-        parts.young.set(key, Change { value, position });
+        parts.young.set(key, &Change { value, position });
         self.note_memory(&parts);
     }
 
@@ -279,9 +277,9 @@ impl LsmLedger {
         let Some(rotated) = rotated else { return Ok(()) };
         let entries = rotated.iter().map(|(key, change)| {
             let at = change.position.get();
-            Ok(match &change.value {
-                Some(value) => InternalValue::from_components(key.clone(), value.clone(), at, ValueType::Value),
-                None => InternalValue::new_tombstone(key.clone(), at),
+            Ok(match change.value {
+                Some(value) => InternalValue::from_components(key, value, at, ValueType::Value),
+                None => InternalValue::new_tombstone(key, at),
             })
         });
         if let Some((tables, _)) = tree.tree.flush_to_tables(entries)? {
@@ -321,15 +319,20 @@ impl LsmLedger {
 
 impl Ledger for LsmLedger {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+        let hash = hash_of(key);
         let (tree, tables) = {
             let parts = self.parts();
             let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
             if let Some(change) = known {
-                return Ok(change.value.clone());
+                return Ok(change.value.map(Slice::new));
+            }
+            // What is nowhere needs no share in tree and tables: all readers would count theirs in the same two places.
+            if parts.tables.say_nothing(key, hash).map_err(|error| parts.tree.failed(&error))? {
+                return Ok(None);
             }
             (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
-        tree.get(&tables, key)
+        tree.get(&tables, key, hash)
     }
 
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
@@ -340,7 +343,7 @@ impl Ledger for LsmLedger {
         Arc::new(self.as_it_is())
     }
 
-    fn insert(&self, key: &[u8], value: Slice, position: Position) {
+    fn insert(&self, key: &[u8], value: &[u8], position: Position) {
         self.set(key, Some(value), position);
     }
 
@@ -363,14 +366,17 @@ impl Ledger for LsmLedger {
     fn reset(&self) -> Result<()> {
         // Two trees must never write to the same folder.
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = Arc::clone(&self.parts().tree);
+        let tree = Arc::new(self.home.open_tree(old.folder.after(&self.home.dir, self.partition)?)?);
         let mut parts = self.parts_mut();
-        // Views that still read the old tree keep its open files; they may find others gone, which is no news.
-        parts.tree.damaged.store(true, Ordering::Release);
-        discard(&self.path)?;
-        parts.tree = Arc::new(self.home.open_tree(&self.path)?);
+        parts.tree = tree;
         parts.tables = Arc::default();
         (parts.young, parts.rotated, parts.persisted) = (Young::default(), None, None);
         self.note_memory(&parts);
+        drop(parts);
+        // What views still find damaged there is no news. Its files go with the last of them.
+        old.damaged.store(true, Ordering::Release);
+        old.is_left.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -387,7 +393,7 @@ impl Ledger for LsmLedger {
             // What was rotated before could not be written out: what is newer wins.
             Some(waiting) => {
                 let mut both = (*waiting).clone();
-                young.iter().for_each(|(key, change)| both.set(key, change.clone()));
+                young.iter().for_each(|(key, change)| both.set(key, &change));
                 both
             }
         }));
@@ -400,7 +406,11 @@ impl Ledger for LsmLedger {
         let write = || self.flush(keep).and_then(|()| self.compact(keep));
         match catch_unwind(AssertUnwindSafe(write)) {
             Ok(written) => written.map_err(|error| tree.failed(&error)),
-            Err(_) => Err(tree.noted(undecodable(&self.path))),
+            Err(_) => Err(tree.noted(undecodable(&tree.folder.path))),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "lsm_tests.rs"]
+mod tests;

@@ -152,9 +152,9 @@ impl Ledger for MemoryLedger {
         Arc::clone(&lock(&self.state).live) as _
     }
 
-    fn insert(&self, key: &[u8], value: Slice, position: Position) {
+    fn insert(&self, key: &[u8], value: &[u8], position: Position) {
         self.change(key, value.len(), position, |map| {
-            map.insert(key.to_vec(), value);
+            map.insert(key.to_vec(), Slice::new(value));
         });
     }
 

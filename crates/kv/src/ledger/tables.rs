@@ -11,13 +11,18 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
-use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo};
+use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo, Table};
 
 use super::Bounds;
-use super::blocks::{Ahead, Blocks, Shelved, Unpacked};
+use super::blocks::{Ahead, Blocks, Shelved, Unpacked, Way};
 
 /// Above all numbers that are in use.
 const NEWEST: SeqNo = SeqNo::MAX;
+
+/// What tables' filters know a key by.
+pub(super) fn hash_of(key: &[u8]) -> u64 {
+    Bloom::get_hash(key)
+}
 
 /// The tables of a tree.
 #[derive(Default)]
@@ -33,8 +38,8 @@ impl Tables {
         let known = |id| before.runs.iter().flatten().find(|shelved| shelved.table.id() == id);
         let version = tree.current_version();
         let runs = version.iter_levels().flat_map(|level| level.iter());
-        let run = |tables: &[lsm_tree::Table]| {
-            let shelved = |table: &lsm_tree::Table| match known(table.id()) {
+        let run = |tables: &[Table]| {
+            let shelved = |table: &Table| match known(table.id()) {
                 Some(shelved) => Arc::clone(shelved),
                 None => Arc::new(Shelved::new(table.clone(), tree.id())),
             };
@@ -43,13 +48,32 @@ impl Tables {
         Self { runs: runs.map(|tables| run(tables)).collect() }
     }
 
-    /// The newest that is said of `key`, a removal too.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<InternalValue>> {
-        let hash = Bloom::get_hash(key);
+    /// The table of a run that has `key`, if the run has it: usually known from what is in memory.
+    fn table_with<'t>(run: &'t [Arc<Shelved>], key: &[u8], hash: u64) -> Result<Option<&'t Table>> {
+        let at = run.partition_point(|table| table.greatest() < key);
+        let Some(shelved) = run.get(at).filter(|table| table.least() <= key) else { return Ok(None) };
+        let is_absent = match &shelved.table.pinned_filter_block {
+            Some(filter) => !filter.maybe_contains_hash(hash)?,
+            None => false,
+        };
+        Ok((!is_absent).then_some(&shelved.table))
+    }
+
+    /// Whether nothing is said of `key`, as far as that is known without looking further than memory.
+    pub(super) fn say_nothing(&self, key: &[u8], hash: u64) -> Result<bool> {
         for run in &self.runs {
-            let at = run.partition_point(|table| table.greatest() < key);
-            let Some(shelved) = run.get(at).filter(|table| table.least() <= key) else { continue };
-            if let Some(found) = shelved.table.get(key, NEWEST, hash)? {
+            if Self::table_with(run, key, hash)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The newest that is said of `key`, a removal too.
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<InternalValue>> {
+        for run in &self.runs {
+            let Some(table) = Self::table_with(run, key, hash)? else { continue };
+            if let Some(found) = table.get(key, NEWEST, hash)? {
                 return Ok(Some(found));
             }
         }
@@ -67,7 +91,7 @@ impl Tables {
                 bounds: bounds.clone(),
                 run: number,
                 table: from,
-                block: None,
+                way: None,
                 ahead: Ahead::default(),
                 unpacked: None,
                 entry: 0,
@@ -85,9 +109,9 @@ pub(super) struct RunEntries {
     blocks: Arc<Blocks>,
     bounds: Bounds,
     run: usize,
-    /// Where the next block is: its number, unknown while it is that in which the range begins.
+    /// Where the next block is; the way through a table is not known before something of it is read.
     table: usize,
-    block: Option<usize>,
+    way: Option<Way>,
     ahead: Ahead,
     unpacked: Option<Arc<Unpacked>>,
     /// The next entry; `end` is behind the last of this block.
@@ -118,24 +142,27 @@ impl RunEntries {
             if self.bounds.are_before(table.least()) {
                 return Ok(false);
             }
-            let number = match (self.block, self.bounds.start()) {
-                (Some(number), _) => number,
-                (None, Bound::Unbounded) => 0,
-                (None, Bound::Included(start) | Bound::Excluded(start)) => self.blocks.block_of(table, start)?,
+            let reading = self.bounds.reading();
+            let way = match &mut self.way {
+                Some(way) => way,
+                none => {
+                    let start = match self.bounds.start() {
+                        Bound::Included(start) | Bound::Excluded(start) if self.unpacked.is_none() => Some(start),
+                        _ => None,
+                    };
+                    none.insert(self.blocks.way(table, start, reading)?)
+                }
             };
-            let Some(unpacked) = self.blocks.unpacked(table, number, self.bounds.reading(), &mut self.ahead)? else {
+            let Some(unpacked) = self.blocks.next(table, way, reading, &mut self.ahead)? else {
                 self.table += 1;
-                self.block = Some(0);
+                self.way = None;
                 self.ahead.clear();
                 continue;
             };
-            self.entry = match self.block {
+            self.entry = match &self.unpacked {
                 None => unpacked.before(|key| self.bounds.are_behind(key)),
                 // What the block before ended with may go on here, with what it was before that.
-                Some(_) => usize::from(
-                    unpacked.first().is_some()
-                        && unpacked.first() == self.unpacked.as_ref().and_then(|before| before.last()),
-                ),
+                Some(before) => usize::from(unpacked.first().is_some() && unpacked.first() == before.last()),
             };
             self.end = unpacked.len();
             if unpacked.last().is_some_and(|greatest| self.bounds.are_before(greatest)) {
@@ -143,7 +170,6 @@ impl RunEntries {
                 self.end = unpacked.before(|key| !self.bounds.are_before(key));
             }
             self.unpacked = Some(unpacked);
-            self.block = Some(number + 1);
             return Ok(true);
         }
     }

@@ -5,32 +5,47 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ledger::chunk::OVERHEAD_BYTES;
 
-type Model = BTreeMap<Vec<u8>, Change>;
+/// What became of a key: its value, and the position.
+type Became = (Option<Vec<u8>>, u64);
+type Model = BTreeMap<Vec<u8>, Became>;
 
-fn range(young: &Young, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Vec<(Vec<u8>, Change)> {
+fn became(change: Change<'_>) -> Became {
+    (change.value.map(<[u8]>::to_vec), change.position.get())
+}
+
+fn range(young: &Young, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Vec<(Vec<u8>, Became)> {
     let mut range = young.range(start, end);
     let mut all = Vec::new();
     while range.advance() {
         let (key, change) = range.entry().unwrap();
-        assert_eq!((range.key(), range.value()), (&**key, change.value.as_deref()));
-        all.push((key.to_vec(), change.clone()));
+        assert_eq!((range.key(), range.value()), (key, change.value));
+        all.push((key.to_vec(), became(change)));
     }
     assert!(!range.advance());
     all
 }
 
-fn all(young: &Young) -> Vec<(Vec<u8>, Change)> {
-    young.iter().map(|(key, change)| (key.to_vec(), change.clone())).collect()
+fn all(young: &Young) -> Vec<(Vec<u8>, Became)> {
+    young.iter().map(|(key, change)| (key.to_vec(), became(change))).collect()
 }
 
 fn check(young: &Young, model: &Model) {
     assert_eq!(all(young), model.clone().into_iter().collect::<Vec<_>>());
     assert_eq!(young.is_empty(), model.is_empty());
-    assert_eq!(young.bytes(), model.iter().map(|(key, change)| cost(key, change)).sum::<u64>());
-    for run in young.runs.iter() {
-        assert!((1..=CHUNK_MAX).contains(&run.chunk.len()));
-        assert_eq!(run.chunk.at(0).map(|(key, _)| key), Some(&run.first));
+    let live = model
+        .iter()
+        .map(|(key, (value, _))| key.len() + value.as_ref().map_or(0, Vec::len) + OVERHEAD_BYTES)
+        .sum::<usize>();
+    let cost = young.runs.chunks.iter().map(|chunk| chunk.cost()).sum::<u64>();
+    assert_eq!(young.bytes(), cost);
+    assert!((live as u64..=2 * live as u64).contains(&cost), "{cost} for {live}");
+    assert_eq!(young.runs.tags.len(), young.runs.chunks.len());
+    for (chunk, found) in young.runs.chunks.iter().zip(&young.runs.tags) {
+        assert!((1..=CHUNK_MAX).contains(&chunk.len()));
+        assert!(chunk.first().starts_with(&young.runs.shared));
+        assert_eq!(tag(chunk.first(), young.runs.shared.len()), *found);
     }
 }
 
@@ -73,11 +88,10 @@ proptest::proptest! {
             if number % clone_every == 0 {
                 clones.push((young.clone(), model.clone()));
             }
-            let value = value.map(|len| Slice::from(vec![7; len]));
-            let change = Change { value, position: Position::new(number as u64) };
-            young.set(key, change.clone());
-            model.insert(key.clone(), change);
-            assert_eq!(young.get(key), model.get(key));
+            let value = value.map(|len| vec![u8::try_from(number % 251).unwrap(); len]);
+            young.set(key, &Change { value: value.as_deref(), position: Position::new(number as u64) });
+            model.insert(key.clone(), (value, number as u64));
+            assert_eq!(young.get(key).map(became).as_ref(), model.get(key));
         }
         clones.push((young, model));
         for (young, model) in &clones {
@@ -92,7 +106,7 @@ proptest::proptest! {
         }
         let (young, model) = clones.last().unwrap();
         for key in (0u8..25).flat_map(|a| [vec![], vec![a], vec![a, 3], [b"bucket", &[a][..]].concat()]) {
-            assert_eq!(young.get(&key), model.get(&key));
+            assert_eq!(young.get(&key).map(became).as_ref(), model.get(&key));
         }
     }
 }
@@ -101,7 +115,7 @@ proptest::proptest! {
 fn keys_that_come_in_order_fill_their_chunks() {
     let mut young = Young::default();
     for number in 0..(10 * CHUNK_MAX as u64) {
-        young.set(&number.to_be_bytes(), Change { value: None, position: Position::new(number) });
+        young.set(&number.to_be_bytes(), &Change { value: None, position: Position::new(number) });
     }
-    assert_eq!((young.iter().count(), young.runs.len()), (10 * CHUNK_MAX, 10));
+    assert_eq!((young.iter().count(), young.runs.chunks.len()), (10 * CHUNK_MAX, 10));
 }

@@ -62,7 +62,7 @@ pub use continuous::{ContinuousQuery, Due, Schedule};
 pub use document::{Document, Epoch, Layout, Outlet, error_document};
 pub use insert::{Write, insert, say_inserted};
 pub use parse::{Statement, parse};
-pub use words::Parameters;
+pub use words::{Parameter, Parameters};
 
 use crate::error::Result;
 use crate::source::{Range, Source};

@@ -77,6 +77,7 @@ fn statement(words: &mut Words<'_>) -> Result<Kind> {
         "CREATE" => create(words),
         "DROP" => drop(words),
         other @ ("EXPLAIN" | "GRANT" | "REVOKE" | "ALTER" | "SET" | "KILL") => {
+            configured(words)?;
             Err(words.error(&format!("{other} is not supported")))
         }
         _ => {
@@ -89,7 +90,25 @@ fn statement(words: &mut Words<'_>) -> Result<Kind> {
     }
 }
 
+/// # Errors
+/// When what comes next is no matter of statements here.
+fn configured(words: &mut Words<'_>) -> Result<()> {
+    for (word, advice) in [
+        (
+            "RETENTION",
+            "retention policies are configured, as [[series.retention]] of the server, and not made by statements",
+        ),
+        ("USER", "users are configured, as [[users]] of the server, and not made by statements"),
+    ] {
+        if matches!(words.peek()?, Token::Word(found) if found.eq_ignore_ascii_case(word)) {
+            return Err(words.error(advice));
+        }
+    }
+    Ok(())
+}
+
 fn create(words: &mut Words<'_>) -> Result<Kind> {
+    configured(words)?;
     if words.take_one(&["CONTINUOUS", "DATABASE"])? == "CONTINUOUS" {
         return continuous(words).map(|query| Kind::CreateContinuousQuery(Box::new(query)));
     }
@@ -145,6 +164,7 @@ fn duration(words: &mut Words<'_>) -> Result<i64> {
 }
 
 fn drop(words: &mut Words<'_>) -> Result<Kind> {
+    configured(words)?;
     match words.take_one(&["CONTINUOUS", "DATABASE", "MEASUREMENT", "SERIES"])? {
         "CONTINUOUS" => {
             words.take("QUERY")?;

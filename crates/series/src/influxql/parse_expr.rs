@@ -7,7 +7,7 @@
 
 use super::ast::{Binary, Call, Cast, Expr, Operand, Operator, Star};
 use super::lexer::Token;
-use super::words::Words;
+use super::words::{Parameter, Words};
 use crate::error::Result;
 use crate::value::{Kind, Value};
 
@@ -165,15 +165,14 @@ fn negated(expr: Expr) -> Expr {
     }
 }
 
+/// A parameter that is no single word.
 fn parameter(words: &mut Words<'_>, name: &str) -> Result<Expr> {
     let parameters = words.parameters;
     match parameters.get(name) {
-        Some(Value::Float(number)) => Ok(Expr::Float(*number)),
-        Some(Value::Integer(number)) => Ok(Expr::Integer(*number)),
-        Some(Value::Unsigned(number)) => Ok(Expr::Unsigned(*number)),
-        Some(Value::Boolean(is_so)) => Ok(Expr::Boolean(*is_so)),
-        Some(Value::Text(text)) => Ok(Expr::Text(text.to_string())),
-        None => Err(words.error(&format!("missing parameter: {name}"))),
+        Some(Parameter::Value(Value::Float(number))) => Ok(Expr::Float(*number)),
+        Some(Parameter::Value(Value::Integer(number))) => Ok(Expr::Integer(*number)),
+        Some(Parameter::Duration(nanos)) => Ok(Expr::Duration(*nanos)),
+        _ => Err(words.error(&format!("the parameter {name} cannot stand here"))),
     }
 }
 

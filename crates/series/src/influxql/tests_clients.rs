@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::tests::{answer, answer_with, machines};
+use super::tests::{SECOND, answer, answer_with, machines};
 use super::*;
 use crate::model::{Model, key};
 use crate::value::Value;
@@ -113,9 +113,83 @@ fn the_statements_of_telegraf_and_others_are_understood() {
         assert_eq!(needs, [(need.0.to_owned(), need.1)], "{text}");
         assert_eq!(statements[0].text(), text);
     }
-    let bound = Parameters::from([("h".to_owned(), Value::Text("it's".into())), ("n".to_owned(), Value::Integer(3))]);
-    assert!(parse("SELECT x FROM y WHERE h = $h AND n > $n", &bound).is_ok());
-    assert!(parse("SELECT x FROM y WHERE h = $other", &bound).is_err());
+}
+
+/// `$name`, in all the forms in which clients send what it stands for.
+#[test]
+fn parameters_stand_for_names_expressions_durations_and_values() {
+    let bound = Parameters::from(
+        [
+            ("host", Parameter::Value(Value::Text("it's".into()))),
+            ("b", Parameter::Value(Value::Text("b".into()))),
+            ("n", Parameter::Value(Value::Integer(2))),
+            ("minus", Parameter::Value(Value::Integer(-3))),
+            ("less", Parameter::Value(Value::Float(-1.5))),
+            ("more", Parameter::Value(Value::Float(1.5))),
+            ("yes", Parameter::Value(Value::Boolean(true))),
+            ("at", Parameter::Value(Value::Text("1970-01-01T00:00:10Z".into()))),
+            ("field", Parameter::Name("user".to_owned())),
+            ("from", Parameter::Name("cpu".to_owned())),
+            ("tag", Parameter::Name("host".to_owned())),
+            ("any", Parameter::Regex("^[b/]$".to_owned())),
+            ("window", Parameter::duration("20s").unwrap()),
+            ("back", Parameter::Duration(-20 * SECOND)),
+        ]
+        .map(|(name, parameter)| (name.to_owned(), parameter)),
+    );
+    let model = machines();
+    let run = |text: &str| -> String {
+        let statements = match parse(text, &bound) {
+            Ok(statements) => statements,
+            Err(error) => return error.to_string(),
+        };
+        let env = Env { source: &model, database: "db", now: 60 * SECOND, may_see: &|_| true };
+        let mut document = Document::new(Layout::Csv, Epoch::Units(SECOND), 1 << 20);
+        document.begin(&statements[0]);
+        match read(&env, &statements[0], &mut document) {
+            Ok(()) => document.end(None),
+            Err(error) => document.fail(&error.to_string()),
+        }
+        let csv = String::from_utf8(document.finish()).unwrap();
+        csv.lines().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    for (text, wanted) in [
+        ("SELECT $field FROM $from WHERE $tag = $b LIMIT $n", "cpu,,0,10 cpu,,10,20"),
+        ("SELECT $field FROM $from WHERE host = $b AND time > $at", "cpu,,20,40 cpu,,40,30"),
+        ("SELECT $field FROM $\"from\" WHERE host =~ $any AND $field > $more LIMIT 1", "cpu,,0,10"),
+        ("SELECT $field + $minus, $field * $less FROM cpu WHERE host = $b LIMIT 1", "cpu,,0,7,-15"),
+        ("SELECT $field FROM cpu WHERE host = $host", ""),
+        ("SELECT $field FROM cpu WHERE up = $yes AND host = 'a'", "cpu,,10,2"),
+        (
+            "SELECT max($field) FROM cpu WHERE host = $b AND time >= 0s AND time < 40s GROUP BY time($window)",
+            "cpu,,0,20 cpu,,20,40",
+        ),
+        ("SELECT $field FROM cpu WHERE host = $b AND time > now() + $back", ""),
+        ("SELECT $field FROM cpu WHERE host = $b AND time >= now() - $window", "cpu,,40,30"),
+        ("SELECT x FROM y WHERE h = $other", "error parsing query: missing parameter: other at line 1, char 27"),
+        (
+            "SELECT x FROM y WHERE h = $",
+            "error parsing query: found $ without the name of a parameter at line 1, char 27",
+        ),
+        (
+            "DROP RETENTION POLICY x ON db",
+            "error parsing query: retention policies are configured, as [[series.retention]] of the server, and not made by statements at line 1, char 6",
+        ),
+        (
+            "CREATE USER x",
+            "error parsing query: users are configured, as [[users]] of the server, and not made by statements at line 1, char 8",
+        ),
+        (
+            "ALTER RETENTION POLICY x",
+            "error parsing query: retention policies are configured, as [[series.retention]] of the server, and not made by statements at line 1, char 7",
+        ),
+        ("KILL QUERY 1", "error parsing query: KILL is not supported at line 1, char 6"),
+        ("SELECT x FROM y LIMIT $minus", "error parsing query: found $, expected integer at line 1, char 23"),
+    ] {
+        assert_eq!(run(text), wanted, "{text}");
+    }
+    assert_eq!(Parameter::duration("1h30m"), Some(Parameter::Duration(5400 * SECOND)));
+    assert_eq!([Parameter::duration(""), Parameter::duration("1h x"), Parameter::duration("5")], [None, None, None]);
 }
 
 /// Parses and answers in a thread with as little stack as one of the doors' has.

@@ -20,8 +20,47 @@ const RESERVED: [&str; 26] = [
     "INTO", "WITH", "ON", "SHOW", "CREATE", "DROP", "DELETE", "ASC", "DESC", "INSERT", "SET", "TO",
 ];
 
-/// What `$name` stands for.
-pub type Parameters = BTreeMap<String, Value>;
+/// What `$name` stands for, by names.
+pub type Parameters = BTreeMap<String, Parameter>;
+
+/// What one `$name` stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// A number, a text, or a boolean.
+    Value(Value),
+    /// A name: of a measurement, a field, a tag.
+    Name(String),
+    /// A regular expression, without slashes.
+    Regex(String),
+    /// A length of time, in nanoseconds.
+    Duration(i64),
+}
+
+impl Parameter {
+    /// A length of time as InfluxQL writes it, such as `1h30m`; `None` when it is none.
+    #[must_use]
+    pub fn duration(text: &str) -> Option<Self> {
+        let mut lexer = Lexer::new(text);
+        match (lexer.next(), lexer.next()) {
+            (Ok(Token::Duration(nanos)), Ok(Token::End)) => Some(Self::Duration(nanos)),
+            _ => None,
+        }
+    }
+
+    /// The word that stands for it, if one word does.
+    fn token(&self) -> Option<Token> {
+        Some(match self {
+            Self::Name(name) => Token::Quoted(name.clone()),
+            Self::Duration(nanos) if *nanos >= 0 => Token::Duration(*nanos),
+            Self::Value(Value::Text(text)) => Token::Text(text.to_string()),
+            Self::Value(Value::Boolean(is_so)) => Token::Word(is_so.to_string()),
+            Self::Value(Value::Integer(number)) => Token::Integer(u64::try_from(*number).ok()?),
+            Self::Value(Value::Unsigned(number)) => Token::Integer(*number),
+            Self::Value(Value::Float(number)) if *number >= 0.0 => Token::Float(*number),
+            Self::Value(Value::Float(_)) | Self::Duration(_) | Self::Regex(_) => return None,
+        })
+    }
+}
 
 pub(crate) struct Words<'a> {
     lexer: Lexer<'a>,
@@ -61,7 +100,11 @@ impl<'a> Words<'a> {
     pub(crate) fn peek(&mut self) -> Result<&Token> {
         if self.ahead.is_none() {
             let at = self.lexer.position();
-            self.ahead = Some((self.lexer.next()?, at));
+            let token = match self.lexer.next()? {
+                Token::Sign("$") => self.bound(at)?,
+                token => token,
+            };
+            self.ahead = Some((token, at));
         }
         Ok(self.ahead.as_ref().map_or(&Token::End, |(token, _)| token))
     }
@@ -70,6 +113,23 @@ impl<'a> Words<'a> {
         self.peek()?;
         self.taken = self.ahead.take();
         Ok(self.taken.as_ref().map_or(Token::End, |(token, _)| token.clone()))
+    }
+
+    /// The word that a parameter is, whose name comes next; the sign before it where that is none: a negative number, an expression.
+    fn bound(&mut self, at: usize) -> Result<Token> {
+        let mut lexer = self.lexer.clone();
+        let parameter = self.parameter(&mut lexer, at)?;
+        let Some(token) = parameter.token() else { return Ok(Token::Sign("$")) };
+        self.lexer = lexer;
+        Ok(token)
+    }
+
+    /// The parameter whose name comes next.
+    fn parameter(&self, lexer: &mut Lexer<'a>, at: usize) -> Result<&'a Parameter> {
+        let (Token::Word(name) | Token::Quoted(name)) = lexer.next()? else {
+            return Err(lexer.error(at, "found $ without the name of a parameter"));
+        };
+        self.parameters.get(&name).ok_or_else(|| lexer.error(at, &format!("missing parameter: {name}")))
     }
 
     /// What was taken last is not what should be.
@@ -166,15 +226,22 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The expression between slashes, if one is next.
+    /// The expression between slashes, or that a parameter is, if one is next.
     pub(crate) fn regex(&mut self) -> Result<Option<Regex>> {
         let at = self.position();
-        if self.ahead.is_some() && !matches!(self.peek()?, Token::Sign("/")) {
+        if self.ahead.is_some() && !matches!(self.peek()?, Token::Sign("/" | "$")) {
             return Ok(None);
         }
         let mut lexer = self.lexer.clone();
         lexer.seek(at);
-        let Some(text) = lexer.regex()? else { return Ok(None) };
+        let text = match lexer.regex()? {
+            Some(text) => text,
+            None if matches!(lexer.next(), Ok(Token::Sign("$"))) => match self.parameter(&mut lexer, at)? {
+                Parameter::Regex(text) => text.clone(),
+                _ => return Ok(None),
+            },
+            None => return Ok(None),
+        };
         (self.lexer, self.ahead) = (lexer, None);
         let built = RegexBuilder::new(&text).size_limit(REGEX_BYTES_MAX).build();
         built.map(Some).map_err(|error| self.lexer.error(at, &format!("bad regular expression: {error}")))

@@ -9,7 +9,7 @@ use xa::{BranchName, TransactionId};
 use super::wire::Reply;
 use super::{Remote, good, ok, strange};
 use crate::State;
-use crate::administration::{Administration, BranchStatus, Forget, Page, Status};
+use crate::administration::{Administration, BranchStatus, Forget, Page, Settling, Status};
 use crate::decisions::Result;
 
 impl Administration for Remote {
@@ -38,6 +38,22 @@ impl Administration for Remote {
             words.push("FORCE");
         }
         // Twice would be once.
+        ok(self.inner.ask(&self.inner.main, &words)?)
+    }
+
+    fn settle(&self, id: TransactionId, settling: Settling<'_>) -> Result<()> {
+        let id = id.to_string();
+        let count;
+        let mut words = match settling {
+            Settling::Rollback => vec!["XA.ROLLBACK", &id],
+            Settling::Commit(branches) => {
+                count = branches.len().to_string();
+                let mut words = vec!["XA.COMMIT", &id, "BRANCHES", &count];
+                words.extend(branches.iter().map(BranchName::as_str));
+                words
+            }
+        };
+        words.push("OPERATOR");
         ok(self.inner.ask(&self.inner.main, &words)?)
     }
 }

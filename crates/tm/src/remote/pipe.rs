@@ -7,7 +7,7 @@
 //! A *lazy* request has no caller. It leaves with the next write of somebody else or when [`Pipe::flush`] is called, and
 //! again after a broken connection, until it is answered.
 //!
-//! May use: `socket`, `slot`, `wire`. Must not know: what requests mean.
+//! May use: `socket`, `slot`, `wire`, `tls`. Must not know: what requests mean.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,7 @@ use rustls::ClientConfig;
 use super::slot::{Broken, Slot};
 use super::socket::Socket;
 use super::wire::{self, Reply};
+use crate::tls::explained;
 
 /// Most lazy requests without an answer; more are dropped, and counted.
 const LAZY_MAX: usize = 100_000;
@@ -182,7 +183,7 @@ impl Shared {
 
     fn connect_to(self: &Arc<Self>, server: &str) -> Result<Arc<Socket>, String> {
         let Target { tls, login, patience, .. } = &self.target;
-        let text = |error: std::io::Error| error.to_string();
+        let text = |error: std::io::Error| explained(&error).unwrap_or_else(|| error.to_string());
         let socket = Socket::connect(server, tls.as_ref(), *patience).map_err(text)?;
         let mut hello = Vec::new();
         match login {

@@ -1,9 +1,9 @@
-//! How answers leave: in chunks while they are made, or whole and then in pieces, so that what was sent is not held any longer.
+//! How answers leave in chunks while they are made.
 //!
 //! Whoever makes an answer in chunks waits for its client in a thread, one piece ahead: it ends when the client goes, and the door
 //! ends clients that do not read.
 //!
-//! May use: `pages`, hyper, tokio. Must not know: InfluxQL.
+//! May use: hyper, tokio. Must not know: InfluxQL.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,20 +13,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use holdfast::series::{Reader, SeriesError, Source};
+use holdfast::series::SeriesError;
 use hyper::body::{Bytes, Frame};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Sleep;
 
 use crate::http::failure::Failure;
-use crate::http::pages::{self, Piece, Pieces};
 
 /// How long an answer may take to leave.
 pub(super) const LEAVING_TIME_MAX: Duration = Duration::from_secs(600);
 /// Pieces that wait for the client.
 const PIECES_MAX: usize = 1;
-/// What of a whole answer is sent at a time.
-const PIECE_BYTES: usize = 256 << 10;
 
 type Made = Result<Vec<u8>, Failure>;
 
@@ -108,46 +105,5 @@ impl hyper::body::Body for Pouring {
                 }
             })
         })
-    }
-}
-
-/// An answer that was made whole. Until it is sent it is held by its reader.
-pub(super) struct Whole {
-    bytes: Vec<u8>,
-    sent: usize,
-    reader: Reader,
-}
-
-impl Whole {
-    pub(super) fn new(bytes: Vec<u8>, reader: Reader) -> Self {
-        Whole { bytes, sent: 0, reader }
-    }
-
-    /// What is left of an answer that has left.
-    pub(super) fn nothing(reader: Reader) -> Self {
-        Self::new(Vec::new(), reader)
-    }
-
-    pub(super) fn body(mut self) -> Body {
-        if self.bytes.len() <= PIECE_BYTES {
-            return Body::from(self.bytes);
-        }
-        let first = self.take();
-        pages::continued(first, Box::new(self), None)
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        let end = self.bytes.len().min(self.sent + PIECE_BYTES);
-        let piece = self.bytes.get(self.sent..end).unwrap_or_default().to_vec();
-        self.sent = end;
-        self.reader.give_back(piece.len() as u64);
-        piece
-    }
-}
-
-impl Pieces for Whole {
-    fn next(&mut self) -> holdfast::Result<Piece> {
-        let piece = self.take();
-        Ok(if self.sent == self.bytes.len() { Piece::Last(piece) } else { Piece::More(piece) })
     }
 }

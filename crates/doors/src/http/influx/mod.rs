@@ -24,7 +24,7 @@ use super::table::{Access, Operation as Any, Route, Verb};
 use super::upload::Upload;
 use crate::auth::User;
 
-pub(crate) use ping::ping;
+pub(crate) use ping::{health, ping};
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method};
 use holdfast::series::Value;
-use holdfast::series::influxql::{Epoch, Layout, Parameters};
+use holdfast::series::influxql::{Epoch, Layout, Parameter, Parameters};
+use serde_json::Value as Json;
 
 use crate::http::failure::Failure;
 use crate::http::handle::Asked;
@@ -84,25 +85,50 @@ impl Params {
     }
 }
 
-/// What `$name` stands for: a JSON object of numbers, texts and booleans.
+/// What `$name` stands for: a JSON object of numbers, texts and booleans, or of objects with one of them that say what it is.
 fn parameters(text: &str) -> Result<Parameters, String> {
     let bad = |what: &dyn std::fmt::Display| format!("error parsing query parameters: {what}");
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).map_err(|error| bad(&error))?;
-    let value = |value: &serde_json::Value| match value {
-        serde_json::Value::Bool(is_so) => Some(Value::Boolean(*is_so)),
-        serde_json::Value::String(text) => Some(Value::Text(text.as_str().into())),
-        serde_json::Value::Number(number) => {
-            number.as_i64().map(Value::Integer).or_else(|| number.as_f64().map(Value::Float))
-        }
-        _ => None,
-    };
+    let object: serde_json::Map<String, Json> = serde_json::from_str(text).map_err(|error| bad(&error))?;
     object
         .into_iter()
-        .map(|(name, given)| match value(&given) {
-            Some(value) => Ok((name, value)),
-            None => Err(bad(&format!("unable to bind parameter {name}"))),
+        .map(|(name, given)| match parameter(&given) {
+            Some(parameter) => Ok((name, parameter)),
+            None => Err(bad(&format!(
+                "unable to bind parameter {name}: it is a number, a text, a boolean, or an object such as {{\"identifier\":\"cpu\"}} \
+                 with one of identifier, regex, string, float, integer, boolean, duration"
+            ))),
         })
         .collect()
+}
+
+fn parameter(given: &Json) -> Option<Parameter> {
+    let value = |given: &Json| {
+        Some(Parameter::Value(match given {
+            Json::Bool(is_so) => Value::Boolean(*is_so),
+            Json::String(text) => Value::Text(text.as_str().into()),
+            Json::Number(number) => {
+                number.as_i64().map(Value::Integer).or_else(|| number.as_f64().map(Value::Float))?
+            }
+            _ => return None,
+        }))
+    };
+    let Json::Object(object) = given else { return value(given) };
+    let mut entries = object.iter();
+    let (Some((kind, given)), None) = (entries.next(), entries.next()) else { return None };
+    match (kind.as_str(), given) {
+        ("ident" | "identifier", Json::String(name)) => Some(Parameter::Name(name.clone())),
+        ("regex", Json::String(text)) => Some(Parameter::Regex(text.clone())),
+        ("float" | "number", Json::Number(number)) => {
+            number.as_f64().map(|number| Parameter::Value(Value::Float(number)))
+        }
+        ("int" | "integer", Json::Number(number)) => {
+            number.as_i64().map(|number| Parameter::Value(Value::Integer(number)))
+        }
+        ("duration", Json::Number(nanos)) => nanos.as_i64().map(Parameter::Duration),
+        ("duration", Json::String(text)) => Parameter::duration(text),
+        ("string", Json::String(_)) | ("bool" | "boolean", Json::Bool(_)) => value(given),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -124,9 +150,33 @@ mod tests {
         assert_eq!(chunked.database, "default");
         assert_eq!(params("", "db=d").unwrap_err(), "missing required parameter \"q\"");
         let bound = params_of("q=x&params={\"a\":1,\"b\":1.5,\"c\":\"t\",\"d\":true}", "").parameters;
-        assert_eq!(bound.get("b"), Some(&Value::Float(1.5)));
+        assert_eq!(bound.get("b"), Some(&Parameter::Value(Value::Float(1.5))));
         assert_eq!(bound.len(), 4);
-        for bad in ["q=x&params=[]", "q=x&params={\"a\":[]}", "q=%ff"] {
+        // As the Go client says what they are.
+        for (given, wanted) in [
+            (r#"{"identifier":"cpu"}"#, Parameter::Name("cpu".to_owned())),
+            (r#"{"regex":"a.*"}"#, Parameter::Regex("a.*".to_owned())),
+            (r#"{"string":"x"}"#, Parameter::Value(Value::Text("x".into()))),
+            (r#"{"number":2}"#, Parameter::Value(Value::Float(2.0))),
+            (r#"{"integer":-2}"#, Parameter::Value(Value::Integer(-2))),
+            (r#"{"boolean":false}"#, Parameter::Value(Value::Boolean(false))),
+            (r#"{"duration":5}"#, Parameter::Duration(5)),
+            (r#"{"duration":"1m"}"#, Parameter::Duration(60_000_000_000)),
+        ] {
+            let form = format!("q=x&params={{\"p\":{given}}}");
+            let bound = params(&form, "").unwrap().parameters;
+            assert_eq!(bound.get("p"), Some(&wanted), "{given}");
+        }
+        for bad in [
+            "q=x&params=[]",
+            "q=x&params={\"a\":[]}",
+            "q=x&params={\"a\":{}}",
+            "q=x&params={\"a\":{\"integer\":1,\"float\":2}}",
+            "q=x&params={\"a\":{\"integer\":1.5}}",
+            "q=x&params={\"a\":{\"duration\":\"x\"}}",
+            "q=x&params={\"a\":{\"other\":1}}",
+            "q=%ff",
+        ] {
             assert!(params(bad, "").is_err(), "{bad}");
         }
     }

@@ -1,12 +1,12 @@
-//! `/ping`, which is asked by two families of clients: Riak's want 200 and `OK`, InfluxDB's 204.
+//! `/ping`, which is asked by two families of clients: Riak's want 200 and `OK`, InfluxDB's 204; and what InfluxDB's want of `/health`.
 //!
 //! May use: `handle`. Must not know: the store.
 
-use axum::http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::say_version;
 use crate::http::handle::{Asked, JSON, with_type};
@@ -29,11 +29,20 @@ pub(crate) fn ping(asked: &Asked<'_>) -> Response {
     answer
 }
 
+/// What `/health` says to clients of InfluxDB 2, which take nothing else for an answer; `None` to everybody else.
+pub(crate) fn health(parts: &Parts, status: &str, is_well: bool) -> Option<Value> {
+    let (word, message) = if is_well { ("pass", "ready for queries and writes") } else { ("fail", status) };
+    let said = json!({"name": "influxdb", "message": message, "status": word, "checks": [], "version": super::VERSION});
+    header(parts, USER_AGENT).starts_with("influx").then_some(said)
+}
+
+fn header(parts: &Parts, name: HeaderName) -> String {
+    let value = parts.headers.get(name).and_then(|value| value.to_str().ok());
+    value.map(str::to_ascii_lowercase).unwrap_or_default()
+}
+
 fn is_influx(parts: &Parts) -> bool {
-    let header = |name| {
-        let value = parts.headers.get(name).and_then(|value| value.to_str().ok());
-        value.map(str::to_ascii_lowercase).unwrap_or_default()
-    };
+    let header = |name| header(parts, name);
     let agent = header(USER_AGENT);
     let is_python = agent.starts_with("python-requests")
         && (header(CONTENT_TYPE).starts_with("application/x-www-form-urlencoded")

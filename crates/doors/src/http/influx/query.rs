@@ -3,7 +3,7 @@
 //! What is sent was read of what is as durable as reads have to be: an answer is made whole before that is known, and one in chunks
 //! piece by piece.
 //!
-//! May use: `params`, `leaving`, the facade's `series`. Must not know: the language.
+//! May use: `params`, `leaving`, `pages`, the facade's `series`. Must not know: the language.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use holdfast::series::influxql::{self, Change, Document, Env, Layout, Need, Stat
 use holdfast::series::{GoOn, Reader, SeriesError, Source};
 use holdfast::{Durability, ErrorKind, Store};
 
-use super::leaving::{self, Way, Whole};
+use super::leaving::{self, Way};
 use super::params::Params;
 use super::refused;
 use crate::auth::{Right, User};
 use crate::http::failure::Failure;
 use crate::http::handle::{Asked, JSON, with_type};
+use crate::http::pages::Whole;
 use crate::http::upload::Upload;
 
 /// The most bytes of an answer.

@@ -215,6 +215,17 @@ fn a_ping_is_answered_as_the_client_expects() {
 }
 
 #[test]
+fn clients_of_influxdb_2_are_told_how_it_is_in_their_form() {
+    let door = door();
+    let health = |agent: &str| door.send("GET /health", &[("User-Agent", agent)], None).json();
+    let wanted = json!({"name": "influxdb", "message": "ready for queries and writes", "status": "pass", "checks": [],
+        "version": "1.8.10"});
+    assert_eq!(health("influxdb-client-python/1.50.0"), wanted);
+    assert_eq!(health("influxdb-client-go/2.14.0 (linux; amd64)"), wanted);
+    assert_eq!(health("curl/8.5.0"), json!({"status": "ok"}));
+}
+
+#[test]
 fn users_see_and_change_what_their_rights_reach() {
     let mut ada = User::admin("ada", &hash_password(b"love").unwrap());
     ada.buckets = vec![

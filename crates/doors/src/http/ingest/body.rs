@@ -43,6 +43,14 @@ impl Encoding {
             )),
         }
     }
+
+    /// What the headers say of a message of Prometheus' remote protocols: it is snappy's, whether they say so or not.
+    ///
+    /// # Errors
+    /// As [`Encoding::of`].
+    pub(crate) fn of_remote(headers: &HeaderMap) -> Result<Self, Failure> {
+        if headers.contains_key(CONTENT_ENCODING) { Self::of(headers) } else { Ok(Encoding::Snappy) }
+    }
 }
 
 /// The body as it was before it was compressed; `None` when that is more than `wanted_max` bytes. What it becomes counts as a body in

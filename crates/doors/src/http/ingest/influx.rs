@@ -106,7 +106,7 @@ fn precision(name: Option<&[u8]>) -> Result<Unit, Failure> {
 
 /// What InfluxDB says when not all of a request could be stored.
 fn reason(outcome: &Outcome) -> String {
-    let Outcome { malformed, malformed_count, refused, refused_points, .. } = outcome;
+    let Outcome { written, malformed, malformed_count, refused, refused_points, .. } = outcome;
     let say = |Malformed { number, sent, reason }: &Malformed| {
         format!("unable to parse '{}': {reason} (line {number})", excerpt(sent))
     };
@@ -114,8 +114,13 @@ fn reason(outcome: &Outcome) -> String {
     let more = malformed_count.saturating_sub(reasons.len() as u64);
     reasons.extend((more > 0).then(|| format!("and {more} more lines")));
     reasons.extend(refused.iter().take(LINES_MAX).map(|refused| refused.reason.clone()));
+    let reasons = reasons.join("\n");
+    if *written == 0 && *refused_points == 0 {
+        // Nothing could be parsed, so nothing was written in part.
+        return reasons;
+    }
     // Only what could be parsed was dropped, as InfluxDB counts.
-    format!("partial write: {} dropped={refused_points}", reasons.join("\n"))
+    format!("partial write: {reasons} dropped={refused_points}")
 }
 
 fn refusal(status: StatusCode, text: &str, dialect: Dialect) -> Response {

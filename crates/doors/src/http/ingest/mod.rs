@@ -77,6 +77,8 @@ const PUT_QUERY: &[&str] = &["summary", "details", "sync", "sync_timeout", "db",
 const WRITE_QUERY: &[&str] = &["db", "precision", "rp", "durability"];
 const WRITE_V2_QUERY: &[&str] = &["bucket", "org", "precision", "durability"];
 const PUT: &str = "Writes points: JSON, or put lines.";
+const REMOTE_QUERY: &[&str] = &["db", "rp", "durability"];
+const REMOTE: &str = "Writes points: Prometheus' remote write.";
 const WRITE: &str = "Writes points: Influx lines.";
 
 /// Every route.
@@ -92,7 +94,8 @@ pub(crate) static ROUTES: &[Route] = &[
         "Writes points: Prometheus' text format.",
         &["extra_label", "timestamp", "db", "durability"],
     ),
-    post("/api/v1/write", Operation::Remote, "Writes points: Prometheus' remote write.", &["db", "durability"]),
+    post("/api/v1/write", Operation::Remote, REMOTE, REMOTE_QUERY),
+    post("/api/v1/prom/write", Operation::Remote, REMOTE, REMOTE_QUERY),
 ];
 
 /// Carries a request out.
@@ -131,7 +134,15 @@ fn database(asked: &Asked<'_>) -> Result<String, Failure> {
 
 /// The body of a request as it was before it was compressed, for those that ask: they are small.
 pub(super) async fn question(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
-    let encoding = Encoding::of(&asked.parts.headers)?;
+    plain_question(asked, upload, Encoding::of(&asked.parts.headers)?).await
+}
+
+/// The same of a request of Prometheus' remote read.
+pub(super) async fn remote_question(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
+    plain_question(asked, upload, Encoding::of_remote(&asked.parts.headers)?).await
+}
+
+async fn plain_question(asked: &Asked<'_>, upload: &mut Upload, encoding: Encoding) -> Result<Vec<u8>, Failure> {
     let sent = upload.read().await?;
     if matches!(encoding, Encoding::Plain) {
         return Ok(sent);

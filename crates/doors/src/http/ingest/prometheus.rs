@@ -3,21 +3,24 @@
 //! May use: `intake`, `exposition`, `remote`. Must not know: sockets.
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use holdfast::series::Typing;
 use memchr::memchr_iter;
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
+use super::super::message::NoMessage;
 use super::super::upload::Upload;
 use super::Points;
 use super::body::Encoding;
 use super::exposition::{self, Extra, MILLISECOND};
 use super::intake::{Intake, Outcome};
-use super::remote::{self, NoMessage};
+use super::remote;
 use crate::line::{Unit, time};
 
+/// Says what of a request was not understood, where the rest was stored.
+const SKIPPED: HeaderName = HeaderName::from_static("x-holdfast-skipped");
 const SECOND_VERSION: &[u8] = b"io.prometheus.write.v2.Request";
 
 /// `POST /api/v1/import/prometheus`.
@@ -33,8 +36,25 @@ pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upl
     };
     let (outcome, read) = super::take(asked, upload, points, Some(durability), read).await?;
     read?;
-    partial(&outcome)?;
-    Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
+    if outcome.written == 0 || outcome.refused_points > 0 {
+        partial(&outcome)?;
+    }
+    // VictoriaMetrics, whose path this is, passes over lines that it does not understand, and its clients send such lines: sensors
+    // that are text. To them 400 means that nothing was stored.
+    let mut answer = say_durability(StatusCode::NO_CONTENT.into_response(), durability);
+    if let Some(skipped) = skipped(&outcome) {
+        answer.headers_mut().insert(SKIPPED, skipped);
+    }
+    Ok(answer)
+}
+
+/// How many lines were not understood, if any, and the first of them.
+fn skipped(outcome: &Outcome) -> Option<HeaderValue> {
+    let first = outcome.malformed.first()?;
+    let count = outcome.malformed_count;
+    let told = HeaderValue::from_str(&format!("{count}; line {}: {}", first.number, first.reason));
+    // A reason may quote what no header can carry.
+    Some(told.unwrap_or_else(|_| HeaderValue::from(count)))
 }
 
 /// `POST /api/v1/write`.
@@ -45,11 +65,7 @@ pub(crate) async fn write(asked: &Asked<'_>, database: String, upload: &mut Uplo
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     let durability = asked.durability()?;
-    // The protocol says that the body is snappy's, whether its headers do or not.
-    let encoding = match asked.parts.headers.contains_key(CONTENT_ENCODING) {
-        true => Encoding::of(&asked.parts.headers)?,
-        false => Encoding::Snappy,
-    };
+    let encoding = Encoding::of_remote(&asked.parts.headers)?;
     let points = Points { database, typing: Typing::Numbers, encoding };
     let (outcome, read) = super::take(asked, upload, points, Some(durability), request).await?;
     match read {

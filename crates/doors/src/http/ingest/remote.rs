@@ -6,72 +6,16 @@
 //! ```
 //! Other fields are ignored: metadata, exemplars. Native histograms are counted as not understood.
 //!
-//! May use: the facade's `series`. Must not know: HTTP.
+//! May use: `message`, the facade's `series`. Must not know: HTTP.
 
 use std::borrow::Cow;
 
 use holdfast::series::{FIELD_DEFAULT, Rows, SeriesError};
 
+use crate::http::message::{Field, NoMessage, field};
+
 const METRIC: &[u8] = b"__name__";
 const MILLISECOND: i64 = 1_000_000;
-
-/// The message is cut off, or is none.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoMessage;
-
-/// A field of a message.
-#[derive(Debug, PartialEq, Eq)]
-enum Field<'t> {
-    Varint(u64),
-    Fixed64(u64),
-    Bytes(&'t [u8]),
-    Fixed32,
-}
-
-fn varint(text: &mut &[u8]) -> Result<u64, NoMessage> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = text.split_first().ok_or(NoMessage)?;
-        *text = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(NoMessage)
-}
-
-fn bytes<'t>(text: &mut &'t [u8], count: u64) -> Result<&'t [u8], NoMessage> {
-    let count = usize::try_from(count).map_err(|_| NoMessage)?;
-    let (bytes, rest) = text.split_at_checked(count).ok_or(NoMessage)?;
-    *text = rest;
-    Ok(bytes)
-}
-
-/// The next field of a message, with its number; `None` at the end.
-fn field<'t>(text: &mut &'t [u8]) -> Result<Option<(u64, Field<'t>)>, NoMessage> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let tag = varint(text)?;
-    let value = match tag & 7 {
-        0 => Field::Varint(varint(text)?),
-        1 => {
-            let eight = bytes(text, 8)?.try_into().map_err(|_| NoMessage)?;
-            Field::Fixed64(u64::from_le_bytes(eight))
-        }
-        2 => {
-            let count = varint(text)?;
-            Field::Bytes(bytes(text, count)?)
-        }
-        5 => {
-            bytes(text, 4)?;
-            Field::Fixed32
-        }
-        _ => return Err(NoMessage),
-    };
-    Ok(Some((tag >> 3, value)))
-}
 
 /// The next series of a message, which [`add`] takes; `None` at the end.
 ///

@@ -3,22 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::http::message::{put_bytes, put_double, put_integer, varint};
 
 type Made<'a> = (&'a [(&'a str, &'a str)], &'a [(f64, i64)]);
-
-fn put(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
-fn put_bytes(to: &mut Vec<u8>, key: u64, bytes: &[u8]) {
-    put(to, key << 3 | 2);
-    put(to, bytes.len() as u64);
-    to.extend_from_slice(bytes);
-}
 
 /// A `WriteRequest`.
 pub(in crate::http::ingest) fn message(all: &[Made<'_>]) -> Vec<u8> {
@@ -32,10 +19,9 @@ pub(in crate::http::ingest) fn message(all: &[Made<'_>]) -> Vec<u8> {
             put_bytes(&mut series, 1, &label);
         }
         for (value, at) in *samples {
-            let mut sample = vec![1 << 3 | 1];
-            sample.extend_from_slice(&value.to_bits().to_le_bytes());
-            put(&mut sample, 2 << 3);
-            put(&mut sample, at.cast_unsigned());
+            let mut sample = Vec::new();
+            put_double(&mut sample, 1, *value);
+            put_integer(&mut sample, 2, *at);
             put_bytes(&mut series, 2, &sample);
         }
         put_bytes(&mut message, 1, &series);

@@ -168,6 +168,10 @@ fn influx_lines_are_answered_as_influxdb_does_it() {
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));
     assert!(answer.header("x-influxdb-error").unwrap().starts_with("partial write: unable to parse 'bad'"));
     assert_eq!(points(&door, "default"), ["cpu{}v 1000000000 1.0", "cpu{}v 2000000000 2.0"]);
+    // Where no line makes sense nothing was written in part, says InfluxDB 1.8.
+    let answer = post(&door, "/write", "bad\ncpu v=\n");
+    let wanted = "unable to parse 'bad': missing fields: write a measurement, a blank, and field=value (line 1)\nunable to parse 'cpu v=': missing field value: a field is a name, = and a value (line 2)";
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));
     let answer = post(&door, "/api/write?precision=s", "cpu v=1i 3\ncpu w=1 3");
     let wanted = "partial write: field type conflict: input field \"v\" on measurement \"cpu\" is type integer, already exists as type float dropped=1";
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));
@@ -243,14 +247,22 @@ fn prometheus_text_becomes_points() {
     let door = open_wide();
     let body = "# HELP up x\n# TYPE up gauge\nup{job=\"a\"} 1 1500\nup{job=\"b\",} NaN 1500 # {trace=\"1\"} 2\nload 0.5\n\nbad{\nup{job=\"a\"} x\n";
     let answer = post(&door, "/api/v1/import/prometheus?timestamp=9&extra_label=job=x&extra_label=dc=e=1", body);
-    assert_eq!(answer.status, 400);
-    let wanted = "3 points were stored, 2 were not: 7: write metric{label=\"value\"} value; 8: invalid value 'x': write a number such as 7, 1.5, NaN or +Inf\n";
-    assert_eq!(answer.text(), wanted);
+    assert_eq!((answer.status, answer.text()), (204, ""));
+    assert_eq!(answer.header("x-holdfast-skipped"), Some("2; line 7: write metric{label=\"value\"} value"));
     let wanted = ["load{dc=e=1,job=x}value 9000000 0.5", "up{dc=e=1,job=x}value 1500000000 NaN"];
     assert_eq!(points(&door, "default"), wanted);
     assert_eq!(post(&door, "/api/v1/import/prometheus?db=p", "up 1\n").status, 204);
     assert_eq!(points(&door, "p").len(), 1);
     assert_eq!(post(&door, "/api/v1/import/prometheus?extra_label=x", "up 1\n").status, 400);
+    // What is no such text at all is refused.
+    let answer = post(&door, "/api/v1/import/prometheus", "up{a=\"\u{e9}\n{}\nup{job=\"a\"} x\n");
+    let wanted = "0 points were stored, 3 were not: 1: write metric{label=\"value\"} value; 2: write metric{label=\"value\"} value; 3: invalid value 'x': write a number such as 7, 1.5, NaN or +Inf\n";
+    assert_eq!((answer.status, answer.text()), (400, wanted));
+    let answer = post(&door, "/api/v1/import/prometheus", "up{job=\"a\"} \u{e9}\nup 1\n");
+    assert_eq!((answer.status, answer.header("x-holdfast-skipped").is_some()), (204, true));
+    let many: String = (0..65).map(|nth| format!("t{nth}=\"1\",")).collect();
+    let answer = post(&door, "/api/v1/import/prometheus", &format!("up{{{many}}} 1\ndown 1\n"));
+    assert_eq!(answer.status, 400, "{answer:?}");
 }
 
 #[test]
@@ -270,6 +282,9 @@ fn remote_write_becomes_points() {
     let wanted = ["up{job=a}value 1500000000 1.0", "up{job=a}value 2500000000 NaN", "up{job=b}value -1000000 -2.5"];
     assert_eq!(points(&door, "default"), wanted);
     assert_eq!(door.send("POST /api/v1/write?db=x", &[], Some(&body)).status, 204);
+    // As InfluxDB 1.8 calls it.
+    assert_eq!(door.send("POST /api/v1/prom/write?db=p&rp=autogen", &headers, Some(&body)).status, 204);
+    assert_eq!(points(&door, "p"), points(&door, "x"));
     assert_eq!(points(&door, "x").len(), 3);
     assert_eq!(door.send("POST /api/v1/write", &headers, Some(&message)).status, 400);
     let broken = snap::raw::Encoder::new().compress_vec(&message[..message.len() - 3]).unwrap();

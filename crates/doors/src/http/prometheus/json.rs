@@ -125,6 +125,9 @@ pub(super) fn head(answer: &Answer, to: &mut String) {
 
 pub(super) const END: &str = "}}";
 
+/// The same of an answer from which series were left out.
+pub(super) const END_TRUNCATED: &str = "},\"warnings\":[\"results truncated due to limit\"]}";
+
 /// A series of a vector.
 pub(super) fn vector_line(line: &Line, to: &mut String) {
     to.push_str("{\"metric\":");

@@ -11,7 +11,9 @@ mod export;
 mod json;
 mod params;
 mod queries;
+mod read_request;
 mod refusal;
+mod remote_read;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +25,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::failure::Failure;
 use super::handle::{Asked, JSON, with_type};
-use super::ingest::question;
+use super::ingest::{question, remote_question};
 use super::table::{Access, Operation as Any, Route, Verb};
 use super::upload::Upload;
 use crate::auth::{Right, User};
@@ -43,11 +45,13 @@ pub(crate) enum Operation {
     Cardinality,
     DeleteSeries,
     Export,
+    RemoteRead,
 }
 
-const QUERY: &[&str] = &["query", "time", "timeout", "db"];
-const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "db"];
+const QUERY: &[&str] = &["query", "time", "timeout", "limit", "db"];
+const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "limit", "db"];
 const MATCH: &[&str] = &["match[]", "start", "end", "limit", "db"];
+const REMOTE_READ: &str = "The points of series, by Prometheus' remote read.";
 const ANSWERS: &[u16] = &[200, 400, 422];
 
 const fn route(verb: Verb, path: &'static str, operation: Operation, summary: &'static str) -> Route {
@@ -57,6 +61,7 @@ const fn route(verb: Verb, path: &'static str, operation: Operation, summary: &'
         Operation::Labels | Operation::Values | Operation::Series | Operation::Export => MATCH,
         Operation::DeleteSeries => &["match[]", "start", "end", "db", "durability"],
         Operation::Cardinality => &["limit", "db"],
+        Operation::RemoteRead => &["db"],
         Operation::Metadata | Operation::BuildInfo => &[],
     };
     let statuses: &[u16] = match operation {
@@ -93,6 +98,8 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     route(Verb::Get, "/api/v1/export", Operation::Export, "The points of series, a line of JSON for each."),
     route(Verb::Post, "/api/v1/export", Operation::Export, "The points of series; the parameters are a form."),
+    route(Verb::Post, "/api/v1/read", Operation::RemoteRead, REMOTE_READ),
+    route(Verb::Post, "/api/v1/prom/read", Operation::RemoteRead, REMOTE_READ),
 ];
 
 const DATABASE_DEFAULT: &str = "default";
@@ -105,8 +112,11 @@ pub(crate) async fn run(
     user: Option<Arc<User>>,
     upload: &mut Upload,
 ) -> Result<Response, Failure> {
-    let form = read_form(asked, upload).await?;
-    Ok(match answer(asked, operation, user, &form).await {
+    let form = match operation {
+        Operation::RemoteRead => remote_question(asked, upload).await?,
+        _ => read_form(asked, upload).await?,
+    };
+    Ok(match answer(asked, operation, user, form).await {
         Ok(answer) => answer,
         Err(refusal) => refusal.into_response(),
     })
@@ -123,8 +133,9 @@ async fn answer(
     asked: &Asked<'_>,
     operation: Operation,
     user: Option<Arc<User>>,
-    form: &[u8],
+    body: Vec<u8>,
 ) -> Result<Response, Refusal> {
+    let form = if operation == Operation::RemoteRead { &[] } else { body.as_slice() };
     let params = Params::parse(form, asked.parts.uri.query())?;
     let database = params.get("db").unwrap_or(DATABASE_DEFAULT).to_owned();
     let right = if operation == Operation::DeleteSeries { Right::Admin } else { Right::Read };
@@ -142,6 +153,7 @@ async fn answer(
         Operation::Cardinality => catalog::cardinality(asked, &params, database).await,
         Operation::DeleteSeries => delete(asked, &params, database).await,
         Operation::Export => export::export(asked, &params, database).await,
+        Operation::RemoteRead => remote_read::read(asked, body, database).await,
     }
 }
 

@@ -64,6 +64,7 @@ async fn evaluate(
     let timeout = params.duration("timeout")?.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
     let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
     let text = params.get("query").unwrap_or_default().to_owned();
+    let limit = params.limit()?;
     // Parsed where it may take a while, because of regular expressions.
     let written = asked.shared.query(move |store: &Store| {
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
@@ -75,7 +76,7 @@ async fn evaluate(
         let answer =
             act(&expression, scope).map_err(|error| if go_on() { Refusal::from(error) } else { Refusal::late() })?;
         reader.settle()?;
-        let mut rest = Rest::of(answer, reader);
+        let mut rest = Rest::of(answer, reader, limit);
         Ok::<_, Refusal>(match rest.next_piece() {
             (text, true) => Written::All(text),
             (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
@@ -97,19 +98,24 @@ struct Rest {
     write: fn(&Line, &mut String),
     is_list: bool,
     is_first: bool,
+    end: &'static str,
     text: String,
 }
 
 impl Rest {
-    fn of(answer: Answer, reader: Reader) -> Self {
+    /// At most `limit` of the answer's series, if there is a limit.
+    fn of(answer: Answer, reader: Reader, limit: Option<usize>) -> Self {
         let mut text = String::new();
         json::head(&answer, &mut text);
-        let (lines, write, is_list): (_, fn(&Line, &mut String), _) = match answer {
+        let (mut lines, write, is_list): (_, fn(&Line, &mut String), _) = match answer {
             Answer::Vector(lines) => (lines, json::vector_line, true),
             Answer::Matrix(lines) => (lines, json::matrix_line, true),
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
-        Self { _reader: reader, lines: lines.into_iter(), write, is_list, is_first: true, text }
+        let limit = limit.unwrap_or(usize::MAX);
+        let end = if lines.len() > limit { json::END_TRUNCATED } else { json::END };
+        lines.truncate(limit);
+        Self { _reader: reader, lines: lines.into_iter(), write, is_list, is_first: true, end, text }
     }
 
     /// The next part, and whether it is the last.
@@ -127,7 +133,7 @@ impl Rest {
         if self.is_list {
             text.push(']');
         }
-        text.push_str(json::END);
+        text.push_str(self.end);
         (text, true)
     }
 }

@@ -8,7 +8,7 @@ use crate::http::tests_client::{Answer, Door, open_wide, open_with};
 use crate::http::uri::encode;
 
 /// Writes points to a database: `metric,tag=value field time-in-seconds number` each.
-fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
+pub(super) fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
     let mut rows = Rows::new(database);
     for (series, field, seconds, value) in points {
         let parse = |raw: &[u8]| {
@@ -25,7 +25,7 @@ fn write(door: &Door, database: &str, points: &[(&str, &str, i64, f64)]) {
 }
 
 /// What iot-benchmark writes: devices with sensors, tagged with the database of the benchmark.
-fn devices() -> Door {
+pub(super) fn devices() -> Door {
     let door = open_wide();
     let mut points = Vec::new();
     for seconds in 0..20 {
@@ -89,6 +89,29 @@ fn a_moment_is_answered_as_prometheus_does() {
     assert_eq!(data(&query(&door, "/api/v1/query", &[("query", "time() > bool 1e9")]))["result"][1], "1");
     let of_other = query(&door, "/api/v1/query", &[("query", "up"), ("time", "1000"), ("db", "other")]);
     assert_eq!(data(&of_other)["result"][0]["metric"]["job"], "x");
+}
+
+#[test]
+fn a_query_is_answered_with_no_more_series_than_its_limit() {
+    let door = devices();
+    let ask = |path: &str, limit: &str| {
+        query(&door, path, &[("query", "g_0"), ("time", "1060"), ("start", "1000"), ("end", "1060"), ("limit", limit)])
+    };
+    for path in ["/api/v1/query", "/api/v1/query_range"] {
+        for (limit, series, warnings) in
+            [("", 2, None), ("0", 2, None), ("2", 2, None), ("1", 1, Some(json!(["results truncated due to limit"])))]
+        {
+            let answer = ask(path, limit);
+            assert_eq!(answer.json().get("warnings"), warnings.as_ref(), "{path} {limit}");
+            let data = data(&answer);
+            let found = data["result"].as_array().unwrap();
+            assert_eq!((found.len(), &found[0]["metric"]["device"]), (series, &json!("d_0")), "{path} {limit}");
+        }
+        assert_eq!(refused(&ask(path, "x")).0, 400);
+    }
+    // What has no series has no limit.
+    let scalar = query(&door, "/api/v1/query", &[("query", "1"), ("time", "5"), ("limit", "1")]);
+    assert_eq!(scalar.json().get("warnings"), None);
 }
 
 #[test]

@@ -231,8 +231,12 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
         return Err("ERR fewer branches are named than BRANCHES says".into());
     }
     let branches: Vec<BranchName> = rest.iter().take(count).map(branch).collect::<Result<_, Fail>>()?;
-    let (mut wait_ms, mut index) = (0, 4 + count);
+    let (mut wait_ms, mut by_operator, mut index) = (0, false, 4 + count);
     while let Some(option) = args.get(index) {
+        if option.eq_ignore_ascii_case(b"operator") {
+            (by_operator, index) = (true, index + 1);
+            continue;
+        }
         if option.eq_ignore_ascii_case(b"wait") {
             wait_ms = milliseconds(args.get(index + 1).ok_or(SYNTAX)?)?;
         } else if !durability(call, option, index)? {
@@ -242,6 +246,15 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
     }
     if wait_ms > WAIT_MAX_MS {
         return Err(format!("ERR a commit waits for {WAIT_MAX_MS} milliseconds at the most").into());
+    }
+    if by_operator {
+        may(call, Right::Admin)?;
+        if wait_ms > 0 || call.in_exec {
+            return Err("ERR an operator decides at once, and by itself: without WAIT, and outside of MULTI".into());
+        }
+        let decided = call.door.store.xa().decide_by_operator(id, &branches)?;
+        let commit = show(&mut call.session.need, call.durability, decided);
+        return write_commit(commit, call.reply);
     }
     if let View::Exclusive(exclusive) = &mut call.view {
         if wait_ms > 0 {
@@ -293,7 +306,16 @@ fn write_commit(commit: Commit, reply: &mut Reply) -> Answer {
 
 pub(crate) fn rollback(call: &mut Call<'_, '_>) -> Answer {
     may(call, Right::Write)?;
-    let outcome = call.door.store.xa().abort(id(call.args.at(1))?)?;
+    let (args, xa) = (call.args(), call.door.store.xa());
+    let id = id(args.at(1))?;
+    let outcome = match args.get(2) {
+        None => xa.abort(id)?,
+        Some(word) if word.eq_ignore_ascii_case(b"operator") && args.len() == 3 => {
+            may(call, Right::Admin)?;
+            xa.abort_by_operator(id)?
+        }
+        Some(_) => return Err(SYNTAX.into()),
+    };
     match show(&mut call.session.need, call.durability, outcome) {
         Outcome::Aborted(_) => call.reply.ok(),
         Outcome::Committed => return Err(committed()),

@@ -51,15 +51,24 @@ impl Fake {
     }
 
     pub(super) fn start_with_tls(act: impl FnMut(&[String]) -> Act + Send + 'static) -> Self {
+        Self::start_with_certificate(2100, act)
+    }
+
+    /// With a certificate that is good until this year begins.
+    pub(super) fn start_with_certificate(last_year: i32, act: impl FnMut(&[String]) -> Act + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let own = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-        std::fs::write(folder.path().join("ca.pem"), own.cert.pem()).unwrap();
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(last_year, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![own.cert.der().clone()], key)
+            .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         Self::start_as(Some(Arc::new(config)), folder, Box::new(act))
     }

@@ -11,8 +11,8 @@ use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 
 use super::{Remote, RemoteOptions, Tls};
 use crate::State;
-use crate::administration::Administration;
-use crate::decisions::{Decisions, ErrorKind, note_done};
+use crate::administration::{Administration, Settling};
+use crate::decisions::{Decisions, ErrorKind, decide_abort, note_done};
 use crate::{Begin, Heuristic, Learned, Verdict, Vote};
 use fake::{Act, Fake};
 
@@ -78,6 +78,28 @@ fn forty_threads_share_a_connection_and_each_gets_its_own_answer() {
     });
     // One for what is synced, one for the rest.
     assert_eq!(fake.connections(), 2);
+}
+
+#[test]
+fn what_is_doubtful_since_damage_is_not_known_and_the_program_goes_on_as_another_owner() {
+    let fake = Fake::start(|words| match words[0].as_str() {
+        "XA.COMMIT" | "XA.ROLLBACK" if words.last().is_some_and(|word| word != "OPERATOR") => {
+            Act::say("-CORRUPT what was decided may be lost")
+        }
+        _ => Act::say("+OK"),
+    });
+    let remote = open(&fake);
+    let id = remote.begin(Begin::default()).unwrap();
+    let refused = remote.commit(id, &names(&["pg"]), None).unwrap_err();
+    assert_eq!((refused.kind, refused.text.as_str()), (ErrorKind::Unknown, "what was decided may be lost"));
+    let next = remote.begin(Begin::default()).unwrap();
+    assert_ne!(next.owner, id.owner);
+    assert!(decide_abort(&remote, id).is_err());
+    remote.settle(id, Settling::Commit(&names(&["pg", "my"]))).unwrap();
+    remote.settle(next, Settling::Rollback).unwrap();
+    let heard = fake.heard();
+    assert!(heard.contains(&format!("XA.COMMIT {id} BRANCHES 2 pg my OPERATOR")), "{heard:?}");
+    assert!(heard.contains(&format!("XA.ROLLBACK {next} OPERATOR")), "{heard:?}");
 }
 
 #[test]
@@ -340,4 +362,8 @@ fn tls_and_a_password_are_used_and_never_shown() {
     let stranger = Fake::start_with_tls(|_| Act::say("+OK"));
     let error = Remote::open(RemoteOptions { servers: vec![stranger.address()], ..options }).err().unwrap();
     assert!(error.text.contains("certificate"), "{error}");
+    let expired = Fake::start_with_certificate(2021, |_| Act::say("+OK"));
+    let tls = Some(Tls { authorities: expired.authorities() });
+    let error = Remote::open(RemoteOptions { tls, ..self::options(&expired) }).err().unwrap();
+    assert!(error.text.contains("the server's certificate has expired"), "{error}");
 }

@@ -1,0 +1,230 @@
+//! Syncs that overlap, on a disk whose every sync a test ends by hand.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::memory::Disk;
+use base::{DirLock, File, Files, ManualClock};
+
+use crate::tests::{DIR, batch, options, write};
+use crate::*;
+
+/// A sync that has begun: by which handle, and where to say how it ends.
+type Begun = (usize, Sender<io::Result<()>>);
+
+/// Each sync takes two milliseconds, or until somebody says how it ends.
+#[derive(Clone)]
+struct Slow {
+    disk: Disk,
+    clock: Arc<ManualClock>,
+    handles: Arc<AtomicUsize>,
+    told: Arc<Mutex<Option<Sender<Begun>>>>,
+}
+
+struct SlowFile {
+    file: Arc<dyn File>,
+    handle: usize,
+    slow: Slow,
+}
+
+impl Slow {
+    fn of(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(SlowFile { file, handle: self.handles.fetch_add(1, Ordering::Relaxed), slow: self.clone() })
+    }
+}
+
+impl Files for Slow {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.of(self.disk.open(path)?))
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.disk.open_to_read(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.of(self.disk.create(path)?))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
+        self.disk.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(dir)
+    }
+
+    fn boot_id(&self) -> u128 {
+        self.disk.boot_id()
+    }
+}
+
+impl File for SlowFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let told = self.slow.told.lock().unwrap().clone();
+        if let Some(told) = told {
+            let (end, ended) = channel();
+            told.send((self.handle, end)).unwrap();
+            ended.recv().unwrap()?;
+        } else {
+            self.slow.clock.advance(Duration::from_millis(2));
+        }
+        self.file.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.file.allocate(len)
+    }
+}
+
+/// A journal that knows its disk to be slow, and where its syncs are told from now on.
+fn slow_journal() -> (Journal, Receiver<Begun>) {
+    let clock = Arc::new(ManualClock::at(1_000));
+    let slow = Slow { disk: Disk::new(1), clock: clock.clone(), handles: Arc::default(), told: Arc::default() };
+    let options = Options { segment_bytes: 1 << 20, ..options() };
+    let (journal, _) = Journal::open(Arc::new(slow.clone()), clock, Path::new(DIR), options).unwrap();
+    write(&journal, 0..10, Level::Synced);
+    assert!(journal.overlaps_syncs());
+    let (told, begun) = channel();
+    *slow.told.lock().unwrap() = Some(told);
+    (journal, begun)
+}
+
+#[test]
+fn who_comes_while_a_slow_sync_runs_does_not_wait_for_its_end_to_begin_and_ends_behind_it() {
+    let (journal, begun) = slow_journal();
+    std::thread::scope(|scope| {
+        let journal = &journal;
+        let mut under_way = Vec::new();
+        for number in 10..13 {
+            let position = journal.append(&batch(number, 50)).unwrap().position;
+            let waiting = scope.spawn(move || journal.wait(position, Level::Synced));
+            under_way.push((position, waiting, begun.recv().unwrap()));
+        }
+        let mut handles: Vec<usize> = under_way.iter().map(|(_, _, (handle, _))| *handle).collect();
+        handles.sort_unstable();
+        handles.dedup();
+        assert_eq!(handles.len(), 3, "each hears of a failure by itself");
+        // What the running ones cover begins nothing.
+        let covered = under_way.first().unwrap().0;
+        let also = scope.spawn(move || journal.wait(covered, Level::Synced));
+        for (_, _, (_, end)) in under_way.iter().skip(1) {
+            end.send(Ok(())).unwrap();
+        }
+        for _ in 0..1_000 {
+            assert!(journal.watermarks().synced <= covered, "what is synced is a prefix");
+            std::thread::yield_now();
+        }
+        under_way.first().unwrap().2.1.send(Ok(())).unwrap();
+        also.join().unwrap().unwrap();
+        for (position, waiting, _) in under_way {
+            waiting.join().unwrap().unwrap();
+            assert!(journal.watermarks().synced > position);
+        }
+        assert!(begun.try_recv().is_err());
+    });
+}
+
+#[test]
+fn after_a_sync_that_failed_those_beside_it_promise_nothing() {
+    for failing in 0..3_usize {
+        let (journal, begun) = slow_journal();
+        std::thread::scope(|scope| {
+            let journal = &journal;
+            let mut under_way = Vec::new();
+            for number in 10..13 {
+                let position = journal.append(&batch(number, 50)).unwrap().position;
+                let waiting = scope.spawn(move || journal.wait(position, Level::Synced));
+                under_way.push((position, waiting, begun.recv().unwrap()));
+            }
+            let (_, _, (_, end)) = under_way.get(failing).unwrap();
+            end.send(Err(io::Error::other("the disk is gone"))).unwrap();
+            while !journal.stats().poisoned {
+                std::thread::yield_now();
+            }
+            for (at, (_, _, (_, end))) in under_way.iter().enumerate() {
+                if at != failing {
+                    end.send(Ok(())).unwrap();
+                }
+            }
+            let first = under_way.first().unwrap().0;
+            for (_, waiting, _) in under_way {
+                assert!(waiting.join().unwrap().is_err());
+            }
+            assert!(journal.watermarks().synced <= first);
+        });
+    }
+}
+
+#[test]
+fn no_more_syncs_run_than_there_are_lanes_and_all_who_wait_are_served() {
+    let (journal, begun) = slow_journal();
+    std::thread::scope(|scope| {
+        let journal = &journal;
+        let (mut waiting, mut running) = (Vec::new(), Vec::new());
+        for number in 10..20 {
+            let position = journal.append(&batch(number, 50)).unwrap().position;
+            waiting.push(scope.spawn(move || journal.wait(position, Level::Synced)));
+            if running.len() < crate::syncing::LANES {
+                running.push(begun.recv().unwrap());
+            }
+        }
+        for _ in 0..1_000 {
+            assert!(begun.try_recv().is_err());
+            std::thread::yield_now();
+        }
+        for (_, end) in running {
+            end.send(Ok(())).unwrap();
+        }
+        while waiting.iter().any(|waiting| !waiting.is_finished()) {
+            if let Ok((_, end)) = begun.recv_timeout(Duration::from_millis(1)) {
+                end.send(Ok(())).unwrap();
+            }
+        }
+        waiting.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
+    });
+}

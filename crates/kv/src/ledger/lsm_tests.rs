@@ -1,0 +1,123 @@
+//! What of the real ledger its users do not see: which files are there, and what is kept in memory.
+
+use std::ops::Bound;
+
+use super::*;
+use crate::ledger::Reading;
+
+fn at(position: u64) -> Position {
+    Position::new(position)
+}
+
+fn number(number: u64) -> Slice {
+    Slice::from(number.to_le_bytes().as_slice())
+}
+
+fn written(ledger: &dyn Ledger, keys: impl Iterator<Item = Vec<u8>>, value: &Slice, position: u64) {
+    keys.for_each(|key| ledger.insert(&key, value, at(position)));
+    ledger.rotate(at(position + 1));
+    ledger.write_out(at(position + 1)).unwrap();
+}
+
+fn long_key(number: u64) -> Vec<u8> {
+    format!("{number:08} {}", "is the number of an object whose key is long ".repeat(3)).into_bytes()
+}
+
+fn query(from: u64, to: u64) -> Bounds {
+    Bounds::new(Bound::Included(long_key(from)), Bound::Excluded(long_key(to)), Reading::Query)
+}
+
+fn count(mut entries: Box<dyn Cursor>) -> u64 {
+    (0..).take_while(|_| entries.advance().unwrap()).count() as u64
+}
+
+fn folders(dir: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
+    let mut names: Vec<String> = std::fs::read_dir(dir).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+/// The story: the new tree lay where the old one had been, with tables of the same numbers.
+#[test]
+fn a_view_from_before_a_ledger_was_emptied_neither_reads_nor_removes_what_is_there_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    let ledger = ledgers.open(PartitionId::new(7)).unwrap();
+    // Enough for several blocks, of which the view has read none when the files of the new tree are there.
+    let keys = || (0..2_000).map(long_key);
+    written(&*ledger, keys(), &number(1), 10);
+    let view = ledger.view(at(20));
+    ledger.reset().unwrap();
+    assert_eq!((ledger.get(&long_key(5)).unwrap(), ledger.persisted()), (None, None));
+    written(&*ledger, keys(), &number(2), 30);
+    assert_eq!(folders(dir.path()), ["0007", "0007.1"]);
+    for key in keys().step_by(100) {
+        assert_eq!(view.get(&key).unwrap(), Some(number(1)));
+        assert_eq!(ledger.get(&key).unwrap(), Some(number(2)));
+    }
+    let mut old = view.range(&query(0, 2_000));
+    while old.advance().unwrap() {
+        assert_eq!(old.value(), &*number(1));
+    }
+    // What the old tree lets go of does not take anything of the new one's.
+    ledger.reset().unwrap();
+    written(&*ledger, keys(), &number(3), 50);
+    drop((old, view));
+    assert_eq!(folders(dir.path()), ["0007.2"]);
+    drop(ledger);
+    let again = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(7)).unwrap();
+    assert!(keys().all(|key| again.get(&key).unwrap() == Some(number(3))));
+}
+
+#[test]
+fn what_is_left_of_folders_from_before_goes_at_the_next_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    let id = PartitionId::new(0);
+    written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(1), 10);
+    #[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
+    std::fs::write(dir.path().join("0000/current"), b"garbage").unwrap();
+    let emptied = ledgers.open(id).unwrap();
+    assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.1".to_owned()]));
+    written(&*emptied, (0..10).map(long_key), &number(2), 10);
+    drop(emptied);
+    ledgers.condemn(id).unwrap();
+    let emptied = ledgers.open(id).unwrap();
+    assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.2".to_owned()]));
+}
+
+/// The story: where the blocks of a table are stayed in memory from the first range on that touched it, whatever the cache
+/// was to hold.
+#[test]
+fn where_blocks_are_is_kept_in_the_room_of_the_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledger = LsmLedgers::new(dir.path(), 64 << 20).open(id).unwrap();
+    let objects = 60_000;
+    // In two tables at the least, of which one has its index in parts.
+    for part in 0..6 {
+        let keys = (part..objects).step_by(6).map(long_key);
+        written(&*ledger, keys, &Slice::from(vec![7; 100]), 10 + part);
+    }
+    drop(ledger);
+    let roomy = LsmLedgers::new(dir.path(), 64 << 20);
+    let ledger = roomy.open(id).unwrap();
+    assert_eq!(count(ledger.range(&query(100, 101))), 1);
+    let touched = roomy.blocks.bytes();
+    assert!(touched > 20_000, "a block and its index count, which are {touched} bytes");
+    let sweep = Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Sweep);
+    assert_eq!(count(ledger.range(&sweep)), objects);
+    assert_eq!(roomy.blocks.bytes(), touched, "who goes through everything keeps nothing");
+    drop(ledger);
+    // Less room than the index alone takes.
+    for cache_bytes in [64 << 10, 256 << 10] {
+        let tight = LsmLedgers::new(dir.path(), cache_bytes);
+        let ledger = tight.open(id).unwrap();
+        for from in (0..objects).step_by(997) {
+            assert_eq!(count(ledger.range(&query(from, from + 40))), 40.min(objects - from));
+            assert!(tight.blocks.bytes() <= cache_bytes / 2, "{} bytes", tight.blocks.bytes());
+        }
+    }
+}
