@@ -227,7 +227,7 @@ impl Snapshot {
     /// `Invalid` when the cursor is of another order; the visitor's; `Corrupt` when something stored is damaged.
     pub fn fold(&self, fold: &Fold<'_>, visit: Visitor<'_>) -> Result<Option<FoldCursor>> {
         fold.bucket.map_or(Ok(()), |bucket| self.inner().check_bucket(bucket))?;
-        let mut going = Going { fold, visit, left: fold.limit, ended: false, prefix: Vec::new(), bucket: Vec::new() };
+        let mut going = Going::new(fold, visit);
         let place = match fold.order {
             FoldOrder::Key => self.fold_by_key(&mut going)?.map(Place::Key),
             FoldOrder::Write => self.fold_by_write(&mut going)?.map(Place::Address),
@@ -306,7 +306,11 @@ struct Going<'f, 'v> {
     bucket: Vec<u8>,
 }
 
-impl<'f> Going<'f, '_> {
+impl<'f, 'v> Going<'f, 'v> {
+    fn new(fold: &'f Fold<'f>, visit: Visitor<'v>) -> Self {
+        Self { fold, visit, left: fold.limit, ended: false, prefix: Vec::new(), bucket: Vec::new() }
+    }
+
     fn range<'a>(&self, after: Option<&'a [u8]>) -> FoldRange<'a>
     where
         'f: 'a,
@@ -318,13 +322,19 @@ impl<'f> Going<'f, '_> {
         self.ended || self.left == 0
     }
 
-    /// As [`Going::visit`], for an object that may lie outside the range.
-    fn visit_within(&mut self, item: Item<'_>, reader: &Reader, put: &Put<'_>) -> Result<()> {
-        let inside = std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), put.key);
-        match self.fold.bucket {
-            Some(wanted) if wanted != put.bucket || !inside => Ok(()),
-            _ => self.visit(item, reader, Some(put)),
-        }
+    /// The most objects of the range that it comes to before it is over.
+    fn most(&self) -> usize {
+        let Fold { key_regex: None, leaves: None, modified_ms: Range { start: 0, end: u64::MAX }, .. } = self.fold
+        else {
+            return usize::MAX;
+        };
+        self.left
+    }
+
+    /// Whether what is put lies in the range.
+    fn is_within(&self, put: &Put<'_>) -> bool {
+        let inside = || std::ops::RangeBounds::<[u8]>::contains(&(self.fold.start, self.fold.end), put.key);
+        self.fold.bucket.is_none_or(|wanted| wanted == put.bucket && inside())
     }
 
     fn visit(&mut self, item: Item<'_>, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {

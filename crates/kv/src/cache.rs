@@ -1,8 +1,9 @@
 //! What was used lately, found by one hash instead of a search through the ledger's levels and a system call: ledger entries,
 //! and whole objects, entry and value side by side.
 //!
-//! A key is in one of the two tables or in none, and what is there is its newest state. Whoever changes the ledger changes the
-//! tables under the same lock; whoever read something may put it here only if the key is known not to have changed since.
+//! A key is in one of the two tables or in none, and what is there is its newest state. The ledger and the tables change together,
+//! in one change of the partition at a time, and changes are counted. Who read an entry from the ledger may put it here only if
+//! none was since, of whatever key; who read a value, only if the key's entry here is still the one that led to it.
 //! Measured: a search through the ledger's memory costs about 4 us on a machine where a cached look-up costs 0.2 us,
 //! and every put has to look for the entry that it replaces.
 //!

@@ -202,9 +202,17 @@ fn pages_of_a_fold_hold_everything_once_in_every_order() {
         fixture.run(&format!("KV.PUT b{} k{number:02} {}", number % 3, "w".repeat(number * 7)));
         expected.insert(format!("k{number:02}"));
     }
-    for options in
-        ["KEYS", "ORDER write KEYS", "ORDER partition OBJECTS", "LIMIT 1 KEYS", "HEADS", "KEYS KEYREGEX [0-9]$"]
-    {
+    for options in [
+        "KEYS",
+        "ORDER write KEYS",
+        "ORDER partition OBJECTS",
+        "LIMIT 1 KEYS",
+        "HEADS",
+        "KEYS KEYREGEX [0-9]$",
+        "ORDER write LIMIT 1 KEYS",
+        "ORDER write LIMIT 7 HEADS",
+        "ORDER write LIMIT 3 KEYS KEYREGEX [0-9]$",
+    ] {
         let (mut seen, mut after) = (BTreeSet::new(), String::new());
         loop {
             let reply = fixture.run(&format!("KV.FOLD {options}{after}"));

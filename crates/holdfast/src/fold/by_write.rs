@@ -4,7 +4,8 @@
 //! To ask the ledger about each put is a search for each, far apart from that before: measured, several times what reading
 //! its value costs. So a fold that goes on gets from the ledger, which is gone through in its own order, the addresses of what is
 //! shown; of more than fit into memory the first, again and again. What is not among them was overwritten, and is passed over
-//! without a look. Only about the first puts the ledger is asked: who wants a page must not pay for going through everything.
+//! without a look. Only about the first puts the ledger is asked: who wants a page must not pay for going through everything. And
+//! about all of them when the ledger would be gone through so often that this costs more.
 //!
 //! May use: snapshots, `kv`, the journal. Must not know: protocols.
 
@@ -20,18 +21,26 @@ use crate::snapshot::Snapshot;
 
 /// To look a put up costs as much as going through so many objects, or more.
 const PASSED_FOR_A_LOOK: u64 = 32;
-/// So many times the objects of a page are known of at once, each by 40 bytes.
+/// So many times the objects of a page are known of at once at the most, each by 40 bytes.
 const PAGES: usize = 10;
 
 /// What is known of the puts in the journal.
 enum Known<'a> {
     /// Nothing; the ledger may be asked about so many.
     Nothing(u64),
-    /// Which are shown, by ascending address, and none but these.
-    Shown(Peekable<slice::Iter<'a, Brief>>),
+    /// Which are shown.
+    Shown(Shown<'a>),
+}
+
+/// What is shown, by ascending address, and none but these up to the last of them.
+struct Shown<'a> {
+    briefs: Peekable<slice::Iter<'a, Brief>>,
+    /// Behind the last of them too there is nothing that is shown.
+    are_all: bool,
 }
 
 /// How going through the journal ended, and at which address.
+#[derive(Debug)]
 enum Ended {
     /// At the end of what the snapshot shows.
     All,
@@ -42,11 +51,14 @@ enum Ended {
 }
 
 impl Known<'_> {
-    /// Whether nothing is known of what comes.
-    fn is_over(&mut self) -> bool {
+    /// How going through the journal ends for want of knowledge, or of objects, once `reached` was.
+    fn end(&mut self, reached: Option<u64>) -> Option<Ended> {
         match self {
-            Self::Nothing(left) => *left == 0,
-            Self::Shown(shown) => shown.peek().is_none(),
+            Self::Nothing(left) => (*left == 0).then_some(Ended::Unknown(reached)),
+            Self::Shown(shown) => {
+                let end = if shown.are_all { Ended::All } else { Ended::Unknown(reached) };
+                shown.briefs.peek().is_none().then_some(end)
+            }
         }
     }
 
@@ -55,10 +67,10 @@ impl Known<'_> {
         let Command::Put(put) = &said.recorded.command else { return Ok(None) };
         match self {
             Self::Nothing(left) => *left = left.saturating_sub(1),
-            Self::Shown(shown) => {
+            Self::Shown(Shown { briefs, .. }) => {
                 // What is passed over here lies in damage.
-                while shown.next_if(|brief| brief.at < said.at).is_some() {}
-                let Some(brief) = shown.next_if(|brief| brief.at == said.at) else { return Ok(None) };
+                while briefs.next_if(|brief| brief.at < said.at).is_some() {}
+                let Some(brief) = briefs.next_if(|brief| brief.at == said.at) else { return Ok(None) };
                 let version = said.recorded.version.unwrap_or(position);
                 // Else its expiry was changed since, and only the ledger says how.
                 if (version, put.modified_ms, put.expires_ms) == (brief.version, brief.modified_ms, brief.expires_ms) {
@@ -70,6 +82,18 @@ impl Known<'_> {
     }
 }
 
+/// How many puts are looked up before the ledger is gone through, and of how many objects is known then, for a fold that comes
+/// to `most` of so many objects.
+fn looks_and_known(objects: u64, most: usize, page: usize) -> (u64, usize) {
+    let page = page.max(1);
+    // One more than it comes to says whether there is more.
+    let max = most.saturating_add(1).clamp(page, page.saturating_mul(PAGES));
+    let times = objects.min(most as u64).div_ceil(max as u64);
+    // To go through the ledger once more costs as much as looking these up.
+    let looks = objects / PASSED_FOR_A_LOOK + 1;
+    (if times > PASSED_FOR_A_LOOK { u64::MAX } else { looks }, max)
+}
+
 impl Snapshot {
     pub(super) fn fold_by_write(&self, going: &mut Going<'_, '_>) -> Result<Option<u64>> {
         let after = match going.fold.after {
@@ -79,8 +103,8 @@ impl Snapshot {
         };
         let inner = self.inner();
         let objects: u64 = inner.partitions.iter().map(|partition| partition.lock().objects()).sum();
-        let max = inner.options.limits.page_entries_max.saturating_mul(PAGES).max(1);
-        let mut ended = self.fold_puts(going, after, Known::Nothing(1 + objects / PASSED_FOR_A_LOOK))?;
+        let (looks, max) = looks_and_known(objects, going.most(), inner.options.limits.page_entries_max);
+        let mut ended = self.fold_puts(going, after, Known::Nothing(looks))?;
         loop {
             let reached = match ended {
                 Ended::All => return Ok(None),
@@ -92,7 +116,9 @@ impl Snapshot {
             if going.is_over() {
                 return Ok(reached);
             }
-            ended = self.fold_puts(going, Some(first.at - 1), Known::Shown(shown.iter().peekable()))?;
+            let from = Some(first.at - 1);
+            let known = Shown { briefs: shown.iter().peekable(), are_all: shown.len() < max };
+            ended = self.fold_puts(going, from, Known::Shown(known))?;
         }
     }
 
@@ -126,7 +152,7 @@ impl Snapshot {
     /// Visits what was put behind an address and is shown, as far as it is `known`.
     fn fold_puts(&self, going: &mut Going<'_, '_>, after: Option<u64>, mut known: Known<'_>) -> Result<Ended> {
         let (mut last, mut reached, mut failed) = (after, after, None);
-        let (mut is_cut, mut is_unknown) = (false, false);
+        let (mut is_cut, mut ended) = (false, None);
         let journal = &self.inner().journal;
         // A batch's address is above its position, so the batch of the last address is read again.
         let from = journal.segment_base(after.unwrap_or(0));
@@ -135,8 +161,8 @@ impl Snapshot {
             if record.position > self.position() {
                 return Err(journal::Error::Closed);
             }
-            if known.is_over() {
-                is_unknown = true;
+            ended = known.end(reached);
+            if ended.is_some() {
                 return Err(journal::Error::Closed);
             }
             for section in &record.sections {
@@ -148,6 +174,9 @@ impl Snapshot {
                         return Ok(());
                     }
                     reached = Some(said.at);
+                    if !going.is_within(put) {
+                        return Ok(());
+                    }
                     let Some(looked) = known.object(reader, record.position, &said)? else { return Ok(()) };
                     let item = looked.item()?;
                     if item.brief().at != said.at || item.is_expired(self.now_ms()) {
@@ -157,7 +186,7 @@ impl Snapshot {
                         is_cut = true;
                         return Err(stop());
                     }
-                    going.visit_within(item, reader, put)?;
+                    going.visit(item, reader, Some(put))?;
                     last = Some(said.at);
                     Ok(())
                 });
@@ -171,8 +200,7 @@ impl Snapshot {
         match (failed, read) {
             (Some(_), _) if is_cut => Ok(Ended::Cut(last)),
             (Some(error), _) => Err(error),
-            (None, Err(journal::Error::Closed)) if is_unknown => Ok(Ended::Unknown(reached)),
-            (None, Err(journal::Error::Closed) | Ok(())) => Ok(Ended::All),
+            (None, Err(journal::Error::Closed) | Ok(())) => Ok(ended.unwrap_or(Ended::All)),
             (None, Err(error)) => Err(error.into()),
         }
     }
@@ -181,4 +209,68 @@ impl Snapshot {
 /// Ends the reading of the journal from within.
 fn stop() -> Error {
     Error::new(ErrorKind::Closed, "the fold is over")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::{Condition, Durability, Fold, FoldOrder, Limits, Options, PutOptions, Store};
+
+    #[test]
+    fn the_ledger_is_gone_through_as_long_as_that_costs_less_than_looking_up() {
+        const PAGE: usize = 100_000;
+        const KNOWN: usize = PAGE * PAGES;
+        for (objects, most, looks, known) in [
+            (0, usize::MAX, 1, KNOWN),
+            (1_000_000, usize::MAX, 31_251, KNOWN),
+            (32_000_000, usize::MAX, 1_000_001, KNOWN),
+            (32_000_001, usize::MAX, u64::MAX, KNOWN),
+            (10_000_000_000, usize::MAX, u64::MAX, KNOWN),
+            // Pages: once is enough, and few are held.
+            (10_000_000_000, 1_000, 312_500_001, PAGE),
+            (10_000_000_000, 500_000, 312_500_001, 500_001),
+            (10_000_000_000, 32_000_000, 312_500_001, KNOWN),
+            (10_000_000_000, 32_000_001, u64::MAX, KNOWN),
+        ] {
+            assert_eq!(looks_and_known(objects, most, PAGE), (looks, known), "{most} of {objects}");
+        }
+        assert_eq!(looks_and_known(33, usize::MAX, 0), (2, 10), "however small a page is");
+    }
+
+    #[test]
+    fn who_knows_of_all_that_is_shown_looks_for_nothing_behind_the_last() {
+        const OBJECTS: usize = 300;
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+        let store = Store::open(dir.path(), options).unwrap();
+        for number in 0..OBJECTS + 50 {
+            store.kv().put(b"bucket", &number.to_be_bytes(), b"value", &PutOptions::default()).unwrap();
+        }
+        // Behind the last that is shown there are puts of others.
+        for number in OBJECTS..OBJECTS + 50 {
+            store.kv().delete(b"bucket", &number.to_be_bytes(), Condition::None).unwrap();
+        }
+        let snapshot = store.snapshot().unwrap();
+        for (max, are_all) in [(OBJECTS + 1, true), (OBJECTS, false), (100, false)] {
+            let (mut visited, mut last) = (0, 0);
+            let mut visit = |folded: &crate::Folded<'_>| {
+                (visited, last) = (visited + 1, folded.brief.at);
+                Ok(ControlFlow::Continue(()))
+            };
+            let fold = Fold { order: FoldOrder::Write, ..Fold::default() };
+            let mut going = Going::new(&fold, &mut visit);
+            let shown = snapshot.shown_behind(&going, None, max).unwrap();
+            assert_eq!(shown.len(), max.min(OBJECTS));
+            let known = Shown { briefs: shown.iter().peekable(), are_all: shown.len() < max };
+            let ended = snapshot.fold_puts(&mut going, None, Known::Shown(known)).unwrap();
+            assert_eq!(visited, max.min(OBJECTS));
+            match ended {
+                Ended::All => assert!(are_all, "{max}"),
+                Ended::Unknown(reached) => assert!(!are_all && reached == Some(last), "{max}"),
+                Ended::Cut(_) => panic!("nothing ended it"),
+            }
+        }
+    }
 }

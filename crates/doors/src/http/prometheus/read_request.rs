@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use holdfast::series::Range;
 
-use crate::http::message::{Field, NoMessage, field};
+use crate::http::message::{Field, NoMessage, field, varint};
 
 /// Queries of one request: Prometheus sends one.
 pub(crate) const QUERIES_MAX: usize = 100;
@@ -36,20 +36,26 @@ pub(crate) struct Query {
 /// What is wrong with it.
 pub(crate) fn queries(body: &[u8]) -> Result<Vec<Query>, String> {
     let none = |NoMessage| "the body is no message prometheus.ReadRequest".to_owned();
-    let (mut text, mut queries, mut accepted) = (body, Vec::new(), Vec::new());
+    let (mut text, mut queries) = (body, Vec::new());
+    // Whether any type is named, and whether that which is given is.
+    let (mut names_any, mut names_samples) = (false, false);
     while let Some((key, value)) = field(&mut text).map_err(none)? {
         match (key, value) {
             (1, Field::Bytes(one)) => queries.push(query(one).map_err(none)??),
-            (2, Field::Varint(kind)) => accepted.push(kind),
+            (2, Field::Varint(kind)) => (names_any, names_samples) = (true, names_samples | (kind == SAMPLES)),
             // Numbers that are repeated may be packed.
-            (2, Field::Bytes(kinds)) => accepted.extend(kinds.iter().map(|kind| u64::from(*kind))),
+            (2, Field::Bytes(mut kinds)) => {
+                while !kinds.is_empty() {
+                    (names_any, names_samples) = (true, names_samples | (varint(&mut kinds).map_err(none)? == SAMPLES));
+                }
+            }
             _ => {}
         }
         if queries.len() > QUERIES_MAX {
             return Err(format!("there are more than {QUERIES_MAX} queries"));
         }
     }
-    if !accepted.is_empty() && !accepted.contains(&SAMPLES) {
+    if names_any && !names_samples {
         return Err("chunks are not sent here: accept answers of the type SAMPLES too".to_owned());
     }
     Ok(queries)

@@ -9,6 +9,8 @@
 //!
 //! May use: `read_request`, `pages`, `message`, the facade's `promql`. Must not know: expressions.
 
+use std::time::Instant;
+
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -25,13 +27,17 @@ use crate::http::pages::Whole;
 const NANOS_PER_MS: i64 = 1_000_000;
 
 pub(super) async fn read(asked: &Asked<'_>, body: Vec<u8>, database: String) -> Result<Response, Refusal> {
+    let longest = asked.shared.options.limits.answer_timeout;
     let find = move |store: &Store| {
+        // Behind it nobody waits for the answer any more, and others wait for the turn.
+        let end = Instant::now() + longest;
+        let go_on = || Instant::now() < end;
         let queries = read_request::queries(&body).map_err(Refusal::bad)?;
         let reader = store.series().reader();
         let mut answer = Vec::new();
         for Query { selector, range } in &queries {
             let selector = Selector::parse(selector).map_err(|error| Refusal::bad(error.to_string()))?;
-            let result = result(&reader, selector.find(&reader, &database)?, *range)?;
+            let result = result(&reader, selector.find(&reader, &database)?, *range, &go_on)?;
             reader.hold(result.len() as u64)?;
             put_bytes(&mut answer, 1, &result);
             reader.give_back(result.len() as u64);
@@ -48,12 +54,15 @@ pub(super) async fn read(asked: &Asked<'_>, body: Vec<u8>, database: String) -> 
     Ok(answer)
 }
 
-/// The result of one query.
-fn result(reader: &Reader, found: Vec<Named>, range: Range) -> Result<Vec<u8>, Refusal> {
+/// The result of one query, if it may `go_on` that long.
+fn result(reader: &Reader, found: Vec<Named>, range: Range, go_on: &dyn Fn() -> bool) -> Result<Vec<u8>, Refusal> {
     let (mut result, mut series, mut part, mut points) = (Vec::new(), Vec::new(), Vec::new(), Points::new());
     for Named { labels, ids } in found {
         points.clear();
         for id in ids {
+            if !go_on() {
+                return Err(Refusal::late());
+            }
             reader.points(id, range, &mut points)?;
         }
         let bytes = points.memory_bytes() as u64;

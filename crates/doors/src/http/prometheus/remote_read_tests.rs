@@ -1,5 +1,7 @@
 //! Requests as Prometheus makes them, made by hand; and cut anywhere.
 
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::super::read_request::{QUERIES_MAX, queries};
@@ -106,6 +108,12 @@ fn each_query_has_a_result_of_sorted_series_and_samples() {
     for accepted in [&[][..], &[1, 0], &[0]] {
         assert_eq!(results(&ask(&door, "/api/v1/read", &message(&queries, accepted))), wanted);
     }
+    // Packed, and very many.
+    for (more, last) in [(&[0x81, 0x01][..], 0), (&[1, 0, 1], 1)] {
+        let mut packed = message(&queries, &[]);
+        put_bytes(&mut packed, 2, &[more.repeat(10_000), vec![last]].concat());
+        assert_eq!(results(&ask(&door, "/api/v1/read", &packed)), wanted);
+    }
     // As InfluxDB 1.8 calls it.
     assert_eq!(results(&ask(&door, "/api/v1/prom/read?db=default&rp=autogen", &message(&queries, &[]))), wanted);
     let other = message(&[query_message((0, 2_000_000), &[(0, "job", "x")])], &[]);
@@ -134,6 +142,21 @@ fn texts_are_quoted_and_the_last_of_a_millisecond_counts() {
 }
 
 #[test]
+fn no_series_is_read_for_a_client_that_was_told_it_took_too_long() {
+    let door = devices();
+    let reader = door.store.series().reader();
+    let found = || Selector::parse("{__name__=\"g_0\"}").unwrap().find(&reader, "default").unwrap();
+    let range = Range { from: 0, to: i64::MAX };
+    assert_eq!(found().len(), 2);
+    for (may, asked) in [(0, 1), (1, 2), (2, 2)] {
+        let times = Cell::new(0);
+        let go_on = || times.replace(times.get() + 1) < may;
+        let result = result(&reader, found(), range, &go_on);
+        assert_eq!((result.err(), times.get()), ((may < 2).then(Refusal::late), asked), "{may}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     let door = devices();
     let name = (0, "__name__", "g_0");
@@ -142,6 +165,8 @@ fn what_makes_no_sense_is_refused() {
         (b"\x0a\x7f".to_vec(), "the body is no message prometheus.ReadRequest"),
         (message(&[query_message((2, 1), &[name])], &[]), "a query ends before it starts"),
         (message(&[query_message((0, 1), &[name])], &[1]), "chunks are not sent here"),
+        (b"\x12\x02\x80\x01".to_vec(), "chunks are not sent here"),
+        (b"\x12\x01\x80".to_vec(), "the body is no message prometheus.ReadRequest"),
         (message(&[query_message((0, 1), &[(4, "a", "b")])], &[]), "the type of a matcher is not known"),
         (message(&[query_message((0, 1), &[(0, "a.b", "b")])], &[]), "the label \"a.b\" cannot be asked for"),
         (message(&[query_message((0, 1), &[(2, "a", "(")])], &[]), "illegal regex"),

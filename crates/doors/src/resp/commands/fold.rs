@@ -191,17 +191,17 @@ fn run(
         Some(snapshot) => snapshot,
         None => Arc::new(store.snapshot()?),
     };
-    let (mut shown, mut found, mut examined, mut bytes) = (Vec::new(), 0usize, 0usize, 0usize);
+    let (mut shown, mut found, mut bytes) = (Vec::new(), 0usize, 0usize);
     let fold = Fold {
         bucket: plan.bucket.as_deref(),
         start: plan.start.as_deref().map_or(Bound::Unbounded, Bound::Included),
         end: plan.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
         order: plan.order,
+        limit: plan.examined(),
         after: plan.after.as_ref(),
         ..Fold::default()
     };
     let next = snapshot.fold(&fold, &mut |folded| {
-        examined += 1;
         if plan.wants(folded) {
             found += 1;
             if plan.show != Show::Count {
@@ -210,7 +210,7 @@ fn run(
                 shown.push(object);
             }
         }
-        let is_over = found >= plan.limit || examined >= plan.examined_max || bytes >= plan.bytes_max;
+        let is_over = found >= plan.limit || bytes >= plan.bytes_max;
         Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     reply.array(3);
@@ -229,6 +229,13 @@ fn run(
 }
 
 impl Plan {
+    /// The most objects that are looked at. Where each is wanted these are as few as are shown, which a fold in the order of writing
+    /// should know of beforehand.
+    fn examined(&self) -> usize {
+        let wants_all = self.key_regex.is_none() && self.leaves.is_none() && self.modified_ms == (0..u64::MAX);
+        if wants_all { self.limit.min(self.examined_max) } else { self.examined_max }
+    }
+
     fn wants(&self, folded: &Folded<'_>) -> bool {
         self.modified_ms.contains(&folded.modified_ms())
             && self.key_regex.as_ref().is_none_or(|regex| regex.is_match(folded.key()))
