@@ -17,12 +17,16 @@ fn flip(place: &Place, marker: &str) {
     assert_eq!(flipped, 1);
 }
 
-/// Whoever reads the journal meets damage.
 fn meet(store: &Store) {
+    meet_all(store, 1);
+}
+
+/// Whoever reads the journal meets damage.
+fn meet_all(store: &Store, known: usize) {
     let mut feed = store.feed(Position::ZERO).unwrap();
     let limit = FeedLimit { items: 100, bytes: 1 << 20 };
     while !feed.next(limit, Duration::ZERO).unwrap().is_empty() {}
-    assert_eq!(store.stats().damage.len(), 1);
+    assert_eq!(store.stats().damage.len(), known);
 }
 
 /// Decisions that were lost by damage were once taken for decisions that nobody had made, and their branches rolled back.
@@ -224,4 +228,49 @@ fn no_ledger_is_written_out_while_the_table_cannot_be_written_again() {
     drop(store);
     place.ledgers.delete_all();
     assert_eq!(verdict(&place.open(), decided), Verdict::Commit);
+}
+
+/// The table is written again in small batches, beside threads that decide, make room and come upon more damage meanwhile.
+#[test]
+fn damage_after_damage_beside_threads_that_decide_costs_no_decision() {
+    let place = Place {
+        limits: Limits { ledger_memory_bytes: 4 << 10, ledger_memory_bytes_max: 16 << 10, ..Limits::default() },
+        ..Place::new()
+    };
+    let store =
+        Store::open_in(&World { threads: true, ..place.world() }, Path::new("/store"), place.options()).unwrap();
+    let owner = store.xa().open(Lease::Held, "").unwrap().wait(SYNCED).unwrap();
+    let markers: Vec<String> = (0..4).map(|number| format!("{number}").repeat(64)).collect();
+    let mut decided: Vec<TransactionId> = (0..300).map(|sequence| of_owner(&store, owner, sequence)).collect();
+    for (number, id) in decided.iter().enumerate() {
+        let marker = markers.get(number / 50).filter(|_| number % 50 == 0);
+        commit(&store, *id, &[marker.map_or("pg", String::as_str)], SYNCED).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let store = &store;
+        let deciding: Vec<_> = (1..4_u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let ids: Vec<_> = (0..300).map(|number| of_owner(store, owner, 1000 * thread + number)).collect();
+                    for id in &ids {
+                        commit(store, *id, &["pg"], Durability::Written).unwrap();
+                        store.kv().put(b"b", &id.sequence.to_be_bytes(), &[7; 100], &PutOptions::default()).unwrap();
+                    }
+                    ids
+                })
+            })
+            .collect();
+        for (known, marker) in markers.iter().enumerate() {
+            flip(&place, marker);
+            meet_all(store, known + 1);
+        }
+        decided.extend(deciding.into_iter().flat_map(|thread| thread.join().unwrap()));
+    });
+    store.close().unwrap();
+    drop(store);
+    place.ledgers.delete_all();
+    let store = place.open();
+    assert_eq!(store.stats().damage.len(), markers.len());
+    let undecided = decided.iter().filter(|id| verdict(&store, **id) != Verdict::Commit).count();
+    assert_eq!(undecided, 0, "of {}", decided.len());
 }

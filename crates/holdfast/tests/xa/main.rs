@@ -28,16 +28,22 @@ impl Place {
         Self { disk: Disk::new(1), clock, ledgers: MemoryLedgers::new(), limits: Limits::default() }
     }
 
-    fn open(&self) -> Store {
-        let world = World {
+    fn world(&self) -> World {
+        World {
             files: Arc::new(self.disk.clone()),
             clock: Arc::clone(&self.clock) as _,
             ledgers: Arc::new(self.ledgers.clone()),
             threads: false,
             entropy: 7,
-        };
-        let options = Options { durability: Durability::Written, limits: self.limits.clone(), ..Options::default() };
-        Store::open_in(&world, Path::new("/store"), options).unwrap()
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options { durability: Durability::Written, limits: self.limits.clone(), ..Options::default() }
+    }
+
+    fn open(&self) -> Store {
+        Store::open_in(&self.world(), Path::new("/store"), self.options()).unwrap()
     }
 
     fn power_cut(&self, store: Store) -> Store {
