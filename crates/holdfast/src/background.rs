@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Signal, Worker};
-use journal::{Level, Log, Position};
+use journal::{Level, Log};
 use xa::Stepped;
 
 use crate::compaction::LOOK_INTERVAL;
@@ -138,10 +138,9 @@ impl Inner {
     /// # Errors
     /// The first failure; the others are written out all the same.
     fn write_out_due(&self) -> Result<()> {
-        // What cannot be written now is tried again with the next step.
-        let _ = self.meet_damage();
+        // Also when nothing is due: until then the transactions are in memory only.
+        let mut outcome = self.meet_damage();
         let mut left: Vec<&Partition> = self.partitions.iter().collect();
-        let mut outcome = Ok(());
         // Looked at anew each time: while one is written out the others go on.
         while let Some((at, _)) = left
             .iter()
@@ -171,7 +170,9 @@ impl Inner {
             engine.rotate(next);
             next
         };
-        self.journal.wait(Position::new(next.get().saturating_sub(1)), Level::Synced)?;
+        // Damage that the ledger has passed is known by now. Should it be rebuilt from here on, what was rotated is gone.
+        self.meet_damage()?;
+        self.journal.wait(self.newest(), Level::Synced)?;
         // A failure loses nothing: what was not written out stays in memory, and in the journal. A full disk is tried
         // again; a damaged ledger has condemned itself.
         Ok(partition.reader.write_out(self.keep(next))?)

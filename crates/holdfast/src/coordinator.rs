@@ -9,7 +9,7 @@
 //! May use: `xa`, exclusive access. Must not know: protocols.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use ::kv::{FoldRange, Reading, Stored};
@@ -34,8 +34,6 @@ const STEP_CHANGES_MAX: usize = 32;
 const DONE_MAX: usize = 32;
 /// Most background batches in a row.
 const STEPS_MAX: usize = 16;
-/// Most batches in a row by which records are written once more.
-const REWRITES_MAX: usize = 10_000;
 /// How often a request takes other locks because the table has changed meanwhile.
 const ATTEMPTS_MAX: usize = 32;
 
@@ -52,8 +50,8 @@ pub(crate) struct Coordinator {
     done: Mutex<BTreeMap<TransactionId, BTreeSet<BranchName>>>,
     /// Held while some of that is written.
     writing_done: Mutex<()>,
-    /// Damaged ranges of the journal that the table knows of.
-    damaged: AtomicUsize,
+    /// Damaged ranges of the journal that the table was told of. Held until it is told; before the table's lock.
+    damaged: Mutex<usize>,
 }
 
 /// The owner that is this process, and the transactions it has begun.
@@ -91,7 +89,7 @@ impl Coordinator {
             appended: AtomicU64::new(0),
             done: Mutex::default(),
             writing_done: Mutex::default(),
-            damaged: AtomicUsize::new(0),
+            damaged: Mutex::new(0),
         }
     }
 
@@ -173,7 +171,7 @@ impl Inner {
         });
         let table = table.map(|mut table| {
             let (count, upto) = self.damaged();
-            self.coordinator.damaged.store(count, Ordering::Release);
+            *lock(&self.coordinator.damaged) = count;
             table.note_damage(upto, self.xa_now());
             table
         });
@@ -197,18 +195,23 @@ impl Inner {
     }
 
     /// Damage that is met while the store serves may have taken records from the journal, and so from a ledger that is
-    /// rebuilt from it, but not from the table: they are written once more. To be called before a rebuilt ledger is written
-    /// out; until then another opening finds the same damage.
+    /// rebuilt from it, but not from the table: they are written once more. Damage that opening found is noted. To be called
+    /// before a ledger is written out, by threads that hold no locks of partitions; until then another opening finds the same damage.
     pub(crate) fn meet_damage(&self) -> Result<()> {
-        let (count, upto) = self.damaged();
-        if self.coordinator.damaged.swap(count, Ordering::AcqRel) != count {
-            self.coordinator.lock()?.meet_damage(upto);
+        if self.coordinator.failed.get().is_some() {
+            // There is no table that could be written, and what the ledgers have is of use without it.
+            return Ok(());
         }
-        for _ in 0..REWRITES_MAX {
-            if !self.coordinator.lock()?.is_exposed() {
-                break;
+        {
+            let mut known = lock(&self.coordinator.damaged);
+            let (count, upto) = self.damaged();
+            if *known != count {
+                self.coordinator.lock()?.meet_damage(upto);
+                *known = count;
             }
-            let changes_max = self.options.limits.batch_changes_max;
+        }
+        let changes_max = STEP_CHANGES_MAX.min(self.options.limits.batch_changes_max);
+        while self.coordinator.lock()?.is_exposed() {
             let written = self.ask_xa(Room::AtOnce, |table, now| Ok(table.step(changes_max, now)))?;
             written.show(|_| Ok::<_, Error>(()))?;
         }

@@ -543,7 +543,8 @@ impl Inner {
     fn close(&self) -> Result<()> {
         // What is not noted is asked again by recovery.
         let _ = self.write_done(Room::AtOnce);
-        let _ = self.meet_damage();
+        // Nothing is written behind that; if it fails no ledger is written out either.
+        let met = self.meet_damage();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -553,7 +554,7 @@ impl Inner {
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
         let written = unwritten
             .map(|partition| self.write_out(partition))
-            .fold(self.close_spaces().and(self.close_series()), Result::and);
+            .fold(met.and(self.close_spaces()).and(self.close_series()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived.
         self.journal.close()?;
         drop(lock(&self.held).take());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::memory::Disk;
-use base::{DirLock, File, Files, ManualClock};
+use base::{DirLock, File, Files, ManualClock, Time};
 
 use crate::tests::{DIR, batch, options, write};
 use crate::*;
@@ -227,4 +227,28 @@ fn no_more_syncs_run_than_there_are_lanes_and_all_who_wait_are_served() {
         }
         waiting.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
     });
+}
+
+/// What asked for a sync in a window, after one had begun that covered it, was due for ever: its journal's thread never slept.
+#[test]
+fn a_sync_that_was_asked_for_while_another_covered_it_is_not_due_for_ever() {
+    let (journal, begun) = slow_journal();
+    let [first, second] = [10, 11].map(|number| journal.append(&batch(number, 50)).unwrap().position);
+    std::thread::scope(|scope| {
+        let journal = &journal;
+        let leading = scope.spawn(move || journal.wait(first, Level::Synced));
+        let (_, end) = begun.recv().unwrap();
+        let window = Window { min: Duration::from_millis(1), max: Duration::from_millis(10) };
+        journal.wait(second, Level::Window(window)).unwrap();
+        end.send(Ok(())).unwrap();
+        leading.join().unwrap().unwrap();
+    });
+    assert!(journal.watermarks().synced > second);
+    let later = Time::default().after(Duration::from_secs(3600));
+    let mut next = Some(later);
+    for _ in 0..100 {
+        // Zeros for what is to come are written in several steps.
+        next = journal.step(later).unwrap();
+    }
+    assert_eq!(next, None);
 }

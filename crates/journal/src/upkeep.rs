@@ -29,6 +29,9 @@ impl Journal {
     pub fn step(&self, now: Time) -> Result<Option<Time>> {
         self.check()?;
         if self.sync_due().is_some_and(|due| due <= now) {
+            // Before the sync, which covers all that asked for one so far. Another may have covered them, and then none is led that
+            // would clear this.
+            lock(&self.due).at = None;
             self.sync_all()?;
         }
         self.seal_full()?;

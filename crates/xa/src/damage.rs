@@ -31,6 +31,9 @@ pub(crate) struct Damage {
     /// Whether that is to be written yet.
     pub(crate) is_new: bool,
     met: Option<Met>,
+    /// Since damage was met for the first time, the first change that was written: every record lies here or behind it, but those
+    /// that are left.
+    behind: Option<Mark>,
 }
 
 /// Damage that was met while the table was in memory.
@@ -44,12 +47,13 @@ struct Met {
 impl Damage {
     pub(crate) fn put(&mut self, record: DamageRecord) {
         let met = self.met.take().filter(|met| met.upto > record.upto || !met.left.is_empty());
-        *self = Self { record, is_new: false, met };
+        *self = Self { record, is_new: false, met, behind: self.behind };
     }
 
     /// A record is where damage did not reach, or gone.
-    pub(crate) fn note_written(&mut self, change: &Change) {
+    pub(crate) fn note_written(&mut self, change: &Change, mark: Mark) {
         if let Some(met) = &mut self.met {
+            self.behind.get_or_insert(mark);
             met.left.remove(&match change {
                 Change::Put(record) => record.key(),
                 Change::Delete(key) => *key,
@@ -66,21 +70,30 @@ impl Table {
         }
         self.owners.pass_over(OWNERS_PASSED_OVER, now.time);
         let record = DamageRecord { upto, below: self.owners.record.next };
-        self.damage = Damage { record, is_new: true, met: None };
+        self.damage = Damage { record, is_new: true, ..Damage::default() };
         self.keep_tombstones_in_shadow();
     }
 
-    /// Records up to this mark may be lost from the journal, but not from memory: [`Table::step`] writes them all again.
+    /// Records up to this mark may be lost from the journal, but not from memory: [`Table::step`] writes them all again, but for
+    /// those that it has written since, behind this mark.
     pub fn meet_damage(&mut self, upto: Mark) {
-        let left = self.records().map(|record| record.key()).filter(|key| *key != RecordKey::Damage).collect();
-        let known = self.damage.met.as_ref().map_or(self.damage.record.upto, |met| met.upto);
+        let met = self.damage.met.take();
+        let known = met.as_ref().map_or(self.damage.record.upto, |met| met.upto);
+        let left = match (met, self.damage.behind) {
+            (met, Some(behind)) if behind >= upto => met.map(|met| met.left).unwrap_or_default(),
+            (Some(met), None) => met.left,
+            _ => {
+                self.damage.behind = None;
+                self.records().map(|record| record.key()).filter(|key| *key != RecordKey::Damage).collect()
+            }
+        };
         self.damage.met = Some(Met { upto: upto.max(known), left });
     }
 
-    /// Whether records are left that damage may have taken from the journal.
+    /// Whether damage is not noted yet, or records are left that it may have taken from the journal.
     #[must_use]
     pub fn is_exposed(&self) -> bool {
-        self.damage.met.is_some()
+        self.damage.is_new || self.damage.met.is_some()
     }
 
     /// Where no abort is presumed a tombstone is all that says one: an owner's end does not make it redundant.
@@ -119,7 +132,6 @@ impl Table {
         if met.left.is_empty() {
             return vec![Change::Put(Record::Damage(DamageRecord { upto: met.upto, ..self.damage.record }))];
         }
-        let records = self.records().filter(|record| met.left.contains(&record.key()));
-        records.take(changes_max).map(Change::Put).collect()
+        met.left.iter().filter_map(|key| self.record(*key)).take(changes_max).map(Change::Put).collect()
     }
 }

@@ -160,6 +160,17 @@ pub(crate) enum Entry {
     Doubtful,
 }
 
+impl Entry {
+    /// The record that it rests on.
+    fn record(&self, id: TransactionId) -> Option<Record> {
+        match self {
+            Self::Decided(decided) => Some(Record::Decision(id, decided.decision.clone())),
+            Self::Aborted { tombstone, .. } => Some(Record::Tombstone(id, *tombstone)),
+            Self::Shared(_) | Self::Doubtful => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Decided {
     pub(crate) decision: Decision,
@@ -283,15 +294,20 @@ impl Table {
 
     /// Every record that it rests on.
     pub fn records(&self) -> impl Iterator<Item = Record> {
-        let of_entry = |(id, entry): (&TransactionId, &Entry)| match entry {
-            Entry::Decided(decided) => Some(Record::Decision(*id, decided.decision.clone())),
-            Entry::Aborted { tombstone, .. } => Some(Record::Tombstone(*id, *tombstone)),
-            Entry::Shared(_) | Entry::Doubtful => None,
-        };
         let ended = self.owners.ended.iter().map(|(owner, ended)| Record::Ended(*owner, ended.tombstone));
         let owners = (self.owners.record.next > 1).then(|| Record::Owners(self.owners.record.clone()));
         let damage = (self.damage.record.upto > 0 && !self.damage.is_new).then_some(Record::Damage(self.damage.record));
-        self.entries.iter().filter_map(of_entry).chain(ended).chain(owners).chain(damage)
+        self.entries.iter().filter_map(|(id, entry)| entry.record(*id)).chain(ended).chain(owners).chain(damage)
+    }
+
+    /// One of them.
+    pub(crate) fn record(&self, key: RecordKey) -> Option<Record> {
+        match key {
+            RecordKey::Decision(id) | RecordKey::Tombstone(id) => self.entries.get(&id)?.record(id),
+            RecordKey::Ended(owner) => Some(Record::Ended(owner, self.owners.ended.get(&owner)?.tombstone)),
+            RecordKey::Owners => Some(Record::Owners(self.owners.record.clone())),
+            RecordKey::Damage => Some(Record::Damage(self.damage.record)),
+        }
     }
 
     /// Live numbers.
@@ -314,7 +330,7 @@ impl Table {
     }
 
     fn change(&mut self, change: Change, mark: Mark) {
-        self.damage.note_written(&change);
+        self.damage.note_written(&change, mark);
         match change {
             Change::Put(Record::Decision(id, decision)) => self.put_decision(id, decision, mark),
             Change::Put(Record::Tombstone(id, tombstone)) => {

@@ -161,7 +161,9 @@ fn damage_is_noted_once_and_nothing_is_presumed_of_owners_from_before_it() {
     let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
     held.restart(at(0));
     held.table.note_damage(77, at(0));
+    assert!(held.table.is_exposed());
     held.step(at(20));
+    assert!(!held.table.is_exposed());
     assert_eq!(held.records[&RecordKey::Damage], Record::Damage(DamageRecord { upto: 77, below: 1025 + (1 << 32) }));
     let ask = |held: &mut Held, owner| {
         let plan = held.table.verdicts(&[id(owner, 1, 0, false), id(owner, 2, 1, true)], at(20));
@@ -285,6 +287,44 @@ fn damage_that_is_met_has_everything_written_again_and_puts_nobody_in_shadow() {
     held.table.note_damage(77, at(2));
     let plan = held.table.renew(owners[0], at(2)).unwrap();
     assert_eq!(held.write(plan), Ok(()));
+    held.check();
+}
+
+#[test]
+fn what_was_written_again_behind_damage_is_not_written_once_more() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::For(Duration::from_secs(10)), at(0)).unwrap();
+    for sequence in 1..8 {
+        let plan = held.table.commit(id(owner, sequence, 0, false), &[name(1)], Patience::Over, at(0)).unwrap();
+        held.write(plan);
+    }
+    let write_some = |held: &mut Held| {
+        let plan = held.table.step(3, at(1));
+        let written = plan.changes().len();
+        held.write(plan);
+        written
+    };
+    held.table.meet_damage(2);
+    let first = held.mark + 1;
+    assert_eq!(write_some(&mut held), 3);
+    // More of it, that lies before: only the five others are left.
+    held.table.meet_damage(first);
+    assert_eq!((write_some(&mut held), write_some(&mut held)), (3, 2));
+    assert!(held.table.is_exposed());
+    assert_eq!(write_some(&mut held), 1, "that this is known");
+    assert!(!held.table.is_exposed());
+    assert_eq!(held.records[&RecordKey::Damage], Record::Damage(DamageRecord { upto: first, below: 0 }));
+    // And some that is found when all is written.
+    held.table.meet_damage(1);
+    assert!(held.table.is_exposed());
+    assert_eq!(write_some(&mut held), 1);
+    assert!(!held.table.is_exposed());
+    // What reaches into what was written takes everything.
+    held.table.meet_damage(first + 1);
+    held.records.clear();
+    while held.table.is_exposed() {
+        write_some(&mut held);
+    }
     held.check();
 }
 

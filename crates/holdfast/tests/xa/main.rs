@@ -1,6 +1,8 @@
 //! A store as a coordinator: what it decides survives, and nobody sees the records.
 #![allow(clippy::unwrap_used, reason = "tests stand outside the wall")]
 
+mod damage;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,16 +28,22 @@ impl Place {
         Self { disk: Disk::new(1), clock, ledgers: MemoryLedgers::new(), limits: Limits::default() }
     }
 
-    fn open(&self) -> Store {
-        let world = World {
+    fn world(&self) -> World {
+        World {
             files: Arc::new(self.disk.clone()),
             clock: Arc::clone(&self.clock) as _,
             ledgers: Arc::new(self.ledgers.clone()),
             threads: false,
             entropy: 7,
-        };
-        let options = Options { durability: Durability::Written, limits: self.limits.clone(), ..Options::default() };
-        Store::open_in(&world, Path::new("/store"), options).unwrap()
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options { durability: Durability::Written, limits: self.limits.clone(), ..Options::default() }
+    }
+
+    fn open(&self) -> Store {
+        Store::open_in(&self.world(), Path::new("/store"), self.options()).unwrap()
     }
 
     fn power_cut(&self, store: Store) -> Store {
@@ -346,133 +354,6 @@ fn a_decision_whose_value_rotted_is_still_one() {
     assert_eq!(status.branches.first().map(|(name, _)| name.as_str()), Some("damaged"));
     store.xa().forget(id, &[], Forgetting::Everything).unwrap().wait(SYNCED).unwrap();
     assert_eq!(remembered(&store), []);
-}
-
-/// Decisions that were lost by damage were once taken for decisions that nobody had made, and their branches rolled back.
-#[test]
-fn after_damage_that_may_have_taken_a_decision_branches_are_left_alone_until_an_operator_decides() {
-    let place = Place::new();
-    let store = place.open();
-    let lease = Lease::For(Duration::from_secs(1));
-    let owner = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
-    let coordinator = store.xa().coordinator();
-    let id = |owner, sequence| TransactionId { coordinator, owner, sequence, deadline_ms: 0, shared: false };
-    let [lost, kept, open, other] = [1, 2, 3, 4].map(|sequence| id(owner, sequence));
-    let past = TransactionId { sequence: 5, deadline_ms: 1, ..lost };
-    let marker = "x".repeat(64);
-    commit(&store, lost, &[&marker], SYNCED).unwrap();
-    commit(&store, kept, &["pg"], SYNCED).unwrap();
-    place.disk.kill_process();
-    drop(store);
-    place.ledgers.delete_all();
-    let mut flipped = 0;
-    for (path, bytes) in
-        place.disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "seg"))
-    {
-        let all = base::read_whole(&place.disk, &path, bytes).unwrap();
-        if let Some(at) = all.windows(64).position(|bytes| bytes == marker.as_bytes()) {
-            place.disk.flip(&path, at as u64, 1);
-            flipped += 1;
-        }
-    }
-    assert_eq!(flipped, 1);
-
-    let store = place.open();
-    place.clock.advance(Duration::from_secs(60));
-    store.step().unwrap();
-    let damage = store.stats().damage;
-    assert_eq!(damage.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamageKind::Record], "{damage:?}");
-    assert_eq!([lost, open, past].map(|id| verdict(&store, id)), [Verdict::Leave; 3]);
-    assert_eq!(verdict(&store, kept), Verdict::Commit);
-    let listed = |store: &Store| {
-        let listed = store.xa().list(None, 10).unwrap().wait(SYNCED).unwrap().statuses;
-        listed.into_iter().map(|status| (status.id.sequence, status.state)).collect::<Vec<_>>()
-    };
-    let doubtful = |sequence| (sequence, State::Doubtful);
-    assert_eq!(listed(&store), [doubtful(1), (2, State::Committed), doubtful(3), doubtful(5)]);
-
-    // Who is new is judged as ever, and has a number that nobody had.
-    let newer = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
-    assert!(newer.0 > owner.0 + 1_000_000, "{newer:?}");
-    place.clock.advance(Duration::from_secs(60));
-    assert_eq!(verdict(&store, id(newer, 1)), Verdict::Rollback);
-
-    // It stays so after another start, without new damage, which is told once more.
-    store.close().unwrap();
-    drop(store);
-    let store = place.open();
-    place.clock.advance(Duration::from_secs(60));
-    assert_eq!([lost, other].map(|id| verdict(&store, id)), [Verdict::Leave; 2]);
-    let newest = store.xa().open(lease, "").unwrap().wait(SYNCED).unwrap();
-    assert!(newest.0 < newer.0 + 1_000_000, "numbers are passed over once: {newest:?} after {newer:?}");
-
-    // A program that was cut off since before does not decide, alone or with a change of its own, and goes on as somebody new.
-    let refused = commit(&store, lost, &["pg", "maria"], SYNCED).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Corrupt);
-    assert!(refused.to_string().contains("`holdfast xa commit` or `holdfast xa rollback`"), "{refused}");
-    assert_eq!(store.xa().abort(other).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
-    let mut change = store.begin();
-    change.put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
-    change.decide(open, &names(&["pg"]));
-    assert_eq!(change.commit(SYNCED).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
-    assert!(store.kv().get(b"b", b"k").unwrap().is_none());
-    assert!(store.xa().renew(owner).unwrap().wait(SYNCED).unwrap().is_err());
-
-    // An operator looked at the data.
-    for (id, branches) in [(lost, &["pg", "maria"][..]), (past, &["pg"])] {
-        let decided = store.xa().decide_by_operator(id, &names(branches)).unwrap().wait(SYNCED).unwrap();
-        assert_eq!(decided, Commit::Decided);
-    }
-    store.xa().abort_by_operator(other).unwrap().wait(SYNCED).unwrap();
-    // Now that it is recorded it is said to everybody.
-    commit(&store, lost, &["pg", "maria"], SYNCED).unwrap();
-    let decided = [Verdict::Commit, Verdict::Commit, Verdict::Rollback];
-    assert_eq!([lost, past, other].map(|id| verdict(&store, id)), decided);
-    assert_eq!(verdict(&store, open), Verdict::Leave);
-    store.xa().forget(open, &[], Forgetting::Everything).unwrap().wait(SYNCED).unwrap();
-    assert!(!listed(&store).contains(&doubtful(3)));
-}
-
-/// Damage that was met while the store served was not noted: once a ledger was rebuilt from that journal, what the table knew
-/// was gone with the process.
-#[test]
-fn damage_that_is_met_while_serving_costs_no_decision() {
-    let place = Place::new();
-    let store = place.open();
-    let marker = "x".repeat(64);
-    let owner = store.xa().open(Lease::For(Duration::from_secs(1)), "").unwrap().wait(SYNCED).unwrap();
-    let (decided, aborted) = (of_owner(&store, owner, 1), of_owner(&store, owner, 2));
-    commit(&store, decided, &[&marker], SYNCED).unwrap();
-    store.xa().abort(aborted).unwrap().wait(SYNCED).unwrap();
-    let mut flipped = 0;
-    for (path, bytes) in
-        place.disk.inventory().into_iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "seg"))
-    {
-        let all = base::read_whole(&place.disk, &path, bytes).unwrap();
-        if let Some(at) = all.windows(64).position(|bytes| bytes == marker.as_bytes()) {
-            place.disk.flip(&path, at as u64, 1);
-            flipped += 1;
-        }
-    }
-    assert_eq!(flipped, 1);
-    // Whoever reads the journal meets it.
-    let mut feed = store.feed(Position::ZERO).unwrap();
-    let limit = FeedLimit { items: 100, bytes: 1 << 20 };
-    while !feed.next(limit, Duration::ZERO).unwrap().is_empty() {}
-    drop(feed);
-    assert_eq!(store.stats().damage.len(), 1);
-    store.step().unwrap();
-    store.step().unwrap();
-    place.disk.kill_process();
-    drop(store);
-    place.ledgers.delete_all();
-
-    let store = place.open();
-    assert_eq!(store.stats().damage.len(), 1);
-    assert_eq!([decided, aborted].map(|id| verdict(&store, id)), [Verdict::Commit, Verdict::Rollback]);
-    assert_eq!(store.xa().renew(owner).unwrap().wait(SYNCED).unwrap(), Ok(()), "nobody is in shadow");
-    place.clock.advance(Duration::from_secs(60));
-    assert_eq!(verdict(&store, of_owner(&store, owner, 3)), Verdict::Rollback);
 }
 
 /// Deciders, askers and writers of the same objects, with the background at work: whoever is told something first is
