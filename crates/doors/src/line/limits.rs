@@ -16,10 +16,6 @@ pub struct Limits {
     pub text_timeout: Duration,
     /// Bytes that are read from one connection before the next one has its turn.
     pub turn_bytes: usize,
-    /// Bytes that the system receives for one connection ahead of its turn. A sender who is not held back has to wait until about
-    /// as much of his was read again: without a bound the system allows megabytes, and turns by turns that is a long wait. It
-    /// also bounds what one connection carries over a long way: so much in each round trip.
-    pub receive_bytes: usize,
     /// Points of all connections of a thread that are gathered before they are written.
     pub batch_points_max: usize,
     /// Bytes of lines that are gathered before their points are written: texts are as long as lines.
@@ -39,7 +35,6 @@ impl Default for Limits {
             line_bytes_max: 64 << 10,
             text_timeout: Duration::from_secs(1),
             turn_bytes: 16 << 10,
-            receive_bytes: 64 << 10,
             batch_points_max: 32 << 10,
             batch_bytes_max: 8 << 20,
             output_bytes_max: 64 << 10,
@@ -56,7 +51,6 @@ impl Limits {
             line_bytes_max: 128,
             text_timeout: Duration::from_millis(200),
             turn_bytes: 256,
-            receive_bytes: 4 << 10,
             batch_points_max: 8,
             batch_bytes_max: 1 << 10,
             output_bytes_max: 4 << 10,

@@ -14,8 +14,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast::{Durability, Store};
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::RcvBuf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -103,8 +101,6 @@ pub(crate) fn serve_on(
     let listen = |source| ServeError::Listen { address, source };
     let listener = StdListener::bind(address).map_err(listen)?;
     listener.set_nonblocking(true).map_err(listen)?;
-    // Connections have it from here; what is set later does not count for what they tell their senders at first.
-    setsockopt(&listener, RcvBuf, &options.limits.receive_bytes).map_err(|error| listen(error.into()))?;
     let address = listener.local_addr().map_err(listen)?;
     let datagrams = options.udp_listen.map(bind_udp).transpose()?;
     let udp_address = datagrams.as_ref().and_then(|socket| socket.local_addr().ok());

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use holdfast::series::{Refused, Rows, Written};
 use holdfast::{Position, Window};
-use nix::sys::socket::sockopt::SndBuf;
 
 use super::*;
 use crate::line::Limits;
@@ -399,24 +398,6 @@ fn a_client_that_does_not_read_its_answers_harms_nobody_and_is_closed() {
         assert!(begin.elapsed() < PATIENCE, "it is not closed");
         door.connect().checkpoint();
     }
-}
-
-#[test]
-fn a_client_is_not_far_ahead_of_what_is_read_from_it() {
-    let door = open(|options| {
-        options.limits = Limits { output_bytes_max: 4 << 10, receive_bytes: 4 << 10, ..Limits::default() };
-    });
-    let mut deaf = door.connect();
-    setsockopt(&deaf.socket, SndBuf, &(4 << 10)).unwrap();
-    deaf.socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let questions = "help\n".repeat(1000);
-    let (begin, mut sent) = (Instant::now(), 0);
-    while let Ok(count) = deaf.socket.write(questions.as_bytes()) {
-        assert!(begin.elapsed() < PATIENCE, "it is read without end");
-        sent += count as u64;
-    }
-    let ahead = sent - door.running.door.received_bytes.load(SeqCst);
-    assert!(ahead < 48 << 10, "{ahead} bytes wait between the two");
 }
 
 #[test]
