@@ -6,6 +6,7 @@
 //!
 //! May use: the operating system, checksum libraries. Must not know: journals, engines, protocols.
 
+mod around;
 mod calendar;
 mod checksum;
 mod clock;
@@ -18,6 +19,7 @@ mod os;
 mod random;
 mod thread;
 
+pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};
 pub use checksum::{Crc32c, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};

@@ -2,13 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::memory::Disk;
-use base::{DirLock, File, Files, ManualClock, Time};
+use base::{Around, AroundFiles, Handle, ManualClock, Time};
 
 use crate::tests::{DIR, batch, options, write};
 use crate::*;
@@ -17,116 +16,32 @@ use crate::*;
 type Begun = (usize, Sender<io::Result<()>>);
 
 /// Each sync takes two milliseconds, or until somebody says how it ends.
-#[derive(Clone)]
 struct Slow {
-    disk: Disk,
     clock: Arc<ManualClock>,
-    handles: Arc<AtomicUsize>,
-    told: Arc<Mutex<Option<Sender<Begun>>>>,
+    told: Mutex<Option<Sender<Begun>>>,
 }
 
-struct SlowFile {
-    file: Arc<dyn File>,
-    handle: usize,
-    slow: Slow,
-}
-
-impl Slow {
-    fn of(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(SlowFile { file, handle: self.handles.fetch_add(1, Ordering::Relaxed), slow: self.clone() })
-    }
-}
-
-impl Files for Slow {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.of(self.disk.open(path)?))
-    }
-
-    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.disk.open_to_read(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.of(self.disk.create(path)?))
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.link(from, to)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
-        self.disk.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(dir)
-    }
-
-    fn boot_id(&self) -> u128 {
-        self.disk.boot_id()
-    }
-}
-
-impl File for SlowFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let told = self.slow.told.lock().unwrap().clone();
+impl Around for Slow {
+    fn sync(&self, handle: &Handle) -> io::Result<()> {
+        let told = self.told.lock().unwrap().clone();
         if let Some(told) = told {
             let (end, ended) = channel();
-            told.send((self.handle, end)).unwrap();
+            told.send((handle.number, end)).unwrap();
             ended.recv().unwrap()?;
         } else {
-            self.slow.clock.advance(Duration::from_millis(2));
+            self.clock.advance(Duration::from_millis(2));
         }
-        self.file.sync()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.file.allocate(len)
+        handle.file.sync()
     }
 }
 
 /// A journal that knows its disk to be slow, and where its syncs are told from now on.
 fn slow_journal() -> (Journal, Receiver<Begun>) {
     let clock = Arc::new(ManualClock::at(1_000));
-    let slow = Slow { disk: Disk::new(1), clock: clock.clone(), handles: Arc::default(), told: Arc::default() };
+    let slow = Arc::new(Slow { clock: clock.clone(), told: Mutex::default() });
+    let files = AroundFiles::new(Arc::new(Disk::new(1)), Arc::clone(&slow));
     let options = Options { segment_bytes: 1 << 20, ..options() };
-    let (journal, _) = Journal::open(Arc::new(slow.clone()), clock, Path::new(DIR), options).unwrap();
+    let (journal, _) = Journal::open(Arc::new(files), clock, Path::new(DIR), options).unwrap();
     write(&journal, 0..10, Level::Synced);
     assert!(journal.overlaps_syncs());
     let (told, begun) = channel();

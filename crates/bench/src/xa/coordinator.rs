@@ -13,10 +13,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base::AroundFiles;
 use clap::Args;
 use holdfast::{Durability, Options, Store, World};
 
-use super::delayed::DelayedFiles;
+use super::delayed::Delayed;
 use super::window;
 use crate::workload::{Failure, Result};
 
@@ -59,7 +60,7 @@ pub(super) fn open(dir: &Path, durability: Durability, delay: Duration) -> Resul
     let options = Options { durability, ..Options::default() };
     let mut world = World::real(dir, &options.limits);
     if !delay.is_zero() {
-        world.files = Arc::new(DelayedFiles { files: world.files, delay });
+        world.files = Arc::new(AroundFiles::new(world.files, Arc::new(Delayed(delay))));
     }
     Ok(Store::open_in(&world, dir, options)?)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use base::{DirLock, File, Files, OsFiles};
+use base::{Around, AroundFiles, Handle};
 use holdfast::series::Rows;
 use tempfile::TempDir;
 
@@ -60,105 +60,25 @@ impl Gate {
     }
 }
 
-struct HeldFiles(Arc<Gate>);
-
-struct HeldFile {
-    gate: Arc<Gate>,
-    file: Arc<dyn File>,
-    is_of_series: bool,
-}
-
-impl HeldFiles {
-    fn held(&self, path: &Path, file: Arc<dyn File>) -> Arc<dyn File> {
-        let is_of_series = path.components().any(|part| part.as_os_str() == "series");
-        Arc::new(HeldFile { gate: Arc::clone(&self.0), file, is_of_series })
-    }
-}
-
-impl Files for HeldFiles {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.held(path, OsFiles.open(path)?))
-    }
-
-    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.held(path, OsFiles.open_to_read(path)?))
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.held(path, OsFiles.create(path)?))
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsFiles.link(from, to)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsFiles.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        OsFiles.remove(path)
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        OsFiles.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        OsFiles.list(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        OsFiles.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
-        OsFiles.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        OsFiles.free_bytes(dir)
-    }
-
-    fn boot_id(&self) -> u128 {
-        OsFiles.boot_id()
-    }
-}
-
-impl File for HeldFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if self.is_of_series {
-            self.gate.pass(|state| state.reads);
+impl Around for Gate {
+    fn read_at(&self, handle: &Handle, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if handle.path.components().any(|part| part.as_os_str() == "series") {
+            self.pass(|state| state.reads);
         }
-        self.file.read_at(buffer, offset)
+        handle.file.read_at(buffer, offset)
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.gate.pass(|state| state.syncs);
-        self.file.sync()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.file.allocate(len)
+    fn sync(&self, handle: &Handle) -> io::Result<()> {
+        self.pass(|state| state.syncs);
+        handle.file.sync()
     }
 }
 
 fn store(gate: &Arc<Gate>, dir: &Path) -> holdfast::Store {
     // Wide, so that no write needs another segment, or a sealing, which the held disk would keep waiting.
     let limits = holdfast::Limits::default();
-    let world = holdfast::World { files: Arc::new(HeldFiles(Arc::clone(gate))), ..holdfast::World::real(dir, &limits) };
+    let mut world = holdfast::World::real(dir, &limits);
+    world.files = Arc::new(AroundFiles::new(world.files, Arc::clone(gate)));
     holdfast::Store::open_in(&world, dir, holdfast::Options { limits, partitions: 2, ..Default::default() }).unwrap()
 }
 
