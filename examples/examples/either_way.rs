@@ -107,7 +107,7 @@ impl Server {
         // This program lies in target/<profile>/examples.
         let own = std::env::current_exe()?;
         let target = own.ancestors().nth(3).ok_or("a program lies somewhere")?;
-        let built = ["release", "debug"].map(|profile| target.join(profile).join("holdfast"));
+        let built = ["release", "checked", "debug"].map(|profile| target.join(profile).join("holdfast"));
         let Some(program) = built.into_iter().find(|path| path.exists()) else { return Ok(None) };
         let folder = tempfile::tempdir()?;
         let any = "127.0.0.1:0";

@@ -27,7 +27,7 @@ pub fn holdfast() -> PathBuf {
     if let Some(named) = std::env::var_os("HOLDFAST_BIN") {
         return named.into();
     }
-    let built = ["release", "debug"].map(|profile| target().join(profile).join("holdfast"));
+    let built = ["release", "checked", "debug"].map(|profile| target().join(profile).join("holdfast"));
     built.into_iter().find(|path| path.exists()).expect("run `cargo xtask test`, or set HOLDFAST_BIN to the program")
 }
 

@@ -35,6 +35,11 @@ const NEEDS: &[Need] = &[
         },
     },
     Need {
+        packages: &["redis-server"],
+        why: "the benchmarks that measure beside Redis are run, in small",
+        is_there: || run::succeeds(Command::new("redis-server").arg("--version")),
+    },
+    Need {
         packages: &["curl"],
         why: "curl talks HTTP to the server in the end-to-end tests",
         is_there: || run::succeeds(Command::new("curl").arg("--version")),
@@ -83,7 +88,7 @@ pub(crate) fn install(root: &Path, target: &Path, tally: &mut Tally) -> PathBuf 
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
     if missing.is_empty() {
         println!(
-            "needed from outside: redis-cli, redis-benchmark, curl, collectd, Prometheus, PostgreSQL, MariaDB, python3: all there"
+            "needed from outside: redis-cli, redis-benchmark, redis-server, curl, collectd, Prometheus, PostgreSQL, MariaDB, python3: all there"
         );
     } else {
         debian(&missing, tally);

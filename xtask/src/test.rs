@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything there is to test, from the smallest to whole programs.
 //!
-//! Unit, property, model and documentation tests run in the crates; then the release program is built and met by real
-//! clients, SIGKILL and a full disk; then the simulator, with seeds that never change and fresh ones; then the examples.
+//! Unit, property, model and documentation tests run in the crates; then the program is met by real clients, SIGKILL and a
+//! full disk; then the simulator, with seeds that never change and fresh ones; then the examples. All are of one profile,
+//! [`PROFILE`]: to build everything twice takes longer than to run it.
 //!
 //! May use: `install`, `run`, `tally`, `workspace`. Must not know: any single test.
 
@@ -15,6 +16,8 @@ use crate::workspace::Workspace;
 
 /// Seeds that nobody has tried yet, in each run.
 const FRESH_SEEDS: &str = "200";
+/// What everything is built by: see the workspace's manifest.
+const PROFILE: &str = "checked";
 
 pub(crate) fn test(root: &Path) -> ExitCode {
     let mut tally = Tally::default();
@@ -39,23 +42,28 @@ pub(crate) fn test_into(root: &Path, tally: &mut Tally) {
     };
     let python = install::install(root, &workspace.target, tally);
 
-    let mut crates = cargo();
-    crates.current_dir(root).args(["test", "--workspace", "--exclude", "holdfast-tests", "--no-fail-fast"]);
+    let of_profile = |command: &str| {
+        let mut of_profile = cargo();
+        of_profile.current_dir(root).args([command, "--profile", PROFILE]);
+        of_profile
+    };
+    let mut crates = of_profile("test");
+    crates.args(["--workspace", "--exclude", "holdfast-tests", "--no-fail-fast"]);
     tests("tests of the crates", &mut crates, tally);
 
     let simulator = "holdfast-sim".to_owned();
     let simulated = workspace.programs.contains(&simulator);
-    let mut build = cargo();
-    build.current_dir(root).args(["build", "--release", "--package", "holdfast-server"]);
+    let mut build = of_profile("build");
+    build.args(["--package", "holdfast-server"]);
     if simulated {
         build.args(["--package", &simulator]);
     }
-    let built = step("build the release programs", &mut build, tally);
-    let programs = workspace.target.join("release");
+    let built = step("build the programs", &mut build, tally);
+    let programs = workspace.target.join(PROFILE);
 
     if built {
-        let mut programs_tests = cargo();
-        programs_tests.current_dir(root).args(["test", "--package", "holdfast-tests", "--no-fail-fast"]);
+        let mut programs_tests = of_profile("test");
+        programs_tests.args(["--package", "holdfast-tests", "--no-fail-fast"]);
         // What these tests print (seeds, rounds, what could not run here) is part of the result.
         programs_tests.args(["--", "--nocapture"]);
         programs_tests.env("HOLDFAST_BIN", programs.join("holdfast")).env("HOLDFAST_PYTHON", python);
@@ -69,8 +77,8 @@ pub(crate) fn test_into(root: &Path, tally: &mut Tally) {
         tally.read_line("SKIPPED simulation: the workspace has no program holdfast-sim");
     }
     for example in &workspace.examples {
-        let mut run = cargo();
-        run.current_dir(root).args(["run", "--quiet", "--package", "holdfast-examples", "--example", example]);
+        let mut run = of_profile("run");
+        run.args(["--quiet", "--package", "holdfast-examples", "--example", example]);
         step(&format!("example {example}"), &mut run, tally);
     }
 }
