@@ -145,6 +145,7 @@ fn open_resp(
     let on_shutdown: ShutdownHook = Arc::new(move || shutdown.notify_one());
     let options = resp::Options {
         reactors: config.resp.reactors,
+        pipeline_reactors: config.resp.pipeline_reactors,
         limits: config.resp.limits.clone(),
         tls: config.resp.tls.clone(),
         users: Arc::clone(&config.users),

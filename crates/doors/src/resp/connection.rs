@@ -10,14 +10,13 @@
 //!
 //! May use: tokio, `wire`, `handle`, `crate::durable`. Must not know: what commands do.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
@@ -30,20 +29,19 @@ use super::clients::{Ask, Client};
 use super::commands::backup::backed_up;
 use super::commands::connection::authenticated;
 use super::commands::space::wait::Waited;
-use super::counters::{Counters, add};
-use super::door::Door;
+use super::counters::add;
 use super::handle;
+use super::moving::{Carried, Habit, Moving};
+use super::reactor::Reactor;
 use super::reply::Reply;
 use super::session::{Hello, Need, Pending, Session};
 use super::stream::Stream;
 use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
-use crate::durable::{Listener, State};
+use crate::durable::State;
 use crate::handed::Handed;
 
-/// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
-const SCRATCH_BYTES: usize = 64 << 10;
 /// Buffers up to this size are kept for the next chunk.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
@@ -52,43 +50,6 @@ const READ_BYTES_MAX: usize = 1 << 20;
 const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
-
-/// What the connections of one thread share.
-pub(crate) struct Reactor {
-    pub(crate) door: Arc<Door>,
-    pub(crate) counters: Arc<Counters>,
-    scratch: RefCell<Vec<u8>>,
-    /// The newest position that any connection here needs written, or synced.
-    written: Cell<Position>,
-    synced: Cell<Position>,
-    /// Connections that wait for a sync; `round` counts how often they were woken.
-    waiting: RefCell<Vec<Waker>>,
-    round: Cell<u64>,
-    /// Told of syncs while one of them waits.
-    pub(crate) listener: Arc<Listener>,
-}
-
-impl Reactor {
-    pub(crate) fn new(door: Arc<Door>, counters: Arc<Counters>) -> Self {
-        Reactor {
-            listener: door.syncer.listener(),
-            door,
-            counters,
-            scratch: RefCell::new(vec![0; SCRATCH_BYTES]),
-            written: Cell::new(Position::ZERO),
-            synced: Cell::new(Position::ZERO),
-            waiting: RefCell::new(Vec::new()),
-            round: Cell::new(1),
-        }
-    }
-
-    /// Wakes everybody who waits for a sync: called when one has ended.
-    pub(crate) fn wake_waiting(&self) {
-        self.round.set(self.round.get() + 1);
-        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        waiting.into_iter().for_each(Waker::wake);
-    }
-}
 
 /// Replies to commands that arrived together.
 struct Chunk {
@@ -138,18 +99,36 @@ pub(crate) struct Connection {
     is_broken: bool,
     is_registered: bool,
     stalled_ms: u64,
+    habit: Habit,
+    /// The reactor that is to serve it from when it rests on.
+    moves_to: Option<usize>,
 }
+
+/// The reactor that goes on with a connection; none when it is closed.
+type GoesTo = Option<usize>;
 
 impl Connection {
     pub(crate) fn new(reactor: Rc<Reactor>, stream: Stream, client: Arc<Client>) -> Self {
         let door = &reactor.door;
         let mut session = Session::new(client, reactor.counters.clone(), door.durability());
         session.select(0);
+        let reply = Reply::new(door.options.limits.output_bytes_max);
+        let (parser, input) = (Parser::new(), BytesMut::new());
+        let carried = Carried { session, parser, reply, input, is_starved: true };
+        Connection { habit: Habit::default(), ..Self::going_on(reactor, stream, carried) }
+    }
+
+    /// One that another reactor has served.
+    pub(crate) fn going_on(reactor: Rc<Reactor>, stream: Stream, carried: Carried) -> Self {
+        let Carried { mut session, parser, reply, input, is_starved } = carried;
+        session.counters = reactor.counters.clone();
         Connection {
-            reply: Reply::new(door.options.limits.output_bytes_max),
-            parser: Parser::new(),
-            input: BytesMut::new(),
-            is_starved: true,
+            reply,
+            parser,
+            input,
+            is_starved,
+            habit: Habit::KNOWN,
+            moves_to: None,
             chunks: VecDeque::new(),
             chunk_bytes: 0,
             sending: Vec::new(),
@@ -169,14 +148,30 @@ impl Connection {
         }
     }
 
-    /// Serves the connection until it closes.
-    pub(crate) async fn run(mut self) {
-        if let Err(error) = std::future::poll_fn(|cx| self.poll(cx)).await {
-            tracing::debug!(client = %self.session.client.address, %error, "connection ended");
-        }
+    /// Serves the connection until it closes, or is to be served by another reactor.
+    pub(crate) async fn run(mut self) -> Option<Moving> {
+        let address = self.session.client.address;
+        let left = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let moving = left.and_then(|to| to.map(|to| self.into_moving(to)).transpose());
+        moving.map_err(|error| tracing::debug!(client = %address, %error, "connection ended")).ok().flatten()
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn into_moving(self, to: usize) -> io::Result<Moving> {
+        let Connection { stream, session, parser, reply, input, is_starved, .. } = self;
+        let carried = Carried { session, parser, reply, input, is_starved };
+        Ok(Moving { to, stream: stream.into_std()?, carried })
+    }
+
+    /// Whether nothing is under way: all that was received is handled and answered, but for the beginning of a command.
+    fn rests(&self) -> bool {
+        self.blocked.is_none()
+            && !self.session.closing
+            && !self.is_ended
+            && self.unsent_bytes() == 0
+            && (self.is_starved || self.input.is_empty())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<GoesTo>> {
         if !self.is_registered {
             self.is_registered = true;
             self.session.client.set_waker(cx.waker());
@@ -185,20 +180,23 @@ impl Connection {
             match self.session.client.asked() {
                 Ask::Nothing => {}
                 Ask::Finish => self.session.closing = true,
-                Ask::Kill => return Poll::Ready(Ok(())),
+                Ask::Kill => return Poll::Ready(Ok(None)),
             }
             if self.session.client.is_waiting() && self.poll_gone(cx)? {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(None));
             }
             let mut is_moving = self.poll_blocked(cx);
             is_moving |= self.release(cx);
             is_moving |= self.poll_send(cx)?;
             if self.is_broken {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(None));
             }
             if self.is_finished() {
                 ready!(self.stream.poll_flush(cx))?;
-                return self.stream.poll_shutdown(cx);
+                return self.stream.poll_shutdown(cx).map_ok(|()| None);
+            }
+            if self.moves_to.is_some() && self.rests() {
+                return Poll::Ready(Ok(self.moves_to));
             }
             if self.may_handle() {
                 if !self.is_starved && !self.input.is_empty() {
@@ -303,7 +301,7 @@ impl Connection {
         let now_ms = door.store.now_ms();
         self.session.client.set_active(now_ms, bytes.len());
         let mut started = Instant::now();
-        let mut done = 0;
+        let (mut done, mut commands) = (0, 0);
         self.is_starved = false;
         let must_authenticate = door.options.users.is_required();
         let mut wire_limits = door.wire_limits(!must_authenticate || self.session.user.is_some());
@@ -320,6 +318,7 @@ impl Connection {
                     let args = self.parser.args(input);
                     handle::command(door, &mut self.session, args, &mut self.reply, now_ms, &mut started);
                     done += consumed;
+                    commands += 1;
                     if must_authenticate {
                         // RESET may have taken back who the client is.
                         wire_limits = door.wire_limits(self.session.user.is_some());
@@ -335,6 +334,9 @@ impl Connection {
             }
         }
         self.parser.shrink();
+        if self.habit.pipelines(commands) && self.stream.may_move() {
+            self.moves_to = Some(door.next_for_pipelines()).filter(|to| *to != reactor.index);
+        }
         if self.reply.take_overflow() {
             // A reply that is too big became an error; only errors themselves can get here, with absurd limits.
             tracing::warn!(client = %self.session.client.address, "replies exceed output_bytes_max; closing the connection");

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::durable::{Syncer, Waits};
 use crate::resp::call::store_error_text;
-use crate::resp::door::Options;
+use crate::resp::door::{Door, Options};
 
 /// Waits like the store does, until it breaks.
 struct Breaking {
@@ -56,8 +56,7 @@ fn with_breaking(durability: Durability, talk: impl FnOnce(StdStream, Arc<Atomic
             let (stream, peer) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();
             let stream = Stream::Plain(TcpStream::from_std(stream).unwrap());
-            let counters = door.counters[0].clone();
-            let reactor = Rc::new(Reactor::new(Arc::new(door), counters));
+            let reactor = Rc::new(Reactor::new(Arc::new(door), 0));
             let waking = reactor.clone();
             tokio::task::spawn_local(async move {
                 loop {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Threads that serve connections, at least 1. One is enough for about two hundred thousand commands a second.
     pub reactors: usize,
+    /// Threads over which connections are spread whose clients pipeline: `reactors` and, if this is more, others that serve only those.
+    pub pipeline_reactors: usize,
     /// Bounds on what clients may do.
     pub limits: Limits,
     /// TLS, if connections are to be encrypted.
@@ -68,6 +70,7 @@ impl Options {
         Options {
             listen,
             reactors: 1,
+            pipeline_reactors: 1,
             limits: Limits::default(),
             tls: None,
             users: Arc::new(Users::open()),
@@ -89,6 +92,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("listen", &self.listen)
             .field("reactors", &self.reactors)
+            .field("pipeline_reactors", &self.pipeline_reactors)
             .field("tls", &self.tls.is_some())
             .field("databases", &self.databases)
             .finish_non_exhaustive()
@@ -137,14 +141,22 @@ pub(crate) struct Door {
     held_writes: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
+    /// Connections that were found to pipeline.
+    pipelining: AtomicUsize,
 }
 
 impl Door {
+    /// The reactor for the next connection that pipelines.
+    pub(crate) fn next_for_pipelines(&self) -> usize {
+        self.pipelining.fetch_add(1, Relaxed) % self.options.pipeline_reactors
+    }
+
     pub(crate) fn new(store: Store, mut options: Options, address: SocketAddr) -> Self {
         if let Durability::Window(window) = store.durability() {
             options.window = window;
         }
         options.reactors = options.reactors.max(1);
+        options.pipeline_reactors = options.pipeline_reactors.max(options.reactors);
         let limits = &options.limits;
         let settings = Settings {
             idle_timeout_s: AtomicU64::new(options.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1))),
@@ -161,7 +173,7 @@ impl Door {
             slowlog: Slowlog::default(),
             latency: Latency::new(limits.latency_samples_max),
             syncer: Syncer::start(store.clone(), "resp", store_error_text),
-            counters: (0..options.reactors).map(|_| Arc::new(Counters::default())).collect(),
+            counters: (0..options.pipeline_reactors).map(|_| Arc::new(Counters::default())).collect(),
             rejected: AtomicU64::new(0),
             points: Arc::default(),
             started_ms: store.now_ms(),
@@ -175,6 +187,7 @@ impl Door {
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
+            pipelining: AtomicUsize::new(0),
             store,
             options,
         }

@@ -1,7 +1,7 @@
 //! The socket server: one listener, a few threads, each with its own event loop and its share of the connections.
 //!
-//! The first reactor accepts and hands sockets round; a connection stays with its thread. Stopping closes the listener,
-//! lets every connection send what is ready, and ends the threads.
+//! The first reactor accepts and hands sockets round; a connection stays with its thread, but for moving once when it pipelines
+//! (`moving.rs`). Stopping closes the listener, lets every connection send what is ready, and ends the threads.
 //!
 //! May use: tokio, `connection`, `door`. Must not know: commands.
 
@@ -19,9 +19,11 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::clients::{Ask, Client};
-use super::connection::{Connection, Reactor};
+use super::connection::Connection;
 use super::counters::add;
 use super::door::{Door, Options};
+use super::moving::Carried;
+use super::reactor::Reactor;
 use super::stream::Stream;
 use crate::error::ServeError;
 
@@ -103,13 +105,14 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     let mut running = Running { door, stop, threads: Vec::new() };
     let limits = &running.door.options.limits;
     let commands_max = limits.long_commands_max + limits.held_writes_max;
-    let mut listener = Some((listener, senders));
+    let mut listener = Some(listener);
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {
             door: running.door.clone(),
             index,
             receiver,
             listener: listener.take(),
+            senders: senders.clone(),
             stop: running.stop.subscribe(),
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -126,14 +129,24 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     Ok(running)
 }
 
-type Sender = mpsc::UnboundedSender<(StdStream, Arc<Client>)>;
+type Sender = mpsc::UnboundedSender<Arrival>;
+
+/// A connection that a reactor is to serve. Dropped, it is closed.
+struct Arrival {
+    stream: StdStream,
+    listed: Listed,
+    /// What another reactor has left of it.
+    carried: Option<Box<Carried>>,
+}
 
 /// What a reactor's thread begins with.
 struct Start {
     door: Arc<Door>,
     index: usize,
-    receiver: mpsc::UnboundedReceiver<(StdStream, Arc<Client>)>,
-    listener: Option<(StdListener, Vec<Sender>)>,
+    receiver: mpsc::UnboundedReceiver<Arrival>,
+    listener: Option<StdListener>,
+    /// To all reactors.
+    senders: Vec<Sender>,
     stop: watch::Receiver<bool>,
     runtime: tokio::runtime::Runtime,
 }
@@ -141,11 +154,9 @@ struct Start {
 impl Start {
     fn run(self) {
         let local = LocalSet::new();
-        let Start { door, index, receiver, listener, stop, runtime } = self;
-        if let Some(counters) = door.counters.get(index).cloned() {
-            let reactor = Rc::new(Reactor::new(door, counters));
-            runtime.block_on(local.run_until(serve_reactor(reactor, receiver, listener, stop)));
-        }
+        let Start { door, index, receiver, listener, senders, stop, runtime } = self;
+        let reactor = Rc::new(Reactor::new(door, index));
+        runtime.block_on(local.run_until(serve_reactor(reactor, receiver, listener, senders.into(), stop)));
         drop(local);
         // A password that is being verified has nobody to answer to any more.
         runtime.shutdown_background();
@@ -154,13 +165,14 @@ impl Start {
 
 async fn serve_reactor(
     reactor: Rc<Reactor>,
-    mut receiver: mpsc::UnboundedReceiver<(StdStream, Arc<Client>)>,
-    listener: Option<(StdListener, Vec<Sender>)>,
+    mut receiver: mpsc::UnboundedReceiver<Arrival>,
+    listener: Option<StdListener>,
+    senders: Rc<[Sender]>,
     mut stop: watch::Receiver<bool>,
 ) {
     let is_first = listener.is_some();
     let accepting =
-        listener.map(|(listener, senders)| tokio::task::spawn_local(accept(reactor.door.clone(), listener, senders)));
+        listener.map(|listener| tokio::task::spawn_local(accept(reactor.door.clone(), listener, senders.clone())));
     let waking = tokio::task::spawn_local(wake_after_syncs(reactor.clone()));
     let sweeping = is_first.then(|| tokio::task::spawn_local(sweep(reactor.door.clone())));
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
@@ -169,9 +181,9 @@ async fn serve_reactor(
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
             accepted = receiver.recv() => match accepted {
-                Some((stream, client)) => {
-                    add(&reactor.counters.connections, 1);
-                    tokio::task::spawn_local(serve_client(reactor.clone(), stream, client, alive.clone()));
+                Some(arrival) => {
+                    add(&reactor.counters.connections, u64::from(arrival.carried.is_none()));
+                    tokio::task::spawn_local(serve_client(reactor.clone(), arrival, senders.clone(), alive.clone()));
                 }
                 None => break,
             },
@@ -180,9 +192,7 @@ async fn serve_reactor(
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     sweeping.iter().for_each(tokio::task::JoinHandle::abort);
     receiver.close();
-    while let Ok((_, client)) = receiver.try_recv() {
-        reactor.door.clients.remove(client.id);
-    }
+    while receiver.try_recv().is_ok() {}
     reactor.door.clients.all().iter().for_each(|client| client.ask(Ask::Finish));
     drop(alive);
     // Everything ready is sent, or the time is over: then the connections are dropped with the event loop.
@@ -193,19 +203,19 @@ async fn serve_reactor(
 /// Takes a connection off the list when it ends, however it ends.
 struct Listed {
     door: Arc<Door>,
-    id: u64,
+    client: Arc<Client>,
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.door.clients.remove(self.id);
-        self.door.snapshots().close_all(self.id);
+        self.door.clients.remove(self.client.id);
+        self.door.snapshots().close_all(self.client.id);
     }
 }
 
-async fn serve_client(reactor: Rc<Reactor>, stream: StdStream, client: Arc<Client>, _alive: mpsc::Sender<()>) {
-    let door = reactor.door.clone();
-    let _listed = Listed { door: door.clone(), id: client.id };
+async fn serve_client(reactor: Rc<Reactor>, arrival: Arrival, senders: Rc<[Sender]>, _alive: mpsc::Sender<()>) {
+    let Arrival { stream, listed, carried } = arrival;
+    let (door, client) = (reactor.door.clone(), listed.client.clone());
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -213,12 +223,13 @@ async fn serve_client(reactor: Rc<Reactor>, stream: StdStream, client: Arc<Clien
             return;
         }
     };
-    let stream = match &door.options.tls {
-        None => Stream::Plain(stream),
-        Some(config) => {
+    let connection = match (carried, &door.options.tls) {
+        (Some(carried), _) => Connection::going_on(reactor, Stream::Plain(stream), *carried),
+        (None, None) => Connection::new(reactor, Stream::Plain(stream), client),
+        (None, Some(config)) => {
             let accept = TlsAcceptor::from(config.clone()).accept(stream);
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, accept).await {
-                Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+                Ok(Ok(stream)) => Connection::new(reactor, Stream::Tls(Box::new(stream)), client),
                 Ok(Err(error)) => {
                     tracing::debug!(client = %client.address, %error, "TLS handshake failed");
                     return;
@@ -227,10 +238,15 @@ async fn serve_client(reactor: Rc<Reactor>, stream: StdStream, client: Arc<Clien
             }
         }
     };
-    Connection::new(reactor, stream, client).run().await;
+    if let Some(moving) = connection.run().await
+        && let Some(sender) = senders.get(moving.to)
+    {
+        // It fails when the door closes, and then the connection may close too: nothing of it is under way.
+        let _ = sender.send(Arrival { stream: moving.stream, listed, carried: Some(Box::new(moving.carried)) });
+    }
 }
 
-async fn accept(door: Arc<Door>, listener: StdListener, senders: Vec<Sender>) {
+async fn accept(door: Arc<Door>, listener: StdListener, senders: Rc<[Sender]>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -261,13 +277,12 @@ async fn accept(door: Arc<Door>, listener: StdListener, senders: Vec<Sender>) {
             continue;
         }
         door.peak_clients.fetch_max(door.clients.len() as u64, Relaxed);
-        let sent = stream.set_nodelay(true).and_then(|()| stream.into_std()).map(|stream| {
-            let sender = senders.get(next % senders.len().max(1));
+        let listed = Listed { door: door.clone(), client };
+        let stream = stream.set_nodelay(true).and_then(|()| stream.into_std());
+        if let (Ok(stream), Some(sender)) = (stream, senders.get(next % door.options.reactors)) {
             next = next.wrapping_add(1);
-            sender.is_some_and(|sender| sender.send((stream, client.clone())).is_ok())
-        });
-        if !matches!(sent, Ok(true)) {
-            door.clients.remove(client.id);
+            // It fails when the door closes, and then the socket may close too.
+            let _ = sender.send(Arrival { stream, listed, carried: None });
         }
     }
 }

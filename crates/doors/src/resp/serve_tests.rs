@@ -420,6 +420,63 @@ fn many_clients_at_once_see_their_own_writes() {
     }
 }
 
+/// One reactor does all until clients pipeline; then every connection goes on elsewhere or where it is, with all that it was:
+/// name, database, protocol, transaction and the beginning of a command.
+#[test]
+fn connections_that_pipeline_are_spread_and_stay_what_they_were() {
+    for durability in [Durability::Written, Durability::Synced] {
+        let server = start(durability, |options| options.pipeline_reactors = 3);
+        let commands =
+            |reactor: usize| server.running.door.counters[reactor].commands.load(std::sync::atomic::Ordering::Relaxed);
+        let mut clients: Vec<TcpStream> = (0..7).map(|_| server.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.write_all(b"HELLO 3\r\nECHO so\r\n").unwrap();
+            let mut hello = Vec::new();
+            while !hello.ends_with(b"\r\n$2\r\nso\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                hello.push(byte[0]);
+            }
+            exchange(client, format!("CLIENT SETNAME c{number}\r\n").as_bytes(), "+OK\r\n");
+            exchange(client, format!("SELECT {number}\r\n").as_bytes(), "+OK\r\n");
+            for _ in 0..20 {
+                exchange(client, b"PING\r\n", "+PONG\r\n");
+            }
+        }
+        assert_eq!((commands(1), commands(2)), (0, 0), "nobody pipelines yet");
+        for round in 0..30 {
+            for client in &mut clients {
+                let expect: String = (1..=10).map(|n| format!(":{}\r\n", round * 10 + n)).collect();
+                exchange(client, "INCR n\r\n".repeat(10).as_bytes(), &expect);
+            }
+        }
+        assert!((0..3).all(|reactor| commands(reactor) > 200), "{:?}", (0..3).map(commands).collect::<Vec<_>>());
+        for (number, client) in clients.iter_mut().enumerate() {
+            // Null is as in RESP3.
+            exchange(client, b"GET none\r\nCLIENT GETNAME\r\n", &format!("_\r\n$2\r\nc{number}\r\n"));
+            exchange(client, b"GET n\r\n", "$3\r\n300\r\n");
+        }
+        let mut other = server.connect();
+        let (burst, expect) = ("PING\r\n".repeat(10), "+PONG\r\n".repeat(10));
+        exchange(&mut other, b"MULTI\r\nSET k v\r\n", "+OK\r\n+QUEUED\r\n");
+        for _ in 0..10 {
+            exchange(&mut other, burst.as_bytes(), &"+QUEUED\r\n".repeat(10));
+        }
+        exchange(&mut other, b"EXEC\r\n", &format!("*101\r\n+OK\r\n{}", "+PONG\r\n".repeat(100)));
+        let mut halves = server.connect();
+        for _ in 0..10 {
+            // What it moves with is half a command.
+            exchange(&mut halves, format!("{burst}*2\r\n$3\r\nGET\r\n$1").as_bytes(), &expect);
+            exchange(&mut halves, b"\r\nk\r\n", "$1\r\nv\r\n");
+        }
+        exchange(&mut clients[3], b"CLIENT KILL TYPE normal SKIPME yes\r\n", ":8\r\n");
+        assert_eq!(rest(&mut clients[2]), "");
+        exchange(&mut clients[3], b"PING\r\n", "+PONG\r\n");
+        server.running.stop();
+        assert_eq!(rest(&mut clients[3]), "");
+    }
+}
+
 #[test]
 fn a_connection_can_be_encrypted() {
     use rustls::pki_types::{CertificateDer, ServerName};

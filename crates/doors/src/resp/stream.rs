@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::TcpStream as StdStream;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -46,6 +47,19 @@ impl Stream {
         match self {
             Stream::Plain(_) => Poll::Ready(Ok(())),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    /// Whether [`Stream::into_std`] gives it away: what TLS has come to cannot be taken along.
+    pub(crate) fn may_move(&self) -> bool {
+        matches!(self, Stream::Plain(_))
+    }
+
+    /// The socket, without the event loop it was served by.
+    pub(crate) fn into_std(self) -> io::Result<StdStream> {
+        match self {
+            Stream::Plain(stream) => stream.into_std(),
+            Stream::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

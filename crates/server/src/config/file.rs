@@ -81,6 +81,7 @@ pub(crate) struct LimitsTable {
 pub(crate) struct RespTable {
     pub(crate) listen: Option<String>,
     pub(crate) reactors: Option<i64>,
+    pub(crate) pipeline_reactors: Option<i64>,
     pub(crate) connections_max: Option<i64>,
     pub(crate) idle_timeout_seconds: Option<i64>,
     pub(crate) output_bytes_max: Option<i64>,

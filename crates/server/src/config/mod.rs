@@ -105,6 +105,7 @@ pub(crate) struct Config {
 pub(crate) struct Resp {
     pub(crate) listen: SocketAddr,
     pub(crate) reactors: usize,
+    pub(crate) pipeline_reactors: usize,
     pub(crate) limits: doors::resp::Limits,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
@@ -173,6 +174,7 @@ impl Config {
             format!("scrub.bytes_per_second = {}", self.scrub_bytes_per_second),
             format!("resp.listen = {}{}", self.resp.listen, tls(&self.resp.tls)),
             format!("resp.reactors = {}", self.resp.reactors),
+            format!("resp.pipeline_reactors = {}", self.resp.pipeline_reactors),
             format!("resp.connections_max = {}", self.resp.limits.clients_max),
             format!("resp.output_bytes_max = {}", self.resp.limits.output_bytes_max),
             format!("idle RESP connections are closed {idle}"),

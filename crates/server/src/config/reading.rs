@@ -170,6 +170,9 @@ impl Reading<'_> {
         Ok(Resp {
             listen: self.address("resp.listen", self.arguments.resp, table.listen, RESP_PORT)?,
             reactors: self.number("resp.reactors", table.reactors, REACTORS)?.unwrap_or_else(reactors),
+            pipeline_reactors: self
+                .number("resp.pipeline_reactors", table.pipeline_reactors, REACTORS)?
+                .unwrap_or_else(|| one_for(1)),
             limits: doors::resp::Limits {
                 clients_max: self
                     .number("resp.connections_max", table.connections_max, CONNECTIONS)?
@@ -342,6 +345,11 @@ impl Reading<'_> {
 /// One thread for every two processors: the kernel's share of the network's work, clients on the same machine and the
 /// store's background need the others. With two threads on two processors Redis' own benchmark is a fifth slower.
 pub(super) fn reactors() -> usize {
+    one_for(2)
+}
+
+/// One thread for so many processors.
+fn one_for(processors_each: usize) -> usize {
     let most = usize::try_from(*REACTORS.end()).expect("a small number");
-    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).clamp(1, most))
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / processors_each).clamp(1, most))
 }

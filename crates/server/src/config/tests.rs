@@ -111,6 +111,7 @@ fn every_key_arrives_where_it_belongs() {
         [resp]
         listen = "0.0.0.0:1"
         reactors = 2
+        pipeline_reactors = 5
         connections_max = 100
         idle_timeout_seconds = 300
         output_bytes_max = 1_048_576
@@ -182,7 +183,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((limits.value_cache_bytes, limits.listener_retain_bytes_max), (0, 1_000_000));
     let ratio = Limits::default().ledger_memory_bytes_max / Limits::default().ledger_memory_bytes;
     assert_eq!(limits.ledger_memory_bytes_max, ratio * (64 << 10));
-    assert_eq!((config.resp.listen.port(), config.resp.reactors), (1, 2));
+    assert_eq!((config.resp.listen.port(), config.resp.reactors, config.resp.pipeline_reactors), (1, 2, 5));
     assert_eq!((config.resp.limits.clients_max, config.resp.limits.output_bytes_max), (100, 1 << 20));
     assert_eq!(config.resp.idle_timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.http.listen.to_string(), "[::1]:2");
@@ -274,7 +275,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
-            "holdfast.toml, line 4: resp.port: there is no key `port`; there are `listen`, `reactors`, `connections_max`, `idle_timeout_seconds`, `output_bytes_max`, `tls`",
+            "holdfast.toml, line 4: resp.port: there is no key `port`; there are `listen`, `reactors`, `pipeline_reactors`, `connections_max`, `idle_timeout_seconds`, `output_bytes_max`, `tls`",
         ),
         (
             "[resp]\nreactors = \"two\"",
