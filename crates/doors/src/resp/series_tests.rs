@@ -219,3 +219,21 @@ fn a_user_has_rights_on_databases_as_on_buckets() {
         ("TS.QUERY cpu DB other", "-NOPERM this user has no permissions for the database other"),
     ]);
 }
+
+/// Each connection kept the names of 65,536 series, however long they were.
+#[test]
+fn a_connection_remembers_the_names_of_few_series() {
+    let mut fixture = Fixture::new();
+    fixture.run("TS.ADD cpu,host=a 1 1");
+    let little = fixture.session.points.name_bytes();
+    assert!(little > 0, "some it does");
+    let long = "a".repeat(4000);
+    for nth in 0..400 {
+        fixture.run(&format!("TS.ADD cpu,host={nth}{long} 1 1"));
+        if nth % 50 == 0 {
+            fixture.check(&[("MULTI", "+OK"), (&format!("TS.ADD cpu,host={nth}b{long} 1 1"), "+QUEUED")]);
+            fixture.run("EXEC");
+        }
+        assert!(fixture.session.points.name_bytes() <= 1 << 20);
+    }
+}

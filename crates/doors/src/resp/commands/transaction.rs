@@ -142,7 +142,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;
-    call.session.points.clear();
+    call.session.forget_points();
     let mut points;
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
@@ -216,7 +216,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
         door.points.written.fetch_add(count, Relaxed);
         door.points.batches.fetch_add(1, Relaxed);
     }
-    call.session.points = points;
+    call.session.keep_points(points);
     call.reply.resolve(committed.position.get());
     if wrote {
         call.session.last_write = call.session.last_write.max(committed.position);
