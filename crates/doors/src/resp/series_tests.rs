@@ -237,3 +237,18 @@ fn a_connection_remembers_the_names_of_few_series() {
         assert!(fixture.session.points.name_bytes() <= 1 << 20);
     }
 }
+
+/// Points of a transaction that was discarded stayed with the connection, and its next TS.ADD wrote them.
+#[test]
+fn points_of_a_transaction_that_is_discarded_are_never_written() {
+    let mut fixture = Fixture::new();
+    fixture.check(&[
+        ("SET k text", "+OK"),
+        ("MULTI", "+OK"),
+        ("TS.ADD cpu 1 1", "+QUEUED"),
+        ("INCR k", "+QUEUED"),
+        ("EXEC POSITION", "-EXECABORT Transaction discarded: ERR value is not an integer or out of range"),
+        ("TS.ADD cpu 2 2", ":2000000000"),
+        ("TS.RANGE cpu - +", "*1 *2 :2000000000 :2"),
+    ]);
+}

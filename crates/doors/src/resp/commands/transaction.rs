@@ -95,6 +95,9 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     }
     let ran = run_all(call, &queue.commands, &watched, shows_position);
     call.session.joined = None;
+    if ran.is_err() {
+        call.session.forget_points();
+    }
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
         Fail::Store(error) if error.rests_on().is_some() => {
