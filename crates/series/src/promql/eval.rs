@@ -30,6 +30,8 @@ const GAP_MIN: i64 = 6 * 3600 * 1_000_000_000;
 
 /// What a value of a series at a step counts as in memory: it is copied once or twice on its way to the answer.
 const CELL_BYTES: u64 = 16;
+/// A value of a subquery once more, as a sample in windows: its time, itself, and where it is less than the one before it.
+const SAMPLE_BYTES: u64 = 32;
 
 /// How much one query may take.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +88,7 @@ enum From {
 impl Eval<'_> {
     pub(crate) fn value(&self, expr: &Expr, steps: &Steps) -> Result<Out> {
         match expr {
-            Expr::NumberLiteral(number) => Ok(Out::Scalar(vec![number.val; steps.count])),
+            Expr::NumberLiteral(number) => self.same(number.val, steps).map(Out::Scalar),
             Expr::StringLiteral(text) => Ok(Out::Text(text.val.clone())),
             Expr::Paren(paren) => self.value(&paren.expr, steps),
             Expr::Unary(unary) => match self.value(&unary.expr, steps)? {
@@ -135,6 +137,25 @@ impl Eval<'_> {
         limited("values of series at steps", cells, self.limits.cells_max)?;
         self.source.hold((rows as u64).saturating_mul(steps.count as u64).saturating_mul(CELL_BYTES))?;
         self.check_time()
+    }
+
+    /// One number at every step.
+    pub(crate) fn same(&self, number: f64, steps: &Steps) -> Result<Vec<f64>> {
+        self.numbers(steps, std::iter::repeat_n(number, steps.count))
+    }
+
+    /// A number at each step.
+    pub(crate) fn numbers(&self, steps: &Steps, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+        self.spend_cells(1, steps)?;
+        Ok(numbers.collect())
+    }
+
+    /// One series.
+    pub(crate) fn one_row(&self, labels: Labels, steps: &Steps, cells: impl Iterator<Item = f64>) -> Result<Table> {
+        self.spend_cells(1, steps)?;
+        let mut table = Table::new(steps.count);
+        table.row(labels).iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
+        Ok(table)
     }
 
     fn check_time(&self) -> Result<()> {
@@ -219,6 +240,7 @@ impl Eval<'_> {
         let mut samples = Samples::default();
         match &windows.from {
             From::Rows(steps, table) => {
+                self.reading.set(self.source, SAMPLE_BYTES.saturating_mul(steps.count as u64))?;
                 for (labels, cells) in table.rows() {
                     samples.fill_row(steps, cells);
                     see(labels, &samples)?;
