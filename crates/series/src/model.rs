@@ -50,16 +50,22 @@ pub(crate) struct Bounded<'a> {
     pub(crate) limit: u64,
     held: Cell<u64>,
     most: Cell<u64>,
+    read: Cell<usize>,
 }
 
 impl<'a> Bounded<'a> {
     pub(crate) fn new(model: &'a Model, limit: u64) -> Self {
-        Self { model, limit, held: Cell::new(0), most: Cell::new(0) }
+        Self { model, limit, held: Cell::new(0), most: Cell::new(0), read: Cell::new(0) }
     }
 
     /// The most that was held at a time.
     pub(crate) fn most(&self) -> u64 {
         self.most.get()
+    }
+
+    /// How many points were read.
+    pub(crate) fn read(&self) -> usize {
+        self.read.get()
     }
 }
 
@@ -83,7 +89,10 @@ impl Source for Bounded<'_> {
     }
 
     fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
-        self.model.points(series, range, to)
+        let before = to.len();
+        self.model.points(series, range, to)?;
+        self.read.set(self.read.get() + to.len() - before);
+        Ok(())
     }
 
     fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
