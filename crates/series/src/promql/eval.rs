@@ -185,7 +185,7 @@ impl Eval<'_> {
         shifted
     }
 
-    /// The last value of each series at each step, given to `of` with its time.
+    /// The last value of each series at each step, given to `of` with its time; none when the series ended after it.
     pub(crate) fn instant(&self, selector: &VectorSelector, steps: &Steps, of: fn(i64, f64) -> f64) -> Result<Table> {
         let ends = self.shifted(steps, selector.at.as_ref(), selector.offset.as_ref());
         let series = Selector::of(selector).find(self.source, self.database)?;
@@ -194,9 +194,14 @@ impl Eval<'_> {
         self.each(&windows, |labels, samples| {
             self.spend_cells(1, steps)?;
             let row = table.row(labels.clone());
+            let (mut ended, mut later) = (None, samples.ends.iter().peekable());
             samples.slide(&ends, LOOKBACK, |nth, window| {
+                while let Some(end) = later.next_if(|end| **end <= window.to) {
+                    ended = Some(end);
+                }
                 if let (Some(time), Some(value), Some(cell)) =
                     (window.times.last(), window.values.last(), row.get_mut(nth))
+                    && ended < Some(time)
                 {
                     *cell = of(*time, *value);
                 }
