@@ -314,6 +314,7 @@ fn label_replace(args: &Args<'_>) -> Result<Table> {
         if let Some(captures) = regex.captures(labels.get(&from)) {
             value.clear();
             captures.expand(&replacement, &mut value);
+            args.eval.spend_label(value.len())?;
             labels.set(&to, &value);
         }
     }
@@ -329,6 +330,7 @@ fn label_join(args: &Args<'_>) -> Result<Table> {
     let from = (3..args.call.args.args.len()).map(|nth| args.text(nth)).collect::<Result<Vec<String>>>()?;
     for labels in &mut table.labels {
         let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
+        args.eval.spend_label(values.iter().map(|value| value.len() + separator.len()).sum())?;
         let joined = values.join(&separator);
         labels.set(&to, &joined);
     }

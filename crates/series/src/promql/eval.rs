@@ -30,6 +30,9 @@ const GAP_MIN: i64 = 6 * 3600 * 1_000_000_000;
 
 /// What a value of a series at a step counts as in memory: it is copied once or twice on its way to the answer.
 const CELL_BYTES: u64 = 16;
+/// The longest value of a label that an expression makes: several times what one that was written may have. Functions within each other
+/// multiply it each time.
+const LABEL_BYTES_MAX: u64 = 16 << 10;
 /// A value of a subquery once more, as a sample in windows: its time, itself, and where it is less than the one before it.
 const SAMPLE_BYTES: u64 = 32;
 
@@ -156,6 +159,12 @@ impl Eval<'_> {
         let mut table = Table::new(steps.count);
         table.row(labels).iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
         Ok(table)
+    }
+
+    /// Notes that a label's value of so many bytes is made of others.
+    pub(crate) fn spend_label(&self, bytes: usize) -> Result<()> {
+        limited("bytes of a label's value", bytes as u64, LABEL_BYTES_MAX)?;
+        self.source.hold(2 * bytes as u64)
     }
 
     fn check_time(&self) -> Result<()> {

@@ -274,3 +274,24 @@ fn a_series_ends_with_a_staleness_marker_and_goes_on_with_the_next_value() {
     let steps = r#"up{instance="old"} 1@50000 3@200000"#;
     assert_eq!(during(&model, r#"up{instance="old"}"#, (50, 200, 50)), steps);
 }
+
+/// Each doubled what the one within it had made: thirty of them made a label of a gigabyte.
+#[test]
+fn labels_that_are_made_of_labels_are_bounded() {
+    let long = "x".repeat(64);
+    let begin = format!("label_replace(vector(1), \"a\", \"{long}\", \"\", \"\")");
+    let joined = |times: usize| {
+        (0..times).fold(begin.clone(), |inner, _| format!("label_join({inner}, \"a\", \"\", \"a\", \"a\")"))
+    };
+    let replaced = |times: usize| {
+        (0..times).fold(begin.clone(), |inner, _| format!("label_replace({inner}, \"a\", \"$1$1\", \"a\", \"(.*)\")"))
+    };
+    let wanted = format!("{{a=\"{}\"}} 1", long.repeat(256));
+    for made in [&joined as &dyn Fn(usize) -> String, &replaced] {
+        assert_eq!(at(&Model::default(), &made(8), 600), wanted);
+        for times in [9, 20] {
+            let answer = at(&Model::default(), &made(times), 600);
+            assert_eq!(answer, "error: bytes of a label's value 32768 is above the limit of 16384");
+        }
+    }
+}
