@@ -2,10 +2,11 @@
 //!
 //! May use: `source`. Must not know: how series are stored.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::points::Points;
 use crate::select::Select;
@@ -40,6 +41,78 @@ impl Model {
 
     fn find(&self, id: SeriesId) -> Option<&BTreeMap<i64, Value>> {
         self.series.values().find(|(number, _)| *number == id.number).map(|(_, points)| points)
+    }
+}
+
+/// A model of which questions may hold only so many bytes.
+pub(crate) struct Bounded<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) limit: u64,
+    held: Cell<u64>,
+    most: Cell<u64>,
+    read: Cell<usize>,
+}
+
+impl<'a> Bounded<'a> {
+    pub(crate) fn new(model: &'a Model, limit: u64) -> Self {
+        Self { model, limit, held: Cell::new(0), most: Cell::new(0), read: Cell::new(0) }
+    }
+
+    /// The most that was held at a time.
+    pub(crate) fn most(&self) -> u64 {
+        self.most.get()
+    }
+
+    /// How many points were read.
+    pub(crate) fn read(&self) -> usize {
+        self.read.get()
+    }
+}
+
+impl Source for Bounded<'_> {
+    fn hold(&self, bytes: u64) -> Result<()> {
+        let (held, limit) = (self.held.get(), self.limit);
+        if held + bytes > limit {
+            return Err(Error::Memory { wanted: bytes, held, limit });
+        }
+        self.held.set(held + bytes);
+        self.most.set(self.most.get().max(held + bytes));
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.held.set(self.held.get().checked_sub(bytes).expect("no more than was held"));
+    }
+
+    fn series(&self, select: &Select) -> Result<Vec<Series>> {
+        self.model.series(select)
+    }
+
+    fn points(&self, series: SeriesId, range: Range, to: &mut Points) -> Result<()> {
+        let before = to.len();
+        self.model.points(series, range, to)?;
+        self.read.set(self.read.get() + to.len() - before);
+        Ok(())
+    }
+
+    fn last(&self, series: SeriesId) -> Result<Option<(i64, Value)>> {
+        self.model.last(series)
+    }
+
+    fn databases(&self) -> Result<Vec<String>> {
+        self.model.databases()
+    }
+
+    fn metrics(&self, database: &str) -> Result<Vec<String>> {
+        self.model.metrics(database)
+    }
+
+    fn tag_names(&self, database: &str) -> Result<Vec<String>> {
+        self.model.tag_names(database)
+    }
+
+    fn tag_values(&self, database: &str) -> Result<Vec<String>> {
+        self.model.tag_values(database)
     }
 }
 

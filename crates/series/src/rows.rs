@@ -17,6 +17,12 @@ use crate::value::ValueRef;
 
 /// Names remembered at most; beyond it all are forgotten as soon as there are no points.
 const NAMES_MAX: usize = 1 << 16;
+/// Bytes of memory that names may take, with what belongs to them; beyond it they are forgotten, too. That is 1 KiB for each of
+/// [`NAMES_MAX`].
+const NAME_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one name with its tags, as it was sent. Twice what a store's own limits allow, because what is sent may have escapes; these
+/// tell more exactly what is too long, but only after the name was taken to pieces and remembered.
+const NAME_SENT_BYTES_MAX: usize = 1 << 20;
 /// Points of one series for which memory is kept between batches: with all names in use that is 64 MiB and never more.
 const POINTS_KEPT: usize = 64;
 /// Names of fields of one row at most: they are looked through one after the other.
@@ -64,6 +70,8 @@ pub struct Rows {
     touched: Vec<u32>,
     points: usize,
     owner: Option<Owner>,
+    /// Bytes of memory that names take, nearly.
+    name_bytes: usize,
 }
 
 /// What a row was called.
@@ -143,6 +151,7 @@ impl Rows {
     pub fn set_database(&mut self, database: &str) {
         let known = self.databases.iter().position(|known| known == database);
         let at = known.unwrap_or_else(|| {
+            self.name_bytes += size_of::<String>() + database.len();
             self.databases.push(database.to_owned());
             self.databases.len() - 1
         });
@@ -170,6 +179,20 @@ impl Rows {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points == 0
+    }
+
+    /// Bytes of memory that the names take which are remembered, nearly.
+    #[must_use]
+    pub fn name_bytes(&self) -> usize {
+        self.name_bytes
+    }
+
+    /// Whether so many names are remembered that they are to be forgotten. Who adds to them has the points written, if there are any,
+    /// and calls [`Rows::clear`]: names come without points too, of lines that are bad.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        let names = self.slots.len().max(self.names.len()).max(self.databases.len());
+        names > NAMES_MAX || self.name_bytes > NAME_BYTES_MAX
     }
 
     /// The row that is called `raw`, in a form that the protocol chooses; `parse` says what that means when it was never seen:
@@ -226,11 +249,18 @@ impl Rows {
             self.last = *at;
             return Ok(*at);
         }
+        if raw.len() > NAME_SENT_BYTES_MAX {
+            let bytes = raw.len();
+            let text =
+                format!("the name of a series has at most {NAME_SENT_BYTES_MAX} bytes with its tags, not {bytes}");
+            return Err(Error::invalid(text));
+        }
         let (metric, mut tags) = parse(raw)?;
         tags.sort();
         check(&metric, &tags)?;
         let row = self.row_of(metric, tags)?;
         let at = number(self.names.len())?;
+        self.name_bytes += size_of::<Name>() + raw.len();
         self.names.push(Name { hash, raw: raw.into(), database, row, slot: None });
         let names = &self.names;
         self.named.insert_unique(hash, at, |at| names.get(*at as usize).map_or(0, |name| name.hash));
@@ -248,6 +278,7 @@ impl Rows {
             return Ok(*at);
         }
         let at = number(self.rows.len())?;
+        self.name_bytes += size_of::<RowState>() + text_bytes(&key);
         self.rows.push(RowState { hash, key, fields: Vec::new() });
         let rows = &self.rows;
         self.keyed.insert_unique(hash, at, |at| rows.get(*at as usize).map_or(0, |row| row.hash));
@@ -285,11 +316,13 @@ impl Rows {
         }
         let slots = &self.slots;
         let is_it = |slot: &&Slot| slots.get(slot.0 as usize).is_some_and(|slot| *slot.field == *field);
+        self.name_bytes += size_of::<(Box<[u8]>, Slot)>() + raw.len();
         if let Some(slot) = state.fields.iter().map(|(_, slot)| slot).find(is_it).copied() {
             state.fields.push((raw.into(), slot));
             return Ok(slot);
         }
         let slot = Slot(number(self.slots.len())?);
+        self.name_bytes += size_of::<SlotState>() + field.len();
         state.fields.push((raw.into(), slot));
         let points = Points::new();
         self.slots.push(SlotState { row: row.0, field: field.into(), points, place: None, owner: None });
@@ -344,7 +377,7 @@ impl Rows {
 
     /// Forgets the points, and keeps the names unless there are too many.
     pub fn clear(&mut self) {
-        if self.slots.len().max(self.names.len()).max(self.databases.len()) > NAMES_MAX {
+        if self.is_crowded() {
             let database = self.databases.get(self.database as usize).cloned().unwrap_or_default();
             *self = Self { owner: self.owner, typing: self.typing, ..Self::new(&database) };
             return;
@@ -372,6 +405,12 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn number(count: usize) -> Result<u32> {
     u32::try_from(count).map_err(|_| Error::invalid("too many names in one request"))
+}
+
+/// Bytes that the parts of a name take behind the name itself.
+fn text_bytes(key: &Key) -> usize {
+    let tags = key.tags.iter().map(|tag| size_of_val(tag) + tag.0.len() + tag.1.len());
+    key.database.len() + key.metric.len() + tags.sum::<usize>()
 }
 
 fn check(metric: &str, tags: &[(String, String)]) -> Result<()> {
@@ -479,6 +518,52 @@ mod tests {
         let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
         rows.push_float(slot, 1, 1.0);
         assert_eq!(rows.pending_of(slot).and_then(|it| it.owner), Some(Owner(2)));
+    }
+
+    #[test]
+    fn names_are_forgotten_when_they_take_much_memory_however_few_they_are() {
+        const LONG: usize = 1000 << 10;
+        let mut rows = Rows::new("default");
+        let push = |rows: &mut Rows, raw: &[u8], field: &[u8]| {
+            let row = rows.row(raw, parse).unwrap();
+            let slot = rows.field(row, 0, field, |raw| Ok(String::from_utf8(raw.to_vec()).unwrap())).unwrap();
+            rows.push_float(slot, 1, 1.0);
+        };
+        for nth in 0..200 {
+            let long = format!("m,t={nth}{}", "a".repeat(LONG));
+            match nth % 2 {
+                0 => push(&mut rows, long.as_bytes(), b"f"),
+                _ => push(&mut rows, b"m", long.as_bytes()),
+            }
+            assert!(rows.name_bytes() >= 2 * LONG, "they are counted");
+            rows.clear();
+            assert!(rows.name_bytes() <= NAME_BYTES_MAX && !rows.is_crowded());
+        }
+        push(&mut rows, b"m,t=1", b"f");
+        let bytes = rows.name_bytes();
+        push(&mut rows, b"m,t=1", b"f");
+        assert_eq!(rows.name_bytes(), bytes, "a name that is known takes nothing");
+    }
+
+    #[test]
+    fn names_without_points_make_it_crowded_and_are_forgotten() {
+        let mut rows = Rows::new("default");
+        for nth in 0..=NAMES_MAX {
+            assert!(!rows.is_crowded());
+            rows.row(format!("m,t={nth}").as_bytes(), parse).unwrap();
+        }
+        assert!(rows.is_crowded() && rows.is_empty());
+        rows.clear();
+        assert!(!rows.is_crowded() && rows.name_bytes() == 0);
+    }
+
+    #[test]
+    fn a_name_that_no_store_takes_is_refused_before_it_is_taken_to_pieces() {
+        let mut rows = Rows::new("default");
+        let long = "a".repeat(NAME_SENT_BYTES_MAX + 1);
+        let reason = "the name of a series has at most 1048576 bytes with its tags, not 1048577".to_owned();
+        assert_eq!(rows.row(long.as_bytes(), |_| panic!("parsed")).map_err(|error| error.to_string()), Err(reason));
+        assert_eq!(rows.name_bytes(), 0);
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Reactor {
         let had = rows.len();
         rows.set_owner(Some(source.owner));
         let mut done = Gathered { bytes: 0, lines: 0, next: None };
-        while rows.len() < limits.batch_points_max && *gathered < limits.batch_bytes_max {
+        while rows.len() < limits.batch_points_max && *gathered < limits.batch_bytes_max && !rows.is_crowded() {
             let rest = text.get(done.bytes..).unwrap_or_default();
             if rest.is_empty() {
                 break;
@@ -197,6 +197,8 @@ impl Reactor {
         let Batch { rows, bytes, sources, .. } = &mut *batch;
         *bytes = 0;
         if rows.is_empty() {
+            // Bad lines may have left names.
+            rows.clear();
             return;
         }
         let door = &self.door;
@@ -285,5 +287,33 @@ fn refuse(door: &Door, sources: &[Rc<Source>], refused: &Refused) {
             source.wake();
         }
         None => tracing::debug!(metric, field, points, reason, "points were refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::Store;
+
+    use super::*;
+    use crate::line::Options;
+
+    /// A client sent bad lines without end, each with another name: names stayed in memory as long as there were no points.
+    #[test]
+    fn names_of_bad_lines_do_not_fill_memory() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::open(folder.path(), holdfast::Options::default()).unwrap();
+        let options = Options::new("127.0.0.1:0".parse().unwrap());
+        let door = Door::new(store, Durability::Synced, options);
+        let reactor = Reactor::new(Arc::new(door));
+        let source = Rc::new(Source::new(1, 0, 0));
+        let mut bad = 0;
+        for nth in 0..200_000 {
+            let line = [format!("m,t={nth} ").as_bytes(), b"\xff=1\n"].concat();
+            let gathered = reactor.gather(&source, &line, After::More);
+            bad += usize::from(matches!(gathered.next, Some(Step::Bad { .. })));
+            let name_bytes = reactor.batch.borrow().rows.name_bytes();
+            assert!(name_bytes < 32 << 20, "{name_bytes} bytes of names after {nth} lines");
+        }
+        assert_eq!(bad, 200_000, "each was told");
     }
 }

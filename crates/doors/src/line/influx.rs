@@ -15,6 +15,8 @@ use super::number::{Number, advice, leading, number, time};
 use super::wire::{After, Bad, Times, excerpt};
 
 const MISSING_FIELDS: &str = "missing fields: write a measurement, a blank, and field=value";
+/// Fields of one line at most, as of one series: a line with more of them names some twice, and each takes more memory than it has bytes.
+const FIELDS_MAX: usize = 4096;
 const FIELD_FORMAT: &str = "invalid field format: write field=value, parted by commas";
 
 /// Reads lines, and keeps the memory that this takes.
@@ -207,6 +209,9 @@ impl Reader {
         }
         self.fields.clear();
         loop {
+            if self.fields.len() >= FIELDS_MAX {
+                return Err(format!("a line has at most {FIELDS_MAX} fields: make what tells them apart a tag").into());
+            }
             self.fields.push(cursor.field()?);
             match cursor.rest() {
                 [b',', ..] => cursor.at += 1,

@@ -191,6 +191,9 @@ fn a_bad_line_is_told_with_what_would_be_right() {
     ] {
         assert_eq!(one(line), wanted, "{line}");
     }
+    // Each field takes far more memory than it has bytes.
+    let said = one(&format!("cpu {}", ["v=1"; 4097].join(",")));
+    assert!(said.ends_with(": a line has at most 4096 fields: make what tells them apart a tag"), "it is taken");
     for value in ["1.5i", "9223372036854775808i", "-1u", "tRUE", "1e", "x", "''", "0x10"] {
         let said = one(&format!("cpu v={value}"));
         assert!(said.contains(&format!(": invalid value '{value}': write a number such as")), "{said}");

@@ -219,3 +219,36 @@ fn a_user_has_rights_on_databases_as_on_buckets() {
         ("TS.QUERY cpu DB other", "-NOPERM this user has no permissions for the database other"),
     ]);
 }
+
+/// Each connection kept the names of 65,536 series, however long they were.
+#[test]
+fn a_connection_remembers_the_names_of_few_series() {
+    let mut fixture = Fixture::new();
+    fixture.run("TS.ADD cpu,host=a 1 1");
+    let little = fixture.session.points.name_bytes();
+    assert!(little > 0, "some it does");
+    let long = "a".repeat(4000);
+    for nth in 0..400 {
+        fixture.run(&format!("TS.ADD cpu,host={nth}{long} 1 1"));
+        if nth % 50 == 0 {
+            fixture.check(&[("MULTI", "+OK"), (&format!("TS.ADD cpu,host={nth}b{long} 1 1"), "+QUEUED")]);
+            fixture.run("EXEC");
+        }
+        assert!(fixture.session.points.name_bytes() <= 1 << 20);
+    }
+}
+
+/// Points of a transaction that was discarded stayed with the connection, and its next TS.ADD wrote them.
+#[test]
+fn points_of_a_transaction_that_is_discarded_are_never_written() {
+    let mut fixture = Fixture::new();
+    fixture.check(&[
+        ("SET k text", "+OK"),
+        ("MULTI", "+OK"),
+        ("TS.ADD cpu 1 1", "+QUEUED"),
+        ("INCR k", "+QUEUED"),
+        ("EXEC POSITION", "-EXECABORT Transaction discarded: ERR value is not an integer or out of range"),
+        ("TS.ADD cpu 2 2", ":2000000000"),
+        ("TS.RANGE cpu - +", "*1 *2 :2000000000 :2"),
+    ]);
+}

@@ -19,6 +19,10 @@ use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
 
+/// Bytes that names of series may take which one connection remembers: those of a thousand or two, where there may be ten thousand
+/// connections. One that writes to more has them looked up again.
+const POINT_NAME_BYTES_MAX: usize = 1 << 20;
+
 /// The name of a database's bucket, `db<n>`, on the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BucketName {
@@ -210,6 +214,19 @@ impl Session {
         if session.database != self.database {
             self.client.set_database(self.database);
         }
+    }
+
+    /// Takes back points that were written, or nothing came of, for the names in them; these are forgotten when they take more memory
+    /// than one of very many connections may keep.
+    pub(crate) fn keep_points(&mut self, mut points: Rows) {
+        points.clear();
+        self.points = if points.name_bytes() > POINT_NAME_BYTES_MAX { Rows::default() } else { points };
+    }
+
+    /// Forgets the points of a transaction of which nothing came.
+    pub(crate) fn forget_points(&mut self) {
+        let points = std::mem::take(&mut self.points);
+        self.keep_points(points);
     }
 
     pub(crate) fn select(&mut self, database: u16) {

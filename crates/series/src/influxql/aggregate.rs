@@ -2,6 +2,7 @@
 //!
 //! May use: `call`, `reduce`, `gather`, `transform`, `fill`, `plan`. Must not know: how rows are sent.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -17,6 +18,7 @@ use super::reduce::{self, Part, Parts};
 use super::window::Window;
 use super::{fill, transform};
 use crate::error::Result;
+use crate::held::Held;
 use crate::points::Points;
 use crate::rollup::Windows;
 use crate::source::{Piece, Range};
@@ -145,7 +147,10 @@ impl Job<'_> {
         match applied {
             Applied::Aggregate(aggregate, field) => self.aggregated(aggregate, field, members, range),
             Applied::OfField(transform, field) => {
-                let mut track = gather::raw(self.gathered(field, members, range)?);
+                let gathered = self.gathered(field, members, range)?;
+                // All of them as they are, and what the function makes of them.
+                self.input.hold(gathered.points.len(), 2 * Track::POINT_BYTES)?;
+                let mut track = gather::raw(gathered);
                 self.turn(&mut track);
                 transform::apply(*transform, &track, every, self.order)
             }
@@ -240,7 +245,13 @@ impl Job<'_> {
                 Ok(Points::new())
             },
         )?;
-        Ok(Gathered::of(parts))
+        let held = self.input.held.bytes();
+        if parts.len() > 1 {
+            self.input.hold(parts.iter().map(|(_, points)| points.len()).sum(), gather::JOINED_BYTES)?;
+        }
+        let gathered = Gathered::of(parts);
+        self.input.let_go(held);
+        Ok(gathered)
     }
 
     fn aggregated(&self, aggregate: &Aggregate, field: &Operand, members: &[usize], range: Range) -> Result<Track> {
@@ -252,6 +263,9 @@ impl Job<'_> {
             let tag = |member: usize, name: &str| {
                 self.input.members.get(member).map(|member| member.key.tag(name).to_owned()).unwrap_or_default()
             };
+            let (sorted, results) = gathered.counts(aggregate, self.window.as_ref());
+            self.input.hold(sorted, gather::SORTED_BYTES)?;
+            self.input.hold(results, Track::POINT_BYTES)?;
             gather::reduce(&gathered, aggregate, self.window.as_ref(), &tag)?
         };
         if !aggregate.keeps_times() {
@@ -287,13 +301,14 @@ impl Job<'_> {
         let is_asked = self.plan.slots.iter().any(|slot| matches!(slot, Slot::Name(_)));
         // Summaries are of numbers as they are.
         let is_plain = field.cast.is_none() && matches!(self.class(field), None | Some(Class::Number));
-        let windows = Parts::new(aggregate, self.window.as_ref()).summarized().filter(|_| is_plain && !is_asked);
-        let mut parts = self.parts((aggregate, field), members, range, windows)?;
-        if parts.is_doubtful {
-            parts = self.parts((aggregate, field), members, range, None)?;
-        }
+        let windows = reduce::summarized(aggregate, self.window.as_ref()).filter(|_| is_plain && !is_asked);
+        let known = self.parts((aggregate, field), members, range, windows)?;
+        let known = match known {
+            Some(known) => known,
+            None => self.parts((aggregate, field), members, range, None)?.unwrap_or_default(),
+        };
         let mut track = Track::default();
-        for (window, part) in parts.all {
+        for (window, part) in known {
             let (value, origin) = reduce::result(aggregate, part);
             track.push(window, Some(value));
             track.origins.extend(origin.map(|(time, member)| (member, time)));
@@ -301,15 +316,18 @@ impl Job<'_> {
         Ok(track)
     }
 
-    /// What is known of each window, with summaries of these windows where there are.
-    fn parts<'c>(
-        &'c self,
-        (aggregate, field): (&'c Aggregate, &Operand),
+    /// What is known of each window, with summaries of these windows where there are; `None` when these do not say enough.
+    fn parts(
+        &self,
+        (aggregate, field): (&Aggregate, &Operand),
         members: &[usize],
         range: Range,
         windows: Option<Windows>,
-    ) -> Result<Parts<'c>> {
-        let parts = std::cell::RefCell::new(Parts::new(aggregate, self.window.as_ref()));
+    ) -> Result<Option<BTreeMap<i64, Part>>> {
+        // Points that were visited are let go of meanwhile, and these are not.
+        let held = Held::default();
+        let hold = |bytes| held.add(self.input.source, bytes);
+        let parts = RefCell::new(Parts::new(aggregate, self.window.as_ref(), &hold));
         let is_last = *aggregate == Aggregate::Last && self.window.is_none() && field.cast.is_none();
         let class = self.class(field);
         let shortcut = |member: usize, column: Column| {
@@ -321,10 +339,7 @@ impl Job<'_> {
                     Piece::Points(points) => {
                         parts.borrow_mut().add(&self.fitting(field, class, points.clone()), member)
                     }
-                    Piece::Summary(summary) => {
-                        parts.borrow_mut().add_summary(summary, member);
-                        Ok(())
-                    }
+                    Piece::Summary(summary) => parts.borrow_mut().add_summary(summary, member),
                 });
             }
             if !is_last {
@@ -335,7 +350,7 @@ impl Job<'_> {
                 Some((time, _)) if time > range.to => Ok(false),
                 Some((time, value)) => {
                     if time >= range.from {
-                        parts.borrow_mut().merge(0, Part::Pick(time, value, member));
+                        parts.borrow_mut().merge(0, Part::Pick(time, value, member))?;
                     }
                     Ok(true)
                 }
@@ -346,8 +361,13 @@ impl Job<'_> {
             parts.borrow_mut().add(&points, member)?;
             Ok(points)
         })?;
-        let parts = parts.into_inner();
-        self.input.held.add(self.input.source, parts.memory_bytes())?;
-        Ok(parts)
+        let Parts { all, is_doubtful, .. } = parts.into_inner();
+        let bytes = held.bytes();
+        held.back_to(self.input.source, 0);
+        if is_doubtful {
+            return Ok(None);
+        }
+        self.input.held.add(self.input.source, bytes)?;
+        Ok(Some(all))
     }
 }

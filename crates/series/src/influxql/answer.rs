@@ -96,6 +96,9 @@ pub(crate) struct Track {
 }
 
 impl Track {
+    /// A point with its origin, in bytes.
+    pub(crate) const POINT_BYTES: u64 = 8 + size_of::<Option<Value>>() as u64 + size_of::<(usize, i64)>() as u64;
+
     pub(crate) fn push(&mut self, time: i64, cell: Option<Value>) {
         self.times.push(time);
         self.cells.push(cell);

@@ -14,6 +14,11 @@ use crate::error::Result;
 use crate::points::Points;
 use crate::value::{Kind, Value, ValueRef};
 
+/// A point of several series while these are joined: its place in the order, itself once more, and whose it is.
+pub(crate) const JOINED_BYTES: u64 = 36;
+/// A point where those of a window are sorted by their values, which takes half as much again on the way.
+pub(crate) const SORTED_BYTES: u64 = 3 * size_of::<(ValueRef<'_>, usize)>() as u64 / 2;
+
 /// Points of many series, sorted by time, and whose each is.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
@@ -50,6 +55,18 @@ impl Gathered {
 
     pub(crate) fn member(&self, at: usize) -> usize {
         self.members.get(at).map_or(self.one, |member| *member as usize)
+    }
+
+    /// How many points are sorted by their values at a time, and how many results there are at most.
+    pub(crate) fn counts(&self, aggregate: &Aggregate, window: Option<&Window>) -> (usize, usize) {
+        let (mut longest, mut runs) = (0, 0);
+        for (_, run) in Runs::new(self.points.times(), window) {
+            longest = longest.max(run.len());
+            runs += 1;
+        }
+        let is_many = matches!(aggregate, Aggregate::Top(..) | Aggregate::Bottom(..) | Aggregate::Distinct);
+        let is_sorted = !matches!(aggregate, Aggregate::Integral(_) | Aggregate::Stddev);
+        (if is_sorted { longest } else { 0 }, if is_many { self.points.len() } else { runs })
     }
 
     fn value(&self, at: usize) -> Option<ValueRef<'_>> {

@@ -180,6 +180,11 @@ impl<'a> Input<'a> {
         self.held.add(self.source, 2 * to.memory_bytes() as u64)
     }
 
+    /// Holds the memory for what is made of points, of which each takes so many bytes.
+    pub(crate) fn hold(&self, points: usize, bytes: u64) -> Result<()> {
+        self.held.add(self.source, (points as u64).saturating_mul(bytes))
+    }
+
     /// Lets go of what was read since so many bytes were held.
     pub(crate) fn let_go(&self, held: u64) {
         self.held.back_to(self.source, held);

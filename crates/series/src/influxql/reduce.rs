@@ -25,11 +25,21 @@ pub(crate) enum Part {
     Ends(Value, Value),
 }
 
+/// A part in memory, with its place in the tree.
+const PART_BYTES: u64 = 2 * size_of::<(i64, Part)>() as u64;
+/// What parts grow by before that is held.
+const PORTION_BYTES: u64 = 64 << 10;
+
+/// Holds so many bytes more.
+pub(crate) type Hold<'h> = dyn Fn(u64) -> Result<()> + 'h;
+
 /// What is known so far, by the start of windows.
-#[derive(Debug)]
 pub(crate) struct Parts<'c> {
     aggregate: &'c Aggregate,
     window: Option<&'c Window>,
+    hold: &'c Hold<'c>,
+    /// Bytes that are not held yet.
+    unheld: u64,
     pub(crate) all: BTreeMap<i64, Part>,
     /// There were summaries among what was added.
     has_summaries: bool,
@@ -106,32 +116,12 @@ fn add(left: &Value, right: &Value) -> Value {
 }
 
 impl<'c> Parts<'c> {
-    pub(crate) fn new(aggregate: &'c Aggregate, window: Option<&'c Window>) -> Self {
-        Self { aggregate, window, all: BTreeMap::new(), has_summaries: false, is_doubtful: false }
-    }
-
-    /// Bytes of memory, nearly.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.all.len() * 2 * size_of::<(i64, Part)>()) as u64
-    }
-
-    /// The windows of which summaries are as good as points, where nobody asks which point was chosen.
-    pub(crate) fn summarized(&self) -> Option<Windows> {
-        let share = match self.aggregate {
-            Aggregate::Sum | Aggregate::Mean => Share::Whole,
-            Aggregate::Count | Aggregate::Min | Aggregate::Max => Share::Part,
-            _ => return None,
-        };
-        let windows = match (self.window, self.aggregate) {
-            (Some(window), _) => Windows { length: window.length, offset: window.offset_of_utc()?, share },
-            (None, Aggregate::Count) => Windows::ALL,
-            (None, _) => return None,
-        };
-        windows.unit().map(|_| windows)
+    pub(crate) fn new(aggregate: &'c Aggregate, window: Option<&'c Window>, hold: &'c Hold<'c>) -> Self {
+        Self { aggregate, window, hold, unheld: 0, all: BTreeMap::new(), has_summaries: false, is_doubtful: false }
     }
 
     /// Adds what is known of points, all of one window.
-    pub(crate) fn add_summary(&mut self, summary: &Summary, member: usize) {
+    pub(crate) fn add_summary(&mut self, summary: &Summary, member: usize) -> Result<()> {
         self.has_summaries = true;
         let time = summary.range.from;
         let part = match self.aggregate {
@@ -140,7 +130,7 @@ impl<'c> Parts<'c> {
             Aggregate::Max => Part::Pick(time, summary.greatest(), member),
             _ => Part::Sum(summary.sum(), summary.count),
         };
-        self.merge(self.window.map_or(0, |window| window.start(time)), part);
+        self.merge(self.window.map_or(0, |window| window.start(time)), part)
     }
 
     /// Adds points, sorted by time.
@@ -188,17 +178,18 @@ impl<'c> Parts<'c> {
             }
             _ => sum(points, kind, run.clone()).map(|sum| Part::Sum(sum, run.len() as u64)),
         };
-        if let Some(part) = part {
-            self.merge(window, part);
-        }
-        Ok(())
+        part.map_or(Ok(()), |part| self.merge(window, part))
     }
 
     /// Adds one point, as one that was found without reading the others.
-    pub(crate) fn merge(&mut self, window: i64, part: Part) {
+    pub(crate) fn merge(&mut self, window: i64, part: Part) -> Result<()> {
         match self.all.entry(window) {
             Entry::Vacant(place) => {
                 place.insert(part);
+                self.unheld += PART_BYTES;
+                if self.unheld > PORTION_BYTES {
+                    (self.hold)(std::mem::take(&mut self.unheld))?;
+                }
             }
             Entry::Occupied(mut place) => {
                 if let (true, Part::Pick(_, old, _), Part::Pick(_, new, _)) = (self.has_summaries, place.get(), &part) {
@@ -209,7 +200,23 @@ impl<'c> Parts<'c> {
                 place.insert(merged);
             }
         }
+        Ok(())
     }
+}
+
+/// The windows of which summaries are as good as points, where nobody asks which point was chosen.
+pub(crate) fn summarized(aggregate: &Aggregate, window: Option<&Window>) -> Option<Windows> {
+    let share = match aggregate {
+        Aggregate::Sum | Aggregate::Mean => Share::Whole,
+        Aggregate::Count | Aggregate::Min | Aggregate::Max => Share::Part,
+        _ => return None,
+    };
+    let windows = match (window, aggregate) {
+        (Some(window), _) => Windows { length: window.length, offset: window.offset_of_utc()?, share },
+        (None, Aggregate::Count) => Windows::ALL,
+        (None, _) => return None,
+    };
+    windows.unit().map(|_| windows)
 }
 
 /// Whether a point is chosen instead of another.

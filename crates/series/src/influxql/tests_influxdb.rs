@@ -4,8 +4,9 @@
 
 use super::tests::{SECOND, answer_with, machines};
 use super::*;
+use crate::error::Error;
 use crate::key::Key;
-use crate::model::{Model, key};
+use crate::model::{Bounded, Model, key};
 use crate::value::Value;
 
 /// Compares all statements of a file, of which there are at least so many.
@@ -119,4 +120,31 @@ fn statements_that_write_what_they_select() {
         points.into_iter().for_each(|(key, time, value)| model.write(&key, time, value));
     }
     assert!(pairs.len() > 35, "{}", pairs.len());
+}
+
+/// Only points were held, and not what is made of them: some three times as much.
+#[test]
+fn what_is_made_of_points_is_held_before_it_is_made() {
+    let mut model = Model::default();
+    for nth in 0..12_000 {
+        let tags = ["h=a", "h=b"][usize::from(nth % 2 == 1)];
+        model.write(&key("db", "m", tags, "v"), 1000 * i64::from(nth), Value::Float(f64::from(nth)));
+    }
+    let ask = |text: &str, limit: u64| {
+        let source = Bounded::new(&model, limit);
+        let env = Env { source: &source, database: "db", now: 1000 * SECOND, may_see: &|_| true };
+        let mut document = Document::new(Layout::Plain, Epoch::Units(1), 1 << 30);
+        let statements = parse(text, &Parameters::new()).unwrap();
+        (read(&env, &statements[0], &mut document), source.most())
+    };
+    for call in ["derivative(v)", "difference(v)", "median(v)", "distinct(v)", "top(v, 9000)", "percentile(v, 50)"] {
+        let (answered, _) = ask(&format!("SELECT {call} FROM m"), 1 << 20);
+        assert!(matches!(answered, Err(Error::Memory { .. })), "{call}: {answered:?}");
+        assert!(ask(&format!("SELECT {call} FROM m"), 4 << 20).0.is_ok(), "{call}");
+    }
+    let (answered, most) = ask("SELECT count(v) FROM m WHERE time >= 0 GROUP BY time(1u) fill(none)", 1 << 20);
+    assert!(matches!(answered, Err(Error::Memory { .. })), "{answered:?}");
+    assert!(most > 900 << 10, "windows are held as they come to be: {most} bytes");
+    let (answered, _) = ask("SELECT count(v) FROM m WHERE time >= 0 GROUP BY time(1ms) fill(none)", 1 << 20);
+    assert!(answered.is_ok(), "{answered:?}");
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::calendar::Grid;
-use super::column::{Column, GROUP_POINTS_MAX, Pieces, Sizes, Value, keeps_one};
+use super::column::{Column, GROUP_POINTS_MAX, Pieces, Room, Sizes, Value, keeps_one};
 use super::print::{self, Nan, Printer};
 use super::query::{Afterwards, Fill, Query, SubQuery};
 use super::stretch::Stretches;
@@ -200,11 +200,18 @@ impl Answer {
                 let mut left = GROUP_POINTS_MAX;
                 for series in &group {
                     let pieces = (Pieces::new(series.id, read, self.sizes), read);
-                    let column = Column::reduced(source, pieces, downsample, &mut self.points, left)?;
-                    self.held.add(source, column.memory_bytes())?;
+                    let room = Room { source, held: &self.held, points_max: left };
+                    let column = Column::reduced(&room, pieces, downsample, &mut self.points)?;
                     left = left.saturating_sub(column.times.len() as u64);
                     self.counts.points += column.times.len() as u64;
-                    columns.push(if let Some(rate) = sub.rate { column.rates(rate) } else { column });
+                    let Some(rate) = sub.rate else {
+                        columns.push(column);
+                        continue;
+                    };
+                    let held = self.held.bytes();
+                    self.held.add(source, column.memory_bytes())?;
+                    columns.push(column.rates(rate));
+                    self.held.back_to(source, held);
                 }
                 Stretches::of_columns(sub, group, columns, shown)
             }

@@ -8,6 +8,7 @@ use super::fold::{Fold, with_fold};
 use super::query::{Counter, Downsample, Drops, Fill, Rate};
 use super::time::{HOUR, MILLISECOND, SECOND};
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::points::Points;
 use crate::rollup::{Share, Summary, Windows};
 use crate::source::{Piece, Range, SeriesId, Source};
@@ -15,6 +16,14 @@ use crate::value::{Kind, ValueRef};
 
 /// Points of the series of one group that may be there after they were reduced and filled, 16 bytes each.
 pub(crate) const GROUP_POINTS_MAX: u64 = 8 << 20;
+
+/// A point of a column of doubles, in bytes.
+const POINT_BYTES: u64 = 16;
+/// Intervals for which room is made at first; then it is doubled. A group may have very many short columns.
+const INTERVALS_MIN: usize = 4;
+
+/// Takes what is in a series.
+type Tell<'t> = dyn FnMut(Piece<'_>) -> Result<()> + 't;
 
 /// How much is read of a series at a time.
 #[derive(Debug, Clone, Copy)]
@@ -64,13 +73,12 @@ impl Pieces {
     }
 
     /// Tells what is in the next piece, which ends where a window does; whether there was a piece left.
-    fn next_of(&mut self, source: &dyn Source, windows: Windows, tell: &mut dyn FnMut(Piece<'_>)) -> Result<bool> {
+    fn next_of(&mut self, source: &dyn Source, windows: Windows, tell: &mut Tell<'_>) -> Result<bool> {
         let Some(range) = self.range(Some(windows)) else { return Ok(false) };
         let mut found = 0;
         source.pieces(self.id, range, windows, &mut |piece| {
             found += if let Piece::Points(points) = piece { points.len() } else { 1 };
-            tell(piece);
-            Ok(())
+            tell(piece)
         })?;
         self.read(range, found);
         Ok(true)
@@ -207,24 +215,22 @@ impl Column {
         }
     }
 
-    /// One number for each interval that has points, or that is filled.
+    /// One number for each interval that has points, or that is filled. What is in memory for it is held before it is there, and the
+    /// column still is at the end.
     pub(crate) fn reduced(
-        source: &dyn Source,
+        room: &Room<'_>,
         (pieces, range): (Pieces, Range),
         downsample: &Downsample,
         points: &mut Points,
-        points_max: u64,
     ) -> Result<Self> {
-        let reduced = with_fold!(downsample.function, f64, reduce(source, pieces, downsample, points))?;
-        if reduced.times.len() as u64 > points_max {
-            return Err(Error::invalid(format!(
-                "The intervals of one group may be {GROUP_POINTS_MAX} in all, and there are more: use a longer interval"
-            )));
+        let before = room.held.bytes();
+        let mut column = with_fold!(downsample.function, f64, reduce(room, pieces, downsample, points))?;
+        let is_filled = downsample.fill != Fill::None && !matches!(downsample.grid, Grid::All { .. });
+        if is_filled && !column.times.is_empty() {
+            column = filled(&column, range, downsample, room)?;
         }
-        if downsample.fill == Fill::None || reduced.times.is_empty() || matches!(downsample.grid, Grid::All { .. }) {
-            return Ok(reduced);
-        }
-        filled(&reduced, range, downsample, points_max)
+        room.held.set(room.source, before + column.memory_bytes())?;
+        Ok(column)
     }
 
     /// Bytes of memory, nearly.
@@ -247,23 +253,36 @@ impl Column {
     }
 }
 
+/// What a column may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Room<'a> {
+    pub(crate) source: &'a dyn Source,
+    /// Of the group.
+    pub(crate) held: &'a Held,
+    /// Points that it may have yet.
+    pub(crate) points_max: u64,
+}
+
 /// Points gathered by interval, whichever pieces they come in.
 struct Gathering<'a, F> {
+    room: &'a Room<'a>,
     grid: &'a Grid,
     current: Option<Interval>,
     fold: F,
+    /// Numbers that the fold keeps of this interval, and for how many its memory is.
+    kept: (usize, usize),
     times: Vec<i64>,
     numbers: Vec<f64>,
 }
 
 impl<F: Fold<Of = f64>> Gathering<'_, F> {
-    fn feed<T: Copy>(&mut self, times: &[i64], values: &[T], number: impl Fn(T) -> f64) {
+    fn feed<T: Copy>(&mut self, times: &[i64], values: &[T], number: impl Fn(T) -> f64) -> Result<()> {
         let mut rest = (times, values);
         while let Some(time) = rest.0.first() {
             let interval = match self.current {
                 Some(interval) if *time < interval.end => interval,
                 _ => {
-                    self.flush();
+                    self.flush()?;
                     self.grid.interval(*time)
                 }
             };
@@ -273,41 +292,72 @@ impl<F: Fold<Of = f64>> Gathering<'_, F> {
             let (Some((_, times)), Some((mine, values))) =
                 (rest.0.split_at_checked(count), rest.1.split_at_checked(count))
             else {
-                return;
+                break;
             };
+            self.keep(mine.len())?;
             for value in mine {
                 self.fold.push(number(*value));
             }
             rest = (times, values);
         }
+        Ok(())
     }
 
     #[expect(clippy::cast_precision_loss, reason = "OpenTSDB makes doubles of all that it gathers")]
-    fn feed_points(&mut self, points: &Points) {
+    fn feed_points(&mut self, points: &Points) -> Result<()> {
         match points.kind() {
             Some(Kind::Float) => self.feed(points.times(), points.bits(), f64::from_bits),
             Some(Kind::Integer) => self.feed(points.times(), points.bits(), |bits| bits.cast_signed() as f64),
             _ => {
                 let (times, numbers): (Vec<i64>, Vec<f64>) = points.numbers().unzip();
-                self.feed(&times, &numbers, |number| number);
+                self.feed(&times, &numbers, |number| number)
             }
         }
     }
 
-    fn feed_summary(&mut self, summary: &Summary) {
+    fn feed_summary(&mut self, summary: &Summary) -> Result<()> {
         let interval = self.grid.interval(summary.range.from);
         if self.current.is_some_and(|current| current != interval) {
-            self.flush();
+            self.flush()?;
         }
         self.current = Some(interval);
         self.fold.push_summary(summary);
+        Ok(())
     }
 
-    fn flush(&mut self) {
-        if let Some(interval) = self.current.take() {
-            self.times.push(interval.start);
-            self.numbers.push(self.fold.finish());
+    fn flush(&mut self) -> Result<()> {
+        let Some(interval) = self.current.take() else { return Ok(()) };
+        if self.times.len() as u64 >= self.room.points_max {
+            return Err(Error::invalid(format!(
+                "The intervals of one group may be {GROUP_POINTS_MAX} in all, and there are more: use a longer interval"
+            )));
         }
+        let length = self.times.len();
+        if length == self.times.capacity() {
+            let more = length.max(INTERVALS_MIN);
+            self.room.held.add(self.room.source, more as u64 * POINT_BYTES)?;
+            self.times.reserve_exact(more);
+            self.numbers.reserve_exact(more);
+        }
+        self.times.push(interval.start);
+        self.numbers.push(self.fold.finish());
+        self.kept.0 = 0;
+        Ok(())
+    }
+
+    /// Holds the memory for so many more numbers, if the fold keeps them: it grows by doubling.
+    fn keep(&mut self, count: usize) -> Result<()> {
+        if F::KEPT_BYTES == 0 {
+            return Ok(());
+        }
+        let (kept, room) = &mut self.kept;
+        *kept += count;
+        if *kept > *room {
+            let wanted = kept.next_power_of_two();
+            self.room.held.add(self.room.source, (wanted - *room) as u64 * F::KEPT_BYTES)?;
+            *room = wanted;
+        }
+        Ok(())
     }
 }
 
@@ -328,43 +378,47 @@ fn summarized(downsample: &Downsample) -> Option<Windows> {
 }
 
 fn reduce<F: Fold<Of = f64>>(
-    source: &dyn Source,
+    room: &Room<'_>,
     mut pieces: Pieces,
     downsample: &Downsample,
     points: &mut Points,
 ) -> Result<Column> {
     let fold = F::begin(downsample.function);
-    let mut gathering =
-        Gathering { grid: &downsample.grid, current: None, fold, times: Vec::new(), numbers: Vec::new() };
+    let (times, numbers) = (Vec::new(), Vec::new());
+    let mut gathering = Gathering { room, grid: &downsample.grid, current: None, fold, kept: (0, 0), times, numbers };
     if let Some(windows) = summarized(downsample) {
         let mut tell = |piece: Piece<'_>| match piece {
             Piece::Points(points) => gathering.feed_points(points),
             Piece::Summary(summary) => gathering.feed_summary(summary),
         };
-        while pieces.next_of(source, windows, &mut tell)? {}
+        while pieces.next_of(room.source, windows, &mut tell)? {}
     } else {
-        while pieces.next(source, points)? {
-            gathering.feed_points(points);
+        while pieces.next(room.source, points)? {
+            let bytes = points.memory_bytes() as u64;
+            room.source.hold(bytes)?;
+            gathering.feed_points(points)?;
+            room.source.give_back(bytes);
         }
     }
-    gathering.flush();
+    gathering.flush()?;
     Ok(Column { times: gathering.times, numbers: Numbers::Doubles(gathering.numbers) })
 }
 
 /// A number for every interval of the range.
-fn filled(reduced: &Column, range: Range, downsample: &Downsample, points_max: u64) -> Result<Column> {
+fn filled(reduced: &Column, range: Range, downsample: &Downsample, room: &Room<'_>) -> Result<Column> {
     let missing = if downsample.fill == Fill::Zero { 0.0 } else { f64::NAN };
     let mut column = Column { times: Vec::new(), numbers: Numbers::Integers(Vec::new()) };
     let mut numbers = Vec::new();
     let mut interval = downsample.grid.interval(range.from);
     let length = interval.end.saturating_sub(interval.start).max(1);
     let expected = range.to.saturating_sub(interval.start).unsigned_abs() / length.unsigned_abs();
-    if expected > points_max {
+    if expected > room.points_max {
         return Err(Error::invalid(format!(
             "The range has {expected} intervals for each series, and all series of a group together may have \
              {GROUP_POINTS_MAX}: use a longer interval or no fill policy"
         )));
     }
+    room.held.add(room.source, (expected + 1) * POINT_BYTES)?;
     let mut at = 0;
     while interval.start <= range.to {
         column.times.push(interval.start);

@@ -128,6 +128,8 @@ impl Number for i64 {
 /// A fold of numbers of one type.
 pub(crate) trait Fold: Clone {
     type Of: Number;
+    /// Bytes that are kept of each number until the end.
+    const KEPT_BYTES: u64 = 0;
     /// The fold of an aggregator, of nothing yet.
     fn begin(aggregator: Aggregator) -> Self;
     fn push(&mut self, number: Self::Of);
@@ -331,6 +333,7 @@ impl<T: Number> Fold for Dev<T> {
 
 impl<T: Number> Fold for Sorted<T> {
     type Of = T;
+    const KEPT_BYTES: u64 = size_of::<T>() as u64;
 
     fn begin(aggregator: Aggregator) -> Self {
         match aggregator {

@@ -17,6 +17,9 @@ use super::labels::{Labels, check_label};
 use super::steps::{Merged, Steps, Table, is_there};
 use super::sums::{Mean, Spread, Sum, quantile};
 
+/// The state of a step of the group that is being added up.
+const STATE_BYTES: u64 = 32;
+
 /// Rows that become one.
 struct Groups {
     labels: Vec<Labels>,
@@ -28,6 +31,7 @@ pub(crate) fn evaluate(eval: &Eval<'_>, aggregation: &AggregateExpr, steps: &Ste
     let table = eval.vector(&aggregation.expr, steps)?;
     let groups = Groups::of(&table, aggregation.modifier.as_ref());
     eval.spend_cells(groups.labels.len(), steps)?;
+    eval.source.hold(STATE_BYTES.saturating_mul(steps.count as u64))?;
     let param = || aggregation.param.as_deref().ok_or_else(|| Error::invalid("the aggregation lacks its parameter"));
     let one_each = |of| Ok(Out::Vector(fold_each(&table, &groups, of)));
     match aggregation.op.id() {

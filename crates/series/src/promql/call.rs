@@ -96,7 +96,7 @@ impl Args<'_> {
     }
 
     fn scalar_or(&self, nth: usize, default: f64) -> Result<Vec<f64>> {
-        if self.call.args.args.len() > nth { self.scalar(nth) } else { Ok(vec![default; self.steps.count]) }
+        if self.call.args.args.len() > nth { self.scalar(nth) } else { self.eval.same(default, self.steps) }
     }
 
     fn text(&self, nth: usize) -> Result<String> {
@@ -125,7 +125,10 @@ pub(crate) fn evaluate(eval: &Eval<'_>, call: &Call, steps: &Steps) -> Result<Ou
         return args.vector(0)?.map(of).without_names().map(Out::Vector);
     }
     if let Some(of) = dates::by_name(name) {
-        let table = if call.args.is_empty() { moments(steps) } else { args.vector(0)? };
+        let table = match call.args.is_empty() {
+            true => eval.one_row(Labels::default(), steps, steps.iter().map(seconds))?,
+            false => args.vector(0)?,
+        };
         return table.map(of).without_names().map(Out::Vector);
     }
     match name {
@@ -135,7 +138,7 @@ pub(crate) fn evaluate(eval: &Eval<'_>, call: &Call, steps: &Steps) -> Result<Ou
                 Expr::VectorSelector(selector) => Selector::of(selector).equal_labels(),
                 _ => Labels::default(),
             };
-            Ok(Out::Vector(absence(labels, &table)))
+            eval.one_row(labels, steps, absent_cells(&table)).map(Out::Vector)
         }
         "absent_over_time" => absent_over_time(&args).map(Out::Vector),
         "clamp" => {
@@ -159,7 +162,7 @@ pub(crate) fn evaluate(eval: &Eval<'_>, call: &Call, steps: &Steps) -> Result<Ou
         }
         "label_join" => label_join(&args).map(Out::Vector),
         "label_replace" => label_replace(&args).map(Out::Vector),
-        "pi" => Ok(Out::Scalar(vec![std::f64::consts::PI; steps.count])),
+        "pi" => eval.same(std::f64::consts::PI, steps).map(Out::Scalar),
         "round" => {
             let (table, to) = (args.vector(0)?, args.scalar_or(1, 1.0)?);
             // Halves go up; dividing by the inverse keeps 0.1 from becoming 0.10000000000000001.
@@ -170,19 +173,17 @@ pub(crate) fn evaluate(eval: &Eval<'_>, call: &Call, steps: &Steps) -> Result<Ou
         }
         "scalar" => {
             let table = args.vector(0)?;
-            Ok(Out::Scalar((0..steps.count).map(|nth| only(&table, nth)).collect()))
+            eval.numbers(steps, (0..steps.count).map(|nth| only(&table, nth))).map(Out::Scalar)
         }
         "sort" | "sort_desc" => {
             let table = args.vector(0)?;
             Ok(Out::Vector(if steps.count == 1 { sorted(&table, name == "sort") } else { table }))
         }
-        "time" => Ok(Out::Scalar(steps.iter().map(seconds).collect())),
+        "time" => eval.numbers(steps, steps.iter().map(seconds)).map(Out::Scalar),
         "timestamp" => timestamps(&args).map(Out::Vector),
         "vector" => {
             let numbers = args.scalar(0)?;
-            let mut table = Table::new(steps.count);
-            table.row(Labels::default()).copy_from_slice(&numbers);
-            Ok(Out::Vector(table))
+            eval.one_row(Labels::default(), steps, numbers.into_iter()).map(Out::Vector)
         }
         _ => Err(Error::invalid(format!("the function {name} is not supported"))),
     }
@@ -201,20 +202,6 @@ fn smaller(a: f64, b: f64) -> f64 {
 
 fn larger(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
-}
-
-fn moments(steps: &Steps) -> Table {
-    let mut table = Table::new(steps.count);
-    for (cell, time) in table.row(Labels::default()).iter_mut().zip(steps.iter()) {
-        *cell = seconds(time);
-    }
-    table
-}
-
-fn absence(labels: Labels, table: &Table) -> Table {
-    let mut out = Table::new(table.width);
-    out.row(labels).copy_from_slice(&absent_cells(table));
-    out
 }
 
 /// Whether an argument is a range of points.
@@ -257,8 +244,8 @@ fn of_window(args: &Args<'_>) -> Result<Table> {
 fn absent_over_time(args: &Args<'_>) -> Result<Table> {
     let expr = args.expr(0)?;
     let windows = args.eval.windows(expr, args.steps)?;
-    let mut is_any = Table::new(args.steps.count);
-    let cells = is_any.row(Labels::default());
+    let mut is_any = args.eval.one_row(Labels::default(), args.steps, std::iter::empty())?;
+    let cells = is_any.cells_mut(0);
     args.eval.each(&windows, |_, samples| {
         samples.slide(&windows.ends, windows.range, |nth, window| {
             if let Some(cell) = cells.get_mut(nth).filter(|_| !window.values.is_empty()) {
@@ -271,7 +258,7 @@ fn absent_over_time(args: &Args<'_>) -> Result<Table> {
         Expr::MatrixSelector(selector) => Selector::of(&selector.vs).equal_labels(),
         _ => Labels::default(),
     };
-    Ok(absence(labels, &is_any))
+    args.eval.one_row(labels, args.steps, absent_cells(&is_any))
 }
 
 /// The only value at a step; NaN when there are several or none.
@@ -327,6 +314,7 @@ fn label_replace(args: &Args<'_>) -> Result<Table> {
         if let Some(captures) = regex.captures(labels.get(&from)) {
             value.clear();
             captures.expand(&replacement, &mut value);
+            args.eval.spend_label(value.len())?;
             labels.set(&to, &value);
         }
     }
@@ -342,6 +330,7 @@ fn label_join(args: &Args<'_>) -> Result<Table> {
     let from = (3..args.call.args.args.len()).map(|nth| args.text(nth)).collect::<Result<Vec<String>>>()?;
     for labels in &mut table.labels {
         let values: Vec<&str> = from.iter().map(|name| labels.get(name)).collect();
+        args.eval.spend_label(values.iter().map(|value| value.len() + separator.len()).sum())?;
         let joined = values.join(&separator);
         labels.set(&to, &joined);
     }

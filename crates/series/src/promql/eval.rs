@@ -30,6 +30,11 @@ const GAP_MIN: i64 = 6 * 3600 * 1_000_000_000;
 
 /// What a value of a series at a step counts as in memory: it is copied once or twice on its way to the answer.
 const CELL_BYTES: u64 = 16;
+/// The longest value of a label that an expression makes: several times what one that was written may have. Functions within each other
+/// multiply it each time.
+const LABEL_BYTES_MAX: u64 = 16 << 10;
+/// A value of a subquery once more, as a sample in windows: its time, itself, and where it is less than the one before it.
+const SAMPLE_BYTES: u64 = 32;
 
 /// How much one query may take.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +91,7 @@ enum From {
 impl Eval<'_> {
     pub(crate) fn value(&self, expr: &Expr, steps: &Steps) -> Result<Out> {
         match expr {
-            Expr::NumberLiteral(number) => Ok(Out::Scalar(vec![number.val; steps.count])),
+            Expr::NumberLiteral(number) => self.same(number.val, steps).map(Out::Scalar),
             Expr::StringLiteral(text) => Ok(Out::Text(text.val.clone())),
             Expr::Paren(paren) => self.value(&paren.expr, steps),
             Expr::Unary(unary) => match self.value(&unary.expr, steps)? {
@@ -137,6 +142,31 @@ impl Eval<'_> {
         self.check_time()
     }
 
+    /// One number at every step.
+    pub(crate) fn same(&self, number: f64, steps: &Steps) -> Result<Vec<f64>> {
+        self.numbers(steps, std::iter::repeat_n(number, steps.count))
+    }
+
+    /// A number at each step.
+    pub(crate) fn numbers(&self, steps: &Steps, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+        self.spend_cells(1, steps)?;
+        Ok(numbers.collect())
+    }
+
+    /// One series.
+    pub(crate) fn one_row(&self, labels: Labels, steps: &Steps, cells: impl Iterator<Item = f64>) -> Result<Table> {
+        self.spend_cells(1, steps)?;
+        let mut table = Table::new(steps.count);
+        table.row(labels).iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
+        Ok(table)
+    }
+
+    /// Notes that a label's value of so many bytes is made of others.
+    pub(crate) fn spend_label(&self, bytes: usize) -> Result<()> {
+        limited("bytes of a label's value", bytes as u64, LABEL_BYTES_MAX)?;
+        self.source.hold(2 * bytes as u64)
+    }
+
     fn check_time(&self) -> Result<()> {
         if (self.go_on)() { Ok(()) } else { Err(Error::invalid("the query took too long")) }
     }
@@ -164,7 +194,7 @@ impl Eval<'_> {
         shifted
     }
 
-    /// The last value of each series at each step, given to `of` with its time.
+    /// The last value of each series at each step, given to `of` with its time; none when the series ended after it.
     pub(crate) fn instant(&self, selector: &VectorSelector, steps: &Steps, of: fn(i64, f64) -> f64) -> Result<Table> {
         let ends = self.shifted(steps, selector.at.as_ref(), selector.offset.as_ref());
         let series = Selector::of(selector).find(self.source, self.database)?;
@@ -173,9 +203,14 @@ impl Eval<'_> {
         self.each(&windows, |labels, samples| {
             self.spend_cells(1, steps)?;
             let row = table.row(labels.clone());
+            let (mut ended, mut later) = (None, samples.ends.iter().peekable());
             samples.slide(&ends, LOOKBACK, |nth, window| {
+                while let Some(end) = later.next_if(|end| **end <= window.to) {
+                    ended = Some(end);
+                }
                 if let (Some(time), Some(value), Some(cell)) =
                     (window.times.last(), window.values.last(), row.get_mut(nth))
+                    && ended < Some(time)
                 {
                     *cell = of(*time, *value);
                 }
@@ -219,6 +254,7 @@ impl Eval<'_> {
         let mut samples = Samples::default();
         match &windows.from {
             From::Rows(steps, table) => {
+                self.reading.set(self.source, SAMPLE_BYTES.saturating_mul(steps.count as u64))?;
                 for (labels, cells) in table.rows() {
                     samples.fill_row(steps, cells);
                     see(labels, &samples)?;

@@ -194,6 +194,6 @@ fn result_labels(
 }
 
 /// No value where something is.
-pub(crate) fn absent_cells(table: &Table) -> Vec<f64> {
-    (0..table.width).map(|nth| if is_empty_at(table, nth) { 1.0 } else { ABSENT }).collect()
+pub(crate) fn absent_cells(table: &Table) -> impl Iterator<Item = f64> {
+    (0..table.width).map(|nth| if is_empty_at(table, nth) { 1.0 } else { ABSENT })
 }

@@ -244,3 +244,54 @@ fn token() -> impl Strategy<Value = &'static str> {
         "step()",
     ])
 }
+
+/// After a target was replaced, `sum(up)` counted the old one and the new one for five minutes: Prometheus had written when it ended.
+#[test]
+fn a_series_ends_with_a_staleness_marker_and_goes_on_with_the_next_value() {
+    let mut model = Model::default();
+    model.put("up", "instance=old", &[(50, 1.0), (60, steps::ABSENT), (200, 3.0), (210, f64::NAN)]);
+    model.put("up", "instance=new", &[(65, 1.0)]);
+    for (text, seconds, wanted) in [
+        (r#"up{instance="old"}"#, 59, r#"up{instance="old"} 1"#),
+        (r#"up{instance="old"}"#, 60, ""),
+        (r#"up{instance="old"}"#, 70, ""),
+        (r#"timestamp(up{instance="old"})"#, 70, ""),
+        (r#"up{instance="old"} @ 55"#, 70, r#"up{instance="old"} 1"#),
+        (r#"up{instance="old"} offset 15s"#, 70, r#"up{instance="old"} 1"#),
+        (r#"absent(up{instance="old"})"#, 70, r#"{instance="old"} 1"#),
+        ("sum(up)", 62, ""),
+        ("sum(up)", 70, "{} 1"),
+        ("sum(up)", 200, "{} 4"),
+        // A NaN that is none ends nothing.
+        (r#"up{instance="old"}"#, 220, r#"up{instance="old"} NaN"#),
+        // What lies in a range stays there.
+        (r#"last_over_time(up{instance="old"}[1m])"#, 70, r#"up{instance="old"} 1"#),
+        (r#"count_over_time(up{instance="old"}[5m])"#, 200, r#"{instance="old"} 2"#),
+        (r#"count_over_time(up{instance="old"}[30s:5s])"#, 70, r#"{instance="old"} 2"#),
+    ] {
+        assert_eq!(at(&model, text, seconds), wanted, "{text} at {seconds}");
+    }
+    let steps = r#"up{instance="old"} 1@50000 3@200000"#;
+    assert_eq!(during(&model, r#"up{instance="old"}"#, (50, 200, 50)), steps);
+}
+
+/// Each doubled what the one within it had made: thirty of them made a label of a gigabyte.
+#[test]
+fn labels_that_are_made_of_labels_are_bounded() {
+    let long = "x".repeat(64);
+    let begin = format!("label_replace(vector(1), \"a\", \"{long}\", \"\", \"\")");
+    let joined = |times: usize| {
+        (0..times).fold(begin.clone(), |inner, _| format!("label_join({inner}, \"a\", \"\", \"a\", \"a\")"))
+    };
+    let replaced = |times: usize| {
+        (0..times).fold(begin.clone(), |inner, _| format!("label_replace({inner}, \"a\", \"$1$1\", \"a\", \"(.*)\")"))
+    };
+    let wanted = format!("{{a=\"{}\"}} 1", long.repeat(256));
+    for made in [&joined as &dyn Fn(usize) -> String, &replaced] {
+        assert_eq!(at(&Model::default(), &made(8), 600), wanted);
+        for times in [9, 20] {
+            let answer = at(&Model::default(), &made(times), 600);
+            assert_eq!(answer, "error: bytes of a label's value 32768 is above the limit of 16384");
+        }
+    }
+}

@@ -10,11 +10,13 @@ use crate::value::{Kind, ValueRef};
 
 use super::steps::{Steps, is_there};
 
-/// The numbers of one series by time. Booleans are 0 and 1; texts and staleness markers are not among them.
+/// The numbers of one series by time. Booleans are 0 and 1; texts are not among them.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) times: Vec<i64>,
     pub(crate) values: Vec<f64>,
+    /// When staleness markers say that the series ended: they are not among the numbers.
+    pub(crate) ends: Vec<i64>,
     /// Where a value is less than the one before it: a counter that began again. With the value before.
     drops: Vec<(usize, f64)>,
 }
@@ -33,8 +35,7 @@ pub(crate) struct Window<'a> {
 impl Samples {
     /// Takes the numbers out of points.
     pub(crate) fn fill(&mut self, points: &Points) {
-        self.times.clear();
-        self.values.clear();
+        self.clear();
         if points.kind() == Some(Kind::Float) {
             let values = points.bits().iter().map(|bits| f64::from_bits(*bits));
             if values.clone().all(is_there) {
@@ -48,9 +49,13 @@ impl Samples {
                 ValueRef::Boolean(value) => Some(f64::from(u8::from(value))),
                 other => other.number(),
             };
-            if let Some(value) = value.filter(|value| is_there(*value)) {
-                self.times.push(time);
-                self.values.push(value);
+            match value {
+                Some(value) if is_there(value) => {
+                    self.times.push(time);
+                    self.values.push(value);
+                }
+                Some(_) => self.ends.push(time),
+                None => {}
             }
         }
         self.find_drops();
@@ -58,13 +63,18 @@ impl Samples {
 
     /// Takes the values of a row at its steps.
     pub(crate) fn fill_row(&mut self, steps: &Steps, cells: &[f64]) {
-        self.times.clear();
-        self.values.clear();
+        self.clear();
         for (time, value) in steps.iter().zip(cells).filter(|(_, value)| is_there(**value)) {
             self.times.push(time);
             self.values.push(*value);
         }
         self.find_drops();
+    }
+
+    fn clear(&mut self) {
+        self.times.clear();
+        self.values.clear();
+        self.ends.clear();
     }
 
     fn find_drops(&mut self) {

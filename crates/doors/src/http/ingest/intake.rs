@@ -17,32 +17,34 @@ use crate::points::nanos;
 const BATCH_POINTS_MAX: usize = 32 << 10;
 /// Reasons that are kept of one request; what is wrong beyond is counted.
 pub(crate) const REASONS_MAX: usize = 1000;
-/// Kits that are kept for the next requests: there are hardly more readers at work at a time.
+/// Tables of names that are kept for the next requests: there are hardly more readers at work at a time.
 const KITS_MAX: usize = 4;
 
-/// What one reader needs: it remembers the names of series from request to request.
+/// What one reader needs.
 #[derive(Debug, Default)]
 pub(crate) struct Kit {
+    /// It remembers the names of series from request to request.
     pub(crate) rows: Rows,
     pub(crate) lines: line::Reader,
     /// A name that is being made.
     pub(crate) name: Vec<u8>,
 }
 
-/// Kits that nobody uses now.
+/// What is kept of kits that nobody uses now. The memory for one line is not, which is as long as a client makes it.
 #[derive(Debug, Default)]
-pub(crate) struct Kits(Mutex<Vec<Kit>>);
+pub(crate) struct Kits(Mutex<Vec<Rows>>);
 
 impl Kits {
     fn take(&self) -> Kit {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Kit { rows: rows.unwrap_or_default(), ..Kit::default() }
     }
 
     fn give_back(&self, mut kit: Kit) {
         kit.rows.clear();
         let mut kits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kits.len() < KITS_MAX {
-            kits.push(kit);
+            kits.push(kit.rows);
         }
     }
 }
@@ -91,16 +93,19 @@ impl<'a> Intake<'a> {
         Intake { shared, store, kit, outcome: Outcome::default(), now }
     }
 
-    /// Makes room for more points: writes those that there are, if they are many.
+    /// Makes room for more points: writes those that there are, if they are many or have many names.
     ///
     /// # Errors
     /// What the store says.
     pub(crate) fn make_room(&mut self) -> holdfast::Result<()> {
-        if self.kit.rows.len() >= BATCH_POINTS_MAX { self.flush() } else { Ok(()) }
+        let rows = &self.kit.rows;
+        if rows.len() >= BATCH_POINTS_MAX || rows.is_crowded() { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> holdfast::Result<()> {
         if self.kit.rows.is_empty() {
+            // What was not understood may have left names.
+            self.kit.rows.clear();
             return Ok(());
         }
         let points = self.kit.rows.len() as u64;

@@ -423,3 +423,35 @@ async fn what_nobody_waits_for_any_more_is_not_written_and_stays_in_the_budget_u
     shared.budget.grow(&mut Share::default(), all).expect("it is forgotten");
     shared.stop();
 }
+
+/// A body of 60 MB that is one name, and compressed is 60 KB, left 120 MB with each thread that reads; lines that are bad left names
+/// as long as there were no points.
+#[test]
+fn names_that_bodies_leave_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), holdfast::Options::default()).unwrap();
+    let options = crate::http::Options::new("127.0.0.1:0".parse().unwrap());
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    let shared = Shared::new(store.clone(), options, stopped).unwrap();
+    let intake = || Intake::new(&shared, &store, DATABASE, Typing::Strict);
+    let unit = crate::line::Unit::Nanos(1);
+    let mut reader = intake();
+    let long = format!("m,t={} f=1", "a".repeat(2 << 20));
+    super::influx::lines(&mut reader, long.as_bytes(), unit).unwrap();
+    assert_eq!(
+        reader.outcome.malformed.first().map(|one| one.reason.as_ref()),
+        Some("the name of a series has at most 1048576 bytes with its tags, not 2097156")
+    );
+    assert!(reader.kit.rows.name_bytes() < 1 << 20);
+    for from in (0..200_000).step_by(10_000) {
+        let lines: Vec<u8> =
+            (from..from + 10_000).flat_map(|nth| [format!("m,t={nth} ").as_bytes(), b"\xff=1\n"].concat()).collect();
+        super::influx::lines(&mut reader, &lines, unit).unwrap();
+        let name_bytes = reader.kit.rows.name_bytes();
+        assert!(name_bytes < 32 << 20, "{name_bytes} bytes of names");
+    }
+    let outcome = reader.end().unwrap();
+    assert_eq!((outcome.malformed_count, outcome.written), (200_001, 0));
+    assert_eq!(intake().kit.name.capacity(), 0, "memory for one line is not kept");
+    shared.stop();
+}

@@ -135,7 +135,7 @@ fn write(
     tell: impl FnOnce(&mut Reply) + Send + 'static,
 ) -> Answer {
     let mut rows = std::mem::take(&mut call.session.points);
-    let gathered = rows.len();
+    debug_assert!(call.in_exec || rows.is_empty(), "points are gathered only within a transaction");
     let added = add(&mut rows, points, options);
     if added.is_ok() && !call.in_exec && call.door.store.series().is_crowded() {
         hold_back(call, rows, tell);
@@ -145,14 +145,11 @@ fn write(
         (Ok(()), false) => write_now(call, &mut rows),
         _ => Ok(()),
     };
-    if added.is_err() || written.is_err() {
-        // Of a failing command nothing is added, so what the transaction has stays.
-        debug_assert!(call.in_exec || gathered == 0, "points are gathered only within a transaction");
-        if !call.in_exec {
-            rows.clear();
-        }
+    // Of a failing command nothing is added, so what the transaction has stays.
+    match call.in_exec {
+        true => call.session.points = rows,
+        false => call.session.keep_points(rows),
     }
-    call.session.points = rows;
     added.and(written)?;
     tell(call.reply);
     Ok(())

@@ -95,6 +95,9 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     }
     let ran = run_all(call, &queue.commands, &watched, shows_position);
     call.session.joined = None;
+    if ran.is_err() {
+        call.session.forget_points();
+    }
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
         Fail::Store(error) if error.rests_on().is_some() => {
@@ -142,7 +145,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;
-    call.session.points.clear();
+    call.session.forget_points();
     let mut points;
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
@@ -216,7 +219,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
         door.points.written.fetch_add(count, Relaxed);
         door.points.batches.fetch_add(1, Relaxed);
     }
-    call.session.points = points;
+    call.session.keep_points(points);
     call.reply.resolve(committed.position.get());
     if wrote {
         call.session.last_write = call.session.last_write.max(committed.position);

@@ -76,7 +76,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
         let mut session = call.session.for_script();
         let time = AT_ONCE_MAX.min(time_max);
         let ran = run_alone(call.door, &mut session, task, call.reply, time);
-        session.points.clear();
+        session.forget_points();
         session.joined = None;
         call.session.need.merge(session.need);
         call.session.end_script(session);
@@ -143,7 +143,7 @@ fn run_alone(
         task.known.is_whole.store(true, Relaxed);
         // What it selected, gathered and locked in spaces.
         session.joined = None;
-        session.points.clear();
+        session.forget_points();
         (session.bucket, session.database) = (bucket, database);
     }
     let ran = run_holding(door, session, task, reply, time, Held::All)?;
@@ -192,7 +192,7 @@ fn run_holding(
         door.points.written.fetch_add(count, Relaxed);
         door.points.batches.fetch_add(1, Relaxed);
     }
-    session.points = points;
+    session.keep_points(points);
     reply.resolve(position.get());
     Ok(Some(Ran::Done { durability: played.durability, position, wrote: played.wrote }))
 }
