@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::ManualClock;
 use base::memory::Disk;
-use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef};
+use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef, Written};
 use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -26,6 +26,10 @@ impl Place {
     }
 
     fn open(&self) -> Store {
+        self.open_with(Limits::tiny())
+    }
+
+    fn open_with(&self, limits: Limits) -> Store {
         let world = World {
             files: Arc::new(self.disk.process()),
             clock: Arc::clone(&self.clock) as _,
@@ -36,7 +40,7 @@ impl Place {
         let told = Arc::clone(&self.told);
         let options = Options {
             durability: Durability::Written,
-            limits: Limits::tiny(),
+            limits,
             partitions: 2,
             trouble: Some(Arc::new(move |word: &str| told.lock().unwrap().push(word.to_owned()))),
             ..Options::default()
@@ -57,12 +61,17 @@ impl Place {
 }
 
 fn write(store: &Store, host: &str, times: std::ops::Range<i64>) {
+    let written = write_each(store, host, times.map(|time| (time, ValueRef::Float(time as f64))));
+    assert_eq!(written.refused, []);
+}
+
+fn write_each<'a>(store: &Store, host: &str, points: impl Iterator<Item = (i64, ValueRef<'a>)>) -> Written {
     let mut rows = Rows::new("d");
     let tags = vec![("host".to_owned(), host.to_owned())];
     let row = rows.row(host.as_bytes(), |_| Ok(("m".to_owned(), tags))).unwrap();
     let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
-    times.for_each(|time| rows.push(slot, time, ValueRef::Float(time as f64)));
-    store.series().write(&mut rows).unwrap();
+    points.for_each(|(time, value)| rows.push(slot, time, value));
+    store.series().write(&mut rows).unwrap()
 }
 
 fn of(host: &str) -> Select {
@@ -145,6 +154,36 @@ fn files_are_merged_around_one_that_is_damaged() {
     place.minute(&store);
     assert_eq!(place.sealed_files(), Vec::<PathBuf>::new());
     assert!(place.told.lock().unwrap().iter().all(|word| word.contains("damaged")), "{:?}", place.told);
+}
+
+/// Merging made a block of text that was more than is unpacked of one: its points were gone, as damage.
+#[test]
+fn large_texts_are_there_after_merging_and_one_that_is_too_large_is_refused() {
+    let place = Place::new();
+    let store = place.open_with(Limits::default());
+    let max = Limits::default().series_text_bytes_max;
+    let text = "x".repeat(max + 1);
+    // More in all than the 256 MiB that are unpacked of a block.
+    for first in 0..14 {
+        let times = first * 20..first * 20 + 20;
+        let written = write_each(&store, "a", times.map(|time| (time, ValueRef::Text(&text[..max]))));
+        assert_eq!((written.points, written.refused.len()), (20, 0));
+        store.series().seal().unwrap();
+    }
+    let two = [(300, ValueRef::Text(&text)), (301, ValueRef::Text("short"))];
+    let written = write_each(&store, "a", two.into_iter());
+    assert_eq!((written.points, written.refused[0].points), (1, 1));
+    let wanted = "a text has at most 1048576 bytes, not 1048577: field \"f\" on measurement \"m\"";
+    assert_eq!(written.refused[0].reason, wanted);
+    store.series().seal().unwrap();
+    assert!(store.stats().series.merges > 0 && store.stats().damage.is_empty(), "{:?}", store.stats());
+    let reader = store.series().reader();
+    let series = reader.series(&of("a")).unwrap()[0].id;
+    for time in 0..280 {
+        let mut points = Points::new();
+        reader.points(series, Range { from: time, to: time }, &mut points).unwrap();
+        assert!(points.len() == 1 && points.last().unwrap().1.as_ref() == ValueRef::Text(&text[..max]), "{time}");
+    }
 }
 
 /// A full disk was noticed when the journal had filled it too.

@@ -29,6 +29,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 const FULL_POINTS: u32 = 4096;
 /// Points of one series that are gathered before they are written.
 const GATHERED_POINTS: usize = 8192;
+/// Bytes of them, which texts may be many of.
+const GATHERED_BYTES: usize = 16 << 20;
 
 /// The newest files that are worth merging: those behind which the older one is not much larger than all of them.
 fn worth_merging(files: &[Arc<Shelved>]) -> Option<Range<usize>> {
@@ -203,7 +205,7 @@ impl Inner {
                 continue;
             }
             self.gather((file, at), erased, &mut gathered, pace)?;
-            if gathered.len() >= GATHERED_POINTS {
+            if gathered.len() >= GATHERED_POINTS || gathered.memory_bytes() >= GATHERED_BYTES {
                 writer.add(series, &gathered)?;
                 gathered.clear();
             }
