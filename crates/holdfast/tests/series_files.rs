@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::ManualClock;
 use base::memory::Disk;
+use base::{Files, ManualClock};
 use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef, Written};
 use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
 
@@ -184,6 +184,34 @@ fn large_texts_are_there_after_merging_and_one_that_is_too_large_is_refused() {
         reader.points(series, Range { from: time, to: time }, &mut points).unwrap();
         assert!(points.len() == 1 && points.last().unwrap().1.as_ref() == ValueRef::Text(&text[..max]), "{time}");
     }
+}
+
+/// What was deleted from a file that could not be opened was forgotten, and came back with the file.
+#[test]
+fn what_was_deleted_stays_so_in_a_file_that_comes_back() {
+    let place = Place::new();
+    let store = place.open();
+    write(&store, "a", 0..100);
+    store.series().seal().unwrap();
+    store.series().delete(&of("a"), Range { from: 10, to: 89 }).unwrap();
+    write(&store, "b", 0..10);
+    store.close().unwrap();
+    drop(store);
+    let file = place.sealed_files().into_iter().min().unwrap();
+    let away = Path::new("/away");
+    place.disk.rename(&file, away).unwrap();
+    let store = place.open();
+    assert_eq!((times(&store, "a"), store.stats().damage.len()), (vec![], 1));
+    for nth in 10..13 {
+        write(&store, "b", nth..nth + 1);
+        store.series().seal().unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    place.disk.rename(away, &file).unwrap();
+    let store = place.open();
+    let wanted: Vec<i64> = (0..10).chain(90..100).collect();
+    assert_eq!((times(&store, "a"), times(&store, "b").len()), (wanted, 13));
 }
 
 /// A full disk was noticed when the journal had filled it too.
