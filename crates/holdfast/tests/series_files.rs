@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::memory::Disk;
 use base::{Files, ManualClock};
-use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef, Written};
+use holdfast::series::{Match, Points, Range, Retention, Rows, Select, Source, ValueRef, Written};
 use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -26,10 +26,10 @@ impl Place {
     }
 
     fn open(&self) -> Store {
-        self.open_with(Limits::tiny())
+        self.open_with(|_| ())
     }
 
-    fn open_with(&self, limits: Limits) -> Store {
+    fn open_with(&self, change: impl FnOnce(&mut Options)) -> Store {
         let world = World {
             files: Arc::new(self.disk.process()),
             clock: Arc::clone(&self.clock) as _,
@@ -38,13 +38,14 @@ impl Place {
             entropy: 42,
         };
         let told = Arc::clone(&self.told);
-        let options = Options {
+        let mut options = Options {
             durability: Durability::Written,
-            limits,
+            limits: Limits::tiny(),
             partitions: 2,
             trouble: Some(Arc::new(move |word: &str| told.lock().unwrap().push(word.to_owned()))),
             ..Options::default()
         };
+        change(&mut options);
         Store::open_in(&world, Path::new("/store"), options).unwrap()
     }
 
@@ -160,7 +161,7 @@ fn files_are_merged_around_one_that_is_damaged() {
 #[test]
 fn large_texts_are_there_after_merging_and_one_that_is_too_large_is_refused() {
     let place = Place::new();
-    let store = place.open_with(Limits::default());
+    let store = place.open_with(|options| options.limits = Limits::default());
     let max = Limits::default().series_text_bytes_max;
     let text = "x".repeat(max + 1);
     // More in all than the 256 MiB that are unpacked of a block.
@@ -212,6 +213,37 @@ fn what_was_deleted_stays_so_in_a_file_that_comes_back() {
     let store = place.open();
     let wanted: Vec<i64> = (0..10).chain(90..100).collect();
     assert_eq!((times(&store, "a"), times(&store, "b").len()), (wanted, 13));
+}
+
+/// Files behind one that could not be written again were never removed, though that needs no room.
+#[test]
+fn a_file_that_is_too_old_goes_also_when_one_before_it_cannot_be_written_again() {
+    let place = Place::new();
+    let store = place.open_with(|options| {
+        let (database, metric) = ("*".to_owned(), "*".to_owned());
+        options.series.retention = vec![Retention { database, metric, keep: Duration::from_secs(3600) }];
+        options.limits.series_memory_bytes = 1 << 20;
+    });
+    let now = NOW_MS.cast_signed() * 1_000_000;
+    let noise: Vec<f64> = (0..1000).map(|at| f64::from(at).sin()).collect();
+    let noise = |from: i64| (from..).zip(noise.iter().map(|value| ValueRef::Float(*value)));
+    write_each(&store, "a", noise(now - 1_000_000));
+    write_each(&store, "b", noise(now + 3_000_000_000_000));
+    store.series().seal().unwrap();
+    let both = place.sealed_files();
+    write_each(&store, "c", noise(now - 5_000_000).take(100));
+    store.series().seal().unwrap();
+    assert_eq!((both.len(), place.sealed_files().len()), (1, 2));
+    place.clock.advance(Duration::from_secs(3600));
+    let used: u64 = place.disk.inventory().into_iter().map(|(_, bytes)| bytes).sum();
+    place.disk.set_capacity(used + 3000);
+    place.minute(&store);
+    assert_eq!(place.sealed_files(), both);
+    let told = place.told.lock().unwrap().clone();
+    assert!(told.len() == 1 && told[0].contains("make room on the disk"), "{told:?}");
+    place.disk.set_capacity(1 << 30);
+    place.minute(&store);
+    assert_eq!((store.stats().series.points, times(&store, "b").len()), (1000, 1000));
 }
 
 /// A full disk was noticed when the journal had filled it too.
