@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::memory::Disk;
 use base::{Files, ManualClock};
 use holdfast::series::{Match, Points, Range, Retention, Rows, Select, Source, ValueRef, Written};
-use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
+use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -126,6 +126,42 @@ fn ranges_that_were_deleted_are_joined_and_leave_with_their_points() {
     place.minute(&store);
     assert_eq!((store.stats().series.points, place.sealed_files().len()), (0, 0));
     assert_eq!(erased(&store), 0);
+}
+
+/// Deleting what is not there was remembered for every series that was meant, for as long as there were files, and bounded by nothing.
+#[test]
+fn what_is_deleted_is_remembered_where_there_is_something_and_not_without_end() {
+    let place = Place::new();
+    let store = place.open_with(|options| options.limits.series_erased_max = 3);
+    let series = store.series();
+    let delete = |host: &str, from: i64, to: i64| series.delete(&of(host), Range { from, to });
+    write(&store, "a", 0..10);
+    series.seal().unwrap();
+    write(&store, "a", 20..30);
+    let before = store.stats().batches;
+    for nth in 0..1000 {
+        assert_eq!(delete("a", 100 + 2 * nth, 100 + 2 * nth).unwrap().1, 1);
+        assert_eq!(delete("nobody", 0, 10).unwrap().1, 0);
+    }
+    assert_eq!((store.stats().series.erased, store.stats().batches), (0, before));
+    // In memory, and then where nothing is left: it has to be as durable as that.
+    let (position, _) = delete("a", 25, 40).unwrap();
+    assert_eq!((delete("a", 26, 50).unwrap().0, store.stats().batches), (position, before + 1));
+    for at in [1, 3, 5] {
+        assert!(store.stats().series.erased <= 3);
+        let _ = delete("a", at, at);
+    }
+    assert_eq!(delete("a", 7, 7).unwrap_err().kind(), ErrorKind::Limit);
+    let wanted = [0, 2, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24];
+    assert_eq!((times(&store, "a"), store.stats().series.erased), (wanted.to_vec(), 3));
+    // When the files were written again, nothing of it needs to be remembered.
+    for nth in 0..4 {
+        write(&store, "b", nth..nth + 1);
+        series.seal().unwrap();
+    }
+    assert_eq!(store.stats().series.erased, 0);
+    delete("a", 4, 24).unwrap();
+    assert_eq!(times(&store, "a"), [0, 2]);
 }
 
 /// One damaged block kept all files from being merged, for ever.

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ::series::{BlockAt, Engine, Manifest, PackedBlock, Points, Register, Registered, RollupAt, SealedFile, Summary};
+use ::series::{
+    BlockAt, Engine, Manifest, PackedBlock, Points, Range, Register, Registered, RollupAt, SealedFile, SeriesId,
+    Summary,
+};
 use base::{File, Files, remove_if_there};
 use journal::{Damage, Position};
 
@@ -66,6 +69,17 @@ pub(crate) struct Contents {
     pub(crate) manifest: Manifest,
     /// As the manifest has them; one that cannot be read is missing here.
     pub(crate) files: Vec<Arc<Shelved>>,
+}
+
+impl Contents {
+    /// Whether there may be points of a series in a range: as far as is known, when a file could not be opened.
+    pub(super) fn may_have(&self, series: SeriesId, range: Range) -> bool {
+        let touches = |of: &SealedFile| of.range.from <= range.to && of.range.to >= range.from;
+        let is_open = |of: &SealedFile| self.files.iter().any(|open| open.of.file == of.file);
+        self.files.iter().any(|open| touches(&open.of) && open.blocks(series, range).next().is_some())
+            || self.files.len() < self.manifest.files.len()
+                && self.manifest.files.iter().any(|of| touches(of) && !is_open(of))
+    }
 }
 
 /// A partition's share, as opening found it.
@@ -364,7 +378,6 @@ impl Shelf {
 
 #[cfg(test)]
 mod tests {
-    use ::series::Range;
     use base::memory::Disk;
 
     use super::*;
