@@ -61,6 +61,11 @@ pub struct Limits {
     pub series_tags_max: usize,
     /// Longest metric, field, tag's name or tag's value, in bytes.
     pub series_name_bytes_max: usize,
+    /// Longest value that is text, in bytes.
+    pub series_text_bytes_max: usize,
+    /// Ranges of single series that were deleted and are remembered because files may have points in them: when there are as many,
+    /// nothing more is deleted until files were written again. Each takes some forty bytes of memory, and of the manifest.
+    pub series_erased_max: usize,
     /// Most transactions that the coordinator remembers: decisions not every branch knows of, tombstones, shared ones
     /// under way. Each takes some hundred bytes of memory.
     pub xa_transactions_max: usize,
@@ -98,6 +103,8 @@ impl Default for Limits {
             series_max: 10_000_000,
             series_tags_max: 64,
             series_name_bytes_max: 4 << 10,
+            series_text_bytes_max: 1 << 20,
+            series_erased_max: 1 << 22,
             xa_transactions_max: 1 << 20,
             xa_branches_max: 1_000,
             xa_owners_max: 10_000,
@@ -135,6 +142,8 @@ impl Limits {
             series_max: 40,
             series_tags_max: 3,
             series_name_bytes_max: 16,
+            series_text_bytes_max: 1 << 10,
+            series_erased_max: 1 << 10,
             xa_transactions_max: 12,
             xa_branches_max: 4,
             xa_owners_max: 6,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::ManualClock;
 use base::memory::Disk;
-use holdfast::series::{Match, Points, Range, Rows, Select, Source, ValueRef};
-use holdfast::{Durability, Limits, MemoryLedgers, Options, Store, World};
+use base::{Files, ManualClock};
+use holdfast::series::{Match, Points, Range, Retention, Rows, Select, Source, ValueRef, Written};
+use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -26,6 +26,10 @@ impl Place {
     }
 
     fn open(&self) -> Store {
+        self.open_with(|_| ())
+    }
+
+    fn open_with(&self, change: impl FnOnce(&mut Options)) -> Store {
         let world = World {
             files: Arc::new(self.disk.process()),
             clock: Arc::clone(&self.clock) as _,
@@ -34,13 +38,14 @@ impl Place {
             entropy: 42,
         };
         let told = Arc::clone(&self.told);
-        let options = Options {
+        let mut options = Options {
             durability: Durability::Written,
             limits: Limits::tiny(),
             partitions: 2,
             trouble: Some(Arc::new(move |word: &str| told.lock().unwrap().push(word.to_owned()))),
             ..Options::default()
         };
+        change(&mut options);
         Store::open_in(&world, Path::new("/store"), options).unwrap()
     }
 
@@ -57,12 +62,17 @@ impl Place {
 }
 
 fn write(store: &Store, host: &str, times: std::ops::Range<i64>) {
+    let written = write_each(store, host, times.map(|time| (time, ValueRef::Float(time as f64))));
+    assert_eq!(written.refused, []);
+}
+
+fn write_each<'a>(store: &Store, host: &str, points: impl Iterator<Item = (i64, ValueRef<'a>)>) -> Written {
     let mut rows = Rows::new("d");
     let tags = vec![("host".to_owned(), host.to_owned())];
     let row = rows.row(host.as_bytes(), |_| Ok(("m".to_owned(), tags))).unwrap();
     let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
-    times.for_each(|time| rows.push(slot, time, ValueRef::Float(time as f64)));
-    store.series().write(&mut rows).unwrap();
+    points.for_each(|(time, value)| rows.push(slot, time, value));
+    store.series().write(&mut rows).unwrap()
 }
 
 fn of(host: &str) -> Select {
@@ -118,6 +128,42 @@ fn ranges_that_were_deleted_are_joined_and_leave_with_their_points() {
     assert_eq!(erased(&store), 0);
 }
 
+/// Deleting what is not there was remembered for every series that was meant, for as long as there were files, and bounded by nothing.
+#[test]
+fn what_is_deleted_is_remembered_where_there_is_something_and_not_without_end() {
+    let place = Place::new();
+    let store = place.open_with(|options| options.limits.series_erased_max = 3);
+    let series = store.series();
+    let delete = |host: &str, from: i64, to: i64| series.delete(&of(host), Range { from, to });
+    write(&store, "a", 0..10);
+    series.seal().unwrap();
+    write(&store, "a", 20..30);
+    let before = store.stats().batches;
+    for nth in 0..1000 {
+        assert_eq!(delete("a", 100 + 2 * nth, 100 + 2 * nth).unwrap().1, 1);
+        assert_eq!(delete("nobody", 0, 10).unwrap().1, 0);
+    }
+    assert_eq!((store.stats().series.erased, store.stats().batches), (0, before));
+    // In memory, and then where nothing is left: it has to be as durable as that.
+    let (position, _) = delete("a", 25, 40).unwrap();
+    assert_eq!((delete("a", 26, 50).unwrap().0, store.stats().batches), (position, before + 1));
+    for at in [1, 3, 5] {
+        assert!(store.stats().series.erased <= 3);
+        let _ = delete("a", at, at);
+    }
+    assert_eq!(delete("a", 7, 7).unwrap_err().kind(), ErrorKind::Limit);
+    let wanted = [0, 2, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24];
+    assert_eq!((times(&store, "a"), store.stats().series.erased), (wanted.to_vec(), 3));
+    // When the files were written again, nothing of it needs to be remembered.
+    for nth in 0..4 {
+        write(&store, "b", nth..nth + 1);
+        series.seal().unwrap();
+    }
+    assert_eq!(store.stats().series.erased, 0);
+    delete("a", 4, 24).unwrap();
+    assert_eq!(times(&store, "a"), [0, 2]);
+}
+
 /// One damaged block kept all files from being merged, for ever.
 #[test]
 fn files_are_merged_around_one_that_is_damaged() {
@@ -145,6 +191,95 @@ fn files_are_merged_around_one_that_is_damaged() {
     place.minute(&store);
     assert_eq!(place.sealed_files(), Vec::<PathBuf>::new());
     assert!(place.told.lock().unwrap().iter().all(|word| word.contains("damaged")), "{:?}", place.told);
+}
+
+/// Merging made a block of text that was more than is unpacked of one: its points were gone, as damage.
+#[test]
+fn large_texts_are_there_after_merging_and_one_that_is_too_large_is_refused() {
+    let place = Place::new();
+    let store = place.open_with(|options| options.limits = Limits::default());
+    let max = Limits::default().series_text_bytes_max;
+    let text = "x".repeat(max + 1);
+    // More in all than the 256 MiB that are unpacked of a block.
+    for first in 0..14 {
+        let times = first * 20..first * 20 + 20;
+        let written = write_each(&store, "a", times.map(|time| (time, ValueRef::Text(&text[..max]))));
+        assert_eq!((written.points, written.refused.len()), (20, 0));
+        store.series().seal().unwrap();
+    }
+    let two = [(300, ValueRef::Text(&text)), (301, ValueRef::Text("short"))];
+    let written = write_each(&store, "a", two.into_iter());
+    assert_eq!((written.points, written.refused[0].points), (1, 1));
+    let wanted = "a text has at most 1048576 bytes, not 1048577: field \"f\" on measurement \"m\"";
+    assert_eq!(written.refused[0].reason, wanted);
+    store.series().seal().unwrap();
+    assert!(store.stats().series.merges > 0 && store.stats().damage.is_empty(), "{:?}", store.stats());
+    let reader = store.series().reader();
+    let series = reader.series(&of("a")).unwrap()[0].id;
+    for time in 0..280 {
+        let mut points = Points::new();
+        reader.points(series, Range { from: time, to: time }, &mut points).unwrap();
+        assert!(points.len() == 1 && points.last().unwrap().1.as_ref() == ValueRef::Text(&text[..max]), "{time}");
+    }
+}
+
+/// What was deleted from a file that could not be opened was forgotten, and came back with the file.
+#[test]
+fn what_was_deleted_stays_so_in_a_file_that_comes_back() {
+    let place = Place::new();
+    let store = place.open();
+    write(&store, "a", 0..100);
+    store.series().seal().unwrap();
+    store.series().delete(&of("a"), Range { from: 10, to: 89 }).unwrap();
+    write(&store, "b", 0..10);
+    store.close().unwrap();
+    drop(store);
+    let file = place.sealed_files().into_iter().min().unwrap();
+    let away = Path::new("/away");
+    place.disk.rename(&file, away).unwrap();
+    let store = place.open();
+    assert_eq!((times(&store, "a"), store.stats().damage.len()), (vec![], 1));
+    for nth in 10..13 {
+        write(&store, "b", nth..nth + 1);
+        store.series().seal().unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    place.disk.rename(away, &file).unwrap();
+    let store = place.open();
+    let wanted: Vec<i64> = (0..10).chain(90..100).collect();
+    assert_eq!((times(&store, "a"), times(&store, "b").len()), (wanted, 13));
+}
+
+/// Files behind one that could not be written again were never removed, though that needs no room.
+#[test]
+fn a_file_that_is_too_old_goes_also_when_one_before_it_cannot_be_written_again() {
+    let place = Place::new();
+    let store = place.open_with(|options| {
+        let (database, metric) = ("*".to_owned(), "*".to_owned());
+        options.series.retention = vec![Retention { database, metric, keep: Duration::from_secs(3600) }];
+        options.limits.series_memory_bytes = 1 << 20;
+    });
+    let now = NOW_MS.cast_signed() * 1_000_000;
+    let noise: Vec<f64> = (0..1000).map(|at| f64::from(at).sin()).collect();
+    let noise = |from: i64| (from..).zip(noise.iter().map(|value| ValueRef::Float(*value)));
+    write_each(&store, "a", noise(now - 1_000_000));
+    write_each(&store, "b", noise(now + 3_000_000_000_000));
+    store.series().seal().unwrap();
+    let both = place.sealed_files();
+    write_each(&store, "c", noise(now - 5_000_000).take(100));
+    store.series().seal().unwrap();
+    assert_eq!((both.len(), place.sealed_files().len()), (1, 2));
+    place.clock.advance(Duration::from_secs(3600));
+    let used: u64 = place.disk.inventory().into_iter().map(|(_, bytes)| bytes).sum();
+    place.disk.set_capacity(used + 3000);
+    place.minute(&store);
+    assert_eq!(place.sealed_files(), both);
+    let told = place.told.lock().unwrap().clone();
+    assert!(told.len() == 1 && told[0].contains("make room on the disk"), "{told:?}");
+    place.disk.set_capacity(1 << 30);
+    place.minute(&store);
+    assert_eq!((store.stats().series.points, times(&store, "b").len()), (1000, 1000));
 }
 
 /// A full disk was noticed when the journal had filled it too.

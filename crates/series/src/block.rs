@@ -44,8 +44,10 @@ const SAMPLE: usize = 512;
 const PATCHES_SHARE: usize = 32;
 /// Text of this many bytes is worth compressing.
 const TEXT_COMPRESS_FROM: usize = 256;
-/// Text of one block, unpacked, at most.
+/// Text of one block, unpacked, at most: what is read. It is more than is written, so that one large text of its own fits.
 const TEXT_BYTES_MAX: usize = 1 << 28;
+/// A block ends where its text would be more than this, unless it is that of one point.
+const TEXT_BYTES_FULL: usize = 16 << 20;
 
 pub(crate) const UNITS: [u64; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
 pub(crate) const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
@@ -54,7 +56,21 @@ const DECIMAL_MAX: f64 = 9_007_199_254_740_991.0;
 
 const MALFORMED: Error = Error::Malformed { what: "block of points" };
 
-/// Appends points, which are sorted by time, each time once, and at most [`BLOCK_POINTS_MAX`].
+/// Where a block ends that begins with the point at `from`.
+pub(crate) fn end(points: &Points, from: usize) -> usize {
+    let limit = points.len().min(from + BLOCK_POINTS_MAX);
+    if !points.has_text() {
+        return limit;
+    }
+    let mut bytes = 0;
+    let is_full = |at: &usize| {
+        bytes += points.get(*at).map_or(0, |(_, value)| if let ValueRef::Text(text) = value { text.len() } else { 0 });
+        bytes > TEXT_BYTES_FULL && *at > from
+    };
+    (from..limit).find(is_full).unwrap_or(limit)
+}
+
+/// Appends points, which are sorted by time, each time once, and no more than to where [`end`] says.
 pub(crate) fn encode(points: &Points, to: &mut Vec<u8>) {
     debug_assert!(points.is_sorted() && points.len() <= BLOCK_POINTS_MAX && !points.is_empty(), "a block's points");
     if paged::is_for(points) {

@@ -31,8 +31,9 @@ pub struct Engine {
     active: Vec<u32>,
     /// Heads that are being sealed, oldest first.
     frozen: Vec<Arc<Frozen>>,
-    /// What was deleted, by series.
+    /// What was deleted, by series, and how many ranges that is.
     erased: BTreeMap<u32, Vec<Erased>>,
+    erased_count: usize,
     databases: BTreeSet<String>,
     applied: Position,
     /// When the catalog changed last, or something was deleted.
@@ -156,6 +157,7 @@ impl Engine {
     pub fn restore(&mut self, applied: Position, digest: u64, erased: Vec<Erased>, databases: BTreeSet<String>) {
         (self.applied, self.digest, self.databases) = (applied, digest, databases);
         self.rotated = applied;
+        self.erased_count = erased.len();
         for erased in erased {
             self.erased.entry(erased.number).or_default().push(erased);
         }
@@ -278,8 +280,10 @@ impl Engine {
         // What was deleted since heads were frozen last is the same whenever it was: it is all that is frozen or sealed of it.
         let mut erased = Erased { number, range, at: position };
         let all = self.erased.entry(number).or_default();
+        self.erased_count -= all.len();
         all.retain(|before| before.at <= self.rotated || !erased.join(before));
         all.push(erased);
+        self.erased_count += all.len();
         self.changed = position;
     }
 
@@ -290,7 +294,7 @@ impl Engine {
         if let Some(head) = self.states.take(number).and_then(|state| state.head) {
             self.head_bytes = self.head_bytes.saturating_sub(head.points.memory_bytes());
         }
-        self.erased.remove(&number);
+        self.erased_count -= self.erased.remove(&number).map_or(0, |all| all.len());
         self.retyped.remove(&number);
         self.gone.insert(number);
         self.dropped += 1;
@@ -435,6 +439,17 @@ impl Engine {
         Some(view)
     }
 
+    /// Whether a series has points here in a range.
+    pub fn has_points(&mut self, number: u32, range: Range) -> bool {
+        let is_in = |points: &Points| !points.between(range.from, range.to).is_empty();
+        let head = self.states.get_mut(number).and_then(|state| state.head.as_mut());
+        let is_in_head = head.is_some_and(|head| {
+            head.sort();
+            is_in(&head.points)
+        });
+        is_in_head || self.frozen.iter().any(|frozen| frozen.points(number).is_some_and(is_in))
+    }
+
     /// The point with the greatest time; `None` when there is no such series.
     #[must_use]
     pub fn last(&self, number: u32) -> Option<LastPoint> {
@@ -497,7 +512,7 @@ impl Engine {
     /// How many ranges that is.
     #[must_use]
     pub fn erased_count(&self) -> usize {
-        self.erased.values().map(Vec::len).sum()
+        self.erased_count
     }
 
     /// Forgets what was deleted and is in nothing that is frozen or sealed, and joins ranges that touch and are of the same. `sealed` are
@@ -514,6 +529,7 @@ impl Engine {
             all.dedup_by(|next, before| older(next) == older(before) && before.join(next));
             !all.is_empty()
         });
+        self.erased_count = self.erased.values().map(Vec::len).sum();
     }
 
     /// The series whose type changed, and those that were dropped, since this was last asked.

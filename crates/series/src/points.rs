@@ -224,6 +224,16 @@ impl Points {
         *self = sorted;
     }
 
+    /// Whether there are texts.
+    pub(crate) fn has_text(&self) -> bool {
+        !self.texts.is_empty()
+    }
+
+    /// Bytes of the longest text; 0 when there is none.
+    pub(crate) fn longest_text(&self) -> usize {
+        self.texts.iter().map(|text| text.len()).max().unwrap_or(0)
+    }
+
     /// Bytes of memory, nearly.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

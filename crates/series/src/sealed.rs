@@ -16,7 +16,7 @@
 
 use base::{Fields, crc32c, put_varint, unzigzag, zigzag};
 
-use crate::block::{self, BLOCK_POINTS_MAX, Block};
+use crate::block::{self, Block};
 use crate::error::{Error, Result};
 use crate::points::Points;
 use crate::rollup::{self, Rolling, Summary, Unit};
@@ -93,7 +93,7 @@ impl Sealer {
     pub fn add(&mut self, series: SeriesId, points: &Points) {
         let mut at = 0;
         while at < points.len() {
-            let end = points.len().min(at + BLOCK_POINTS_MAX);
+            let end = block::end(points, at);
             if at == 0 && end == points.len() {
                 self.add_block(series, points);
             } else {
@@ -376,6 +376,31 @@ pub fn read_sealed_block(at: &BlockAt, bytes: &[u8], points: &mut Points) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::ValueRef;
+
+    /// A block of 8192 large texts had more than is unpacked of one: it could be written, and not be read.
+    #[test]
+    fn blocks_end_before_their_text_is_large_and_a_larger_one_has_a_block_of_its_own() {
+        let mut points = Points::new();
+        let lens = [6, 6, 5, 20, 9, 0, 0, 9, 7, 1].map(|mib| mib << 20);
+        for (time, len) in (0..).zip(lens) {
+            points.push(time, ValueRef::Text(&"x".repeat(len)));
+        }
+        points.push_float(10, 1.5);
+        let mut sealer = Sealer::default();
+        let series = SeriesId { partition: 0, number: 0 };
+        sealer.add(series, &points);
+        let (_, mut file) = sealer.take();
+        let (_, end, made) = sealer.finish();
+        file.extend(end);
+        let counts: Vec<u32> = made.index.blocks.iter().map(|at| at.points).collect();
+        assert_eq!(counts, [2, 1, 1, 3, 2, 2], "6 + 6; 5; 20; 9; 9 + 7; 1 and a number");
+        let mut back = Points::new();
+        for at in &made.index.blocks {
+            read_sealed_block(at, &file[at.offset as usize..][..at.bytes as usize], &mut back).unwrap();
+        }
+        assert!(points.iter().eq(back.iter()));
+    }
 
     #[test]
     fn a_file_is_read_as_it_was_made() {

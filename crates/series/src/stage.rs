@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::points::Points;
 use crate::rows::{Pending, Typing};
 use crate::source::Range;
-use crate::value::Kind;
+use crate::value::{Kind, ValueRef};
 
 /// A part of a section that is being made, for the partition's engine as it is now: keep it locked until the part is applied.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub struct Bounds {
     pub tags_max: usize,
     /// Bytes of a name or a tag's value at most.
     pub name_bytes_max: usize,
+    /// Bytes of a value that is text at most.
+    pub text_bytes_max: usize,
 }
 
 /// Points that were added.
@@ -33,7 +35,7 @@ pub struct Bounds {
 pub struct Staged {
     /// Of their series.
     pub number: u32,
-    /// How many were left out because of their type.
+    /// How many were left out because of their type or length.
     pub misfits: usize,
     /// Why.
     pub reason: String,
@@ -72,8 +74,15 @@ impl Stage {
                 if of_field.contains(&first) { first } else { of_field.first().copied().unwrap_or(first) }
             }
         };
+        let (longest, text_bytes_max) = (pending.points.longest_text(), bounds.text_bytes_max);
         let reason = match fits(pending.points, pending, typing, kind) {
             Err(reason) => reason,
+            Ok(_) if longest > text_bytes_max => {
+                let (field, metric) = (pending.field, &pending.row.metric);
+                format!(
+                    "a text has at most {text_bytes_max} bytes, not {longest}: field \"{field}\" on measurement \"{metric}\""
+                )
+            }
             Ok(widen) => {
                 let number = self.number(engine, pending, known, kind);
                 put_points(number, pending.points, widen, &mut self.part);
@@ -81,7 +90,7 @@ impl Stage {
             }
         };
         // Rare: what fits is written, so that one bad point costs no others.
-        let fitting = fitting(pending.points, typing, kind);
+        let fitting = fitting(pending.points, typing, kind, text_bytes_max);
         if fitting.is_empty() {
             return Err(reason);
         }
@@ -156,10 +165,12 @@ fn goes_with(other: Kind, typing: Typing, kind: Kind) -> bool {
     other == kind || typing == Typing::Numbers && is_number(other) && is_number(kind)
 }
 
-/// The points whose types go with the series'.
-fn fitting(points: &Points, typing: Typing, kind: Kind) -> Points {
+/// The points whose types go with the series', and whose texts are not too long.
+fn fitting(points: &Points, typing: Typing, kind: Kind, text_bytes_max: usize) -> Points {
     let mut fitting = Points::new();
-    for (time, value) in points.iter().filter(|(_, value)| goes_with(value.kind(), typing, kind)) {
+    let is_short =
+        |value: ValueRef<'_>| if let ValueRef::Text(text) = value { text.len() <= text_bytes_max } else { true };
+    for (time, value) in points.iter().filter(|(_, value)| goes_with(value.kind(), typing, kind) && is_short(*value)) {
         fitting.push(time, value);
     }
     fitting

@@ -27,8 +27,9 @@ impl Inner {
     /// Merges what is due, and removes what is too old; returns when to come back.
     pub(crate) fn step_merge(&self) -> Duration {
         let mut pace = Pace::of(self);
-        let outcome = self.retire_series(&mut pace).and_then(|()| self.merge_series(&mut pace));
-        match self.told(&self.shelf.merger, outcome) {
+        let retired = self.retire_series(&mut pace);
+        let merged = self.merge_series(&mut pace);
+        match self.told(&self.shelf.merger, retired.and(merged)) {
             Ok(true) => Duration::ZERO,
             Ok(false) | Err(_) => LOOK_INTERVAL,
         }

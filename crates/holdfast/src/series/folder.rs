@@ -188,7 +188,8 @@ impl Folder<'_> {
         );
     }
 
-    /// Opens a sealed file, with its index; `None` when nothing of it can be read. Damage is told.
+    /// Opens a sealed file, with its index; `None` when nothing of it can be read. Damage is told, and so is what the disk does not
+    /// read: that costs this file, until it can be read, and not the store.
     pub(crate) fn open_points(&self, of: &SealedFile, tell: &mut dyn FnMut(Damage)) -> Result<Option<Shelved>> {
         let name = points_name(of.file);
         let path = self.path(&name);

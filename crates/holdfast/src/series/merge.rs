@@ -29,6 +29,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 const FULL_POINTS: u32 = 4096;
 /// Points of one series that are gathered before they are written.
 const GATHERED_POINTS: usize = 8192;
+/// Bytes of them, which texts may be many of.
+const GATHERED_BYTES: usize = 16 << 20;
 
 /// The newest files that are worth merging: those behind which the older one is not much larger than all of them.
 fn worth_merging(files: &[Arc<Shelved>]) -> Option<Range<usize>> {
@@ -142,12 +144,12 @@ impl Inner {
         let mut writer = Writer::create(self, number)?;
         let mut cursors: Vec<&[BlockAt]> = files.iter().map(|file| file.index.blocks.as_slice()).collect();
         while let Some(series) = cursors.iter().filter_map(|blocks| blocks.first()).map(|at| at.series).min() {
-            let mut of_it = Vec::new();
+            let mut of_it: Vec<BlockOf<'_>> = Vec::new();
             let kept_from = self.series_kept_from(series);
-            for (file, blocks) in files.iter().zip(&mut cursors) {
+            for ((nth, file), blocks) in files.iter().enumerate().zip(&mut cursors) {
                 let count = blocks.iter().take_while(|at| at.series == series).count();
                 let (mine, rest) = blocks.split_at(count);
-                of_it.extend(mine.iter().filter(|at| at.range.to >= kept_from).map(|at| (&**file, at)));
+                of_it.extend(mine.iter().filter(|at| at.range.to >= kept_from).map(|at| BlockOf { nth, file, at }));
                 *blocks = rest;
             }
             let partition = self.partitions.get(usize::from(series.partition));
@@ -157,78 +159,164 @@ impl Inner {
             }
             let erased = deleted.get(usize::from(series.partition));
             let erased = erased.and_then(|it| it.by_series.get(&series.number)).map_or(&[][..], Vec::as_slice);
-            self.merge_one((series, erased), &of_it, &mut writer, pace)?;
+            self.merge_one((series, erased), of_it, &mut writer, pace)?;
         }
         Ok(writer)
     }
 
-    /// Writes one series' points of several files, of which the later count.
+    /// Writes one series' points of several files, of which the later count. Of each file no more than one block is unpacked at a time,
+    /// however the blocks lie in time, and none that is full and has its time for itself.
     fn merge_one(
         &self,
         (series, erased): (SeriesId, &[Erased]),
-        blocks: &[(&Shelved, &BlockAt)],
+        mut blocks: Vec<BlockOf<'_>>,
         writer: &mut Writer<'_>,
         pace: &mut Pace,
     ) -> Result<()> {
         // What was deleted whole needs not be read: it may be what is damaged.
-        let is_gone = |(file, at): &(&Shelved, &BlockAt)| {
+        blocks.retain(|BlockOf { file, at, .. }| {
             let through = file.through(series.partition);
             let covers = |range: TimeRange| range.from <= at.range.from && range.to >= at.range.to;
-            erased.iter().any(|erased| erased.at > through && covers(erased.range))
-        };
-        let blocks: Vec<(&Shelved, &BlockAt)> = blocks.iter().filter(|block| !is_gone(block)).copied().collect();
-        let mut in_time: Vec<&(&Shelved, &BlockAt)> = blocks.iter().collect();
-        in_time.sort_by_key(|(_, at)| at.range.from);
-        let overlap = in_time.windows(2).any(|pair| matches!(pair, [(_, a), (_, b)] if a.range.to >= b.range.from));
+            !erased.iter().any(|erased| erased.at > through && covers(erased.range))
+        });
+        blocks.sort_by_key(|block| block.at.range.from);
+        let mut opened = Opened::default();
         let mut gathered = Points::new();
-        if overlap {
-            // In the order in which they count.
-            for (file, at) in &blocks {
-                self.gather((file, at), erased, &mut gathered, pace)?;
+        let mut rest = blocks.as_slice();
+        while let Some((BlockOf { nth, file, at }, behind)) = rest.split_first() {
+            rest = behind;
+            opened.take_before(Some(at.range.from), &mut gathered);
+            if gathered.len() >= GATHERED_POINTS || gathered.memory_bytes() >= GATHERED_BYTES {
+                writer.add(series, &gathered)?;
+                gathered.clear();
             }
-            gathered.sort();
-            return writer.add(series, &gathered);
-        }
-        for (file, at) in in_time {
             let through = file.through(series.partition);
             let is_touched = erased.iter().any(|erased| {
                 erased.at > through && erased.range.from <= at.range.to && erased.range.to >= at.range.from
             });
-            if at.points >= FULL_POINTS && !is_touched {
+            let next = behind.first().map(|next| next.at.range.from);
+            let is_alone = [opened.first(), next].into_iter().flatten().all(|first| first > at.range.to);
+            pace.keep(self, at.bytes.into())?;
+            if at.points >= FULL_POINTS && is_alone && !is_touched {
                 writer.add(series, &gathered)?;
                 gathered.clear();
-                pace.keep(self, at.bytes.into())?;
                 writer.sealer.add_raw(at, &file.block_bytes(at)?).map_err(|_| self.shelf.refuse_damaged(file, at))?;
                 writer.flush()?;
                 continue;
             }
-            self.gather((file, at), erased, &mut gathered, pace)?;
-            if gathered.len() >= GATHERED_POINTS {
-                writer.add(series, &gathered)?;
-                gathered.clear();
-            }
+            let mut points = self.shelf.whole_block(file, at)?.ok_or_else(damaged)?;
+            without_erased(&mut points, erased, through);
+            opened.add(*nth, points);
         }
+        opened.take_before(None, &mut gathered);
         writer.add(series, &gathered)
     }
+}
 
-    fn gather(
-        &self,
-        (file, at): (&Shelved, &BlockAt),
-        erased: &[Erased],
-        to: &mut Points,
-        pace: &mut Pace,
-    ) -> Result<()> {
-        pace.keep(self, at.bytes.into())?;
-        let Some(mut points) = self.shelf.whole_block(file, at)? else {
-            return Err(damaged());
-        };
-        without_erased(&mut points, erased, file.through(at.series.partition));
-        to.extend_from(&points, 0..points.len());
-        Ok(())
+/// A block of one of the files that are merged, with the file's number among them.
+#[derive(Clone, Copy)]
+struct BlockOf<'a> {
+    nth: usize,
+    file: &'a Shelved,
+    at: &'a BlockAt,
+}
+
+/// Blocks of one series that are unpacked at a time: one of each file at most.
+#[derive(Default)]
+struct Opened(Vec<Piece>);
+
+struct Piece {
+    /// Of the file: the greater counts.
+    nth: usize,
+    points: Points,
+    /// How many of them were taken.
+    taken: usize,
+}
+
+impl Opened {
+    /// The least time that was not taken.
+    fn first(&self) -> Option<i64> {
+        self.0.iter().filter_map(|piece| piece.points.times().get(piece.taken).copied()).min()
+    }
+
+    fn add(&mut self, nth: usize, points: Points) {
+        debug_assert!(self.0.iter().all(|piece| piece.nth != nth), "of a file that block is taken which came before");
+        let place = self.0.partition_point(|piece| piece.nth < nth);
+        self.0.insert(place, Piece { nth, points, taken: 0 });
+    }
+
+    /// Appends what is before a time, or all of it, sorted, each time once.
+    fn take_before(&mut self, end: Option<i64>, to: &mut Points) {
+        let mut all = Points::new();
+        for Piece { points, taken, .. } in &mut self.0 {
+            let till = end.map_or(points.len(), |end| points.times().partition_point(|time| *time < end));
+            all.extend_from(points, *taken..till);
+            *taken = till;
+        }
+        self.0.retain(|piece| piece.taken < piece.points.len());
+        all.sort();
+        to.extend_from(&all, 0..all.len());
     }
 }
 
 /// The file stays as it is, and is told of: merging would take the damage away, and with it what could be saved.
 pub(super) fn damaged() -> Error {
     Error::new(ErrorKind::Corrupt, "a sealed file is damaged: it is left as it is, and others are merged around it")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ::series::{Rows, Select, Source};
+    use base::memory::Disk;
+
+    use super::super::seal::When;
+    use super::*;
+    use crate::{MemoryLedgers, Options, Store, World};
+
+    /// Points that came late, of which there is one in a file: the whole series was unpacked into memory to merge it.
+    #[test]
+    fn late_points_have_only_the_blocks_unpacked_that_they_lie_in() {
+        let world = World {
+            files: Arc::new(Disk::new(1)),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 1,
+        };
+        let store = Store::open_in(&world, Path::new("/store"), Options::default()).unwrap();
+        let inner = store.inner();
+        let blocks = || inner.shelf.contents().files[0].index.blocks.clone();
+        let (block, step) = (8192, 1_000);
+        let in_block = |nth: i64| nth * block * step;
+        let regular = (0..20 * block).map(|at| at * step).collect();
+        // One between others; around all; and within two blocks far from each other, one of them in place of what is there.
+        let late = [vec![in_block(10) + 1], vec![-5, i64::MAX], vec![in_block(3) + step, in_block(15) + 7]];
+        let (mut wanted, mut before) = (BTreeMap::new(), Vec::new());
+        for (nth, times) in (0u8..).zip([regular].into_iter().chain(late)) {
+            let mut rows = Rows::new("d");
+            let row = rows.row(b"m", |_| Ok(("m".to_owned(), vec![]))).unwrap();
+            let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+            for time in times {
+                let value = (time % 77_777) as f64 + f64::from(nth) / 4.0;
+                rows.push_float(slot, time, value);
+                wanted.insert(time, value);
+            }
+            store.series().write(&mut rows).unwrap();
+            inner.seal_series(When::Now).unwrap();
+            before = blocks();
+        }
+        assert!(inner.merge_series(&mut Pace::Unlimited).unwrap());
+        assert_eq!((before.len(), inner.shelf.contents().files.len()), (20, 1));
+        let after = blocks();
+        let is_there = |old: &&BlockAt| after.iter().any(|new| (new.range, new.crc) == (old.range, old.crc));
+        let kept = before.iter().filter(is_there).count();
+        assert_eq!(kept, 17, "all but the three that have more points, or others");
+        let reader = store.series().reader();
+        let mut points = Points::new();
+        let series = reader.series(&Select::metric("d", "m")).unwrap()[0].id;
+        reader.points(series, TimeRange::ALL, &mut points).unwrap();
+        assert!(points.numbers().eq(wanted));
+    }
 }

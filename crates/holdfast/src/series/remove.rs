@@ -3,9 +3,10 @@
 //! May use: `write`, partitions. Must not know: protocols.
 
 use ::series::influxql::ContinuousQuery;
-use ::series::{Range, Select};
+use ::series::{Range, Select, SeriesId};
 use journal::Position;
 
+use super::shelf::Shelf;
 use super::write::{Guard, Writing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Inner;
@@ -18,14 +19,27 @@ pub(super) enum Removal {
 }
 
 impl Guard<'_> {
-    /// Removes from those of the series that are still there.
-    fn remove(&mut self, numbers: &[u32], removal: Removal) {
-        for number in numbers.iter().filter(|number| self.engine.kind(**number).is_some()) {
+    /// Removes from those of the series that are still there, and have something to be removed. Up to where it has to be durable that
+    /// there is nothing in the others.
+    fn remove(&mut self, numbers: &[u32], removal: Removal, shelf: &Shelf) -> Position {
+        // While the engine is locked, what is not there any more is sealed.
+        let contents = shelf.contents();
+        let mut rests_on = Position::ZERO;
+        for number in numbers.iter().copied() {
+            if self.engine.kind(number).is_none() {
+                continue;
+            }
+            let series = SeriesId { partition: self.partition.id.get(), number };
             match removal {
-                Removal::Points(range) => self.stage.delete(*number, range),
-                Removal::Series => self.stage.drop_series(*number),
+                Removal::Series => self.stage.drop_series(number),
+                Removal::Points(range) if self.engine.has_points(number, range) || contents.may_have(series, range) => {
+                    self.stage.delete(number, range);
+                }
+                // It would be journaled, remembered and looked at for as long as there are files, for nothing.
+                Removal::Points(_) => rests_on = self.engine.changed(),
             }
         }
+        rests_on
     }
 }
 
@@ -48,6 +62,9 @@ impl Inner {
         self.check_open()?;
         self.make_room_for_series()?;
         let mut writing = self.everywhere()?;
+        if let Removal::Points(_) = removal {
+            self.check_erased(&writing)?;
+        }
         let meant: Vec<Vec<u32>> = writing.guards.iter().map(|guard| guard.engine.select(select)).collect();
         let count: usize = meant.iter().map(Vec::len).sum();
         let mut position = Position::ZERO;
@@ -58,17 +75,33 @@ impl Inner {
                 for some in numbers.chunks(batch_max) {
                     self.make_room_for_series()?;
                     let mut guard = Guard::lock(partition)?;
-                    guard.remove(some, removal);
+                    position = position.max(guard.remove(some, removal, &self.shelf));
                     position = position.max(self.commit_series(&mut Writing::of(vec![guard]))?);
                 }
             }
             writing = self.everywhere()?;
         } else {
-            writing.guards.iter_mut().zip(&meant).for_each(|(guard, numbers)| guard.remove(numbers, removal));
+            for (guard, numbers) in writing.guards.iter_mut().zip(&meant) {
+                position = position.max(guard.remove(numbers, removal, &self.shelf));
+            }
         }
         also(&mut writing);
         position = position.max(self.commit_series(&mut writing)?);
         Ok((position, count as u64))
+    }
+
+    /// Refuses to delete when so much is remembered as deleted that it fills memory and manifest.
+    fn check_erased(&self, writing: &Writing<'_>) -> Result<()> {
+        let max = self.options.limits.series_erased_max;
+        let count: usize = writing.guards.iter().map(|guard| guard.engine.erased_count()).sum();
+        if count < max {
+            return Ok(());
+        }
+        let text = format!(
+            "{count} ranges of series were deleted and are still in files, of the {max} that are remembered (series_erased_max): they \
+             are forgotten when files are merged or written again, which happens when half of one is deleted; dropping series needs none"
+        );
+        Err(Error::new(ErrorKind::Limit, text))
     }
 
     fn everywhere(&self) -> Result<Writing<'_>> {
@@ -114,7 +147,7 @@ impl Inner {
             for guard in &mut writing.guards {
                 let meant = guard.engine.select(&select);
                 count += meant.len() as u64;
-                guard.remove(&meant, Removal::Series);
+                guard.remove(&meant, Removal::Series, &self.shelf);
             }
             if let Some(first) = writing.guards.first_mut()
                 && first.engine.created_databases().contains(name)

@@ -139,7 +139,8 @@ impl Inner {
         key.map_or(i64::MIN, |key| self.kept_from(&key))
     }
 
-    /// Removes what is too old, was deleted or whose series was dropped, now and then.
+    /// Removes what is too old, was deleted or whose series was dropped, now and then: whole files first, for which no room is needed
+    /// on the disk. A file that fails keeps no other from its turn.
     pub(super) fn retire_series(&self, pace: &mut Pace) -> Result<()> {
         let now_ms = self.clock.wall_ms();
         let before = self.shelf.retired_ms.load(Ordering::Relaxed);
@@ -147,15 +148,25 @@ impl Inner {
             return Ok(());
         }
         self.shelf.retired_ms.store(now_ms, Ordering::Relaxed);
+        let (mut whole, mut others) = (Vec::new(), Vec::new());
         for file in &self.shelf.contents().files {
             let points = file.of.points.max(1);
             let gone = self.gone(file);
-            // Of a damaged file only what is gone whole is read no more.
-            if gone * 100 >= points * WORTH_PERCENT && (gone >= points || !file.is_damaged()) {
-                self.rewrite_series(file.of.file, pace)?;
+            if gone >= points {
+                whole.push(file.of.file);
+            } else if gone * 100 >= points * WORTH_PERCENT && !file.is_damaged() {
+                // Of a damaged file only what is gone whole is read no more.
+                others.push(file.of.file);
             }
         }
-        Ok(())
+        let mut outcome = Ok(());
+        for file in whole.into_iter().chain(others) {
+            match self.rewrite_series(file, pace) {
+                Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
+                rewritten => outcome = outcome.and(rewritten),
+            }
+        }
+        outcome
     }
 
     /// Points of a file that are not shown any more, as far as its index says: those in blocks that are too old or of no series, and

@@ -193,7 +193,9 @@ impl Inner {
     pub(crate) fn forget_erased(&self) {
         let contents = self.shelf.contents();
         for (partition, at) in self.partitions.iter().zip(0u16..) {
-            let sealed = contents.files.iter().map(|file| file.through(at));
+            // Also of files that could not be opened: they may be readable again some day, with what was deleted still in them.
+            let files = contents.manifest.files.iter();
+            let sealed = files.map(|of| of.through.get(usize::from(at)).copied().unwrap_or_default());
             partition.series().tidy_erased(sealed);
         }
     }

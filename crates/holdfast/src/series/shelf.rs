@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ::series::{BlockAt, Engine, Manifest, PackedBlock, Points, Register, Registered, RollupAt, SealedFile, Summary};
+use ::series::{
+    BlockAt, Engine, Manifest, PackedBlock, Points, Range, Register, Registered, RollupAt, SealedFile, SeriesId,
+    Summary,
+};
 use base::{File, Files, remove_if_there};
 use journal::{Damage, Position};
 
@@ -66,6 +69,17 @@ pub(crate) struct Contents {
     pub(crate) manifest: Manifest,
     /// As the manifest has them; one that cannot be read is missing here.
     pub(crate) files: Vec<Arc<Shelved>>,
+}
+
+impl Contents {
+    /// Whether there may be points of a series in a range: as far as is known, when a file could not be opened.
+    pub(super) fn may_have(&self, series: SeriesId, range: Range) -> bool {
+        let touches = |of: &SealedFile| of.range.from <= range.to && of.range.to >= range.from;
+        let is_open = |of: &SealedFile| self.files.iter().any(|open| open.of.file == of.file);
+        self.files.iter().any(|open| touches(&open.of) && open.blocks(series, range).next().is_some())
+            || self.files.len() < self.manifest.files.len()
+                && self.manifest.files.iter().any(|of| touches(of) && !is_open(of))
+    }
 }
 
 /// A partition's share, as opening found it.
@@ -216,6 +230,10 @@ impl Shelf {
         Ok(self.folder().open_points(of, &mut |damage| self.note(damage))?.map(Arc::new))
     }
 
+    fn unreadable(&self, of: &SealedFile) -> Error {
+        failed(&self.folder().path(&points_name(of.file)), &std::io::ErrorKind::InvalidData.into())
+    }
+
     /// Whether time series were ever written.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
@@ -284,9 +302,13 @@ impl Shelf {
             .create_dir(&self.dir)
             .and_then(|()| self.files.sync_dir(&self.dir))
             .map_err(|error| failed(&self.dir, &error))?;
+        let is_new = |of: &SealedFile| before.manifest.files.iter().all(|old| old.file != of.file);
         let opened = |of: &SealedFile| match before.files.iter().find(|open| open.of.file == of.file) {
             Some(open) => Some(Ok(Arc::clone(open))),
-            None => self.open_file(of).transpose(),
+            // The journal, or the files that it was made of, are let go of once it counts: not if it cannot be read.
+            None if is_new(of) => Some(self.open_file(of).and_then(|open| open.ok_or_else(|| self.unreadable(of)))),
+            // It could not be opened before.
+            None => self.open_file(of).ok().flatten().map(Ok),
         };
         let files = manifest.files.iter().filter_map(opened).collect::<Result<Vec<_>>>()?;
         self.folder().write_both(MANIFEST, &manifest.encode())?;
@@ -351,5 +373,26 @@ impl Shelf {
     /// The points of a block that is read once; `None` when it is damaged, which is noted.
     pub(crate) fn whole_block(&self, of: &Shelved, at: &BlockAt) -> Result<Option<Points>> {
         of.block(at, &mut |damage| self.note(damage))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::memory::Disk;
+
+    use super::*;
+
+    /// A file that was written and could not be opened took over from the journal all the same, and its points were shown to nobody.
+    #[test]
+    fn a_new_file_counts_only_when_it_can_be_read() {
+        let files: Arc<dyn Files> = Arc::new(Disk::new(1));
+        let (shelf, _) = Shelf::open(&files, Path::new("/store"), 1).unwrap();
+        shelf.change(|manifest| manifest.next_file = 5).unwrap();
+        let before = shelf.contents().manifest.clone();
+        let range = Range { from: 0, to: 9 };
+        let of = SealedFile { file: 5, range, points: 1, ends_at: 20, bytes: 90, through: Vec::new() };
+        shelf.change(|manifest| manifest.files.push(of)).unwrap_err();
+        assert_eq!(shelf.contents().manifest, before);
+        assert_eq!(Shelf::open(&files, Path::new("/store"), 1).unwrap().0.contents().manifest, before);
     }
 }

@@ -111,8 +111,12 @@ impl<'a> Writing<'a> {
             let mut guard = Guard::lock(partition)?;
             for (_, slot) in of_one {
                 let Some(pending) = rows.pending_of(*slot) else { continue };
-                let (tags_max, name_bytes_max) = (limits.series_tags_max, limits.series_name_bytes_max);
-                let bounds = Bounds { series_left, tags_max, name_bytes_max };
+                let bounds = Bounds {
+                    series_left,
+                    tags_max: limits.series_tags_max,
+                    name_bytes_max: limits.series_name_bytes_max,
+                    text_bytes_max: limits.series_text_bytes_max,
+                };
                 let count = pending.points.len() as u64;
                 let of_field = kinds.of_field(&pending);
                 match guard.stage.points(&guard.engine, &pending, rows.typing(), (&bounds, of_field)) {
