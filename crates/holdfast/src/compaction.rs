@@ -8,7 +8,8 @@
 //!    kept commands, in small batches, so that a writer waits for a few objects at the most.
 //! 2. *Settling.* What was moved is synced. Ledgers that were not written out beyond the segment are, because after a crash
 //!    they would be replayed from it. Then nothing in the segment may be counted as live; if something is, it stays.
-//! 3. *Waiting.* Snapshots that are older than the moves still read from the segment; when they are gone, it is let go.
+//! 3. *Waiting.* Snapshots that are older than the moves still read from the segment, and feeds and listeners may have begun
+//!    before its end since it was chosen; when they are gone or behind it, it is let go.
 //!
 //! A crash at any point leaves the segment, and perhaps kept commands that say what is true anyhow. Damaged records are
 //! never compacted away: their segment stays for whoever wants to look at it.
@@ -28,7 +29,7 @@ use kv::{Commands, LiveBytes, Older, Reader, Recorded, SegmentBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
 use crate::schedule::{CompactionOptions, Schedule};
-use crate::store::{Inner, Store};
+use crate::store::{Inner, Store, lock};
 
 /// Bytes of journal read in one step.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -63,7 +64,7 @@ pub struct CompactionStats {
     pub read_bytes: u64,
     /// Bytes appended again.
     pub moved_bytes: u64,
-    /// Segments that wait for a snapshot to be dropped.
+    /// Segments that wait for a snapshot to be dropped, or for a feed or listener to go on.
     pub waiting: u64,
 }
 
@@ -112,6 +113,7 @@ struct Moving {
 
 struct Waiting {
     base: Position,
+    end: Position,
     bytes: u64,
     /// A snapshot at or behind this sees nothing in the segment.
     through: Position,
@@ -429,16 +431,16 @@ impl Inner {
             work.stubborn.insert(moved.base);
             return Ok(());
         }
-        work.waiting.push(Waiting { base: moved.base, bytes: moved.bytes, through: self.newest() });
+        let Moving { base, end, bytes, .. } = *moved;
+        work.waiting.push(Waiting { base, end, bytes, through: self.newest() });
         self.let_go(work)
     }
 
-    /// Lets go of the segments that no snapshot reads from any more.
+    /// Lets go of the segments that nobody reads from any more.
     fn let_go(&self, work: &mut Work) -> Result<()> {
         let mut still = Vec::new();
         for waiting in std::mem::take(&mut work.waiting) {
-            let is_read = self.oldest_snapshot().is_some_and(|oldest| oldest < waiting.through);
-            if is_read || !self.journal.let_go(waiting.base)? {
+            if !self.let_go_unread(&waiting)? {
                 still.push(waiting);
                 continue;
             }
@@ -457,6 +459,18 @@ impl Inner {
             self.journal.trim(first.base)?;
         }
         Ok(())
+    }
+
+    /// Lets go of a segment unless somebody reads from it, or may yet; returns whether it is gone.
+    fn let_go_unread(&self, waiting: &Waiting) -> Result<bool> {
+        let is_seen = self.oldest_snapshot().is_some_and(|oldest| oldest < waiting.through);
+        if is_seen || self.listeners_keep() < waiting.end {
+            return Ok(false);
+        }
+        // Held until the segment is gone: a feed or listener that begins meanwhile finds that the journal begins behind it.
+        let feeds = lock(&self.feeds);
+        let is_fed = feeds.keys().next().is_some_and(|feed| *feed < waiting.end);
+        Ok(!is_fed && self.journal.let_go(waiting.base)?)
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) struct Inner {
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
-    feeds: Mutex<BTreeMap<Position, usize>>,
+    pub(crate) feeds: Mutex<BTreeMap<Position, usize>>,
     pub(crate) listeners_known: Mutex<KnownListeners>,
     closed: AtomicBool,
     dir: PathBuf,
