@@ -308,6 +308,31 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
     }
 }
 
+/// How often a ledger is discarded was counted for all together, so a store was lost to damage in any three, of which each can be
+/// rebuilt.
+#[test]
+fn any_number_of_damaged_ledgers_are_rebuilt_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for i in 0..3000u32 {
+        store.kv().put(b"b", &i.to_le_bytes(), &[3; 40], &plain()).unwrap();
+    }
+    let digest = store.digest().unwrap();
+    store.close().unwrap();
+    drop(store);
+    for partition in 0..5 {
+        for entry in std::fs::read_dir(dir.path().join(format!("ledger/{partition:04}/tables"))).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            // What opening the table itself reads is behind its entries, of which the last is what opening the engine reads.
+            let most = bytes.len() * 9 / 10;
+            bytes[..most].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    assert_eq!(open(dir.path()).digest().unwrap(), digest);
+}
+
 #[test]
 fn concurrent_readers_never_see_half_a_batch() {
     let dir = tempfile::tempdir().unwrap();
