@@ -18,62 +18,46 @@ use crate::compaction::LOOK_INTERVAL;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::Exclusive;
 use crate::partition::Partition;
+use crate::scrub;
 use crate::store::{Inner, Store};
 
 /// How often expiry is looked at when nothing else wakes the loop.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Starts the loops. They end when `inner.stopping` is set and both signals are raised.
-pub(crate) fn start(inner: &Arc<Inner>) -> Result<Vec<Worker>> {
+/// Starts the body of a thread of this name.
+pub(crate) type Spawn<'a> = dyn Fn(&'static str, Box<dyn FnOnce() + Send>) -> std::io::Result<Worker> + 'a;
+
+/// Starts the loops, and hands over each as soon as it runs: also if there is no thread for the next, it has to be told to end. They
+/// end when `inner.stopping` is set and all signals are raised.
+pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Worker>) -> Result<()> {
     let failed = |error: std::io::Error| Error::new(ErrorKind::Unavailable, format!("no thread to be had: {error}"));
-    let journal = {
+    let mut begin = |name: &'static str, body: fn(&Inner)| -> Result<()> {
         let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.journal_wake);
-        Worker::start("holdfast-journal", move || run(&inner, &wake, None, journal_step)).map_err(failed)?
+        workers.push(spawn(name, Box::new(move || body(&inner))).map_err(failed)?);
+        Ok(())
     };
-    let ledger = {
-        let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.ledger_wake);
-        Worker::start("holdfast-ledger", move || {
-            base::stand_back();
-            run(&inner, &wake, Some(EXPIRY_INTERVAL), ledger_step);
-        })
-        .map_err(failed)?
-    };
-    let compaction = {
-        let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.compaction_wake);
-        Worker::start("holdfast-compact", move || {
-            base::stand_back();
-            run(&inner, &wake, None, compaction_step);
-        })
-        .map_err(failed)?
-    };
-    let spaces = {
-        let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.space_wake);
-        Worker::start("holdfast-space", move || run(&inner, &wake, None, |inner| Some(inner.step_spaces())))
-            .map_err(failed)?
-    };
-    let series = {
-        let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.series_wake);
-        Worker::start("holdfast-series", move || {
-            base::stand_back();
-            run(&inner, &wake, None, |inner| Some(inner.step_series()));
-        })
-        .map_err(failed)?
-    };
-    let merge = {
-        let inner = Arc::clone(inner);
-        let wake = Arc::clone(&inner.merge_wake);
-        Worker::start("holdfast-merge", move || {
-            base::stand_back();
-            run(&inner, &wake, None, |inner| Some(inner.step_merge()));
-        })
-        .map_err(failed)?
-    };
-    Ok(vec![journal, ledger, compaction, spaces, series, merge])
+    begin("holdfast-journal", |inner| run(inner, &inner.journal_wake, None, journal_step))?;
+    begin("holdfast-ledger", |inner| {
+        base::stand_back();
+        run(inner, &inner.ledger_wake, Some(EXPIRY_INTERVAL), ledger_step);
+    })?;
+    begin("holdfast-compact", |inner| {
+        base::stand_back();
+        run(inner, &inner.compaction_wake, None, compaction_step);
+    })?;
+    begin("holdfast-space", |inner| run(inner, &inner.space_wake, None, |inner| Some(inner.step_spaces())))?;
+    begin("holdfast-series", |inner| {
+        base::stand_back();
+        run(inner, &inner.series_wake, None, |inner| Some(inner.step_series()));
+    })?;
+    begin("holdfast-merge", |inner| {
+        base::stand_back();
+        run(inner, &inner.merge_wake, None, |inner| Some(inner.step_merge()));
+    })?;
+    if inner.options.scrub_bytes_per_second > 0 {
+        begin("holdfast-scrub", scrub::run)?;
+    }
+    Ok(())
 }
 
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
@@ -218,5 +202,44 @@ impl Store {
         inner.step_merge();
         inner.compact_and_tell()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{Limits, Options, World};
+
+    /// Those that had been started were waited for, and nobody told them to end: opening did not return, and held the folder.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a thread that may hang is not to be waited for")]
+    fn a_store_that_gets_no_more_threads_says_so_and_lets_go_of_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let options = || Options { limits: Limits::tiny(), ..Options::default() };
+        let (tell, told) = mpsc::channel();
+        let opening = std::thread::spawn(move || {
+            for threads in 0..7usize {
+                let left = Cell::new(threads);
+                let spawn: &Spawn<'_> = &|name, body| match left.replace(left.get().saturating_sub(1)) {
+                    0 => Err(std::io::ErrorKind::WouldBlock.into()),
+                    _ => Worker::start(name, body),
+                };
+                let world = World::real(&path, &options().limits);
+                tell.send(Store::open_with(&world, &path, options(), spawn).err().unwrap()).unwrap();
+            }
+            tell.send(Store::open(&path, options()).err().unwrap_or(Error::new(ErrorKind::Closed, "it opens")))
+                .unwrap();
+        });
+        for _ in 0..7 {
+            let error = told.recv_timeout(Duration::from_secs(60)).expect("opening does not return");
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.to_string().contains("no thread to be had"), "{error}");
+        }
+        assert_eq!(told.recv().unwrap().to_string(), "it opens");
+        opening.join().unwrap();
     }
 }

@@ -8,14 +8,18 @@
 //!    kept commands, in small batches, so that a writer waits for a few objects at the most.
 //! 2. *Settling.* What was moved is synced. Ledgers that were not written out beyond the segment are, because after a crash
 //!    they would be replayed from it. Then nothing in the segment may be counted as live; if something is, it stays.
-//! 3. *Waiting.* Snapshots that are older than the moves still read from the segment; when they are gone, it is let go.
+//! 3. *Waiting.* Snapshots that are older than the moves still read from the segment, and feeds and listeners may have begun
+//!    before its end since it was chosen; when they are gone or behind it, it is let go.
 //!
 //! A crash at any point leaves the segment, and perhaps kept commands that say what is true anyhow. Damaged records are
-//! never compacted away: their segment stays for whoever wants to look at it.
+//! never compacted away: their segment stays for whoever wants to look at it. So does one that cannot be read, or whose objects
+//! cannot be said again, while the others go on.
 //!
 //! The rule "worst first" and its cost are those of log-structured file systems (Rosenblum and Ousterhout, 1992).
 //!
 //! May use: `journal`, `kv`, partitions. Must not know: protocols.
+
+mod choice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +29,12 @@ use std::time::Duration;
 use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{Commands, LiveBytes, Older, Reader, Recorded, SegmentBytes};
 
+use self::choice::{Choice, Choices, choose, debt_bytes};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
 use crate::schedule::{CompactionOptions, Schedule};
-use crate::store::{Inner, Store};
+use crate::store::{Inner, Store, lock};
 
 /// Bytes of journal read in one step.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -36,19 +42,10 @@ const PIECE_BYTES: u64 = 1 << 20;
 const MOVE_BYTES: usize = 128 << 10;
 /// How often it is looked whether there is something to do.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// A segment that is dead by so many percent is worth its work whatever the rest is.
-const WORTHLESS_PERCENT: u64 = 90;
-/// A segment is not worth its work when less than so many percent of it is dead.
-const WORTH_PERCENT: u64 = 5;
-/// Writers are held back when more than this is dead, and more than is live, though compaction may run.
-const DEBT_FREE_BYTES: u64 = 1 << 30;
 /// What is dead above that, for each time that the rate limit is exceeded by: space that does not come back is worse.
 const DEBT_BYTES_PER_HASTE: u64 = 128 << 20;
 /// What is dead above that, for each microsecond.
 const DEBT_BYTES_PER_MICRO: u64 = 1 << 20;
-/// Stubs for each segment that holds something, before the oldest of these goes, whatever it holds.
-const STUBS_PER_SEGMENT: usize = 4;
-const STUBS_MIN: usize = 16;
 
 /// What compaction did since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,7 +60,7 @@ pub struct CompactionStats {
     pub read_bytes: u64,
     /// Bytes appended again.
     pub moved_bytes: u64,
-    /// Segments that wait for a snapshot to be dropped.
+    /// Segments that wait for a snapshot to be dropped, or for a feed or listener to go on.
     pub waiting: u64,
 }
 
@@ -112,9 +109,39 @@ struct Moving {
 
 struct Waiting {
     base: Position,
+    end: Position,
     bytes: u64,
     /// A snapshot at or behind this sees nothing in the segment.
     through: Position,
+}
+
+type Tried<T> = std::result::Result<T, Failed>;
+
+/// Why something could not be done for a segment.
+enum Failed {
+    /// Because of what is in it, or what that speaks of: others need not wait for it.
+    Segment(Error),
+    /// Because of something that any other would meet.
+    All(Error),
+}
+
+impl From<kv::Error> for Failed {
+    fn from(error: kv::Error) -> Self {
+        use journal::Error::{Damaged, Io, Missing};
+        use kv::Error::{Command, Journal, Value};
+        match error {
+            Value { .. } | Command | Journal(Io { .. } | Damaged { .. } | Missing { .. }) => {
+                Self::Segment(error.into())
+            }
+            error => Self::All(error.into()),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::All(error)
+    }
 }
 
 /// A command that seems to be needed, copied out of the piece that was read.
@@ -166,72 +193,6 @@ impl Compactor {
             waiting: load(&self.counters.waiting),
         }
     }
-}
-
-/// What is known of a segment that may be compacted.
-#[derive(Clone)]
-struct Choice {
-    stats: SegmentStats,
-    of: SegmentBytes,
-    /// Whether nobody writes to it, and no feed may ask for it.
-    may_go: bool,
-}
-
-impl Choice {
-    /// The part of the segment that nothing needs, in percent.
-    fn dead_percent(&self, is_oldest: bool) -> u64 {
-        let held = if is_oldest { self.of.held } else { 0 };
-        match self.of.applied {
-            // Nothing of it was ever applied that is known of.
-            0 => 100,
-            applied => (self.of.dead() + held) * 100 / applied,
-        }
-    }
-}
-
-/// The segments that hold something, in order.
-struct Choices {
-    /// Those that are not in work, and not stubborn.
-    free: Vec<Choice>,
-    /// Base of the oldest of all.
-    oldest: Option<Position>,
-    /// Segments that were let go, behind the oldest.
-    stubs: usize,
-}
-
-impl Choices {
-    /// Where records begin, those in `without` aside.
-    fn older(&self, segments: &[SegmentStats], without: Position) -> Older {
-        let others = segments.iter().filter(|segment| !segment.is_stub && segment.base != without);
-        Older(others.map(|segment| segment.base).min())
-    }
-}
-
-/// Which segment comes next, if any is due.
-/// A run that somebody asked for takes what was there when it began, and nothing twice, so it comes to an end.
-fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>) -> Option<&Choice> {
-    let is_oldest = |choice: &Choice| Some(choice.stats.base) == choices.oldest;
-    let percent = |choice: &Choice| choice.dead_percent(is_oldest(choice));
-    let is_in_run = |choice: &Choice| run.is_none_or(|until| choice.stats.end <= until);
-    let candidates = || choices.free.iter().filter(|choice| choice.may_go && is_in_run(choice));
-    if choices.stubs > STUBS_MIN.max(choices.free.len() * STUBS_PER_SEGMENT)
-        && let Some(oldest) = candidates().find(|choice| is_oldest(choice))
-    {
-        return Some(oldest);
-    }
-    let all: u64 = candidates().map(|choice| choice.stats.bytes).sum();
-    let dead: u64 = candidates().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
-    let worst = candidates().max_by_key(|choice| percent(choice))?;
-    let is_due = run.is_some() || percent(worst) >= WORTHLESS_PERCENT || dead * 100 >= all * dead_percent;
-    (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
-}
-
-/// How much more of what may be compacted is dead than is usual.
-fn debt_bytes(choices: &[Choice]) -> u64 {
-    let of = |part: &dyn Fn(&SegmentBytes) -> u64| -> u64 {
-        choices.iter().filter(|choice| choice.may_go).map(|choice| part(&choice.of)).sum()
-    };
-    of(&SegmentBytes::dead).saturating_sub(of(&|of| of.live).max(DEBT_FREE_BYTES))
 }
 
 impl Inner {
@@ -301,11 +262,27 @@ impl Inner {
             work.moving = Some(Moving { base, end, bytes, older, from: base, is_damaged: false });
         }
         let Some(moving) = &mut work.moving else { return Ok(LOOK_INTERVAL) };
-        let (read, is_over) = self.move_piece(moving)?;
+        let (read, is_over) = match self.move_piece(moving) {
+            Ok(moved) => moved,
+            Err(Failed::All(error)) => return Err(error),
+            Err(Failed::Segment(error)) => {
+                let base = moving.base;
+                work.moving = None;
+                self.leave(work, base, &error);
+                return Ok(LOOK_INTERVAL);
+            }
+        };
         if is_over && let Some(moved) = work.moving.take() {
             self.settle_segment(work, &moved)?;
         }
         Ok(options.pause(read) / self.compactor.haste())
+    }
+
+    /// Leaves a segment as it is, and tells why.
+    fn leave(&self, work: &mut Work, base: Position, error: &Error) {
+        work.stubborn.insert(base);
+        let text = format!("the segment at {base} stays as it is until the store is opened again: {error}");
+        let _ = self.told::<()>(&self.jobs.compaction, Err(Error::new(error.kind(), text)));
     }
 
     /// Begins a run whose hour has come.
@@ -321,7 +298,7 @@ impl Inner {
 
     /// Reads the next piece of the segment and moves what is needed of it; returns the bytes read, and whether it was the
     /// last.
-    fn move_piece(&self, moving: &mut Moving) -> Result<(u64, bool)> {
+    fn move_piece(&self, moving: &mut Moving) -> Tried<(u64, bool)> {
         let mut wanted: Vec<Vec<Candidate>> = self.partitions.iter().map(|_| Vec::new()).collect();
         let (mut read, mut next, mut failed) = (0, None, None);
         let outcome = self.journal.read_segment(moving.base, moving.from, &mut |found| {
@@ -366,7 +343,7 @@ impl Inner {
         });
         match (failed, outcome, next) {
             (Some(error), ..) => return Err(error.into()),
-            (None, Err(error), None) => return Err(error.into()),
+            (None, Err(error), None) => return Err(kv::Error::from(error).into()),
             _ => {}
         }
         self.compactor.counters.read_bytes.fetch_add(read, Ordering::Relaxed);
@@ -379,14 +356,14 @@ impl Inner {
         Ok((read, next.is_none()))
     }
 
-    fn move_candidates(&self, partition: &Partition, candidates: &[Candidate], moving: &Moving) -> Result<()> {
+    fn move_candidates(&self, partition: &Partition, candidates: &[Candidate], moving: &Moving) -> Tried<()> {
         let mut rest = candidates;
         while !rest.is_empty() {
             partition.check()?;
             let mut engine = partition.lock();
             let mut batch = Batch::new();
             let mut taken = 0;
-            batch.section(partition.id, |to| -> Result<()> {
+            batch.section(partition.id, |to| -> kv::Result<()> {
                 for candidate in rest {
                     if to.len() >= MOVE_BYTES {
                         break;
@@ -401,7 +378,7 @@ impl Inner {
             if batch.is_empty() {
                 continue;
             }
-            let appended = self.journal.append(&batch)?;
+            let appended = self.journal.append(&batch).map_err(Error::from)?;
             self.compactor.counters.moved_bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
             for (_, offset, commands) in batch.sections() {
                 let applied = engine.apply(appended.position, appended.body_at + offset, commands);
@@ -429,17 +406,28 @@ impl Inner {
             work.stubborn.insert(moved.base);
             return Ok(());
         }
-        work.waiting.push(Waiting { base: moved.base, bytes: moved.bytes, through: self.newest() });
+        let Moving { base, end, bytes, .. } = *moved;
+        work.waiting.push(Waiting { base, end, bytes, through: self.newest() });
         self.let_go(work)
     }
 
-    /// Lets go of the segments that no snapshot reads from any more.
+    /// Lets go of the segments that nobody reads from any more.
     fn let_go(&self, work: &mut Work) -> Result<()> {
-        let mut still = Vec::new();
+        let mut outcome = Ok(());
         for waiting in std::mem::take(&mut work.waiting) {
-            let is_read = self.oldest_snapshot().is_some_and(|oldest| oldest < waiting.through);
-            if is_read || !self.journal.let_go(waiting.base)? {
-                still.push(waiting);
+            let is_gone = match self.let_go_unread(&waiting) {
+                Ok(is_gone) => is_gone,
+                Err(Failed::Segment(error)) => {
+                    self.leave(work, waiting.base, &error);
+                    continue;
+                }
+                Err(Failed::All(error)) => {
+                    outcome = outcome.and(Err(error));
+                    false
+                }
+            };
+            if !is_gone {
+                work.waiting.push(waiting);
                 continue;
             }
             for partition in &self.partitions {
@@ -448,8 +436,8 @@ impl Inner {
             self.compactor.counters.segments.fetch_add(1, Ordering::Relaxed);
             self.compactor.counters.reclaimed_bytes.fetch_add(waiting.bytes, Ordering::Relaxed);
         }
-        work.waiting = still;
         self.compactor.counters.waiting.store(work.waiting.len() as u64, Ordering::Relaxed);
+        outcome?;
         let segments = self.journal.segment_stats();
         if let Some(first) = segments.iter().find(|segment| !segment.is_stub)
             && segments.first().is_some_and(|segment| segment.is_stub)
@@ -457,6 +445,18 @@ impl Inner {
             self.journal.trim(first.base)?;
         }
         Ok(())
+    }
+
+    /// Lets go of a segment unless somebody reads from it, or may yet; returns whether it is gone.
+    fn let_go_unread(&self, waiting: &Waiting) -> Tried<bool> {
+        let is_seen = self.oldest_snapshot().is_some_and(|oldest| oldest < waiting.through);
+        if is_seen || self.listeners_keep() < waiting.end {
+            return Ok(false);
+        }
+        // Held until the segment is gone: a feed or listener that begins meanwhile finds that the journal begins behind it.
+        let feeds = lock(&self.feeds);
+        let is_fed = feeds.keys().next().is_some_and(|feed| *feed < waiting.end);
+        Ok(!is_fed && self.journal.let_go(waiting.base).map_err(kv::Error::from)?)
     }
 }
 
@@ -480,7 +480,8 @@ impl Store {
     /// background do. Segments that a snapshot reads from are let go later.
     ///
     /// # Errors
-    /// As [`Store::start_compaction`]; what reading and writing meet. Nothing is lost then.
+    /// As [`Store::start_compaction`]; what writing meets. Nothing is lost then. That a segment cannot be read is told to
+    /// [`crate::Options::trouble`], and the others are compacted.
     pub fn compact(&self) -> Result<CompactionStats> {
         self.start_compaction()?;
         let inner = self.inner();
@@ -496,72 +497,5 @@ impl Store {
             outcome.inspect_err(|_| inner.compactor.end_run())?;
         }
         Ok(inner.compactor.stats())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn choice(base: u64, applied: u64, live: u64, held: u64) -> Choice {
-        let stats = SegmentStats {
-            base: Position::new(base),
-            end: Position::new(base + 100),
-            bytes: 1_000,
-            sealed: true,
-            is_stub: false,
-            is_let_go: false,
-            damaged_bytes: 0,
-        };
-        Choice { stats, of: SegmentBytes { applied, live, held }, may_go: true }
-    }
-
-    fn chosen(free: impl IntoIterator<Item = Choice>, stubs: usize, thorough: bool) -> Option<u64> {
-        let free: Vec<Choice> = free.into_iter().collect();
-        let oldest = free.first().map(|choice| choice.stats.base);
-        choose(&Choices { free, oldest, stubs }, 25, thorough.then_some(Position::MAX))
-            .map(|choice| choice.stats.base.get())
-    }
-
-    #[test]
-    fn the_worst_segment_comes_first_once_enough_is_dead_altogether() {
-        let full = [choice(0, 100, 100, 0), choice(100, 100, 90, 0), choice(200, 100, 80, 0)];
-        assert_eq!(chosen(full.clone(), 0, false), None, "a tenth is dead");
-        assert_eq!(chosen(full.clone(), 0, true), Some(200), "but somebody asked");
-        let half = [choice(0, 100, 90, 0), choice(100, 100, 30, 0), choice(200, 100, 60, 0)];
-        assert_eq!(chosen(half.clone(), 0, false), Some(100));
-        let gone = [choice(0, 100, 100, 0), choice(100, 100, 2, 0), choice(200, 100, 100, 0), choice(300, 9, 9, 0)];
-        assert_eq!(chosen([], 0, true), None);
-        assert_eq!(chosen(gone.clone(), 0, false), Some(100));
-        let nearly_full = [choice(0, 100, 98, 0)];
-        assert_eq!(chosen(nearly_full, 0, true), None, "not worth the work");
-    }
-
-    #[test]
-    fn deletes_count_as_dead_in_the_oldest_segment_only() {
-        let held = [choice(0, 100, 100, 0), choice(100, 100, 0, 100)];
-        assert_eq!(chosen(held.clone(), 0, true), None);
-        assert_eq!(chosen(held[1..].to_vec(), 0, false), Some(100));
-    }
-
-    #[test]
-    fn the_oldest_segment_goes_when_stubs_pile_up_behind_it() {
-        let cold = [choice(0, 100, 100, 0), choice(100, 100, 100, 0)];
-        assert_eq!(chosen(cold.clone(), STUBS_MIN, false), None);
-        assert_eq!(chosen(cold.clone(), STUBS_MIN + 1, false), Some(0));
-    }
-
-    #[test]
-    fn behind_a_segment_that_cannot_go_deletes_and_stubs_are_left_alone() {
-        let free = vec![choice(100, 100, 0, 100), choice(200, 100, 100, 0)];
-        let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100 };
-        assert!(choose(&choices, 25, Some(Position::MAX)).is_none(), "it would be moved again and again, for nothing");
-    }
-
-    #[test]
-    fn a_segment_that_is_written_to_or_fed_from_is_never_chosen() {
-        let mut open = [choice(0, 100, 0, 0)];
-        open[0].may_go = false;
-        assert_eq!(chosen(open, 100, true), None);
     }
 }

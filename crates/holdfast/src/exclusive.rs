@@ -173,11 +173,10 @@ impl<'a> Exclusive<'a> {
             self.seen = self.seen.max(shown.position);
             shown.value
         };
-        let head = match self.changes.get(bucket, key) {
+        Ok(match self.changes.get(bucket, key) {
             None => base,
             Some(change) => change.head(base, self.now_ms),
-        };
-        Ok(head.filter(|head| head.expires_ms.is_none_or(|at| at > self.now_ms)))
+        })
     }
 
     /// Bytes of the keys and values that are staged, which lie in memory until the commit.

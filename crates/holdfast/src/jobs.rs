@@ -57,8 +57,8 @@ impl Default for Jobs {
             "spaces: entries whose lease has ended are removed again",
         );
         let compaction = Job::new(
-            "compaction: a segment of the journal cannot be compacted; nothing is lost, its room does not come back, and it is tried \
-             again: make room on the disk, or look for damage with `holdfast inspect --verify`",
+            "compaction: a segment of the journal cannot be compacted; nothing is lost, and its room does not come back until it can: \
+             make room on the disk, or look for damage with `holdfast inspect --verify`",
             "compaction: segments are compacted again",
         );
         let snapshots = Job::new(

@@ -2,7 +2,7 @@
 //!
 //! May use: `journal`, `kv`. Must not know: threads, protocols.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::space::files::{self, Loaded};
 
 /// How often progress is told, in bytes of journal.
 const PROGRESS_BYTES: u64 = 4 << 20;
-/// How often a ledger that cannot be used is discarded and replayed before the store gives up.
+/// How often one partition's ledger that cannot be used is discarded and replayed before the store gives up.
 const ATTEMPTS_MAX: usize = 3;
 
 /// Segments by address, for the engines' count of live bytes.
@@ -51,20 +51,23 @@ pub(crate) fn engines(
     others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Result<Vec<Engine>> {
-    let mut last = None;
     let (spaces, series) = others;
-    for _ in 0..ATTEMPTS_MAX {
+    let mut discarded: BTreeMap<PartitionId, usize> = BTreeMap::new();
+    loop {
         match attempt(journal, ledgers, (spaces, series), options) {
             Ok(engines) => return Ok(engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
                 ledgers.condemn(partition)?;
-                last = Some(error);
+                let times = discarded.entry(partition).or_default();
+                *times += 1;
+                if *times >= ATTEMPTS_MAX {
+                    let text = format!("the ledger of partition {} cannot be rebuilt: {error}", partition.index());
+                    return Err(Error::new(ErrorKind::Corrupt, text));
+                }
             }
             Err((_, error)) => return Err(error.into()),
         }
     }
-    let reason = last.map_or(String::new(), |error| error.to_string());
-    Err(Error::new(ErrorKind::Corrupt, format!("the ledger cannot be rebuilt: {reason}")))
 }
 
 type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;

@@ -6,14 +6,12 @@
 //!
 //! May use: `journal`, `store`, the series' shelf. Must not know: protocols.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::{Time, Worker};
+use base::Time;
 use journal::{Scrub, Scrubbed};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::series::SealedScrub;
 use crate::stats::ScrubStats;
 use crate::store::Inner;
@@ -23,20 +21,13 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Rounds begin at least so far apart.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Starts the scrubber's thread, if it has anything to do. It ends when `inner.stopping` is set and the signal is raised.
-pub(crate) fn start(inner: &Arc<Inner>) -> Result<Option<Worker>> {
-    let Some(mut scrubber) = Scrubber::new(inner.options.scrub_bytes_per_second, inner.clock.now()) else {
-        return Ok(None);
-    };
-    let inner = Arc::clone(inner);
-    let run = move || {
-        while !inner.stopping.load(Ordering::Acquire) {
-            let pause = scrubber.step(&inner, inner.clock.now());
-            inner.scrub_wake.wait(Some(pause));
-        }
-    };
-    let failed = |error| Error::new(ErrorKind::Unavailable, format!("no thread to be had: {error}"));
-    Worker::start("holdfast-scrub", run).map(Some).map_err(failed)
+/// Scrubs, if there is anything to do, until `inner.stopping` is set and the signal is raised.
+pub(crate) fn run(inner: &Inner) {
+    let Some(mut scrubber) = Scrubber::new(inner.options.scrub_bytes_per_second, inner.clock.now()) else { return };
+    while !inner.stopping.load(Ordering::Acquire) {
+        let pause = scrubber.step(inner, inner.clock.now());
+        inner.scrub_wake.wait(Some(pause));
+    }
 }
 
 /// What the scrubber did since open.
@@ -152,6 +143,7 @@ impl Scrubber {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use base::memory::Disk;
 

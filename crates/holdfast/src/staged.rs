@@ -18,12 +18,12 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// What is known of an object after the change, when `stored` is known before it. Its version is
-    /// [`Position::MAX`] until it is committed.
+    /// What is known of an object after the change, when `stored` is known before it; nothing when it has expired by then. Its
+    /// version is [`Position::MAX`] until it is committed.
     pub(crate) fn head(&self, stored: Option<Head>, now_ms: u64) -> Option<Head> {
         let version = Position::MAX;
         let expiry = |at: u64| (at != 0).then_some(at);
-        match self {
+        let head = match self {
             Self::Delete => None,
             Self::Expire { expires_ms } => stored.map(|head| Head { version, expires_ms: expiry(*expires_ms), ..head }),
             Self::Put { stored, metadata, indexes, expires_ms } => Some(Head {
@@ -36,7 +36,8 @@ impl Change {
                 indexes: indexes.clone(),
                 compression: stored.compression,
             }),
-        }
+        };
+        head.filter(|head| head.expires_ms.is_none_or(|at| at > now_ms))
     }
 
     fn bytes(&self) -> u64 {

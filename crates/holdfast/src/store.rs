@@ -12,7 +12,7 @@ use base::{Clock, DirLock, Files, Limits, Signal, Worker};
 use journal::{Damage, Journal, Log, PartitionId, Position, Watermarks};
 use kv::{Engine, Found, LiveBytes, Reader};
 
-use crate::background;
+use crate::background::{self, Spawn};
 use crate::backup;
 use crate::compaction::Compactor;
 use crate::coordinator::{Coordinator, Room};
@@ -25,7 +25,7 @@ use crate::kv::{Kv, PutOptions, Shown};
 use crate::options::{Options, World};
 use crate::partition::Partition;
 use crate::replay;
-use crate::scrub::{self, ScrubCounters};
+use crate::scrub::ScrubCounters;
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
@@ -86,7 +86,7 @@ pub(crate) struct Inner {
     /// One backup at a time.
     pub(crate) backing_up: Mutex<()>,
     snapshots: Mutex<BTreeMap<Position, usize>>,
-    feeds: Mutex<BTreeMap<Position, usize>>,
+    pub(crate) feeds: Mutex<BTreeMap<Position, usize>>,
     pub(crate) listeners_known: Mutex<KnownListeners>,
     closed: AtomicBool,
     dir: PathBuf,
@@ -112,7 +112,12 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_in(world: &World, dir: &Path, mut options: Options) -> Result<Self> {
+    pub fn open_in(world: &World, dir: &Path, options: Options) -> Result<Self> {
+        Self::open_with(world, dir, options, &|name, body| Worker::start(name, body))
+    }
+
+    /// As [`Store::open_in`], with the background's threads from `spawn`.
+    pub(crate) fn open_with(world: &World, dir: &Path, mut options: Options, spawn: &Spawn<'_>) -> Result<Self> {
         let io = |error: std::io::Error| {
             let text = match error.kind() {
                 std::io::ErrorKind::WouldBlock => format!("{} is in use by another process", dir.display()),
@@ -175,12 +180,12 @@ impl Store {
         inner.load_xa();
         inner.load_spaces();
         inner.count_series();
-        let mut workers = Vec::new();
+        // From here on whatever fails ends the threads that there are, and closes.
+        let owner = Owner { inner, workers: Mutex::default() };
         if world.threads {
-            workers = background::start(&inner)?;
-            workers.extend(scrub::start(&inner)?);
+            background::start(&owner.inner, spawn, &mut lock(&owner.workers))?;
         }
-        Ok(Self(Arc::new(Owner { inner, workers: Mutex::new(workers) })))
+        Ok(Self(Arc::new(owner)))
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -172,6 +172,102 @@ fn what_was_put_behind_a_clear_in_one_batch_stays_however_often_the_clear_is_kep
     }
 }
 
+/// Flips one byte of a file, wherever it is open.
+fn flip(path: &std::path::Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[!byte[0]], at).unwrap();
+}
+
+fn segments(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(dir.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// One whose changes cannot be said again, because what they change is damaged elsewhere, was chosen again and again, and no other was
+/// compacted any more.
+#[test]
+fn a_segment_that_cannot_be_compacted_is_told_of_and_does_not_hold_up_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let trouble = std::sync::Arc::clone(&told);
+    let options = || {
+        let trouble = std::sync::Arc::clone(&trouble);
+        let tell = move |word: &str| trouble.lock().unwrap().push(word.to_owned());
+        Options { trouble: Some(std::sync::Arc::new(tell)), ..options() }
+    };
+    let reopened = |store: Store| {
+        store.close().unwrap();
+        drop(store);
+        Store::open(dir.path(), options()).unwrap()
+    };
+    let store = Store::open(dir.path(), options()).unwrap();
+    put(&store, b"damaged-later", &[9; 300]);
+    let store = reopened(store);
+    // Nearly all of this will be dead, but what the expiry speaks of.
+    store.kv().expire(b"b", b"damaged-later", Some(u64::MAX >> 2)).unwrap();
+    for round in 0..5 {
+        put(&store, b"hot", &[round; 900]);
+    }
+    let mut store = reopened(store);
+    for round in 0..8u8 {
+        for key in 0..3 {
+            put(&store, &[round, key], &[round; 900]);
+            put(&store, b"hot", &[round; 900]);
+        }
+        store = reopened(store);
+    }
+    let (path, at) = segments(dir.path())
+        .into_iter()
+        .find_map(|path| {
+            let bytes = std::fs::read(&path).unwrap();
+            let at = bytes.windows(13).position(|window| window == b"damaged-later")?;
+            Some((path, at as u64))
+        })
+        .unwrap();
+    flip(&path, at);
+    let done = store.compact().unwrap();
+    assert!(done.segments > 4, "{done:?}");
+    let word = std::mem::take(&mut *told.lock().unwrap());
+    assert!(
+        word.len() == 1 && word[0].contains("cannot be compacted") && word[0].contains("stays as it is"),
+        "{word:?}"
+    );
+    assert!(store.kv().head(b"b", b"damaged-later").unwrap().is_some());
+    assert_eq!(store.compact().unwrap().segments, done.segments, "nothing is left to do");
+    assert!(told.lock().unwrap().is_empty());
+}
+
+/// One that could not be let go took those with it that waited beside it: they were forgotten, and moved once more.
+#[test]
+fn a_segment_that_cannot_be_let_go_does_not_hold_up_those_that_wait_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    for _ in 0..2 {
+        for key in 0..60u8 {
+            put(&store, &[key], &[1; 500]);
+        }
+        store.close().unwrap();
+        drop(store);
+        store = open(dir.path());
+    }
+    let snapshot = store.snapshot().unwrap();
+    put(&store, b"later", b"");
+    let waiting = store.compact().unwrap();
+    assert!(waiting.waiting > 3, "{waiting:?}");
+    // Its footer rots.
+    let oldest = segments(dir.path()).remove(0);
+    flip(&oldest, std::fs::metadata(&oldest).unwrap().len() - 80);
+    drop(snapshot);
+    let done = store.compact().unwrap();
+    assert_eq!((done.waiting, done.segments), (0, waiting.waiting - 1));
+    assert_eq!(done.moved_bytes, waiting.moved_bytes);
+}
+
 #[test]
 fn compaction_ends_while_a_snapshot_holds_the_oldest_segment() {
     let dir = tempfile::tempdir().unwrap();

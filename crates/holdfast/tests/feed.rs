@@ -154,6 +154,30 @@ fn compaction_leaves_what_a_feed_has_not_read_and_says_what_it_let_go() {
     assert!(!all(&mut store.feed(floor).unwrap(), 10).is_empty());
 }
 
+/// Feeds were looked at only when a segment was chosen: one that began while the segment was moved, or waited for a snapshot, passed over
+/// what had been in it, and nobody was told.
+#[test]
+fn a_feed_that_begins_while_a_segment_waits_to_be_let_go_misses_nothing_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let mut written: Vec<Position> = (0..60u8).map(|key| put(&store, &[key], &[1; 500])).collect();
+    let snapshot = store.snapshot().unwrap();
+    written.extend((0..60u8).map(|key| put(&store, &[key], &[2; 500])));
+    // Segments are sealed in the background, which may come late on a busy machine.
+    let waits = (0..100_000).any(|_| {
+        std::thread::yield_now();
+        store.compact().unwrap().waiting > 0
+    });
+    assert!(waits && store.stats().compaction.segments == 0);
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    drop(snapshot);
+    let kept = store.compact().unwrap();
+    assert!(kept.waiting > 0 && kept.segments == 0, "{kept:?}");
+    assert_eq!(all(&mut feed, 1000).iter().map(FeedItem::position).collect::<Vec<_>>(), written);
+    let done = store.compact().unwrap();
+    assert!(done.waiting == 0 && done.segments >= kept.waiting, "it was read: {done:?}");
+}
+
 #[test]
 fn a_check_of_the_tree_finds_it_whole_beside_writers_and_names_damaged_values() {
     let dir = tempfile::tempdir().unwrap();

@@ -308,6 +308,49 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
     }
 }
 
+/// A transaction that had an object expire went on to see it, where an exclusive does not.
+#[test]
+fn what_expires_by_a_transaction_is_gone_for_the_transaction_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.kv().put(b"b", b"k", b"old", &plain()).unwrap();
+    let mut transaction = store.begin();
+    assert!(transaction.expire(b"b", b"k", Some(1)).unwrap());
+    assert!(transaction.get(b"b", b"k").unwrap().is_none() && !transaction.delete(b"b", b"k").unwrap());
+    transaction.put(b"b", b"other", b"", &PutOptions { expires_ms: Some(1), ..plain() }).unwrap();
+    assert!(transaction.head(b"b", b"other").unwrap().is_none());
+    let absent = PutOptions { condition: Condition::Absent, ..plain() };
+    transaction.put(b"b", b"k", b"new", &absent).unwrap();
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(*store.kv().get(b"b", b"k").unwrap().unwrap().value, *b"new");
+    assert!(store.kv().get(b"b", b"other").unwrap().is_none());
+}
+
+/// How often a ledger is discarded was counted for all together, so a store was lost to damage in any three, of which each can be
+/// rebuilt.
+#[test]
+fn any_number_of_damaged_ledgers_are_rebuilt_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for i in 0..3000u32 {
+        store.kv().put(b"b", &i.to_le_bytes(), &[3; 40], &plain()).unwrap();
+    }
+    let digest = store.digest().unwrap();
+    store.close().unwrap();
+    drop(store);
+    for partition in 0..5 {
+        for entry in std::fs::read_dir(dir.path().join(format!("ledger/{partition:04}/tables"))).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            // What opening the table itself reads is behind its entries, of which the last is what opening the engine reads.
+            let most = bytes.len() * 9 / 10;
+            bytes[..most].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    assert_eq!(open(dir.path()).digest().unwrap(), digest);
+}
+
 #[test]
 fn concurrent_readers_never_see_half_a_batch() {
     let dir = tempfile::tempdir().unwrap();

@@ -293,7 +293,7 @@ commands! {
     "kv.buckets" -1 [READONLY WHOLE] NONE_READ "holdfast" "0.1.0" own::buckets;
       "[MATCH pattern] [DURABILITY synced|window|written]"; "O(n) with the number of buckets"; "Returns the names of the buckets that hold something and that this user may read.";
     "kv.compact" -1 [ADMIN NO_MULTI NOSCRIPT] NONE "holdfast" "0.1.0" compact::compact;
-      "[STATUS]"; "O(1); what it begins reads what is worth it of the journal"; "Begins to compact the journal in the background; returns started, or running if a run that was asked for is under way. STATUS returns a map: whether such a run is under way (1 or 0), and since the store was opened the segments let go, the bytes of their files, the bytes read and moved, and the segments that wait for a snapshot.";
+      "[STATUS]"; "O(1); what it begins reads what is worth it of the journal"; "Begins to compact the journal in the background; returns started, or running if a run that was asked for is under way. STATUS returns a map: whether such a run is under way (1 or 0), and since the store was opened the segments let go, the bytes of their files, the bytes read and moved, and the segments that wait for a snapshot, feed or listener.";
     "kv.del" -3 [WRITE FAST] OWN "holdfast" "0.1.0" own::del;
       "bucket key [NX | XX | IFVERSION version] [STRICT] [DURABILITY synced|window|written]"; "O(1)"; "Deletes a key; returns [1 or 0, position, durability], or null if the condition does not hold. With STRICT that is the error CONFLICT, which inside MULTI discards everything.";
     "kv.fold" -1 [READONLY NO_MULTI] NONE_READ "holdfast" "0.1.0" fold::fold;

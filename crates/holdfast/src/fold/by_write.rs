@@ -47,29 +47,29 @@ enum Ended {
     /// The fold was over, and there is more behind the address.
     Cut(Option<u64>),
     /// Nothing is known of what lies behind the address.
-    Unknown(Option<u64>),
+    Unknown(u64),
 }
 
 impl Known<'_> {
-    /// How going through the journal ends for want of knowledge, or of objects, once `reached` was.
-    fn end(&mut self, reached: Option<u64>) -> Option<Ended> {
+    /// How going through the journal ends just before `at` for want of knowledge, or of objects. Asked by ascending address.
+    fn end(&mut self, at: u64) -> Option<Ended> {
         match self {
-            Self::Nothing(left) => (*left == 0).then_some(Ended::Unknown(reached)),
+            Self::Nothing(left) => (*left == 0).then_some(Ended::Unknown(at - 1)),
             Self::Shown(shown) => {
-                let end = if shown.are_all { Ended::All } else { Ended::Unknown(reached) };
+                // What is passed over here lies in damage.
+                while shown.briefs.next_if(|brief| brief.at < at).is_some() {}
+                let end = if shown.are_all { Ended::All } else { Ended::Unknown(at - 1) };
                 shown.briefs.peek().is_none().then_some(end)
             }
         }
     }
 
-    /// The object that a put made, if it may be shown. Asked by ascending address.
+    /// The object that a put made, if it may be shown. Asked by ascending address, each time behind [`Known::end`].
     fn object(&mut self, reader: &Reader, position: Position, said: &Said<'_>) -> Result<Option<Looked>> {
         let Command::Put(put) = &said.recorded.command else { return Ok(None) };
         match self {
             Self::Nothing(left) => *left = left.saturating_sub(1),
             Self::Shown(Shown { briefs, .. }) => {
-                // What is passed over here lies in damage.
-                while briefs.next_if(|brief| brief.at < said.at).is_some() {}
                 let Some(brief) = briefs.next_if(|brief| brief.at == said.at) else { return Ok(None) };
                 let version = said.recorded.version.unwrap_or(position);
                 // Else its expiry was changed since, and only the ledger says how.
@@ -109,7 +109,7 @@ impl Snapshot {
             let reached = match ended {
                 Ended::All => return Ok(None),
                 Ended::Cut(last) => return Ok(last),
-                Ended::Unknown(reached) => reached,
+                Ended::Unknown(reached) => Some(reached),
             };
             let shown = self.shown_behind(going, reached, max)?;
             let Some(first) = shown.first() else { return Ok(None) };
@@ -151,8 +151,7 @@ impl Snapshot {
 
     /// Visits what was put behind an address and is shown, as far as it is `known`.
     fn fold_puts(&self, going: &mut Going<'_, '_>, after: Option<u64>, mut known: Known<'_>) -> Result<Ended> {
-        let (mut last, mut reached, mut failed) = (after, after, None);
-        let (mut is_cut, mut ended) = (false, None);
+        let (mut last, mut ended, mut failed) = (after, None, None);
         let journal = &self.inner().journal;
         // A batch's address is above its position, so the batch of the last address is read again.
         let from = journal.segment_base(after.unwrap_or(0));
@@ -161,7 +160,7 @@ impl Snapshot {
             if record.position > self.position() {
                 return Err(journal::Error::Closed);
             }
-            ended = known.end(reached);
+            ended = known.end(record.position.get());
             if ended.is_some() {
                 return Err(journal::Error::Closed);
             }
@@ -173,7 +172,11 @@ impl Snapshot {
                     if after.is_some_and(|after| said.at <= after) {
                         return Ok(());
                     }
-                    reached = Some(said.at);
+                    // The last that is known of may lie in the middle of a batch.
+                    ended = known.end(said.at);
+                    if ended.is_some() {
+                        return Err(stop());
+                    }
                     if !going.is_within(put) {
                         return Ok(());
                     }
@@ -183,7 +186,7 @@ impl Snapshot {
                         return Ok(());
                     }
                     if going.is_over() {
-                        is_cut = true;
+                        ended = Some(Ended::Cut(last));
                         return Err(stop());
                     }
                     going.visit(item, reader, Some(put))?;
@@ -197,11 +200,11 @@ impl Snapshot {
             }
             Ok(())
         });
-        match (failed, read) {
-            (Some(_), _) if is_cut => Ok(Ended::Cut(last)),
-            (Some(error), _) => Err(error),
-            (None, Err(journal::Error::Closed) | Ok(())) => Ok(ended.unwrap_or(Ended::All)),
-            (None, Err(error)) => Err(error.into()),
+        match (ended, failed, read) {
+            (Some(ended), ..) => Ok(ended),
+            (None, Some(error), _) => Err(error),
+            (None, None, Err(journal::Error::Closed) | Ok(())) => Ok(Ended::All),
+            (None, None, Err(error)) => Err(error.into()),
         }
     }
 }
@@ -265,12 +268,14 @@ mod tests {
             assert_eq!(shown.len(), max.min(OBJECTS));
             let known = Shown { briefs: shown.iter().peekable(), are_all: shown.len() < max };
             let ended = snapshot.fold_puts(&mut going, None, Known::Shown(known)).unwrap();
-            assert_eq!(visited, max.min(OBJECTS));
-            match ended {
-                Ended::All => assert!(are_all, "{max}"),
-                Ended::Unknown(reached) => assert!(!are_all && reached == Some(last), "{max}"),
+            let rest = |reached| snapshot.shown_behind(&going, Some(reached), OBJECTS).unwrap().len();
+            let (found, is_behind_last) = match ended {
+                Ended::All => (max.min(OBJECTS), are_all),
+                Ended::Unknown(reached) => (OBJECTS - rest(reached), !are_all),
                 Ended::Cut(_) => panic!("nothing ended it"),
-            }
+            };
+            assert!(is_behind_last, "{max}");
+            assert_eq!((visited, found), (max.min(OBJECTS), max.min(OBJECTS)));
         }
     }
 }

@@ -374,3 +374,44 @@ fn the_journal_is_held_for_a_name_up_to_its_bound_also_over_a_restart() {
     assert!(orders.forget_listener("away").unwrap());
     orders.listen(&Wanted::all(), named("away", None)).unwrap();
 }
+
+/// Names were looked at only when a segment was chosen, so one that was new while it waited to be let go lost its place.
+#[test]
+fn the_journal_is_held_for_a_name_that_is_new_while_a_segment_waits_to_be_let_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let compaction =
+        CompactionOptions { schedule: holdfast::Schedule::OnDemand, keep_bytes: 0, ..CompactionOptions::default() };
+    let options = || Options { partitions: 1, compaction, ..options() };
+    let mut store = Store::open(dir.path(), options()).unwrap();
+    let mut orders = with_history(&store);
+    let put = |store: &Store| {
+        store.kv().put(b"b", b"k", &[7; 300], &holdfast::PutOptions::default()).unwrap();
+    };
+    for id in 0..40 {
+        orders.write(&order(id, "ada", id), &upsert()).unwrap();
+        put(&store);
+    }
+    // The space's own snapshots need the journal no more when there are two behind all of this.
+    for id in 40..43 {
+        orders.write(&order(id, "ada", id), &upsert()).unwrap();
+        store.close().unwrap();
+        drop(orders);
+        drop(store);
+        store = Store::open(dir.path(), options()).unwrap();
+        orders = store.space("shop").entries("order").unwrap();
+    }
+    let snapshot = store.snapshot().unwrap();
+    put(&store);
+    let waiting = store.compact().unwrap();
+    assert!(waiting.waiting > 0 && waiting.segments == 0, "{waiting:?}");
+    let from_start = Listen { from: Some(Bookmark::START), ..named("new", None) };
+    drop(orders.listen(&Wanted::all(), from_start).unwrap());
+    drop(snapshot);
+    let kept = store.compact().unwrap();
+    assert!(kept.waiting > 0 && kept.segments == 0, "{kept:?}");
+    let mut new = orders.listen(&Wanted::all(), named("new", None)).unwrap();
+    assert_eq!(hear(&mut new).len(), 43);
+    orders.acknowledge("new", new.bookmark(), None).unwrap();
+    drop(new);
+    assert!(store.compact().unwrap().segments >= kept.waiting, "what it has acknowledged goes");
+}

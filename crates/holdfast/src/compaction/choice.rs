@@ -1,0 +1,149 @@
+//! Which segment is compacted next: the one of which most is dead, once enough is dead altogether.
+//!
+//! May use: `journal`, `kv`'s counts. Must not know: how a segment is compacted.
+
+use journal::{Position, SegmentStats};
+use kv::{Older, SegmentBytes};
+
+/// A segment that is dead by so many percent is worth its work whatever the rest is.
+const WORTHLESS_PERCENT: u64 = 90;
+/// A segment is not worth its work when less than so many percent of it is dead.
+const WORTH_PERCENT: u64 = 5;
+/// Writers are held back when more than this is dead, and more than is live, though compaction may run.
+const DEBT_FREE_BYTES: u64 = 1 << 30;
+/// Stubs for each segment that holds something, before the oldest of these goes, whatever it holds.
+const STUBS_PER_SEGMENT: usize = 4;
+const STUBS_MIN: usize = 16;
+
+/// What is known of a segment that may be compacted.
+#[derive(Clone)]
+pub(super) struct Choice {
+    pub(super) stats: SegmentStats,
+    pub(super) of: SegmentBytes,
+    /// Whether nobody writes to it, and no feed may ask for it.
+    pub(super) may_go: bool,
+}
+
+impl Choice {
+    /// The part of the segment that nothing needs, in percent.
+    fn dead_percent(&self, is_oldest: bool) -> u64 {
+        let held = if is_oldest { self.of.held } else { 0 };
+        match self.of.applied {
+            // Nothing of it was ever applied that is known of.
+            0 => 100,
+            applied => (self.of.dead() + held) * 100 / applied,
+        }
+    }
+}
+
+/// The segments that hold something, in order.
+pub(super) struct Choices {
+    /// Those that are not in work, and not stubborn.
+    pub(super) free: Vec<Choice>,
+    /// Base of the oldest of all.
+    pub(super) oldest: Option<Position>,
+    /// Segments that were let go, behind the oldest.
+    pub(super) stubs: usize,
+}
+
+impl Choices {
+    /// Where records begin, those in `without` aside.
+    pub(super) fn older(&self, segments: &[SegmentStats], without: Position) -> Older {
+        let others = segments.iter().filter(|segment| !segment.is_stub && segment.base != without);
+        Older(others.map(|segment| segment.base).min())
+    }
+}
+
+/// Which segment comes next, if any is due.
+/// A run that somebody asked for takes what was there when it began, and nothing twice, so it comes to an end.
+pub(super) fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>) -> Option<&Choice> {
+    let is_oldest = |choice: &Choice| Some(choice.stats.base) == choices.oldest;
+    let percent = |choice: &Choice| choice.dead_percent(is_oldest(choice));
+    let is_in_run = |choice: &Choice| run.is_none_or(|until| choice.stats.end <= until);
+    let candidates = || choices.free.iter().filter(|choice| choice.may_go && is_in_run(choice));
+    if choices.stubs > STUBS_MIN.max(choices.free.len() * STUBS_PER_SEGMENT)
+        && let Some(oldest) = candidates().find(|choice| is_oldest(choice))
+    {
+        return Some(oldest);
+    }
+    let all: u64 = candidates().map(|choice| choice.stats.bytes).sum();
+    let dead: u64 = candidates().map(|choice| choice.stats.bytes / 100 * percent(choice)).sum();
+    let worst = candidates().max_by_key(|choice| percent(choice))?;
+    let is_due = run.is_some() || percent(worst) >= WORTHLESS_PERCENT || dead * 100 >= all * dead_percent;
+    (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
+}
+
+/// How much more of what may be compacted is dead than is usual.
+pub(super) fn debt_bytes(choices: &[Choice]) -> u64 {
+    let of = |part: &dyn Fn(&SegmentBytes) -> u64| -> u64 {
+        choices.iter().filter(|choice| choice.may_go).map(|choice| part(&choice.of)).sum()
+    };
+    of(&SegmentBytes::dead).saturating_sub(of(&|of| of.live).max(DEBT_FREE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(base: u64, applied: u64, live: u64, held: u64) -> Choice {
+        let stats = SegmentStats {
+            base: Position::new(base),
+            end: Position::new(base + 100),
+            bytes: 1_000,
+            sealed: true,
+            is_stub: false,
+            is_let_go: false,
+            damaged_bytes: 0,
+        };
+        Choice { stats, of: SegmentBytes { applied, live, held }, may_go: true }
+    }
+
+    fn chosen(free: impl IntoIterator<Item = Choice>, stubs: usize, thorough: bool) -> Option<u64> {
+        let free: Vec<Choice> = free.into_iter().collect();
+        let oldest = free.first().map(|choice| choice.stats.base);
+        choose(&Choices { free, oldest, stubs }, 25, thorough.then_some(Position::MAX))
+            .map(|choice| choice.stats.base.get())
+    }
+
+    #[test]
+    fn the_worst_segment_comes_first_once_enough_is_dead_altogether() {
+        let full = [choice(0, 100, 100, 0), choice(100, 100, 90, 0), choice(200, 100, 80, 0)];
+        assert_eq!(chosen(full.clone(), 0, false), None, "a tenth is dead");
+        assert_eq!(chosen(full.clone(), 0, true), Some(200), "but somebody asked");
+        let half = [choice(0, 100, 90, 0), choice(100, 100, 30, 0), choice(200, 100, 60, 0)];
+        assert_eq!(chosen(half.clone(), 0, false), Some(100));
+        let gone = [choice(0, 100, 100, 0), choice(100, 100, 2, 0), choice(200, 100, 100, 0), choice(300, 9, 9, 0)];
+        assert_eq!(chosen([], 0, true), None);
+        assert_eq!(chosen(gone.clone(), 0, false), Some(100));
+        let nearly_full = [choice(0, 100, 98, 0)];
+        assert_eq!(chosen(nearly_full, 0, true), None, "not worth the work");
+    }
+
+    #[test]
+    fn deletes_count_as_dead_in_the_oldest_segment_only() {
+        let held = [choice(0, 100, 100, 0), choice(100, 100, 0, 100)];
+        assert_eq!(chosen(held.clone(), 0, true), None);
+        assert_eq!(chosen(held[1..].to_vec(), 0, false), Some(100));
+    }
+
+    #[test]
+    fn the_oldest_segment_goes_when_stubs_pile_up_behind_it() {
+        let cold = [choice(0, 100, 100, 0), choice(100, 100, 100, 0)];
+        assert_eq!(chosen(cold.clone(), STUBS_MIN, false), None);
+        assert_eq!(chosen(cold.clone(), STUBS_MIN + 1, false), Some(0));
+    }
+
+    #[test]
+    fn behind_a_segment_that_cannot_go_deletes_and_stubs_are_left_alone() {
+        let free = vec![choice(100, 100, 0, 100), choice(200, 100, 100, 0)];
+        let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100 };
+        assert!(choose(&choices, 25, Some(Position::MAX)).is_none(), "it would be moved again and again, for nothing");
+    }
+
+    #[test]
+    fn a_segment_that_is_written_to_or_fed_from_is_never_chosen() {
+        let mut open = [choice(0, 100, 0, 0)];
+        open[0].may_go = false;
+        assert_eq!(chosen(open, 100, true), None);
+    }
+}
