@@ -32,6 +32,7 @@ use base::{Limits, Time};
 
 use crate::answer::{Answer, Mark, Needs, Plan, Rests};
 use crate::damage::Damage;
+use crate::decide::Shared;
 use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
 use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
@@ -65,6 +66,11 @@ pub enum TableError {
     /// A branch stands twice in one request.
     #[error("the branch {0} is named twice")]
     Twice(BranchName),
+    /// Another program has a branch of this name.
+    #[error(
+        "another program has a branch {0} in this transaction already; the names of all its branches have to differ"
+    )]
+    Taken(BranchName),
     /// A branch does not belong to the transaction.
     #[error("the transaction has no branch {0}")]
     NoSuchBranch(BranchName),
@@ -179,12 +185,6 @@ pub(crate) struct Decided {
     pub(crate) is_told: bool,
     /// Until when it is kept although all branches know.
     until: Option<Time>,
-}
-
-/// Who takes part in a transaction under way.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Shared {
-    pub(crate) votes: BTreeMap<BranchName, Option<Vote>>,
 }
 
 /// How a branch of a shared transaction voted.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::decide::{Forgetting, Learned};
+use crate::decide::{Forgetting, Learned, Taking};
 use crate::record::{DamageRecord, Heuristic};
 use crate::verdict::Verdict;
 
@@ -234,7 +234,7 @@ fn in_the_shadow_of_damage_programs_decide_nothing_and_become_new_owners() {
             assert_eq!(held.table.abort(id, now).map(drop), doubtful);
         }
         let doubtful = Err(TableError::Doubtful(joined));
-        assert_eq!(held.table.enlist(joined, &[name(1)], now).map(drop), doubtful);
+        assert_eq!(held.table.enlist(joined, None, &[name(1)], now).map(drop), doubtful);
         assert_eq!(held.table.vote(joined, &name(1), Vote::Prepared, now).map(drop), doubtful);
         let plan = held.table.renew(owner, now).unwrap();
         assert_eq!(held.write(plan), Err(AbortReason::OwnerEnded));
@@ -326,6 +326,52 @@ fn what_was_written_again_behind_damage_is_not_written_once_more() {
         write_some(&mut held);
     }
     held.check();
+}
+
+/// Two programs had a database under one name. The decision held the name once: who committed said that it is done, the
+/// decision was let go of, and the other program's branch was rolled back. Of two who enlisted, one vote counted for both.
+#[test]
+fn a_name_that_two_programs_chose_is_refused_to_the_second() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::Held, at(0)).unwrap();
+    let (joiner, other) = (Some(OwnerId(7)), Some(OwnerId(8)));
+    for (sequence, vote) in (1..).zip([None, Some(Vote::Prepared), Some(Vote::ReadOnly)]) {
+        let id = id(owner, sequence, 0, true);
+        let enlist = |held: &mut Held, by| {
+            let plan = held.table.enlist(id, by, &[name(2), name(1)], at(0))?;
+            Ok(held.write(plan))
+        };
+        for _ in 0..2 {
+            assert_eq!(enlist(&mut held, joiner), Ok(Taking::Part), "the answer may have been lost");
+        }
+        for by in [other, None] {
+            assert_eq!(enlist(&mut held, by), Err(TableError::Taken(name(2))));
+        }
+        if let Some(vote) = vote {
+            let plan = held.table.vote(id, &name(1), vote, at(0)).unwrap();
+            held.write(plan);
+            let again = held.table.enlist(id, joiner, &[name(1)], at(0)).map(drop);
+            assert_eq!(again, Err(TableError::Taken(name(1))));
+        }
+        for patience in [Patience::Waits, Patience::Over] {
+            let committed = held.table.commit(id, &[name(0), name(1)], patience, at(0)).map(drop);
+            assert_eq!(committed, Err(TableError::Taken(name(1))));
+        }
+        // An operator names all the branches that are there.
+        let plan = held.table.commit_by_operator(id, &[name(0), name(1), name(2)], at(0)).unwrap();
+        let is_decided = held.write(plan) == Commit::Decided;
+        assert!(!is_decided, "the second branch has not voted");
+    }
+    let id = id(owner, 9, 0, true);
+    for (branch, vote) in [(1, Vote::Prepared), (2, Vote::ReadOnly)] {
+        let plan = held.table.enlist(id, joiner, &[name(branch)], at(0)).unwrap();
+        held.write(plan);
+        let plan = held.table.vote(id, &name(branch), vote, at(0)).unwrap();
+        held.write(plan);
+    }
+    let plan = held.table.commit_by_operator(id, &[name(1), name(2), name(3)], at(0)).unwrap();
+    assert_eq!(held.write(plan), Commit::Decided);
+    assert_eq!(held.table.status(id).value.branches.len(), 3, "each once");
 }
 
 #[test]
@@ -440,7 +486,7 @@ proptest! {
                     }
                 }
                 Call::Enlist(id, branch) => {
-                    if let Ok(plan) = held.table.enlist(id, &[name(branch)], now) {
+                    if let Ok(plan) = held.table.enlist(id, None, &[name(branch)], now) {
                         held.write(plan);
                     }
                 }

@@ -74,7 +74,7 @@ impl Table {
             return Verdict::Rollback;
         }
         let has_failed = match self.entries.get(&id) {
-            Some(Entry::Shared(shared)) => shared.votes.values().any(|vote| *vote == Some(Vote::Failed)),
+            Some(Entry::Shared(shared)) => shared.parts.values().any(|part| part.vote == Some(Vote::Failed)),
             _ => false,
         };
         let is_over = has_failed || (id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms);

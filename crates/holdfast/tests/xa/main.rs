@@ -238,7 +238,7 @@ fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
         |id, branch: &str, vote| xa.vote(id, &BranchName::new(branch).unwrap(), vote).unwrap().wait(SYNCED).unwrap();
     let (all, failing, slow, lost) = (shared(), shared(), shared(), shared());
     for id in [all, failing, slow, lost] {
-        assert_eq!(xa.enlist(id, &names(&["a", "b", "c"])).unwrap().wait(SYNCED).unwrap(), Taking::Part);
+        assert_eq!(xa.enlist(id, None, &names(&["a", "b", "c"])).unwrap().wait(SYNCED).unwrap(), Taking::Part);
     }
     for id in [all, failing, lost] {
         vote(id, "a", Vote::Prepared);
@@ -250,7 +250,8 @@ fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
     vote(lost, "c", Vote::Prepared);
     vote(failing, "c", Vote::Failed);
     vote(failing, "c", Vote::Prepared);
-    commit(&store, all, &["own", "b"], SYNCED).unwrap();
+    assert_eq!(commit(&store, all, &["own", "b"], SYNCED).unwrap_err().kind(), ErrorKind::Invalid);
+    commit(&store, all, &["own"], SYNCED).unwrap();
     let status = xa.status(all).unwrap().wait(SYNCED).unwrap();
     let branches: Vec<&str> = status.branches.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(branches, ["own", "a", "c"]);

@@ -185,8 +185,15 @@ fn taken(call: &mut Call<'_, '_>, taking: Pending<'_, Taking>) -> Answer {
 pub(crate) fn enlist(call: &mut Call<'_, '_>) -> Answer {
     may(call, Right::Write)?;
     let args = call.args();
-    let branches: Vec<BranchName> = args.from(2).iter().map(branch).collect::<Result<_, Fail>>()?;
-    let taking = call.door.store.xa().enlist(id(args.at(1))?, &branches)?;
+    let (by, names) = match args.at(2).eq_ignore_ascii_case(b"by") {
+        true => (Some(owner(args.get(3).ok_or(SYNTAX)?)?), args.from(4)),
+        false => (None, args.from(2)),
+    };
+    let branches: Vec<BranchName> = names.iter().map(branch).collect::<Result<_, Fail>>()?;
+    if branches.is_empty() {
+        return Err(SYNTAX.into());
+    }
+    let taking = call.door.store.xa().enlist(id(args.at(1))?, by, &branches)?;
     taken(call, taking)
 }
 
