@@ -24,7 +24,8 @@ extern "C" {
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2
 
-/* Why the last call of this thread failed. Good until another one fails. */
+/* Why the last call of this thread failed. Good until it is asked for again
+ * after another one has failed. */
 extern const char *holdfast_last_error(void);
 
 /*
