@@ -123,6 +123,22 @@ fn a_commit_that_returns_early_is_completed_by_the_next_call() {
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
 }
 
+/// Only the first group was asked before the call returned: the branches of the second kept their locks until the thread made
+/// another call, which may be never.
+#[test]
+fn a_commit_that_returns_early_has_asked_all_groups_of_an_order() {
+    let mut scene = Scene::new(&[(ASYNC, ""), (ASYNC, ""), (ASYNC, "")]);
+    Arc::get_mut(&mut scene.manager).unwrap().resources[0].order = 2;
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.set_commit_return(TX_COMMIT_DECISION_LOGGED), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    assert_eq!(scene.thread.end(End::Commit), TX_OK);
+    let calls = scene.calls();
+    let calls = &calls[calls.iter().position(|call| call.starts_with("commit")).unwrap()..];
+    let expected = ["commit 1 80000000", "commit 2 80000000", "complete 1 0", "complete 2 0", "commit 0 80000000"];
+    assert_eq!(calls, expected);
+}
+
 #[test]
 fn lower_orders_commit_first() {
     let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
