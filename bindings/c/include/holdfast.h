@@ -126,7 +126,8 @@ extern int holdfast_tx_commit(holdfast_tx *tx);
 extern int holdfast_tx_rollback(holdfast_tx *tx);
 
 /* After a vote: waits so long for the decision, and carries it out here. TX_OK
- * when it is committed, TX_ROLLBACK, or HOLDFAST_UNDECIDED. */
+ * when it is committed or nothing was changed here, TX_ROLLBACK, or
+ * HOLDFAST_UNDECIDED. */
 extern int holdfast_tx_finish(holdfast_tx *tx, long milliseconds);
 
 /* Writes the id; size is at least HOLDFAST_ID_SIZE. */
