@@ -136,6 +136,7 @@ impl<'a> Xa<'a> {
 
     /// The owner that is this process. The first call writes and blocks; it ends every owner of earlier runs of the
     /// store, which are dead, because one process has the directory at a time. Not for a server whose clients are owners.
+    /// After it was ended there is another one.
     ///
     /// # Errors
     /// `Unavailable`; `Unknown`; `Corrupt` when the records of transactions are damaged, here as everywhere.
@@ -146,7 +147,12 @@ impl<'a> Xa<'a> {
     fn own_next(self, begins: u64) -> Result<Own> {
         let inner = self.store.inner();
         let mut own = lock(&inner.coordinator.own);
-        let now = match *own {
+        let living = match *own {
+            // It ends with the process, or because it has rolled back too many transactions: then another one goes on.
+            Some(own) => self.renew(own.owner)?.wait(Durability::Synced)?.is_ok().then_some(own),
+            None => None,
+        };
+        let now = match living {
             Some(own) => own,
             None => {
                 let earlier = inner.ask_xa(Room::Wait, |table, _| Ok(table.end_earlier()));
@@ -159,7 +165,8 @@ impl<'a> Xa<'a> {
         Ok(now)
     }
 
-    /// Begins a transaction of [`Xa::own`]. Only the first call of a process writes and blocks.
+    /// Begins a transaction of [`Xa::own`]. Only the first call of a process writes and blocks, and one after that owner was
+    /// ended.
     ///
     /// # Errors
     /// As [`Xa::own`].

@@ -132,6 +132,58 @@ fn tombstones_go_when_their_owner_has_ended_and_the_verdict_stays() {
     assert!(plan.changes.is_empty() && plan.needs.synced > 0);
 }
 
+/// Every shared transaction that is rolled back leaves a tombstone, which stays while its owner lives. They filled the table,
+/// and every commit of every program was refused.
+#[test]
+fn an_owner_whose_tombstones_leave_no_room_for_others_ends_and_nothing_of_it_is_torn() {
+    let mut held = Held::new();
+    held.limits.xa_transactions_max = 12;
+    held.restart(at(0));
+    let (patient, busy) = (held.open(Lease::Held, at(0)).unwrap(), held.open(Lease::Held, at(0)).unwrap());
+    let commit = |held: &mut Held, id| {
+        let plan = held.table.commit(id, &[name(1)], Patience::Over, at(0))?;
+        Ok(held.write(plan))
+    };
+    let abort = |held: &mut Held, id| {
+        let plan = held.table.abort(id, at(0)).unwrap();
+        assert!(matches!(held.write(plan), Outcome::Aborted(_)));
+    };
+    let (decided, open) = (id(busy, 100, 0, false), id(busy, 101, 0, false));
+    assert_eq!(commit(&mut held, decided), Ok(Commit::Decided));
+    let enlisted = id(busy, 102, 0, true);
+    let plan = held.table.enlist(enlisted, None, &[name(2)], at(0)).unwrap();
+    held.write(plan);
+    abort(&mut held, id(patient, 1, 0, true));
+    for sequence in 1..6 {
+        abort(&mut held, id(busy, sequence, 0, true));
+    }
+    held.step(at(0));
+    assert_eq!(held.table.owners.ended(busy), None, "half of the table is left for others");
+    for sequence in 6..10 {
+        abort(&mut held, id(busy, sequence, 0, true));
+    }
+    let full = TableError::Limit { what: "transactions", max: 12 };
+    assert_eq!(commit(&mut held, id(patient, 2, 0, false)), Err(full));
+    for is_restarted in [false, true] {
+        held.step(at(0));
+        held.check();
+        assert!(held.table.owners.ended(busy).is_some());
+        assert!(is_restarted || held.table.owners.ended(patient).is_none());
+        // What it had decided stays so, and what it had not is never committed.
+        assert_eq!(commit(&mut held, decided), Ok(Commit::Settled(Outcome::Committed)));
+        let plan = held.table.verdicts(&[decided, open, enlisted, id(busy, 1, 0, true)], at(0));
+        let rolled_back = [Verdict::Commit, Verdict::Rollback, Verdict::Rollback, Verdict::Rollback];
+        assert_eq!(held.write(plan), rolled_back);
+        let ended = Commit::Settled(Outcome::Aborted(AbortReason::OwnerEnded));
+        assert_eq!((commit(&mut held, open), commit(&mut held, enlisted)), (Ok(ended), Ok(ended)));
+        if !is_restarted {
+            assert_eq!(commit(&mut held, id(patient, 2, 0, false)), Ok(Commit::Decided));
+            assert_eq!(held.table.entries.len(), 3);
+            held.restart(at(0));
+        }
+    }
+}
+
 #[test]
 fn a_tombstone_goes_a_day_after_its_deadline_though_its_owner_lives() {
     let mut held = Held::new();

@@ -205,6 +205,20 @@ fn in_multi_the_decision_and_the_changes_are_one_batch_or_nothing() {
 }
 
 #[test]
+fn a_connection_whose_owner_was_ended_goes_on_as_another() {
+    let mut fixture = Fixture::new();
+    let first = fixture.begin("");
+    let owner = first.parse::<TransactionId>().unwrap().owner;
+    fixture.check(&[
+        (&format!("XA.OWNER END {}", owner.0), "+OK"),
+        (&format!("XA.COMMIT {first} BRANCHES 1 pg"), "-ABORTED the owner of the transaction has ended"),
+    ]);
+    let second = fixture.begin("");
+    assert_ne!(second.parse::<TransactionId>().unwrap().owner, owner);
+    assert_eq!(fixture.run(&format!("XA.COMMIT {second} BRANCHES 1 pg")), "+OK");
+}
+
+#[test]
 fn shared_transactions_wait_for_all_votes() {
     let mut fixture = Fixture::new();
     let (all, alone) = (fixture.begin("SHARED TIMEOUT 600000"), fixture.begin(""));

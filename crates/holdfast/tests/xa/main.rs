@@ -228,6 +228,22 @@ fn a_decision_and_what_it_changes_in_the_store_are_one_batch() {
     assert_eq!(&*store.kv().get(b"b", b"k").unwrap().unwrap().value, b"5");
 }
 
+/// Every later transaction of the process was of an owner that had ended, and so could never be committed.
+#[test]
+fn a_process_whose_owner_was_ended_goes_on_as_another() {
+    let place = Place::new();
+    let store = place.open();
+    let (committed, open) = (begin(&store), begin(&store));
+    commit(&store, committed, &["a"], SYNCED).unwrap();
+    store.xa().end(open.owner).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(commit(&store, open, &["a"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+    let next = begin(&store);
+    assert_ne!(next.owner, open.owner);
+    assert_eq!((begin(&store).owner, store.xa().own().unwrap()), (next.owner, next.owner));
+    commit(&store, next, &["a"], SYNCED).unwrap();
+    assert_eq!((verdict(&store, committed), verdict(&store, open)), (Verdict::Commit, Verdict::Rollback));
+}
+
 #[test]
 fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
     let place = Place::new();

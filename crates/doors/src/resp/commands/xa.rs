@@ -152,7 +152,15 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
         index += 1;
     }
     let store = &call.door.store;
-    let mut own = match call.session.xa_owner.take() {
+    let own = match call.session.xa_owner.take() {
+        // It may have been ended while the connection is there.
+        Some(own) => {
+            let renewed = show(&mut call.session.need, call.durability, store.xa().renew(own.owner)?);
+            renewed.is_ok().then_some(own)
+        }
+        None => None,
+    };
+    let mut own = match own {
         Some(own) => own,
         None => {
             let opened = store.xa().open(Lease::Held, &call.session.client.address.to_string())?;
