@@ -213,7 +213,9 @@ impl<S: Session> BranchConnection<S> {
             Step::Prepare | Step::CommitOnePhase if code != XA_OK => {
                 self.current = None;
                 // XA says that the branch is gone. Where it only can be rolled back now, it is; that there is none is good.
-                if let Some(statement) = S::Dialect::AFTER_REFUSAL.and_then(|step| S::Dialect::statement(step, &xid)) {
+                if self.session.standing() != Standing::Idle
+                    && let Some(statement) = S::Dialect::statement(Step::RollbackActive, &xid)
+                {
                     drop(self.ask(&statement));
                 }
             }

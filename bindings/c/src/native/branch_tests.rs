@@ -6,12 +6,15 @@ use std::marker::PhantomData;
 use tm::{BranchName, CoordinatorId, OwnerId, TransactionId, XaCode};
 
 use super::*;
-use crate::abi::TMNOFLAGS;
+use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT};
 use crate::native::mariadb::MariaDb;
+use crate::native::postgres::Postgres;
 
-/// Answers in order, each to a statement that begins so.
+type Line = (&'static str, Result<Reply, Failure>, Standing);
+
+/// Answers in order, each to a statement that begins so, and how the session stands then.
 struct Scripted<D> {
-    script: VecDeque<(&'static str, Result<Reply, Failure>)>,
+    script: VecDeque<Line>,
     sent: Option<String>,
     standing: Standing,
     dialect: PhantomData<D>,
@@ -27,8 +30,9 @@ impl<D: Dialect> Session for Scripted<D> {
 
     fn receive(&mut self) -> Result<Reply, Failure> {
         let sent = self.sent.take().unwrap();
-        let (start, answer) = self.script.pop_front().unwrap_or_else(|| panic!("{sent} was not expected"));
+        let (start, answer, standing) = self.script.pop_front().unwrap_or_else(|| panic!("{sent} was not expected"));
         assert!(sent.starts_with(start), "{sent} instead of {start}");
+        self.standing = standing;
         answer
     }
 
@@ -43,11 +47,8 @@ fn xid() -> XidData {
     XidData::of_branch(id, &BranchName::new("database").unwrap())
 }
 
-fn connection<D: Dialect, const N: usize>(
-    script: [(&'static str, Result<Reply, Failure>); N],
-) -> BranchConnection<Scripted<D>> {
-    let script = VecDeque::from(script);
-    BranchConnection::new(Scripted { script, sent: None, standing: Standing::Untold, dialect: PhantomData })
+fn connection<D: Dialect, const N: usize>(script: [Line; N], standing: Standing) -> BranchConnection<Scripted<D>> {
+    BranchConnection::new(Scripted { script: script.into(), sent: None, standing, dialect: PhantomData })
 }
 
 fn done() -> Result<Reply, Failure> {
@@ -68,12 +69,39 @@ fn lost() -> Result<Reply, Failure> {
 fn a_branch_that_is_not_known_is_gone_only_where_the_list_says_so() {
     for (list, answer) in [(lost(), XAER_RMFAIL), (refused("HY000", 1227), XAER_RMFAIL), (done(), XAER_NOTA)] {
         for (verb, statement) in [(Verb::Commit, "XA COMMIT"), (Verb::Rollback, "XA ROLLBACK")] {
-            let script = [(statement, refused("XAE04", 1397)), ("XA RECOVER", list.clone())];
-            let mut connection = connection::<MariaDb, 2>(script);
+            let not_known = (statement, refused("XAE04", 1397), Standing::Untold);
+            let script = [not_known, ("XA RECOVER", list.clone(), Standing::Untold)];
+            let mut connection = connection::<MariaDb, 2>(script, Standing::Untold);
             assert_eq!(connection.call(verb, &xid(), TMNOFLAGS), answer, "{list:?}");
             assert!(connection.session.script.is_empty());
         }
     }
-    let mut connection = connection::<MariaDb, 1>([("XA RECOVER", lost())]);
+    let mut connection = connection::<MariaDb, 1>([("XA RECOVER", lost(), Standing::Untold)], Standing::Untold);
     assert_eq!(connection.prepared(), Err(XaCode::ManagerDown));
+}
+
+/// A statement that was cancelled before it took effect left the session in a failed transaction, and every later branch was
+/// refused: `TX_OUTSIDE`, until the program rolled back by itself.
+#[test]
+fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
+    let begin = || ("BEGIN", done(), Standing::Open);
+    let start = |connection: &mut BranchConnection<Scripted<Postgres>>| {
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMNOFLAGS), XA_OK);
+    };
+    for (verb, flags, statement) in
+        [(Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION"), (Verb::Commit, TMONEPHASE, "COMMIT")]
+    {
+        let cancelled = |standing| (statement, refused("57014", 0), standing);
+        let rollback = ("ROLLBACK", done(), Standing::Idle);
+        let mut left = connection([begin(), cancelled(Standing::Failed), rollback, begin()], Standing::Idle);
+        // What the server has rolled back by itself is not rolled back once more.
+        let mut cleared = connection([begin(), cancelled(Standing::Idle), begin()], Standing::Idle);
+        for connection in [&mut left, &mut cleared] {
+            start(connection);
+            assert_eq!(connection.call(verb, &xid(), flags), XA_RBTIMEOUT);
+            start(connection);
+            assert!(connection.session.script.is_empty());
+        }
+    }
 }
