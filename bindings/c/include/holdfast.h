@@ -50,7 +50,7 @@ extern struct st_mysql *holdfast_mariadb_connection(const char *name);
 struct holdfast_recovered {
     unsigned long committed;
     unsigned long rolled_back;
-    unsigned long left;        /* in doubt still */
+    unsigned long left;        /* in doubt still, or decided otherwise there */
     unsigned long unreachable; /* who could not be asked */
 };
 

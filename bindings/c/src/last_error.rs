@@ -42,6 +42,12 @@ pub(crate) fn set_with_reason(what: &str) {
     set(reason.map_or_else(|| what.to_owned(), |reason| format!("{what}: {reason}")));
 }
 
+/// The last reason, for tests.
+#[cfg(test)]
+pub(crate) fn text() -> String {
+    LAST.with_borrow(|reasons| reasons.last.to_string_lossy().into_owned())
+}
+
 /// The last reason; good until this is called again after another failure in this thread.
 pub(crate) fn get() -> *const c_char {
     LAST.with_borrow_mut(|reasons| {

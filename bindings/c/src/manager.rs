@@ -15,6 +15,7 @@ use holdfast::Durability;
 use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid, note_done};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
+use crate::last_error;
 use crate::resource::{Resource, Verb, code};
 use crate::switch::SwitchedResource;
 
@@ -38,7 +39,7 @@ pub(crate) struct Manager {
 pub(crate) struct Recovered {
     pub(crate) committed: u64,
     pub(crate) rolled_back: u64,
-    /// In doubt still: their owners live, or their resource managers did not answer as they should.
+    /// In doubt still, or ended by their resource managers' own decision against the coordinator's.
     pub(crate) left: u64,
     /// Resource managers and coordinators that could not be asked.
     pub(crate) unreachable: u64,
@@ -140,6 +141,7 @@ pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) ->
             };
             match (settle(decisions, found.resource, &found.xid, verdict), verdict) {
                 (None | Some(BranchEnd::Pending), _) => recovered.left += 1,
+                (Some(end), verdict) if against(verdict, end).is_some() => recovered.left += 1,
                 (_, Verdict::Commit) => recovered.committed += 1,
                 _ => recovered.rolled_back += 1,
             }
@@ -185,13 +187,17 @@ pub(crate) fn carry_out(
             settle(decisions, *resource, &xid, verdict)
         })
         .collect();
-    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
-    let against = |end: &BranchEnd| matches!(end, BranchEnd::Heuristic(deed) if *deed != with);
-    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Heuristic::Hazard);
-    if ends.iter().any(|end| against(end) && !hazard(end)) {
+    let deeds: Vec<Heuristic> = ends.into_iter().filter_map(|end| against(verdict, end)).collect();
+    if deeds.iter().any(|deed| *deed != Heuristic::Hazard) {
         return Some(TX_MIXED);
     }
-    ends.iter().any(hazard).then_some(TX_HAZARD)
+    (!deeds.is_empty()).then_some(TX_HAZARD)
+}
+
+/// What a branch did by itself that was not the verdict.
+fn against(verdict: Verdict, end: BranchEnd) -> Option<Heuristic> {
+    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
+    end.heuristic().filter(|deed| *deed != with)
 }
 
 /// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
@@ -203,6 +209,17 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
         Verdict::Leave | Verdict::Foreign => return None,
     };
+    if let Some(deed) = against(verdict, ended.end) {
+        // Of a rollback nobody records it, and soon the resource manager does not know either.
+        let did = match deed {
+            Heuristic::Commit => "has committed",
+            Heuristic::Rollback => "has rolled back",
+            Heuristic::Mixed => "has committed in part and rolled back in part",
+            Heuristic::Hazard => "may have committed or rolled back",
+        };
+        let was = if verdict == Verdict::Commit { "committed" } else { "rolled back" };
+        last_error::set(format!("{} {did} {xid} by itself, which is {was} otherwise", resource.branch()));
+    }
     let mut may_forget = true;
     if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
         let done = Learned { branch: xid.branch.clone(), heuristic: ended.end.heuristic() };

@@ -10,6 +10,7 @@ use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId
 use super::scene::{COORDINATOR, Memory, STATIC, Scene};
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
 use crate::control::End;
+use crate::last_error;
 use crate::manager::{Recovered, recover};
 use crate::resource::{Resource, Verb};
 
@@ -156,6 +157,37 @@ fn nobody_forgets_what_it_did_by_itself_before_that_is_recorded() {
     assert_eq!(scene.thread.end(End::Commit), TX_MIXED);
     assert_eq!(scene.verbs(), "end end prepare prepare commit commit forget");
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
+}
+
+/// What had been committed against the verdict was counted as rolled back, and forgotten where alone it was known.
+#[test]
+fn what_was_done_against_the_verdict_is_said_and_not_counted_as_carried_out() {
+    for (script, commits, said) in [
+        ("rollback XA_HEURCOM", false, "monkey0 has committed "),
+        ("rollback XA_HEURMIX", false, "monkey0 has committed in part and rolled back in part "),
+        ("commit XA_HEURRB", true, "monkey0 has rolled back "),
+        ("commit XA_HEURHAZ", true, "monkey0 may have committed or rolled back "),
+    ] {
+        let mut scene = Scene::new(&[(STATIC, script)]);
+        assert_eq!(scene.open(), TX_OK);
+        let transaction = prepare(&scene, COORDINATOR, 9, 1);
+        if commits {
+            scene.memory.commit(transaction, &[BranchName::new("monkey0").unwrap()], None).unwrap();
+        }
+        assert_eq!(scene.thread.recover().unwrap(), Recovered { left: 1, ..Recovered::default() }, "{script}");
+        let text = last_error::text();
+        assert!(text.starts_with(&format!("{said}{transaction}.monkey0 by itself")), "{text}");
+        assert!(scene.verbs().ends_with(" forget"));
+    }
+    for (script, commits) in [("rollback XA_HEURRB", false), ("commit XA_HEURCOM", true)] {
+        let mut scene = Scene::new(&[(STATIC, script)]);
+        assert_eq!(scene.open(), TX_OK);
+        let transaction = prepare(&scene, COORDINATOR, 9, 1);
+        if commits {
+            scene.memory.commit(transaction, &[BranchName::new("monkey0").unwrap()], None).unwrap();
+        }
+        assert_eq!(scene.thread.recover().unwrap().left, 0, "that was the verdict");
+    }
 }
 
 #[test]
