@@ -309,7 +309,7 @@ fn take_part(run: &mut Run) -> Check<()> {
     let store = run.store.clone();
     let branch = branch(run.sim.random.below(3));
     let pending = if run.sim.random.chance(1, 2) {
-        store.xa().enlist(id, &[branch])
+        store.xa().enlist(id, None, &[branch])
     } else {
         let vote = if run.sim.random.chance(1, 5) { Vote::Failed } else { Vote::Prepared };
         store.xa().vote(id, &branch, vote)

@@ -24,7 +24,8 @@ extern "C" {
 /* An answer of holdfast_tx_finish: it is not decided so far. */
 #define HOLDFAST_UNDECIDED 2
 
-/* Why the last call of this thread failed. Good until another one fails. */
+/* Why the last call of this thread failed. Good until it is asked for again
+ * after another one has failed. */
 extern const char *holdfast_last_error(void);
 
 /*
@@ -49,7 +50,7 @@ extern struct st_mysql *holdfast_mariadb_connection(const char *name);
 struct holdfast_recovered {
     unsigned long committed;
     unsigned long rolled_back;
-    unsigned long left;        /* in doubt still */
+    unsigned long left;        /* in doubt still, or decided otherwise there */
     unsigned long unreachable; /* who could not be asked */
 };
 
@@ -125,7 +126,8 @@ extern int holdfast_tx_commit(holdfast_tx *tx);
 extern int holdfast_tx_rollback(holdfast_tx *tx);
 
 /* After a vote: waits so long for the decision, and carries it out here. TX_OK
- * when it is committed, TX_ROLLBACK, or HOLDFAST_UNDECIDED. */
+ * when it is committed or nothing was changed here, TX_ROLLBACK, or
+ * HOLDFAST_UNDECIDED. */
 extern int holdfast_tx_finish(holdfast_tx *tx, long milliseconds);
 
 /* Writes the id; size is at least HOLDFAST_ID_SIZE. */

@@ -12,6 +12,7 @@
 
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use tm::{Begin, ErrorKind, OtherWork, Outcome, TransactionId};
@@ -62,6 +63,8 @@ pub(crate) struct Transaction {
     pub(crate) deadline: Option<Instant>,
     /// Whether a resource manager said that it cannot commit.
     pub(crate) rollback_only: bool,
+    /// The only thread that may resume it, since a branch that does not migrate was suspended there.
+    pub(crate) bound_to: Option<ThreadId>,
 }
 
 /// How a transaction is to end.
@@ -283,7 +286,7 @@ impl Thread {
             self.associate(place, Association::Active);
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.transaction = Some(Transaction { id, deadline, rollback_only: false });
+        self.transaction = Some(Transaction { id, deadline, rollback_only: false, bound_to: None });
         Ok(())
     }
 

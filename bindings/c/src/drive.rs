@@ -88,7 +88,8 @@ impl Drive {
             if let Some(outcome) = self.machine.outcome() {
                 return Some(outcome);
             }
-            if until == Until::Decided && self.decided && !self.under_way.is_empty() {
+            let can_leave = self.decided && !self.under_way.is_empty() && self.machine.is_last_group();
+            if until == Until::Decided && can_leave {
                 return None;
             }
             for (call, handle) in std::mem::take(&mut self.under_way) {

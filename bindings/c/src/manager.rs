@@ -5,6 +5,7 @@
 //!
 //! May use: `drive`, `resource`, `switch`, `tm`. Must not know: TX, where profiles come from.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use holdfast::Durability;
 use tm::{BranchEnd, Decisions, Heuristic, Learned, TransactionId, Verdict, XaCode, Xid, note_done};
 
 use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, XidData};
+use crate::last_error;
 use crate::resource::{Resource, Verb, code};
 use crate::switch::SwitchedResource;
 
@@ -37,7 +39,7 @@ pub(crate) struct Manager {
 pub(crate) struct Recovered {
     pub(crate) committed: u64,
     pub(crate) rolled_back: u64,
-    /// In doubt still: their owners live, or their resource managers did not answer as they should.
+    /// In doubt still, or ended by their resource managers' own decision against the coordinator's.
     pub(crate) left: u64,
     /// Resource managers and coordinators that could not be asked.
     pub(crate) unreachable: u64,
@@ -96,43 +98,79 @@ impl Manager {
 pub(crate) fn recover(decisions: &dyn Decisions, resources: &[&dyn Resource]) -> Recovered {
     let mut recovered = Recovered::default();
     let mut found = Vec::new();
-    for resource in resources {
+    for (place, resource) in resources.iter().enumerate() {
         match resource.prepared() {
-            Ok(xids) => found.extend(xids.into_iter().map(|xid| (*resource, xid))),
+            Ok(xids) => found.extend(xids.into_iter().map(|xid| Found { place, resource: *resource, xid })),
             Err(code) => {
                 tracing::warn!(branch = %resource.branch(), answer = %code, "cannot ask what is in doubt");
                 recovered.unreachable += 1;
             }
         }
     }
-    found.retain(|(_, xid)| xid.transaction.coordinator == decisions.coordinator());
-    // As when a program commits: those with a lower number first, and one that cannot now holds up nobody.
-    found.sort_by_key(|(resource, _)| resource.order());
-    let mut ids: Vec<TransactionId> = found.iter().map(|(_, xid)| xid.transaction).collect();
+    found.retain(|found| found.xid.transaction.coordinator == decisions.coordinator());
+    let mut ids: Vec<TransactionId> = found.iter().map(|found| found.xid.transaction).collect();
     ids.sort_unstable();
     ids.dedup();
     if ids.is_empty() {
         return recovered;
     }
-    let verdicts = match decisions.verdicts(&ids) {
-        Ok(verdicts) => verdicts,
+    let verdicts: BTreeMap<TransactionId, Verdict> = match decisions.verdicts(&ids) {
+        Ok(verdicts) => ids.into_iter().zip(verdicts).collect(),
         Err(error) => {
-            tracing::warn!(%error, "cannot ask the coordinator what to do with {} transactions", ids.len());
+            tracing::warn!(%error, "cannot ask the coordinator what to do with {} branches", found.len());
             recovered.unreachable += 1;
             recovered.left += found.len() as u64;
             return recovered;
         }
     };
-    for (resource, xid) in found {
-        let place = ids.binary_search(&xid.transaction).ok();
-        let verdict = place.and_then(|place| verdicts.get(place)).copied().unwrap_or(Verdict::Leave);
-        match (settle(decisions, resource, &xid, verdict), verdict) {
-            (None | Some(BranchEnd::Pending), _) => recovered.left += 1,
-            (_, Verdict::Commit) => recovered.committed += 1,
-            _ => recovered.rolled_back += 1,
+    let known: BTreeSet<(usize, TransactionId)> =
+        found.iter().map(|found| (found.place, found.xid.transaction)).collect();
+    // As when a program commits: those with a lower number first, and one that cannot now holds up nobody.
+    let mut turns: BTreeMap<u32, Vec<Found<'_>>> = BTreeMap::new();
+    for found in found {
+        turns.entry(found.resource.order()).or_default().push(found);
+    }
+    for (order, turn) in turns {
+        let verdict = |found: &Found<'_>| verdicts.get(&found.xid.transaction).copied().unwrap_or(Verdict::Leave);
+        let commits = turn.iter().any(|found| verdict(found) == Verdict::Commit);
+        let first = if commits { prepared_before(order, resources, &known) } else { BTreeSet::new() };
+        for found in &turn {
+            let verdict = match verdict(found) {
+                Verdict::Commit if first.contains(&found.xid.transaction) => Verdict::Leave,
+                verdict => verdict,
+            };
+            match (settle(decisions, found.resource, &found.xid, verdict), verdict) {
+                (None | Some(BranchEnd::Pending), _) => recovered.left += 1,
+                (Some(end), verdict) if against(verdict, end).is_some() => recovered.left += 1,
+                (_, Verdict::Commit) => recovered.committed += 1,
+                _ => recovered.rolled_back += 1,
+            }
         }
     }
     recovered
+}
+
+/// A prepared branch.
+struct Found<'a> {
+    /// Where, among those that are asked.
+    place: usize,
+    resource: &'a dyn Resource,
+    xid: Xid,
+}
+
+/// Transactions that have a branch at a resource manager that commits before `order`, of which this round does not know: it
+/// was prepared after that one was asked, and its program may be about to commit it.
+fn prepared_before(
+    order: u32,
+    resources: &[&dyn Resource],
+    known: &BTreeSet<(usize, TransactionId)>,
+) -> BTreeSet<TransactionId> {
+    let earlier = resources.iter().enumerate().filter(|(_, resource)| resource.order() < order);
+    let listed = earlier.flat_map(|(place, resource)| {
+        let xids = resource.prepared().unwrap_or_default();
+        xids.into_iter().map(move |xid| (place, xid.transaction))
+    });
+    listed.filter(|branch| !known.contains(branch)).map(|(_, transaction)| transaction).collect()
 }
 
 /// Carries a verdict out at prepared branches of one transaction. The code when it did not come out as the verdict has it.
@@ -149,13 +187,17 @@ pub(crate) fn carry_out(
             settle(decisions, *resource, &xid, verdict)
         })
         .collect();
-    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
-    let against = |end: &BranchEnd| matches!(end, BranchEnd::Heuristic(deed) if *deed != with);
-    let hazard = |end: &BranchEnd| *end == BranchEnd::Heuristic(Heuristic::Hazard);
-    if ends.iter().any(|end| against(end) && !hazard(end)) {
+    let deeds: Vec<Heuristic> = ends.into_iter().filter_map(|end| against(verdict, end)).collect();
+    if deeds.iter().any(|deed| *deed != Heuristic::Hazard) {
         return Some(TX_MIXED);
     }
-    ends.iter().any(hazard).then_some(TX_HAZARD)
+    (!deeds.is_empty()).then_some(TX_HAZARD)
+}
+
+/// What a branch did by itself that was not the verdict.
+fn against(verdict: Verdict, end: BranchEnd) -> Option<Heuristic> {
+    let with = if verdict == Verdict::Commit { Heuristic::Commit } else { Heuristic::Rollback };
+    end.heuristic().filter(|deed| *deed != with)
 }
 
 /// Carries a verdict out at one branch, and tells the coordinator; `None` where it is to be left alone.
@@ -167,6 +209,17 @@ fn settle(decisions: &dyn Decisions, resource: &dyn Resource, xid: &Xid, verdict
         Verdict::Rollback => answer(Verb::Rollback).after_rollback(),
         Verdict::Leave | Verdict::Foreign => return None,
     };
+    if let Some(deed) = against(verdict, ended.end) {
+        // Of a rollback nobody records it, and soon the resource manager does not know either.
+        let did = match deed {
+            Heuristic::Commit => "has committed",
+            Heuristic::Rollback => "has rolled back",
+            Heuristic::Mixed => "has committed in part and rolled back in part",
+            Heuristic::Hazard => "may have committed or rolled back",
+        };
+        let was = if verdict == Verdict::Commit { "committed" } else { "rolled back" };
+        last_error::set(format!("{} {did} {xid} by itself, which is {was} otherwise", resource.branch()));
+    }
     let mut may_forget = true;
     if ended.end != BranchEnd::Pending && verdict == Verdict::Commit {
         let done = Learned { branch: xid.branch.clone(), heuristic: ended.end.heuristic() };

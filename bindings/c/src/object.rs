@@ -197,6 +197,11 @@ impl TxObject {
         if self.phase != Phase::Voted || *self.tm.busy.borrow() {
             return Some(TX_PROTOCOL_ERROR);
         }
+        if self.resources.is_empty() {
+            // Nothing was changed here, and nobody would remember for this part what was decided.
+            self.phase = Phase::Over;
+            return Some(TX_OK);
+        }
         let started = Instant::now();
         let mut pause = ASK_MIN;
         let verdict = loop {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use tm::TransactionId;
 
@@ -25,8 +25,6 @@ struct Suspended {
     manager: Arc<Manager>,
     transaction: Transaction,
     associations: Vec<Association>,
-    /// The only thread that may resume it.
-    bound_to: Option<ThreadId>,
 }
 
 static SUSPENDED: Mutex<BTreeMap<TransactionId, Suspended>> = Mutex::new(BTreeMap::new());
@@ -42,7 +40,6 @@ impl Thread {
         let (Some(mut transaction), Some(manager)) = (self.transaction, self.manager.clone()) else {
             return Err(TX_PROTOCOL_ERROR);
         };
-        let mut bound_to = None;
         for (place, resource) in manager.resources.iter().enumerate() {
             if self.association(place) != Association::Active {
                 continue;
@@ -52,7 +49,7 @@ impl Thread {
             last_error::clear();
             let answer = resource.call(Verb::End, &name(resource, transaction.id), flags);
             if bound || answer == XA_NOMIGRATE {
-                bound_to = Some(thread::current().id());
+                transaction.bound_to = Some(thread::current().id());
             }
             if ![XA_OK, XA_NOMIGRATE].contains(&answer) {
                 last_error::set_with_reason(&format!("xa_end of `{}` answered {}", resource.branch, code(answer)));
@@ -64,7 +61,7 @@ impl Thread {
         let associations = std::mem::replace(&mut self.associations, none);
         self.transaction = None;
         self.state = state;
-        suspended().insert(transaction.id, Suspended { manager, transaction, associations, bound_to });
+        suspended().insert(transaction.id, Suspended { manager, transaction, associations });
         Ok(transaction.id)
     }
 
@@ -88,7 +85,7 @@ impl Thread {
                     last_error::set(format!("{id} belongs to another profile"));
                     return TX_EINVAL;
                 }
-                if found.bound_to.is_some_and(|thread| thread != thread::current().id()) {
+                if found.transaction.bound_to.is_some_and(|thread| thread != thread::current().id()) {
                     last_error::set(format!("{id} has a branch that does not leave the thread that suspended it"));
                     return TX_PROTOCOL_ERROR;
                 }

@@ -136,6 +136,7 @@ impl<'a> Xa<'a> {
 
     /// The owner that is this process. The first call writes and blocks; it ends every owner of earlier runs of the
     /// store, which are dead, because one process has the directory at a time. Not for a server whose clients are owners.
+    /// After it was ended there is another one.
     ///
     /// # Errors
     /// `Unavailable`; `Unknown`; `Corrupt` when the records of transactions are damaged, here as everywhere.
@@ -146,7 +147,12 @@ impl<'a> Xa<'a> {
     fn own_next(self, begins: u64) -> Result<Own> {
         let inner = self.store.inner();
         let mut own = lock(&inner.coordinator.own);
-        let now = match *own {
+        let living = match *own {
+            // It ends with the process, or because it has rolled back too many transactions: then another one goes on.
+            Some(own) => self.renew(own.owner)?.wait(Durability::Synced)?.is_ok().then_some(own),
+            None => None,
+        };
+        let now = match living {
             Some(own) => own,
             None => {
                 let earlier = inner.ask_xa(Room::Wait, |table, _| Ok(table.end_earlier()));
@@ -159,7 +165,8 @@ impl<'a> Xa<'a> {
         Ok(now)
     }
 
-    /// Begins a transaction of [`Xa::own`]. Only the first call of a process writes and blocks.
+    /// Begins a transaction of [`Xa::own`]. Only the first call of a process writes and blocks, and one after that owner was
+    /// ended.
     ///
     /// # Errors
     /// As [`Xa::own`].
@@ -251,7 +258,8 @@ impl<'a> Xa<'a> {
     /// themselves. The first half of [`Xa::commit`]: the second is [`Pending::wait`].
     ///
     /// # Errors
-    /// `Invalid` or `Limit` when the request makes no sense; `Unavailable`. Nothing was decided. `Corrupt` when damage to
+    /// `Invalid` or `Limit` when the request makes no sense, also because another program enlisted a branch that is named;
+    /// `Unavailable`. Nothing was decided. `Corrupt` when damage to
     /// the journal may have taken what was decided: leave all branches as they are, because an operator decides.
     pub fn decide(self, id: TransactionId, branches: &[BranchName], patience: Patience) -> Result<Pending<'a, Commit>> {
         self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.commit(id, branches, patience, now)))
@@ -341,13 +349,19 @@ impl<'a> Xa<'a> {
         (self.store.limits().batch_changes_max / 2).min(1000)
     }
 
-    /// Branches belong to a shared transaction, and have to vote before it commits.
+    /// Branches belong to a shared transaction, and have to vote before it commits. `by` is the owner that the program which
+    /// asks is itself, if it is one: then a name that another program chose too is not taken for the same request once more.
     ///
     /// # Errors
-    /// `Invalid` when it is not shared, or no transaction of this coordinator; `Limit`; `Unavailable`; `Corrupt` as
-    /// [`Xa::decide`].
-    pub fn enlist(self, id: TransactionId, branches: &[BranchName]) -> Result<Pending<'a, Taking>> {
-        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.enlist(id, branches, now)))
+    /// `Invalid` when it is not shared, or no transaction of this coordinator, or another program has a branch of this name;
+    /// `Limit`; `Unavailable`; `Corrupt` as [`Xa::decide`].
+    pub fn enlist(
+        self,
+        id: TransactionId,
+        by: Option<OwnerId>,
+        branches: &[BranchName],
+    ) -> Result<Pending<'a, Taking>> {
+        self.pending(self.store.inner().ask_xa(Room::Wait, |table, now| table.enlist(id, by, branches, now)))
     }
 
     /// A branch of a shared transaction voted.

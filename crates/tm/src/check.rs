@@ -54,12 +54,11 @@ fn of_profile(manager: &ResourceManagerProfile) -> std::result::Result<Option<Ar
     let name = manager.name.clone();
     Ok(match manager.kind {
         ResourceManagerKind::Postgres => {
-            let config = manager.open.expose().parse().map_err(|error| {
-                format!(
-                    "`open` is no connection string of PostgreSQL: {}. Certificates stand in `authorities`, `certificate` and \
-                     `certificate_key` beside it",
-                    crate::postgres::said(&error)
-                )
+            // The driver's error may quote the string: what looks like an unknown option may be the rest of a password.
+            let config = manager.open.expose().parse().map_err(|_: tokio_postgres::Error| {
+                "`open` is no connection string of PostgreSQL that is understood here, such as `host=db user=bank \
+                 password='..'`. Certificates stand in `authorities`, `certificate` and `certificate_key` beside it"
+                    .to_owned()
             })?;
             let made = PostgresManager::new(name, config).in_order(manager.order);
             Some(match &manager.tls {
@@ -116,5 +115,39 @@ fn of_switch(manager: &ResourceManagerProfile) -> Vec<String> {
             vec![format!("there is no library {}", library.display())]
         }
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Profile, resource_managers};
+
+    fn faults(open: &str) -> Vec<String> {
+        let text = format!(
+            "[profiles.bank.coordinator]\ndirectory = \"/none\"\n[[profiles.bank.resource_managers]]\nname = \"ledger\"\n\
+             kind = \"postgres\"\nopen = \"{open}\"\n"
+        );
+        let profile = Profile::of_text(&text, None, &|_| None).unwrap();
+        let faults = resource_managers(&profile).err().unwrap_or_default();
+        faults.into_iter().map(|fault| fault.what).collect()
+    }
+
+    /// The rest of a password that was not quoted was named as an option that is not known.
+    #[test]
+    fn a_string_that_the_driver_does_not_understand_is_not_shown() {
+        let wrong = [
+            "host=/none password=two words",
+            "host=/none password=two words=three",
+            "host=/none password='words",
+            "postgres://user:two@localhost/d?words=three",
+            "postgres://user:two@localhost:words/d",
+        ];
+        for open in wrong {
+            let said = faults(open).concat();
+            assert!(said.contains("no connection string") && !said.contains("words"), "{open}: {said}");
+        }
+        for open in ["host=/none password='two words'", "postgres://user:two%20words@localhost/d"] {
+            assert_eq!(faults(open), [""; 0]);
+        }
     }
 }

@@ -106,7 +106,7 @@ impl Decisions for Embedded {
     }
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
-        let taking = self.store.xa().enlist(id, branches).and_then(|pending| pending.wait(Durability::Synced));
+        let taking = self.store.xa().enlist(id, None, branches).and_then(|pending| pending.wait(Durability::Synced));
         taken(taking.map_err(of_store)?)
     }
 

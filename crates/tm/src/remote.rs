@@ -64,6 +64,8 @@ struct Inner {
     side: Pipe,
     /// For commits that wait for other programs; each has one alone.
     spare: Mutex<Vec<Pipe>>,
+    /// Its first owner: which program it is that enlists branches, for as long as it runs.
+    program: OwnerId,
     /// `None` after the coordinator said that it ended, until there is a new one.
     owner: Mutex<Option<Owner>>,
     shared_begun: AtomicBool,
@@ -90,6 +92,7 @@ impl Remote {
         let (coordinator, owner) = Owner::open(&side, &options)?;
         let inner = Arc::new(Inner {
             coordinator,
+            program: owner.id(),
             main: Pipe::new(target.clone()),
             side,
             target,
@@ -230,7 +233,8 @@ impl Decisions for Remote {
 
     fn enlist(&self, id: TransactionId, branches: &[BranchName]) -> Result<()> {
         let id = id.to_string();
-        let mut words = vec!["XA.ENLIST", &id];
+        let by = self.inner.program.0.to_string();
+        let mut words = vec!["XA.ENLIST", &id, "BY", &by];
         words.extend(branches.iter().map(BranchName::as_str));
         ok(self.inner.ask(&self.inner.side, &words)?)
     }

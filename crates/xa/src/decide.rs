@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::{Plan, Rests};
-use crate::id::{BranchName, TransactionId};
+use crate::id::{BranchName, OwnerId, TransactionId};
 use crate::record::{BranchState, Change, Decision, Heuristic, Record, RecordKey};
-use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Shared, Table, TableError, Vote};
+use crate::table::{AbortReason, Commit, Entry, Now, Outcome, Patience, Table, TableError, Vote};
 
 /// What a branch of a committed transaction says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,20 @@ pub enum Taking {
     Part,
     /// Too late.
     Settled(Outcome),
+}
+
+/// Who takes part in a transaction under way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared {
+    pub(crate) parts: BTreeMap<BranchName, Part>,
+}
+
+/// A branch of a shared transaction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Part {
+    /// Whose it is, if that was said.
+    pub(crate) by: Option<OwnerId>,
+    pub(crate) vote: Option<Vote>,
 }
 
 /// Who decides.
@@ -75,7 +89,7 @@ impl Table {
     /// says the same.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchOwner`, `Twice`, `Limit`: nothing was decided. `Doubtful`: nobody knows.
+    /// `Foreign`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`: nothing was decided. `Doubtful`: nobody knows.
     pub fn commit(
         &mut self,
         id: TransactionId,
@@ -123,7 +137,13 @@ impl Table {
         let mut refusal = self.obstacle(id, now);
         let mut taking: Vec<BranchName> = branches.to_vec();
         if let Some(Entry::Shared(shared)) = self.entries.get(&id) {
-            let has = |vote: Option<Vote>| shared.votes.values().any(|cast| *cast == vote);
+            // A program names its own: what another one enlisted is not told again by who commits.
+            if by != By::Operator
+                && let Some(taken) = branches.iter().find(|branch| shared.parts.contains_key(*branch))
+            {
+                return Err(TableError::Taken(taken.clone()));
+            }
+            let has = |vote: Option<Vote>| shared.parts.values().any(|part| part.vote == vote);
             if has(Some(Vote::Failed)) {
                 refusal = refusal.or(Some(AbortReason::BranchFailed));
             } else if has(None) {
@@ -132,10 +152,9 @@ impl Table {
                 }
                 refusal = refusal.or(Some(AbortReason::NotPrepared));
             }
-            let votes_to = |branch: &BranchName| shared.votes.get(branch).copied().flatten();
-            taking.retain(|branch| votes_to(branch).is_none());
-            let prepared = shared.votes.iter().filter(|(_, vote)| **vote == Some(Vote::Prepared));
-            taking.extend(prepared.map(|(branch, _)| branch.clone()));
+            let prepared = shared.parts.iter().filter(|(_, part)| part.vote == Some(Vote::Prepared));
+            let prepared = prepared.map(|(branch, _)| branch).filter(|branch| !branches.contains(branch));
+            taking.extend(prepared.cloned());
         }
         if let Some(reason) = refusal {
             return Ok(Self::bury(id, reason, now).map(Commit::Settled));
@@ -268,11 +287,18 @@ impl Table {
         Ok(self.obstacle(id, now).map(|reason| Self::bury(id, reason, now).map(Taking::Settled)))
     }
 
-    /// Branches belong to a shared transaction, and have to vote before it commits.
+    /// Branches belong to a shared transaction, and have to vote before it commits. `by` is the program's own owner, if it
+    /// has one: who asks again, because an answer was lost, is told from another program that chose the same name.
     ///
     /// # Errors
-    /// `Foreign`, `NotShared`, `NoSuchOwner`, `Twice`, `Limit`, `Doubtful`.
-    pub fn enlist(&mut self, id: TransactionId, branches: &[BranchName], now: Now) -> Result<Plan<Taking>, TableError> {
+    /// `Foreign`, `NotShared`, `NoSuchOwner`, `Twice`, `Taken`, `Limit`, `Doubtful`.
+    pub fn enlist(
+        &mut self,
+        id: TransactionId,
+        by: Option<OwnerId>,
+        branches: &[BranchName],
+        now: Now,
+    ) -> Result<Plan<Taking>, TableError> {
         check_twice(branches.iter())?;
         if let Some(plan) = self.take_part(id, now)? {
             return Ok(plan);
@@ -282,14 +308,19 @@ impl Table {
             Some(Entry::Shared(shared)) => shared,
             _ => &none,
         };
-        let new = branches.iter().filter(|branch| !shared.votes.contains_key(*branch)).count();
-        self.check_branches(shared.votes.len() + new)?;
+        let is_taken =
+            |branch: &BranchName| shared.parts.get(branch).is_some_and(|part| part.by != by || part.vote.is_some());
+        if let Some(taken) = branches.iter().find(|branch| is_taken(branch)) {
+            return Err(TableError::Taken(taken.clone()));
+        }
+        let new = branches.iter().filter(|branch| !shared.parts.contains_key(*branch)).count();
+        self.check_branches(shared.parts.len() + new)?;
         if id.deadline_ms != 0 {
             self.deadlines.insert((id.deadline_ms, id));
         }
         if let Entry::Shared(shared) = self.entries.entry(id).or_insert_with(|| Entry::Shared(Shared::default())) {
             for branch in branches {
-                shared.votes.entry(branch.clone()).or_default();
+                shared.parts.entry(branch.clone()).or_insert(Part { by, vote: None });
             }
         }
         Ok(Plan::nothing(Taking::Part, crate::Needs::default()))
@@ -309,13 +340,13 @@ impl Table {
         if let Some(plan) = self.take_part(id, now)? {
             return Ok(plan);
         }
-        let cast = match self.entries.get_mut(&id) {
-            Some(Entry::Shared(shared)) => shared.votes.get_mut(branch),
+        let part = match self.entries.get_mut(&id) {
+            Some(Entry::Shared(shared)) => shared.parts.get_mut(branch),
             _ => None,
         };
-        let cast = cast.ok_or_else(|| TableError::NoSuchBranch(branch.clone()))?;
-        if *cast != Some(Vote::Failed) {
-            *cast = Some(vote);
+        let part = part.ok_or_else(|| TableError::NoSuchBranch(branch.clone()))?;
+        if part.vote != Some(Vote::Failed) {
+            part.vote = Some(vote);
         }
         Ok(Plan::nothing(Taking::Part, crate::Needs::default()))
     }

@@ -60,13 +60,15 @@ pub(crate) struct Owners {
     pub(crate) earlier: u64,
     leases: BTreeMap<OwnerId, Leased>,
     grace_until: Time,
+    /// How many tombstones there are, by the owner.
+    tombstones: BTreeMap<OwnerId, usize>,
 }
 
 impl Owners {
     pub(crate) fn new() -> Self {
         let record = OwnersRecord { next: 1, floor: 1, lease: Duration::ZERO, alive: BTreeSet::new() };
-        let (ended, leases) = (BTreeMap::new(), BTreeMap::new());
-        Self { record, mark: 0, ended, given: 1, earlier: 1, leases, grace_until: Time::default() }
+        let (ended, leases, tombstones) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { record, mark: 0, ended, given: 1, earlier: 1, leases, grace_until: Time::default(), tombstones }
     }
 
     /// After everything was loaded: what was reserved and never given out stays so.
@@ -197,6 +199,26 @@ impl Owners {
         };
         let lease = self.leases.values().map(lease).max().unwrap_or_default().max(LEASE_DEFAULT);
         Some(OwnersRecord { next: self.record.next, floor, lease, alive })
+    }
+
+    pub(crate) fn count_tombstone(&mut self, owner: OwnerId) {
+        *self.tombstones.entry(owner).or_default() += 1;
+    }
+
+    pub(crate) fn discount_tombstone(&mut self, owner: OwnerId) {
+        let count = self.tombstones.get_mut(&owner).expect("every tombstone was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.tombstones.remove(&owner);
+        }
+    }
+
+    /// Of the owners from `first` on that have not ended, the one with the most tombstones, if they have more than so many
+    /// together.
+    pub(crate) fn with_most_tombstones(&self, first: OwnerId, tombstones_max: usize) -> Option<OwnerId> {
+        let living = self.tombstones.range(first..).filter(|(owner, _)| self.ended(**owner).is_none());
+        let is_crowded = living.clone().map(|(_, count)| count).sum::<usize>() > tombstones_max;
+        living.max_by_key(|(_, count)| **count).filter(|_| is_crowded).map(|(owner, _)| *owner)
     }
 
     /// Owners whose record of their end says nothing that the floor does not.

@@ -71,8 +71,8 @@ impl Table {
             }
             Some(Entry::Shared(shared)) => {
                 status.state = State::Active;
-                let votes = shared.votes.iter();
-                status.branches = votes.map(|(name, vote)| (name.clone(), BranchStatus::Enlisted(*vote))).collect();
+                let parts = shared.parts.iter();
+                status.branches = parts.map(|(name, part)| (name.clone(), BranchStatus::Enlisted(part.vote))).collect();
                 Needs::default()
             }
             // If its owner has ended, nobody knows whether it had been committed before.

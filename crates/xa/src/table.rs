@@ -5,7 +5,7 @@
 //!   unknown    nothing is remembered: not decided, or committed and forgotten
 //!   shared     others may take part: who, and how they voted; in memory only
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
-//!              deadline, which says the same to all clocks that were not set back by more
+//!              deadline, which says the same to all clocks that were not set back by more; an owner with very many is ended
 //!   doubtful   found prepared or asked about, and the journal was damaged since: see `damage.rs`; in memory only
 //!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
 //!              else than the owner has learned of it
@@ -32,6 +32,7 @@ use base::{Limits, Time};
 
 use crate::answer::{Answer, Mark, Needs, Plan, Rests};
 use crate::damage::Damage;
+use crate::decide::Shared;
 use crate::id::{BranchName, CoordinatorId, OwnerId, TransactionId};
 use crate::owners::{Ended, LEASE_MAX, LEASE_MIN, Lease, Owners};
 use crate::record::{BranchState, Change, Decision, MalformedRecord, OwnersRecord, Record, RecordKey, Tombstone};
@@ -65,6 +66,11 @@ pub enum TableError {
     /// A branch stands twice in one request.
     #[error("the branch {0} is named twice")]
     Twice(BranchName),
+    /// Another program has a branch of this name.
+    #[error(
+        "another program has a branch {0} in this transaction already; the names of all its branches have to differ"
+    )]
+    Taken(BranchName),
     /// A branch does not belong to the transaction.
     #[error("the transaction has no branch {0}")]
     NoSuchBranch(BranchName),
@@ -179,12 +185,6 @@ pub(crate) struct Decided {
     pub(crate) is_told: bool,
     /// Until when it is kept although all branches know.
     until: Option<Time>,
-}
-
-/// Who takes part in a transaction under way.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Shared {
-    pub(crate) votes: BTreeMap<BranchName, Option<Vote>>,
 }
 
 /// How a branch of a shared transaction voted.
@@ -341,7 +341,10 @@ impl Table {
                 self.stale.extend(stale(id));
                 let before = self.entries.insert(id, Entry::Aborted { tombstone, mark });
                 assert!(!matches!(before, Some(Entry::Decided(_))), "what is decided is never rolled back");
-                self.counters.aborts += u64::from(!matches!(before, Some(Entry::Aborted { .. })));
+                if !matches!(before, Some(Entry::Aborted { .. })) {
+                    self.counters.aborts += 1;
+                    self.owners.count_tombstone(id.owner);
+                }
             }
             Change::Put(Record::Ended(owner, tombstone)) => {
                 self.owners.ended.insert(owner, Ended { tombstone, mark });
@@ -438,10 +441,14 @@ impl Table {
         if let Some(stale) = stale(id) {
             self.stale.remove(&stale);
         }
-        if let Some(Entry::Decided(decided)) = self.entries.remove(&id) {
-            self.counters.outstanding -= u64::from(!is_complete(&decided.decision));
-            self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
-            self.let_stay(id, &decided);
+        match self.entries.remove(&id) {
+            Some(Entry::Decided(decided)) => {
+                self.counters.outstanding -= u64::from(!is_complete(&decided.decision));
+                self.counters.heuristic -= u64::from(is_heuristic(&decided.decision));
+                self.let_stay(id, &decided);
+            }
+            Some(Entry::Aborted { .. }) => self.owners.discount_tombstone(id.owner),
+            Some(Entry::Shared(_) | Entry::Doubtful) | None => {}
         }
     }
 

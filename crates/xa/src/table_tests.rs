@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::decide::{Forgetting, Learned};
+use crate::decide::{Forgetting, Learned, Taking};
 use crate::record::{DamageRecord, Heuristic};
 use crate::verdict::Verdict;
 
@@ -132,6 +132,58 @@ fn tombstones_go_when_their_owner_has_ended_and_the_verdict_stays() {
     assert!(plan.changes.is_empty() && plan.needs.synced > 0);
 }
 
+/// Every shared transaction that is rolled back leaves a tombstone, which stays while its owner lives. They filled the table,
+/// and every commit of every program was refused.
+#[test]
+fn an_owner_whose_tombstones_leave_no_room_for_others_ends_and_nothing_of_it_is_torn() {
+    let mut held = Held::new();
+    held.limits.xa_transactions_max = 12;
+    held.restart(at(0));
+    let (patient, busy) = (held.open(Lease::Held, at(0)).unwrap(), held.open(Lease::Held, at(0)).unwrap());
+    let commit = |held: &mut Held, id| {
+        let plan = held.table.commit(id, &[name(1)], Patience::Over, at(0))?;
+        Ok(held.write(plan))
+    };
+    let abort = |held: &mut Held, id| {
+        let plan = held.table.abort(id, at(0)).unwrap();
+        assert!(matches!(held.write(plan), Outcome::Aborted(_)));
+    };
+    let (decided, open) = (id(busy, 100, 0, false), id(busy, 101, 0, false));
+    assert_eq!(commit(&mut held, decided), Ok(Commit::Decided));
+    let enlisted = id(busy, 102, 0, true);
+    let plan = held.table.enlist(enlisted, None, &[name(2)], at(0)).unwrap();
+    held.write(plan);
+    abort(&mut held, id(patient, 1, 0, true));
+    for sequence in 1..6 {
+        abort(&mut held, id(busy, sequence, 0, true));
+    }
+    held.step(at(0));
+    assert_eq!(held.table.owners.ended(busy), None, "half of the table is left for others");
+    for sequence in 6..10 {
+        abort(&mut held, id(busy, sequence, 0, true));
+    }
+    let full = TableError::Limit { what: "transactions", max: 12 };
+    assert_eq!(commit(&mut held, id(patient, 2, 0, false)), Err(full));
+    for is_restarted in [false, true] {
+        held.step(at(0));
+        held.check();
+        assert!(held.table.owners.ended(busy).is_some());
+        assert!(is_restarted || held.table.owners.ended(patient).is_none());
+        // What it had decided stays so, and what it had not is never committed.
+        assert_eq!(commit(&mut held, decided), Ok(Commit::Settled(Outcome::Committed)));
+        let plan = held.table.verdicts(&[decided, open, enlisted, id(busy, 1, 0, true)], at(0));
+        let rolled_back = [Verdict::Commit, Verdict::Rollback, Verdict::Rollback, Verdict::Rollback];
+        assert_eq!(held.write(plan), rolled_back);
+        let ended = Commit::Settled(Outcome::Aborted(AbortReason::OwnerEnded));
+        assert_eq!((commit(&mut held, open), commit(&mut held, enlisted)), (Ok(ended), Ok(ended)));
+        if !is_restarted {
+            assert_eq!(commit(&mut held, id(patient, 2, 0, false)), Ok(Commit::Decided));
+            assert_eq!(held.table.entries.len(), 3);
+            held.restart(at(0));
+        }
+    }
+}
+
 #[test]
 fn a_tombstone_goes_a_day_after_its_deadline_though_its_owner_lives() {
     let mut held = Held::new();
@@ -234,7 +286,7 @@ fn in_the_shadow_of_damage_programs_decide_nothing_and_become_new_owners() {
             assert_eq!(held.table.abort(id, now).map(drop), doubtful);
         }
         let doubtful = Err(TableError::Doubtful(joined));
-        assert_eq!(held.table.enlist(joined, &[name(1)], now).map(drop), doubtful);
+        assert_eq!(held.table.enlist(joined, None, &[name(1)], now).map(drop), doubtful);
         assert_eq!(held.table.vote(joined, &name(1), Vote::Prepared, now).map(drop), doubtful);
         let plan = held.table.renew(owner, now).unwrap();
         assert_eq!(held.write(plan), Err(AbortReason::OwnerEnded));
@@ -326,6 +378,52 @@ fn what_was_written_again_behind_damage_is_not_written_once_more() {
         write_some(&mut held);
     }
     held.check();
+}
+
+/// Two programs had a database under one name. The decision held the name once: who committed said that it is done, the
+/// decision was let go of, and the other program's branch was rolled back. Of two who enlisted, one vote counted for both.
+#[test]
+fn a_name_that_two_programs_chose_is_refused_to_the_second() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::Held, at(0)).unwrap();
+    let (joiner, other) = (Some(OwnerId(7)), Some(OwnerId(8)));
+    for (sequence, vote) in (1..).zip([None, Some(Vote::Prepared), Some(Vote::ReadOnly)]) {
+        let id = id(owner, sequence, 0, true);
+        let enlist = |held: &mut Held, by| {
+            let plan = held.table.enlist(id, by, &[name(2), name(1)], at(0))?;
+            Ok(held.write(plan))
+        };
+        for _ in 0..2 {
+            assert_eq!(enlist(&mut held, joiner), Ok(Taking::Part), "the answer may have been lost");
+        }
+        for by in [other, None] {
+            assert_eq!(enlist(&mut held, by), Err(TableError::Taken(name(2))));
+        }
+        if let Some(vote) = vote {
+            let plan = held.table.vote(id, &name(1), vote, at(0)).unwrap();
+            held.write(plan);
+            let again = held.table.enlist(id, joiner, &[name(1)], at(0)).map(drop);
+            assert_eq!(again, Err(TableError::Taken(name(1))));
+        }
+        for patience in [Patience::Waits, Patience::Over] {
+            let committed = held.table.commit(id, &[name(0), name(1)], patience, at(0)).map(drop);
+            assert_eq!(committed, Err(TableError::Taken(name(1))));
+        }
+        // An operator names all the branches that are there.
+        let plan = held.table.commit_by_operator(id, &[name(0), name(1), name(2)], at(0)).unwrap();
+        let is_decided = held.write(plan) == Commit::Decided;
+        assert!(!is_decided, "the second branch has not voted");
+    }
+    let id = id(owner, 9, 0, true);
+    for (branch, vote) in [(1, Vote::Prepared), (2, Vote::ReadOnly)] {
+        let plan = held.table.enlist(id, joiner, &[name(branch)], at(0)).unwrap();
+        held.write(plan);
+        let plan = held.table.vote(id, &name(branch), vote, at(0)).unwrap();
+        held.write(plan);
+    }
+    let plan = held.table.commit_by_operator(id, &[name(1), name(2), name(3)], at(0)).unwrap();
+    assert_eq!(held.write(plan), Commit::Decided);
+    assert_eq!(held.table.status(id).value.branches.len(), 3, "each once");
 }
 
 #[test]
@@ -440,7 +538,7 @@ proptest! {
                     }
                 }
                 Call::Enlist(id, branch) => {
-                    if let Ok(plan) = held.table.enlist(id, &[name(branch)], now) {
+                    if let Ok(plan) = held.table.enlist(id, None, &[name(branch)], now) {
                         held.write(plan);
                     }
                 }

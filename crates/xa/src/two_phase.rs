@@ -231,6 +231,12 @@ impl TwoPhase {
         self.branches.iter().any(|branch| branch.state == State::Ended(BranchEnd::Pending))
     }
 
+    /// Whether every prepared branch was told how it was decided. Others follow when those that are asked now have answered.
+    #[must_use]
+    pub fn is_last_group(&self) -> bool {
+        self.branches.iter().all(|branch| branch.state != State::Prepared)
+    }
+
     /// A resource manager's answer to the call under way for this branch.
     ///
     /// # Panics

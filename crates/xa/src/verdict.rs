@@ -74,7 +74,7 @@ impl Table {
             return Verdict::Rollback;
         }
         let has_failed = match self.entries.get(&id) {
-            Some(Entry::Shared(shared)) => shared.votes.values().any(|vote| *vote == Some(Vote::Failed)),
+            Some(Entry::Shared(shared)) => shared.parts.values().any(|part| part.vote == Some(Vote::Failed)),
             _ => false,
         };
         let is_over = has_failed || (id.deadline_ms != 0 && id.deadline_ms <= now.wall_ms);
@@ -89,7 +89,7 @@ impl Table {
     }
 
     /// Does what is due by now, up to so many changes: owners whose lease is over end, shared transactions past their
-    /// deadline are rolled back, records that say nothing any more go.
+    /// deadline are rolled back, records that say nothing any more go, and an owner ends whose tombstones leave no room.
     pub fn step(&mut self, changes_max: usize, now: Now) -> Plan<Stepped> {
         self.note_time(now);
         let ended = |owner: OwnerId| Change::Put(Record::Ended(owner, Tombstone { at_ms: now.wall_ms }));
@@ -120,8 +120,20 @@ impl Table {
             let over = over.map(|(_, id)| Change::Delete(RecordKey::Decision(*id)));
             changes.extend(redundant.chain(gone).chain(stale).chain(over).take(changes_max));
         }
+        if changes.is_empty() {
+            changes.extend(self.crowding().map(ended));
+        }
         let stepped = if changes.is_empty() { Stepped::All } else { Stepped::More };
         Plan::writing(stepped, Rests::Lazily, changes)
+    }
+
+    /// The owner that is to end because tombstones of the living fill half of the table, which would refuse every commit once
+    /// it is full: its end says what its tombstones say, and rolls back what it has not decided. It goes on as another one. In
+    /// shadow its end would say nothing.
+    fn crowding(&self) -> Option<OwnerId> {
+        let half = self.limits.xa_transactions_max / 2;
+        let is_possible = self.entries.len() > half;
+        is_possible.then(|| self.owners.with_most_tombstones(OwnerId(self.damage.record.below), half)).flatten()
     }
 }
 

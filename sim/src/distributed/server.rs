@@ -114,7 +114,7 @@ impl World {
             Request::Begin { shared, .. } if self.style.embedded => Reply::Id(xa.begin(&begin(*shared))?),
             Request::Begin { owner, shared } => Reply::Id(self.next_id(*owner, *shared)),
             Request::Enlist(id, branches) => {
-                let taking = self.show(step, xa.enlist(*id, branches))?;
+                let taking = self.show(step, xa.enlist(*id, None, branches))?;
                 self.taken(*id, taking)
             }
             Request::Vote(id, branch, vote) => {

@@ -213,13 +213,17 @@ impl<S: Session> BranchConnection<S> {
             Step::Prepare | Step::CommitOnePhase if code != XA_OK => {
                 self.current = None;
                 // XA says that the branch is gone. Where it only can be rolled back now, it is; that there is none is good.
-                if let Some(statement) = S::Dialect::AFTER_REFUSAL.and_then(|step| S::Dialect::statement(step, &xid)) {
+                if self.session.standing() != Standing::Idle
+                    && let Some(statement) = S::Dialect::statement(Step::RollbackActive, &xid)
+                {
                     drop(self.ask(&statement));
                 }
             }
             Step::CommitPrepared | Step::RollbackPrepared => {
-                if code == XAER_NOTA && self.is_listed(&xid) {
-                    last_error::set(format!("{xid} belongs to another session, which has to end first"));
+                if code == XAER_NOTA
+                    && let Err(reason) = self.check_gone(&xid)
+                {
+                    last_error::set(reason);
                     return XAER_RMFAIL;
                 }
                 self.current = None;
@@ -235,9 +239,15 @@ impl<S: Session> BranchConnection<S> {
         reply.is_some_and(|reply| reply.is_ok_and(|reply| S::Dialect::changed_nothing(&reply)))
     }
 
-    /// Whether the database knows a prepared branch after all.
-    fn is_listed(&mut self, xid: &Xid) -> bool {
-        self.ask(S::Dialect::LIST).is_ok_and(|reply| S::Dialect::listed(&reply).contains(xid))
+    /// Looks whether the database does not know a prepared branch indeed. What does not answer may know it.
+    fn check_gone(&mut self, xid: &Xid) -> Result<(), String> {
+        match self.ask(S::Dialect::LIST) {
+            Ok(reply) if S::Dialect::listed(&reply).contains(xid) => {
+                Err(format!("{xid} belongs to another session, which has to end first"))
+            }
+            Ok(_) => Ok(()),
+            Err(failure) => Err(format!("{xid} is not known to this session, and it cannot be looked for: {failure}")),
+        }
     }
 
     fn ask(&mut self, statement: &str) -> Result<Reply, Failure> {
@@ -250,3 +260,7 @@ impl<S: Session> BranchConnection<S> {
 fn misplaced(phase: Option<Phase>) -> c_int {
     if phase.is_none() { XAER_NOTA } else { XAER_PROTO }
 }
+
+#[cfg(test)]
+#[path = "branch_tests.rs"]
+mod tests;

@@ -36,9 +36,6 @@ pub(crate) trait Dialect {
     /// Whether such an answer says that it did not.
     fn changed_nothing(reply: &Reply) -> bool;
 
-    /// What clears the session of a branch that could not be prepared or committed, where the database leaves it there.
-    const AFTER_REFUSAL: Option<Step>;
-
     /// The statement that lists what is prepared.
     const LIST: &'static str;
 

@@ -211,7 +211,9 @@ impl Session for MariaSession {
         // SAFETY: the answer was read, and its rows are taken at once.
         let result = unsafe { (self.libmariadb.store_result)(self.connection) };
         if result.is_null() {
-            return Ok(Reply::default());
+            // SAFETY: the connection is libmariadb's. Without rows to come there is no error either.
+            let failed = unsafe { (self.libmariadb.errno)(self.connection) } != 0;
+            return if failed { Err(self.failure()) } else { Ok(Reply::default()) };
         }
         let rows = self.rows(result);
         // SAFETY: the result is freed once, here.

@@ -70,8 +70,6 @@ impl Dialect for MariaDb {
         false
     }
 
-    const AFTER_REFUSAL: Option<Step> = Some(Step::RollbackActive);
-
     const LIST: &'static str = "XA RECOVER";
 
     fn listed(reply: &Reply) -> Vec<Xid> {

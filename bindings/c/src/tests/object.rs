@@ -1,6 +1,6 @@
 //! Transactions as objects: what a vote, and the decision of another program, do to the branches here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tm::{BranchName, ErrorKind, OwnerId, Sharing, TransactionId, XaCode, Xid};
 
 use super::scene::{COORDINATOR, Memory};
-use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
+use crate::abi::{TX_OK, TX_PROTOCOL_ERROR, TX_ROLLBACK, XA_OK, XA_RDONLY, XAER_ASYNC, XidData};
 use crate::manager::Manager;
 use crate::object::{Role, TmObject};
 use crate::resource::{Resource, Verb};
@@ -18,6 +18,8 @@ use crate::resource::{Resource, Verb};
 struct Obedient {
     branch: BranchName,
     asked: RefCell<Vec<Verb>>,
+    /// Its answer to prepare.
+    vote: Cell<c_int>,
 }
 
 impl Resource for Obedient {
@@ -35,7 +37,7 @@ impl Resource for Obedient {
 
     fn call(&self, verb: Verb, _: &XidData, _: c_long) -> c_int {
         self.asked.borrow_mut().push(verb);
-        XA_OK
+        if verb == Verb::Prepare { self.vote.get() } else { XA_OK }
     }
 
     fn complete(&self, _: c_int) -> c_int {
@@ -58,7 +60,7 @@ impl Program {
         let memory = Arc::new(Memory::default());
         let tm = Rc::new(TmObject::new(Arc::new(Manager::new(memory.clone(), Vec::new(), None, None))));
         let branch = BranchName::new("database").unwrap();
-        let connection = Rc::new(Obedient { branch, asked: RefCell::default() });
+        let connection = Rc::new(Obedient { branch, asked: RefCell::default(), vote: Cell::new(XA_OK) });
         assert_eq!(tm.add(connection.clone()), TX_OK);
         Self { memory, tm, connection }
     }
@@ -106,6 +108,21 @@ fn a_vote_for_what_is_rolled_back_rolls_back_at_once() {
     *program.memory.vote_refusal.lock().unwrap() = Some(ErrorKind::Aborted);
     assert_eq!(tx.commit(), TX_ROLLBACK);
     assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Prepare, Verb::Rollback]);
+}
+
+/// The coordinator keeps nothing for a part that votes so: it was asked about a transaction that it did not know, or had
+/// forgotten, and the answer was `HOLDFAST_UNDECIDED` for ever, or `TX_ROLLBACK` of what was committed.
+#[test]
+fn a_part_that_changed_nothing_is_over_when_it_has_voted() {
+    for owner in [1, 9] {
+        let program = Program::new();
+        program.connection.vote.set(XA_RDONLY);
+        let mut tx = program.tm.take_part(shared(owner), Role::Votes).ok().unwrap();
+        assert_eq!(tx.commit(), TX_OK);
+        assert_eq!(tx.finish(Duration::ZERO), Some(TX_OK));
+        assert_eq!(tx.finish(Duration::ZERO), Some(TX_PROTOCOL_ERROR), "it is over");
+        assert_eq!(program.asked(), [Verb::Start, Verb::End, Verb::Prepare]);
+    }
 }
 
 /// It cleared the mark of the active transaction, and a third could begin in the midst of it.

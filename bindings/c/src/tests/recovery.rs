@@ -1,14 +1,17 @@
 //! What is found prepared is committed, rolled back or left, and never touched when it is not ours.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 
-use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, Xid};
+use tm::{BranchName, CoordinatorId, Decisions, ErrorKind, OwnerId, TransactionId, XaCode, Xid};
 
-use super::scene::{COORDINATOR, STATIC, Scene};
-use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XidData};
+use super::scene::{COORDINATOR, Memory, STATIC, Scene};
+use crate::abi::{TMNOFLAGS, TX_HAZARD, TX_MIXED, TX_OK, TX_ROLLBACK, XA_OK, XAER_ASYNC, XidData};
 use crate::control::End;
-use crate::manager::Recovered;
+use crate::last_error;
+use crate::manager::{Recovered, recover};
 use crate::resource::{Resource, Verb};
 
 fn prepare(scene: &Scene, coordinator: CoordinatorId, owner: u64, sequence: u64) -> TransactionId {
@@ -50,6 +53,66 @@ fn lower_orders_are_committed_first() {
     assert_eq!(scene.thread.recover().unwrap().committed, 2);
     let commits: Vec<String> = scene.calls().into_iter().filter(|call| call.starts_with("commit")).collect();
     assert_eq!(commits, ["commit 1 0", "commit 0 0"]);
+}
+
+/// A resource manager with lists that the test made up.
+struct Listing {
+    branch: BranchName,
+    order: u32,
+    lists: RefCell<Vec<Vec<Xid>>>,
+    commits: Cell<u64>,
+}
+
+impl Resource for Listing {
+    fn branch(&self) -> &BranchName {
+        &self.branch
+    }
+
+    fn order(&self) -> u32 {
+        self.order
+    }
+
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    fn call(&self, verb: Verb, _: &XidData, _: c_long) -> c_int {
+        assert_eq!(verb, Verb::Commit);
+        self.commits.set(self.commits.get() + 1);
+        XA_OK
+    }
+
+    fn complete(&self, _: c_int) -> c_int {
+        XAER_ASYNC
+    }
+
+    fn prepared(&self) -> Result<Vec<Xid>, XaCode> {
+        Ok(self.lists.borrow_mut().pop().unwrap_or_default())
+    }
+}
+
+/// It was prepared at the first just after that one had been listed, and decided before the verdict was asked for: the second
+/// was committed, and the first, which commits before it, came with the next round.
+#[test]
+fn what_was_prepared_since_it_was_listed_is_committed_first_by_its_program() {
+    let id = TransactionId { coordinator: COORDINATOR, owner: OwnerId(9), sequence: 1, deadline_ms: 0, shared: false };
+    let names = ["monkey0", "monkey1"].map(|name| BranchName::new(name).unwrap());
+    let [first, second] = names.clone().map(|branch| vec![Xid { transaction: id, branch }]);
+    let memory = Memory::default();
+    memory.commit(id, &names, None).unwrap();
+    // The last of them comes first.
+    let lists = [vec![first.clone(), first, Vec::new()], vec![second.clone(), second]];
+    let numbered = names.into_iter().zip(1..).zip(lists);
+    let managers: Vec<Listing> = numbered
+        .map(|((branch, order), lists)| Listing { branch, order, lists: RefCell::new(lists), commits: Cell::new(0) })
+        .collect();
+    let resources: Vec<&dyn Resource> = managers.iter().map(|manager| manager as &dyn Resource).collect();
+    let commits = || managers.iter().map(|manager| manager.commits.get()).collect::<Vec<_>>();
+    assert_eq!(recover(&memory, &resources), Recovered { left: 1, ..Recovered::default() });
+    assert_eq!(commits(), [0, 0]);
+    // The next round knows of both. Their program is gone, so this one commits them.
+    assert_eq!(recover(&memory, &resources), Recovered { committed: 2, ..Recovered::default() });
+    assert_eq!(commits(), [1, 1]);
 }
 
 #[test]
@@ -94,6 +157,37 @@ fn nobody_forgets_what_it_did_by_itself_before_that_is_recorded() {
     assert_eq!(scene.thread.end(End::Commit), TX_MIXED);
     assert_eq!(scene.verbs(), "end end prepare prepare commit commit forget");
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
+}
+
+/// What had been committed against the verdict was counted as rolled back, and forgotten where alone it was known.
+#[test]
+fn what_was_done_against_the_verdict_is_said_and_not_counted_as_carried_out() {
+    for (script, commits, said) in [
+        ("rollback XA_HEURCOM", false, "monkey0 has committed "),
+        ("rollback XA_HEURMIX", false, "monkey0 has committed in part and rolled back in part "),
+        ("commit XA_HEURRB", true, "monkey0 has rolled back "),
+        ("commit XA_HEURHAZ", true, "monkey0 may have committed or rolled back "),
+    ] {
+        let mut scene = Scene::new(&[(STATIC, script)]);
+        assert_eq!(scene.open(), TX_OK);
+        let transaction = prepare(&scene, COORDINATOR, 9, 1);
+        if commits {
+            scene.memory.commit(transaction, &[BranchName::new("monkey0").unwrap()], None).unwrap();
+        }
+        assert_eq!(scene.thread.recover().unwrap(), Recovered { left: 1, ..Recovered::default() }, "{script}");
+        let text = last_error::text();
+        assert!(text.starts_with(&format!("{said}{transaction}.monkey0 by itself")), "{text}");
+        assert!(scene.verbs().ends_with(" forget"));
+    }
+    for (script, commits) in [("rollback XA_HEURRB", false), ("commit XA_HEURCOM", true)] {
+        let mut scene = Scene::new(&[(STATIC, script)]);
+        assert_eq!(scene.open(), TX_OK);
+        let transaction = prepare(&scene, COORDINATOR, 9, 1);
+        if commits {
+            scene.memory.commit(transaction, &[BranchName::new("monkey0").unwrap()], None).unwrap();
+        }
+        assert_eq!(scene.thread.recover().unwrap().left, 0, "that was the verdict");
+    }
 }
 
 #[test]

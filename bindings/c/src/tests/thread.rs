@@ -8,7 +8,7 @@ use crate::abi::{
     TX_ACTIVE, TX_CHAINED, TX_COMMIT_COMPLETED, TX_COMMIT_DECISION_LOGGED, TX_EINVAL, TX_OK, TX_PROTOCOL_ERROR,
     TX_ROLLBACK, TX_TIMEOUT_ROLLBACK_ONLY, TX_UNCHAINED,
 };
-use crate::control::End;
+use crate::control::{Association, End, Thread};
 
 #[test]
 fn chained_transactions_follow_each_other_with_new_names() {
@@ -123,6 +123,44 @@ fn a_commit_that_returns_early_is_completed_by_the_next_call() {
     assert_eq!(scene.memory.done.lock().unwrap().len(), 2);
 }
 
+/// Only the first group was asked before the call returned: the branches of the second kept their locks until the thread made
+/// another call, which may be never.
+#[test]
+fn a_commit_that_returns_early_has_asked_all_groups_of_an_order() {
+    let mut scene = Scene::new(&[(ASYNC, ""), (ASYNC, ""), (ASYNC, "")]);
+    Arc::get_mut(&mut scene.manager).unwrap().resources[0].order = 2;
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.set_commit_return(TX_COMMIT_DECISION_LOGGED), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    assert_eq!(scene.thread.end(End::Commit), TX_OK);
+    let calls = scene.calls();
+    let calls = &calls[calls.iter().position(|call| call.starts_with("commit")).unwrap()..];
+    let expected = ["commit 1 80000000", "commit 2 80000000", "complete 1 0", "complete 2 0", "commit 0 80000000"];
+    assert_eq!(calls, expected);
+}
+
+/// A branch that registers itself stays suspended until it works again. The second time nobody asked it, and so nobody knew
+/// any more that it does not leave its thread.
+#[test]
+fn a_branch_that_does_not_migrate_binds_its_transaction_however_often_that_is_suspended() {
+    let mut scene = Scene::new(&[(DYNAMIC, "end XA_NOMIGRATE")]);
+    assert_eq!(scene.open(), TX_OK);
+    assert_eq!(scene.thread.begin(), TX_OK);
+    scene.thread.associate(0, Association::Active);
+    let id = scene.thread.suspend().unwrap();
+    assert_eq!(scene.thread.resume(id), TX_OK);
+    assert_eq!(scene.thread.suspend(), Ok(id));
+    let manager = scene.manager.clone();
+    let elsewhere = || {
+        let mut thread = Thread::default();
+        assert_eq!(thread.open(|| Ok(manager)), TX_OK);
+        thread.resume(id)
+    };
+    assert_eq!(std::thread::scope(|scope| scope.spawn(elsewhere).join().unwrap()), TX_PROTOCOL_ERROR);
+    assert_eq!(scene.thread.resume(id), TX_OK);
+    assert_eq!(scene.thread.end(End::Rollback), TX_OK);
+}
+
 #[test]
 fn lower_orders_commit_first() {
     let mut scene = Scene::new(&[(STATIC, ""), (STATIC, "")]);
@@ -148,7 +186,7 @@ fn threads_do_not_know_each_other() {
     let scene = Scene::new(&[(STATIC, ""), (ASYNC, "")]);
     let manager = scene.manager.clone();
     let work = || {
-        let mut thread = crate::control::Thread::default();
+        let mut thread = Thread::default();
         assert_eq!(thread.open(|| Ok(manager.clone())), TX_OK);
         for round in 0..50 {
             assert_eq!(thread.begin(), TX_OK);

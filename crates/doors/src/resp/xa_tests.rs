@@ -205,13 +205,33 @@ fn in_multi_the_decision_and_the_changes_are_one_batch_or_nothing() {
 }
 
 #[test]
+fn a_connection_whose_owner_was_ended_goes_on_as_another() {
+    let mut fixture = Fixture::new();
+    let first = fixture.begin("");
+    let owner = first.parse::<TransactionId>().unwrap().owner;
+    fixture.check(&[
+        (&format!("XA.OWNER END {}", owner.0), "+OK"),
+        (&format!("XA.COMMIT {first} BRANCHES 1 pg"), "-ABORTED the owner of the transaction has ended"),
+    ]);
+    let second = fixture.begin("");
+    assert_ne!(second.parse::<TransactionId>().unwrap().owner, owner);
+    assert_eq!(fixture.run(&format!("XA.COMMIT {second} BRANCHES 1 pg")), "+OK");
+}
+
+#[test]
 fn shared_transactions_wait_for_all_votes() {
     let mut fixture = Fixture::new();
     let (all, alone) = (fixture.begin("SHARED TIMEOUT 600000"), fixture.begin(""));
     let not_shared = "-ERR the transaction is not shared: its id says that one program has all its branches";
+    let taken =
+        "-ERR another program has a branch a in this transaction already; the names of all its branches have to differ";
     fixture.check(&[
         (&format!("XA.ENLIST {alone} a"), not_shared),
-        (&format!("XA.ENLIST {all} a b c"), "+OK"),
+        (&format!("XA.ENLIST {all} BY 9 a b c"), "+OK"),
+        (&format!("XA.ENLIST {all} BY 9 a"), "+OK"),
+        (&format!("XA.ENLIST {all} BY 10 x a"), taken),
+        (&format!("XA.ENLIST {all} BY 9"), "-ERR syntax error"),
+        (&format!("XA.ENLIST {all} BY nine a"), "-ERR value is not an integer or out of range"),
         (&format!("XA.PREPARED {all} a"), "+OK"),
         (&format!("XA.PREPARED {all} b READONLY"), "+OK"),
         (&format!("XA.PREPARED {all} d"), "-ERR the transaction has no branch d"),
@@ -220,6 +240,7 @@ fn shared_transactions_wait_for_all_votes() {
     let status = fixture.run(&format!("XA.STATUS {all}"));
     assert!(status.contains("$5 state $6 active"), "{status}");
     assert!(status.ends_with("*3 *2 $1 a $8 prepared *2 $1 b $8 readonly *2 $1 c $8 enlisted"), "{status}");
+    assert_eq!(fixture.run(&format!("XA.COMMIT {all} BRANCHES 2 own a WAIT 60000")), taken);
     // The vote arrives while another connection's commit waits for it.
     let store = fixture.door.store.clone();
     let id: TransactionId = all.parse().unwrap();

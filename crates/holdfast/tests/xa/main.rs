@@ -228,6 +228,22 @@ fn a_decision_and_what_it_changes_in_the_store_are_one_batch() {
     assert_eq!(&*store.kv().get(b"b", b"k").unwrap().unwrap().value, b"5");
 }
 
+/// Every later transaction of the process was of an owner that had ended, and so could never be committed.
+#[test]
+fn a_process_whose_owner_was_ended_goes_on_as_another() {
+    let place = Place::new();
+    let store = place.open();
+    let (committed, open) = (begin(&store), begin(&store));
+    commit(&store, committed, &["a"], SYNCED).unwrap();
+    store.xa().end(open.owner).unwrap().wait(SYNCED).unwrap();
+    assert_eq!(commit(&store, open, &["a"], SYNCED).unwrap_err().kind(), ErrorKind::Aborted);
+    let next = begin(&store);
+    assert_ne!(next.owner, open.owner);
+    assert_eq!((begin(&store).owner, store.xa().own().unwrap()), (next.owner, next.owner));
+    commit(&store, next, &["a"], SYNCED).unwrap();
+    assert_eq!((verdict(&store, committed), verdict(&store, open)), (Verdict::Commit, Verdict::Rollback));
+}
+
 #[test]
 fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
     let place = Place::new();
@@ -238,7 +254,7 @@ fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
         |id, branch: &str, vote| xa.vote(id, &BranchName::new(branch).unwrap(), vote).unwrap().wait(SYNCED).unwrap();
     let (all, failing, slow, lost) = (shared(), shared(), shared(), shared());
     for id in [all, failing, slow, lost] {
-        assert_eq!(xa.enlist(id, &names(&["a", "b", "c"])).unwrap().wait(SYNCED).unwrap(), Taking::Part);
+        assert_eq!(xa.enlist(id, None, &names(&["a", "b", "c"])).unwrap().wait(SYNCED).unwrap(), Taking::Part);
     }
     for id in [all, failing, lost] {
         vote(id, "a", Vote::Prepared);
@@ -250,7 +266,8 @@ fn a_shared_transaction_commits_when_all_who_take_part_are_prepared() {
     vote(lost, "c", Vote::Prepared);
     vote(failing, "c", Vote::Failed);
     vote(failing, "c", Vote::Prepared);
-    commit(&store, all, &["own", "b"], SYNCED).unwrap();
+    assert_eq!(commit(&store, all, &["own", "b"], SYNCED).unwrap_err().kind(), ErrorKind::Invalid);
+    commit(&store, all, &["own"], SYNCED).unwrap();
     let status = xa.status(all).unwrap().wait(SYNCED).unwrap();
     let branches: Vec<&str> = status.branches.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(branches, ["own", "a", "c"]);

@@ -152,7 +152,15 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
         index += 1;
     }
     let store = &call.door.store;
-    let mut own = match call.session.xa_owner.take() {
+    let own = match call.session.xa_owner.take() {
+        // It may have been ended while the connection is there.
+        Some(own) => {
+            let renewed = show(&mut call.session.need, call.durability, store.xa().renew(own.owner)?);
+            renewed.is_ok().then_some(own)
+        }
+        None => None,
+    };
+    let mut own = match own {
         Some(own) => own,
         None => {
             let opened = store.xa().open(Lease::Held, &call.session.client.address.to_string())?;
@@ -185,8 +193,15 @@ fn taken(call: &mut Call<'_, '_>, taking: Pending<'_, Taking>) -> Answer {
 pub(crate) fn enlist(call: &mut Call<'_, '_>) -> Answer {
     may(call, Right::Write)?;
     let args = call.args();
-    let branches: Vec<BranchName> = args.from(2).iter().map(branch).collect::<Result<_, Fail>>()?;
-    let taking = call.door.store.xa().enlist(id(args.at(1))?, &branches)?;
+    let (by, names) = match args.at(2).eq_ignore_ascii_case(b"by") {
+        true => (Some(owner(args.get(3).ok_or(SYNTAX)?)?), args.from(4)),
+        false => (None, args.from(2)),
+    };
+    let branches: Vec<BranchName> = names.iter().map(branch).collect::<Result<_, Fail>>()?;
+    if branches.is_empty() {
+        return Err(SYNTAX.into());
+    }
+    let taking = call.door.store.xa().enlist(id(args.at(1))?, by, &branches)?;
     taken(call, taking)
 }
 

@@ -331,7 +331,7 @@ fn verdicts_status_and_shared_transactions_are_asked_for_in_the_words_of_the_pro
         format!("XA.RECOVER {id} {id} {id}"),
         format!("XA.STATUS {id}"),
         "XA.LIST COUNT 200".to_owned(),
-        format!("XA.ENLIST {id} a b"),
+        format!("XA.ENLIST {id} BY 1 a b"),
         format!("XA.PREPARED {id} a"),
         format!("XA.PREPARED {id} b FAILED"),
         format!("XA.COMMIT {id} BRANCHES 1 a WAIT 30000"),

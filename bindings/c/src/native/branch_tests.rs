@@ -1,0 +1,107 @@
+//! What a branch makes of a database's answers, with a session that says what the test wants.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+
+use tm::{BranchName, CoordinatorId, OwnerId, TransactionId, XaCode};
+
+use super::*;
+use crate::abi::{TMNOFLAGS, XA_RBTIMEOUT};
+use crate::native::mariadb::MariaDb;
+use crate::native::postgres::Postgres;
+
+type Line = (&'static str, Result<Reply, Failure>, Standing);
+
+/// Answers in order, each to a statement that begins so, and how the session stands then.
+struct Scripted<D> {
+    script: VecDeque<Line>,
+    sent: Option<String>,
+    standing: Standing,
+    dialect: PhantomData<D>,
+}
+
+impl<D: Dialect> Session for Scripted<D> {
+    type Dialect = D;
+
+    fn send(&mut self, statement: &str) -> Result<(), Failure> {
+        self.sent = Some(statement.to_owned());
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Reply, Failure> {
+        let sent = self.sent.take().unwrap();
+        let (start, answer, standing) = self.script.pop_front().unwrap_or_else(|| panic!("{sent} was not expected"));
+        assert!(sent.starts_with(start), "{sent} instead of {start}");
+        self.standing = standing;
+        answer
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing
+    }
+}
+
+fn xid() -> XidData {
+    let id =
+        TransactionId { coordinator: CoordinatorId(1), owner: OwnerId(2), sequence: 3, deadline_ms: 0, shared: false };
+    XidData::of_branch(id, &BranchName::new("database").unwrap())
+}
+
+fn connection<D: Dialect, const N: usize>(script: [Line; N], standing: Standing) -> BranchConnection<Scripted<D>> {
+    BranchConnection::new(Scripted { script: script.into(), sent: None, standing, dialect: PhantomData })
+}
+
+fn done() -> Result<Reply, Failure> {
+    Ok(Reply::default())
+}
+
+fn refused(state: &str, number: u32) -> Result<Reply, Failure> {
+    Err(Failure::Refused { state: state.to_owned(), number, text: "no".to_owned() })
+}
+
+fn lost() -> Result<Reply, Failure> {
+    Err(Failure::Lost("gone".to_owned()))
+}
+
+/// The branch belonged to a session that was still there, the list that would have told failed, and the branch was taken for
+/// committed: its decision was let go of, and the branch rolled back.
+#[test]
+fn a_branch_that_is_not_known_is_gone_only_where_the_list_says_so() {
+    for (list, answer) in [(lost(), XAER_RMFAIL), (refused("HY000", 1227), XAER_RMFAIL), (done(), XAER_NOTA)] {
+        for (verb, statement) in [(Verb::Commit, "XA COMMIT"), (Verb::Rollback, "XA ROLLBACK")] {
+            let not_known = (statement, refused("XAE04", 1397), Standing::Untold);
+            let script = [not_known, ("XA RECOVER", list.clone(), Standing::Untold)];
+            let mut connection = connection::<MariaDb, 2>(script, Standing::Untold);
+            assert_eq!(connection.call(verb, &xid(), TMNOFLAGS), answer, "{list:?}");
+            assert!(connection.session.script.is_empty());
+        }
+    }
+    let mut connection = connection::<MariaDb, 1>([("XA RECOVER", lost(), Standing::Untold)], Standing::Untold);
+    assert_eq!(connection.prepared(), Err(XaCode::ManagerDown));
+}
+
+/// A statement that was cancelled before it took effect left the session in a failed transaction, and every later branch was
+/// refused: `TX_OUTSIDE`, until the program rolled back by itself.
+#[test]
+fn a_refused_prepare_or_commit_leaves_no_transaction_in_the_session() {
+    let begin = || ("BEGIN", done(), Standing::Open);
+    let start = |connection: &mut BranchConnection<Scripted<Postgres>>| {
+        assert_eq!(connection.call(Verb::Start, &xid(), TMNOFLAGS), XA_OK);
+        assert_eq!(connection.call(Verb::End, &xid(), TMNOFLAGS), XA_OK);
+    };
+    for (verb, flags, statement) in
+        [(Verb::Prepare, TMNOFLAGS, "PREPARE TRANSACTION"), (Verb::Commit, TMONEPHASE, "COMMIT")]
+    {
+        let cancelled = |standing| (statement, refused("57014", 0), standing);
+        let rollback = ("ROLLBACK", done(), Standing::Idle);
+        let mut left = connection([begin(), cancelled(Standing::Failed), rollback, begin()], Standing::Idle);
+        // What the server has rolled back by itself is not rolled back once more.
+        let mut cleared = connection([begin(), cancelled(Standing::Idle), begin()], Standing::Idle);
+        for connection in [&mut left, &mut cleared] {
+            start(connection);
+            assert_eq!(connection.call(verb, &xid(), flags), XA_RBTIMEOUT);
+            start(connection);
+            assert!(connection.session.script.is_empty());
+        }
+    }
+}
