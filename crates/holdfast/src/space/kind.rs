@@ -124,7 +124,6 @@ impl Registry {
                 kinds.remove(&definition.space);
             }
         }
-        kind.drop_it();
     }
 
     /// All types; of one space if one is named.
