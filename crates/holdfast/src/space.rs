@@ -197,10 +197,10 @@ impl Space {
 impl Inner {
     /// Makes known what types the engines have, when the store was opened.
     pub(crate) fn load_spaces(&self) {
-        let mut last = lock(&self.spaces.declaring);
         let Some(first) = self.partitions.first() else { return };
+        let last = self.partitions.iter().map(|partition| partition.space().last_type()).max();
+        *lock(&self.spaces.declaring) = last.unwrap_or(0);
         for (of, definition) in first.space().types() {
-            *last = (*last).max(of.0);
             self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition))));
         }
         let newest = self.partitions.iter().filter_map(|partition| partition.space().newest_id()).max();

@@ -374,3 +374,29 @@ fn the_journal_is_held_for_a_name_up_to_its_bound_also_over_a_restart() {
     assert!(orders.forget_listener("away").unwrap());
     orders.listen(&Wanted::all(), named("away", None)).unwrap();
 }
+
+/// The number of a type that was dropped was given to the next one after reopening, in whatever space, and with it its events.
+#[test]
+fn a_new_type_hears_nothing_of_one_that_was_dropped_before_the_store_was_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    orders(&store);
+    let old =
+        store.space("private").declare(Definition { history: true, ..Definition::new("private", "secret") }).unwrap();
+    old.write(&order(1, "ada", 10), &upsert()).unwrap();
+    store.space("private").drop_type("secret").unwrap();
+    store.close().unwrap();
+    drop((old, store));
+    // Once from the snapshot alone, once with nothing written since.
+    for name in ["first", "second"] {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let new = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", name) }).unwrap();
+        let from = Some(Bookmark::START);
+        let mut listener = new.listen(&Wanted::all(), Listen { from, ..Listen::default() }).unwrap();
+        assert_eq!(hear(&mut listener), []);
+        drop(listener);
+        new.write(&order(2, "eve", 20), &upsert()).unwrap();
+        store.space("shop").drop_type(name).unwrap();
+        store.close().unwrap();
+    }
+}
