@@ -1,7 +1,7 @@
 //! Transactions and tasks.
 
 use base::Clock;
-use holdfast::space::{Cancel, Change, Order, Path, ReadLock, WantedBy};
+use holdfast::space::{Cancel, Change, Lease, Order, Path, ReadLock, WantedBy};
 use holdfast::{ErrorKind, PutOptions};
 
 use super::*;
@@ -420,4 +420,26 @@ fn what_was_taken_durably_is_not_lost_when_the_disk_refuses_the_rest() {
     let kept = orders.taken(vec![first.clone(), second.clone(), third], Some(Durability::Synced)).unwrap();
     assert_eq!(kept, [first.value]);
     assert_eq!(orders.taken(vec![second], None).unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// The transaction wrote the entry with the lease that it had found, and what had been renewed for ever ended.
+#[test]
+fn a_renewal_waits_for_the_transaction_that_would_take_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let short = Lease::For(Duration::from_secs(60));
+    orders.write(&order(1, "ada", 1), &WriteOptions { lease: short, ..upsert() }).unwrap();
+    let mut transaction = store.begin();
+    let change = [Change::Increment { path: Path::parse("total").unwrap(), by: 1i64.into() }];
+    orders.within(&mut transaction).change(&Wanted::id(1), &change, &upsert()).unwrap().unwrap();
+    let at_once = orders.renew_shown(&Wanted::id(1), Lease::Forever, Some(Duration::ZERO));
+    assert_eq!(at_once.map(|shown| shown.value).unwrap_err().kind(), ErrorKind::Timeout);
+    std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| orders.renew(&Wanted::id(1), Lease::Forever, None).unwrap());
+        transaction.commit(Durability::Written).unwrap();
+        assert!(renewing.join().unwrap());
+    });
+    let entry = orders.read(&Wanted::id(1), &now()).unwrap().unwrap();
+    assert_eq!((entry.document, entry.expires_ms), (order(1, "ada", 2), None));
 }
