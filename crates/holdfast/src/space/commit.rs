@@ -119,7 +119,7 @@ impl Inner {
             let Some(entry) = engine.get(place) else { return true };
             let is_gone = entry.expires_ms != 0 && entry.expires_ms <= now_ms;
             let fields = entry.document.fields();
-            if is_gone || !waiter.wanted.matches(&definition.id, fields) {
+            if is_gone || !waiter.wanted.matches(&definition, fields) {
                 return true;
             }
             let mut grant = || {

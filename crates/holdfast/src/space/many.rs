@@ -15,7 +15,6 @@ use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
-use super::within::is_excepted;
 use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -61,16 +60,13 @@ impl Entries {
             };
             if let Some(id) = &wanted.id {
                 let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
-                let is_passed_over =
-                    |it: &Stored| is_excepted(&wanted.except, it.document.fields().get(&definition.id));
                 let stored = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms);
-                if let Some(stored) = stored.filter(|it| !is_passed_over(it)) {
+                if let Some(stored) = stored.filter(|it| wanted.matches(&definition, it.document.fields())) {
                     let _ = take(stored, &mut found);
                 }
             } else {
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    let is_passed_over = is_excepted(&wanted.except, it.document().fields().get(&definition.id));
-                    if !is_passed_over && is_visible(&it, now_ms) {
+                    if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
                         take(it.stored(), &mut found)
                     } else {
                         ControlFlow::Continue(())
@@ -156,7 +152,7 @@ impl Entries {
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
             let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |found| {
-                if is_visible(&found, now_ms) && wanted.matches(&definition.id, found.document().fields()) {
+                if is_visible(&found, now_ms) && wanted.matches(&definition, found.document().fields()) {
                     count += 1;
                     newest = newest.max(found.version());
                 }
@@ -193,7 +189,7 @@ impl Entries {
                 let now_ms = self.inner().clock.wall_ms();
                 let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
                     let fields = found.document().fields();
-                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition.id, fields) {
+                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition, fields) {
                         ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
                     }
                     ControlFlow::Continue(())
@@ -207,7 +203,7 @@ impl Entries {
                     let place = engine.find_id(self.kind.of, id.scalar());
                     let is_free = |place: &Place| !engine.is_locked(*place) && !engine.is_held(*place, NOBODY);
                     let stored = place.filter(is_free).and_then(|place| engine.get(place));
-                    let is_wanted = stored.is_some_and(|it| wanted.matches(&definition.id, it.document.fields()));
+                    let is_wanted = stored.is_some_and(|it| wanted.matches(&definition, it.document.fields()));
                     if !is_wanted || wanted.limit.is_some_and(|limit| count >= limit) {
                         continue;
                     }
@@ -326,7 +322,7 @@ impl Entries {
                 partition.check()?;
                 let now_ms = self.inner().clock.wall_ms();
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) && wanted.matches(&definition.id, it.document().fields()) {
+                    if is_visible(&it, now_ms) && wanted.matches(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         found.push(it.document().clone());
                     }
@@ -372,7 +368,7 @@ impl Iteration {
     /// As [`Entries::read`].
     pub fn next(&mut self, max: usize) -> Result<Vec<Entry>> {
         self.entries.check()?;
-        let id_field = self.entries.definition().id.clone();
+        let definition = self.entries.definition();
         while self.found.is_empty() {
             let Some(id) = self.left.pop_front() else { break };
             let inner = self.entries.inner();
@@ -383,7 +379,7 @@ impl Iteration {
                 partition.check()?;
                 let now_ms = inner.clock.wall_ms();
                 let _ = engine.find(self.entries.kind.of, &self.wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) && self.wanted.matches(&id_field, it.document().fields()) {
+                    if is_visible(&it, now_ms) && self.wanted.matches(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         self.found.push_back(it.stored().into());
                     }

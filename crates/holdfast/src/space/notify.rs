@@ -462,7 +462,7 @@ impl Listener {
         let is_short = definition.storage == Storage::Durable && !definition.history;
         let event = if is_short { as_journaled(event, id_field) } else { event };
         let matches = |document: &Option<Document>| {
-            document.as_ref().is_some_and(|document| self.wanted.matches(id_field, document.fields()))
+            document.as_ref().is_some_and(|document| self.wanted.matches(&definition, document.fields()))
         };
         let (before, after) = (matches(&event.before), matches(&event.after));
         let hears = self.listen.hears;

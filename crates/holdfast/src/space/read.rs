@@ -19,7 +19,6 @@ use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
-use super::within::is_excepted;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
@@ -326,7 +325,7 @@ impl Inner {
                 let found = found.and_then(|place| Some((place, engine.get(place)?)));
                 if let Some((place, stored)) = found
                     && (stored.expires_ms == 0 || stored.expires_ms > now_ms)
-                    && wanted.matches(&definition.id, stored.document.fields())
+                    && wanted.matches(definition, stored.document.fields())
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
                         return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
@@ -340,8 +339,7 @@ impl Inner {
             None => {
                 let by = if only_reads { EVERYBODY } else { who };
                 let _ = engine.find(kind.of, &wanted.filter, by, &mut |found| {
-                    let fields = found.document().fields();
-                    if !is_visible(&found, now_ms) || is_excepted(&wanted.except, fields.get(&definition.id)) {
+                    if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
                         return ControlFlow::Continue(());
                     }
                     consider(found.place, found.is_locked())

@@ -167,7 +167,7 @@ impl<'a> Task<'a> {
         let (now_ms, mut found) = (self.now_ms, Vec::new());
         for ((of, _), staged) in &self.staged {
             let Some((document, expires_ms)) = staged.will.as_ref().filter(|_| *of == kind.of) else { continue };
-            if found.len() < max && wanted.matches(&definition.id, document.fields()) {
+            if found.len() < max && wanted.matches(&definition, document.fields()) {
                 let (version, sequence) =
                     staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
                 found.push(Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence });
@@ -177,7 +177,7 @@ impl<'a> Task<'a> {
         let look = &mut |it: ::space::Found<'_>| {
             let fields = it.document().fields();
             let is_mine = fields.get(&definition.id).is_some_and(|id| staged.contains_key(&(kind.of, key_of(id))));
-            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition.id, fields) {
+            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition, fields) {
                 found.push(it.stored());
             }
             if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

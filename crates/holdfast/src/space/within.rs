@@ -347,13 +347,13 @@ impl Within<'_> {
 
     /// What this transaction itself has written that is wanted.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
-        let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let mut found = None;
         for (_, staged) in mine {
             let Some((document, _)) = &staged.will else { continue };
-            if wanted.matches(&id_field, document.fields()) {
-                let id = document.get(&id_field).map(ValueRef::to_value).unwrap_or_default();
+            if wanted.matches(&definition, document.fields()) {
+                let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 found = Some((id, staged.clone()));
                 break;
             }
@@ -363,9 +363,14 @@ impl Within<'_> {
 
     /// What is wanted, without what this transaction has changed.
     fn others(&mut self, wanted: &Wanted) -> Wanted {
-        let of = self.entries.kind.of;
-        let mine = self.stage().staged.keys().filter(|(type_id, ..)| *type_id == of);
-        let except: BTreeSet<Vec<u8>> = mine.map(|(_, _, key)| key.clone()).collect();
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
+        let key = |staged: &Staged| {
+            let will = staged.will.as_ref().map(|(document, _)| document);
+            let document = will.or(staged.was.as_ref().map(|was| &was.document))?;
+            Some(definition.entry_key(document.fields()))
+        };
+        let except: BTreeSet<Vec<u8>> = mine.filter_map(|(_, staged)| key(staged)).collect();
         Wanted { except: Arc::new(except), ..wanted.clone() }
     }
 
@@ -449,9 +454,7 @@ impl Within<'_> {
     /// Tells an entry that another transaction keeps from one that is not there.
     fn locked_or_gone(&mut self, wanted: &Wanted) -> Result<Option<Changed>> {
         let wanted = self.others(wanted);
-        let id_field = self.entries.definition().id.clone();
-        let found = self.entries.read_many_shown(&wanted, 1)?.value;
-        if !found.iter().any(|entry| wanted.matches(&id_field, entry.document.fields())) {
+        if self.entries.read_many_shown(&wanted, 1)?.value.is_empty() {
             return Ok(None);
         }
         Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"))
@@ -463,12 +466,11 @@ impl Within<'_> {
     /// As [`Entries::count`].
     pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
         self.begin()?;
-        let id_field = self.entries.definition().id.clone();
-        let of = self.entries.kind.of;
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
             .filter_map(|(_, staged)| staged.will.as_ref())
-            .filter(|(document, _)| wanted.matches(&id_field, document.fields()));
+            .filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own = own.count() as u64;
         let others = self.others(wanted);
         let shown = self.entries.count_shown(&others)?;
@@ -491,7 +493,7 @@ impl Within<'_> {
         let of = self.entries.kind.of;
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine.filter_map(|(_, staged)| Some((staged.will.as_ref()?.0.clone(), staged.clone())));
-        let own = own.filter(|(document, _)| wanted.matches(&definition.id, document.fields()));
+        let own = own.filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own: Vec<(Value, Staged)> = own.map(|(document, staged)| (id_of(&document), staged)).take(limit).collect();
         let others = self.others(wanted);
         let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
@@ -526,9 +528,4 @@ impl Within<'_> {
         }
         position.map_or(Ok(()), |position| self.entries.store.settle(crate::kv::Shown { value: (), position }))
     }
-}
-
-/// Whether an entry with these fields is one of those to be passed over.
-pub(crate) fn is_excepted(except: &BTreeSet<Vec<u8>>, id: Option<ValueRef<'_>>) -> bool {
-    !except.is_empty() && id.is_some_and(|id| except.contains(&key_of(id)))
 }

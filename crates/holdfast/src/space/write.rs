@@ -263,7 +263,7 @@ impl Entries {
         let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
         let is_wanted = |old: &Stored| {
-            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(&definition.id, old.document.fields())
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(definition, old.document.fields())
         };
         let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
         let at = LockedPlace { partition: partition.id, place };
@@ -313,7 +313,9 @@ impl Entries {
         let definition = self.kind.definition();
         let deadline = self.lock_deadline(lock_timeout);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            if let Some(position) = self.unlocked(deadline, &|| self.renew_once(&definition, partition, id, lease))? {
+            if let Some(position) =
+                self.unlocked(deadline, &|| self.renew_once(&definition, partition, (id, wanted), lease))?
+            {
                 return Ok(Shown { value: true, position });
             }
         }
@@ -325,7 +327,7 @@ impl Entries {
         &self,
         definition: &Definition,
         partition: &Partition,
-        id: &Value,
+        (id, wanted): (&Value, &Wanted),
         lease: Lease,
     ) -> Result<std::result::Result<Option<Position>, LockedPlace>> {
         let inner = self.inner();
@@ -334,8 +336,10 @@ impl Entries {
         let now_ms = inner.clock.wall_ms();
         let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
-        let is_there = |stored: &Stored| stored.expires_ms == 0 || stored.expires_ms > now_ms;
-        let Some((place, stored)) = found.filter(|(_, stored)| is_there(stored)) else { return Ok(Ok(None)) };
+        let is_wanted = |old: &Stored| {
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.names(definition, old.document.fields())
+        };
+        let Some((place, stored)) = found.filter(|(_, stored)| is_wanted(stored)) else { return Ok(Ok(None)) };
         let at = LockedPlace { partition: partition.id, place };
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
