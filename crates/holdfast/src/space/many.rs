@@ -222,12 +222,14 @@ impl Entries {
     /// # Errors
     /// As [`Entries::change`]; those before the error are changed.
     pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<u64> {
-        let id_field = self.definition().id.clone();
+        let definition = self.definition();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
         let (mut count, mut newest) = (0, Position::ZERO);
         for entry in shown.value {
-            let Some(id) = entry.document.get(&id_field) else { continue };
-            let one = Wanted { id: Some(id.to_value()), ..wanted.clone() };
+            let Some(id) = entry.document.get(&definition.id) else { continue };
+            // With its own routing, or another of its id were changed in its stead.
+            let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
+            let one = Wanted { id: Some(id.to_value()), routing, ..wanted.clone() };
             if let Some(changed) = self.change_shown(&one, changes, options)? {
                 newest = newest.max(changed.now.version);
                 count += 1;

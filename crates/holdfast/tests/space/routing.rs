@@ -74,3 +74,18 @@ fn a_transaction_passes_over_nothing_but_what_it_has_changed() {
     assert_eq!(within.count(&Wanted::all()).unwrap(), 2);
     assert_eq!(within.take(&Wanted::id(1).routed(other), &now()).unwrap().unwrap().document, order(1, other, 0));
 }
+
+/// One was changed twice, and the other never.
+#[test]
+fn each_of_two_entries_with_one_id_is_changed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = by_customer(&store);
+    let both = twins(&orders);
+    let change = [Change::Increment { path: Path::parse("total").unwrap(), by: 1i64.into() }];
+    assert_eq!(orders.change_many(&Wanted::all(), &change, &upsert()).unwrap(), 2);
+    for customer in both {
+        let entry = orders.read(&Wanted::id(1).routed(customer), &now()).unwrap().unwrap();
+        assert_eq!(entry.document, order(1, customer, 1));
+    }
+}
