@@ -12,7 +12,7 @@ use base::Time;
 use journal::Position;
 
 use super::cancel::Cancel;
-use super::commit::What;
+use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::locks::{LockedPlace, Mode, NOBODY};
@@ -233,7 +233,8 @@ impl Entries {
         if is_there || engine.check_unique(self.kind.of, &entry.document).is_err() {
             return;
         }
-        let what = What::Write { document: entry.document.clone(), expires_ms: entry.expires_ms };
+        let (document, expires_ms) = (entry.document.clone(), entry.expires_ms);
+        let what = What::Write { document, expires_ms, over: Over::Any };
         // A store that refuses writes is reopened, and has the taking or not.
         if self.inner().change_space(&self.kind, partition, &mut engine, &what).is_ok()
             && let Some(id) = entry.document.get(&definition.id)

@@ -16,7 +16,7 @@ use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Stored, Type
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::Space;
-use super::commit::{SPACE_PART, What};
+use super::commit::{Over, SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::limit::{self, Growth};
@@ -318,8 +318,10 @@ impl<'a> Task<'a> {
         for staged in self.staged.values() {
             let definition = staged.kind.definition();
             let what = match (&staged.will, &staged.was) {
-                (Some((document, expires_ms)), _) => {
-                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                (Some((document, expires_ms)), was) => {
+                    // Nobody else came since: what is there now and was not then had ended.
+                    let over = if was.is_some() { Over::Any } else { Over::Ended };
+                    What::Write { document: document.clone(), expires_ms: *expires_ms, over }
                 }
                 (None, Some(was)) => {
                     let id = was.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();

@@ -13,14 +13,14 @@ use std::time::Duration;
 use ::space::{Change as InPlace, Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
-use super::commit::{Change, Opened, What};
+use super::commit::{Change, Opened, Over, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::limit::{self, Growth};
 use super::locks::{Holder, LockedPlace, Mode};
 use super::read::ReadOptions;
 use super::route;
-use super::wait::Purpose;
+use super::wait::{Granted, Purpose};
 use super::wanted::Wanted;
 use super::write::{
     Changed, LOCK_TIMEOUT, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
@@ -37,6 +37,8 @@ struct Staged {
     was: Option<Stored>,
     /// What is to be there; `None` when it is to be gone.
     will: Option<(Document, u64)>,
+    /// Whether what was there had ended, and was nothing to the transaction.
+    over: Over,
 }
 
 /// What a transaction will have made of one entry: from [`Transaction::changes_of`].
@@ -103,11 +105,12 @@ impl SpaceStage {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), _) => {
-                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                    What::Write { document: document.clone(), expires_ms: *expires_ms, over: staged.over }
                 }
                 (None, Some(was)) => {
                     let id = was.document.get(&kind.definition().id)?.to_value();
-                    What::Remove { id, reason: Reason::Taken }
+                    let reason = if staged.over == Over::Ended { Reason::Expired } else { Reason::Taken };
+                    What::Remove { id, reason }
                 }
                 (None, None) => return None,
             };
@@ -231,6 +234,11 @@ impl Inner {
     }
 }
 
+/// What becomes of an entry that the transaction takes.
+fn taken(granted: &Granted) -> Staged {
+    Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None, over: Over::Any }
+}
+
 /// How a transaction reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadLock {
@@ -294,27 +302,28 @@ impl Within<'_> {
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
-        let (was, now) = match self.staged(&id, partition) {
+        let (was, now, over) = match self.staged(&id, partition) {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
                 let now =
                     staged.will.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
-                (was, now)
+                (was, now, staged.over)
             }
             None => {
                 let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
                 let was = self.lock_id(&id, partition, holder, wait)?;
                 let now_ms = self.entries.store.now_ms();
                 let now = was.clone().filter(|was| was.expires_ms == 0 || was.expires_ms > now_ms);
-                (was, now)
+                let over = if now.is_none() { Over::Ended } else { Over::Any };
+                (was, now, over)
             }
         };
         let document = next_document(&definition, options, &document, now.as_ref())?;
         let now_ms = self.entries.store.now_ms();
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)) });
+        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over });
         Ok(Written { id, version, previous: now.map(Entry::from) })
     }
 
@@ -393,7 +402,7 @@ impl Within<'_> {
         let found = self.entries.find_or_wait(&wanted, options, Purpose::Lock(holder, Mode::Exclusive))?;
         let Some(granted) = found else { return Ok(None) };
         let id = granted.entry.document.get(&self.entries.definition().id).map(ValueRef::to_value).unwrap_or_default();
-        self.put(&id, Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None });
+        self.put(&id, taken(&granted));
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
     }
@@ -514,7 +523,7 @@ impl Within<'_> {
             let at_once = ReadOptions::default();
             let got = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, Mode::Exclusive))?;
             let Some(granted) = got else { continue };
-            self.put(&id_of(&document), Staged { partition: granted.partition, was: Some(granted.entry), will: None });
+            self.put(&id_of(&document), taken(&granted));
             self.show(granted.position)?;
             count += 1;
         }

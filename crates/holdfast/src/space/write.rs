@@ -8,7 +8,7 @@ use ::space::{Change, Definition, Document, Engine, Reason, Stored, Value, Value
 use base::Time;
 use journal::Position;
 
-use super::commit::What;
+use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
 use super::limit::{self, Growth};
 use super::locks::{LockedPlace, Mode, NOBODY};
@@ -162,7 +162,7 @@ impl Entries {
         }
         self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
-        let what = What::Write { document, expires_ms };
+        let what = What::Write { document, expires_ms, over: Over::Any };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         if self.kind.waiters.any()
             && let Some(place) = engine.find_id(self.kind.of, id.scalar())
@@ -280,7 +280,7 @@ impl Entries {
         engine.check_unique(self.kind.of, &document)?;
         self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
-        let what = What::Write { document: document.clone(), expires_ms };
+        let what = What::Write { document: document.clone(), expires_ms, over: Over::Any };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         inner.offer(&self.kind, partition, &mut engine, place);
         drop(engine);
