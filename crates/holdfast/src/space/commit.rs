@@ -97,7 +97,7 @@ impl Inner {
         let mut telling = kind.listeners.telling();
         let tell = &mut |event| {
             if let Some(telling) = &mut telling {
-                telling.tell(&event, &definition.id);
+                telling.tell(&event, &definition);
             }
         };
         let position = match definition.storage {
@@ -250,7 +250,7 @@ impl<'a> Opened<'a> {
             let Some((partition, engine)) = guards.get_mut(id) else { continue };
             let tell = &mut |event: ::space::Event| {
                 if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), inner.spaces.get(event.of)) {
-                    telling.tell(&event, &kind.definition().id);
+                    telling.tell(&event, &kind.definition());
                 }
             };
             engine.apply(position, part, tell).inspect_err(|_| partition.set_broken())?;

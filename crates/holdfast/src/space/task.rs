@@ -344,7 +344,7 @@ impl<'a> Task<'a> {
         let position = inner.journal.append(&batch)?.position;
         let tell = &mut |event: ::space::Event| {
             if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
-                telling.tell(&event, &kind.definition().id);
+                telling.tell(&event, &kind.definition());
             }
         };
         self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken())?;

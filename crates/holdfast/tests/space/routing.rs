@@ -89,3 +89,17 @@ fn each_of_two_entries_with_one_id_is_changed_once() {
         assert_eq!(entry.document, order(1, customer, 1));
     }
 }
+
+/// The event of one made that of the other old.
+#[test]
+fn events_of_two_entries_with_one_id_are_not_conflated() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = by_customer(&store);
+    let mut listener = orders.listen(&Wanted::all(), Listen { conflate: true, ..Listen::default() }).unwrap();
+    let both = twins(&orders);
+    for customer in both {
+        let notice = listener.poll().unwrap().unwrap();
+        assert_eq!(notice.after, Some(order(1, customer, 0)));
+    }
+}
