@@ -128,15 +128,35 @@ impl Entries {
             return self.once_unlocked(found, deadline, (wanted, options, purpose));
         }
         let waiter = self.enqueue(wanted, options, purpose)?;
+        let locks = &self.inner().spaces.locks;
+        // Of one entry alone it is known that nothing but the end of its lock helps.
+        let waits_for = match (&found, purpose) {
+            (Look::Locked(at), Purpose::Lock(holder, _)) if self.is_of_one(wanted) => Some((holder, *at)),
+            _ => None,
+        };
+        if let Some((holder, at)) = waits_for
+            && let Err(error) = locks.begin_waiting(holder, at)
+        {
+            self.kind.waiters.leave(&waiter);
+            return waiter.close().unwrap_or(Err(error)).map(Some);
+        }
         if let Some(cancel) = &options.cancel {
             cancel.enter(&waiter);
         }
         let granted = waiter.wait(Some(deadline.since(self.inner().clock.now())));
         self.kind.waiters.leave(&waiter);
+        if let Some((holder, _)) = waits_for {
+            locks.end_waiting(holder);
+        }
         if let Some(cancel) = &options.cancel {
             cancel.leave(&waiter);
         }
         granted.transpose()
+    }
+
+    /// Whether no more than one entry can be the one that is wanted.
+    fn is_of_one(&self, wanted: &Wanted) -> bool {
+        wanted.id.is_some() && (wanted.routing.is_some() || self.kind.definition().routed_by().is_none())
     }
 
     /// Waits while an entry is there and locked.
