@@ -28,7 +28,7 @@ const READ_MAX: usize = 1_000;
 ///
 /// Leases are the exception: an entry stays until the store has removed it, within a second after its lease has ended.
 ///
-/// It shows whole entries, without an order; limits and offsets of the query count for nothing.
+/// It shows whole entries, without an order; a query with ORDER BY, LIMIT or OFFSET is refused.
 pub struct LocalView {
     follow: Follow<Found>,
 }

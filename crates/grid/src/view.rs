@@ -22,7 +22,7 @@ use crate::drain::{Drain, LISTEN_INTERVAL};
 /// zero, everything that was acknowledged before it. A call may show more. Leases are the exception: an entry stays until the
 /// store has removed it, which happens within a second after its lease has ended.
 ///
-/// It shows whole entries, without an order; limits and offsets of the query count for nothing.
+/// It shows whole entries, without an order; a query with ORDER BY, LIMIT or OFFSET is refused.
 pub struct LocalView {
     shared: Arc<Mutex<State>>,
     staleness: Duration,

@@ -129,7 +129,7 @@ impl Entries {
         if kept.is_empty() { Err(error) } else { Ok(kept) }
     }
 
-    /// How many entries there are that match.
+    /// How many entries there are that match; no more than the query's limit.
     ///
     /// # Errors
     /// As [`Entries::read`].
@@ -144,6 +144,8 @@ impl Entries {
     /// As [`Entries::read`].
     pub fn count_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
+        wanted.check_unordered("counting")?;
+        let limit = wanted.limit.unwrap_or(u64::MAX);
         let definition = self.kind.definition();
         let mut count = 0;
         let mut newest = Position::ZERO;
@@ -152,6 +154,9 @@ impl Entries {
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
             let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |found| {
+                if count >= limit {
+                    return ControlFlow::Break(());
+                }
                 if is_visible(&found, now_ms) && wanted.matches(&definition, found.document().fields()) {
                     count += 1;
                     newest = newest.max(found.version());
@@ -291,6 +296,7 @@ impl Entries {
         mut add: impl FnMut(&mut A, &Document),
         mut merge: impl FnMut(A, A) -> A,
     ) -> Result<A> {
+        wanted.check_unlimited("reducing")?;
         let mut all = start();
         let mut part = start();
         self.each_partition(wanted, &mut |document| {
@@ -337,15 +343,17 @@ impl Entries {
         self.settle(Shown { value: (), position: newest })
     }
 
-    /// Goes through all entries that match, a batch at a time: each partition as it is when it is come to.
+    /// Goes through all entries that match, up to the query's limit, a batch at a time: each partition as it is when it is come to.
     ///
     /// # Errors
     /// As [`Entries::read`].
     pub fn iterate(&self, wanted: &Wanted) -> Result<Iteration> {
         self.check()?;
+        wanted.check_unordered("iterating")?;
         let partitions = route::of_wanted(self.inner(), &self.definition(), wanted)?;
         let left = partitions.iter().map(|partition| partition.id).collect();
-        Ok(Iteration { entries: self.clone(), wanted: wanted.clone(), left, found: VecDeque::new() })
+        let wanted = wanted.clone();
+        Ok(Iteration { entries: self.clone(), left_max: wanted.limit, wanted, left, found: VecDeque::new() })
     }
 }
 
@@ -354,6 +362,8 @@ pub struct Iteration {
     entries: Entries,
     wanted: Wanted,
     left: VecDeque<PartitionId>,
+    /// How many more entries the query's limit lets it come to.
+    left_max: Option<u64>,
     found: VecDeque<Entry>,
 }
 
@@ -381,9 +391,13 @@ impl Iteration {
                 partition.check()?;
                 let now_ms = inner.clock.wall_ms();
                 let _ = engine.find(self.entries.kind.of, &self.wanted.filter, EVERYBODY, &mut |it| {
+                    if self.left_max == Some(0) {
+                        return ControlFlow::Break(());
+                    }
                     if is_visible(&it, now_ms) && self.wanted.matches(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         self.found.push_back(it.stored().into());
+                        self.left_max = self.left_max.map(|left| left - 1);
                     }
                     ControlFlow::Continue(())
                 });

@@ -197,10 +197,11 @@ impl Entries {
     /// written, and its id when it goes: listening to updates, or to what enters and leaves a query, needs a type with.
     ///
     /// # Errors
-    /// `Invalid` when the type's history does not tell what is asked for, or the journal does not reach back to the bookmark
+    /// `Invalid` when the query has an order or a limit, the type's history does not tell what is asked for, or the journal does not reach back to the bookmark
     /// any more: the message says from where it does.
     pub fn listen(&self, wanted: &Wanted, listen: Listen) -> Result<Listener> {
         self.check()?;
+        wanted.check_unlimited("listening")?;
         let definition = self.definition();
         let Hears { updated, entered, left, .. } = listen.hears;
         let is_durable = definition.storage == Storage::Durable;

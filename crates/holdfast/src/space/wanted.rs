@@ -118,6 +118,16 @@ impl Wanted {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
+    /// As [`Wanted::check_unordered`], for an operation that would pass over LIMIT too.
+    pub(crate) fn check_unlimited(&self, operation: &str) -> Result<()> {
+        self.check_unordered(operation)?;
+        if self.limit.is_none() {
+            return Ok(());
+        }
+        let text = format!("{operation} is of all entries that match: leave LIMIT out");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
     /// Only those with this routing value, if the type has a routing: one partition is looked at, not all.
     #[must_use]
     pub fn routed(self, routing: impl Into<Value>) -> Self {

@@ -481,7 +481,8 @@ impl Within<'_> {
             .filter_map(|(_, staged)| staged.will.as_ref())
             .filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own = own.count() as u64;
-        let others = self.others(wanted);
+        let own = wanted.limit.map_or(own, |limit| own.min(limit));
+        let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
         let shown = self.entries.count_shown(&others)?;
         let is_durable = self.entries.definition().storage == ::space::Storage::Durable;
         self.show(is_durable.then_some(shown.position))?;
