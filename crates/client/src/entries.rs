@@ -181,7 +181,9 @@ impl Entries {
         match &self.at {
             At::Here(here, entries) => {
                 let (entries, wanted) = (entries.clone(), wanted.clone());
-                here.shown(self.durable(durability), move || entries.renew_shown(&wanted, lease))
+                here.locking(self.durable(durability), None, move |lock_timeout| {
+                    entries.renew_shown(&wanted, lease, lock_timeout)
+                })
             }
             At::There(there, definition) => {
                 // The server has no word for it: it is the lease that the type says.

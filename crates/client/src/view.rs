@@ -28,7 +28,7 @@ const READ_MAX: usize = 1_000;
 ///
 /// Leases are the exception: an entry stays until the store has removed it, within a second after its lease has ended.
 ///
-/// It shows whole entries, without an order; limits and offsets of the query count for nothing.
+/// It shows whole entries, without an order; a query with ORDER BY, LIMIT or OFFSET is refused.
 pub struct LocalView {
     follow: Follow<Found>,
 }
@@ -36,7 +36,8 @@ pub struct LocalView {
 struct Found {
     entries: Entries,
     wanted: Wanted,
-    by_id: BTreeMap<Vec<u8>, Seen>,
+    /// By the keys of entries, which begin with those of their ids.
+    by_key: BTreeMap<Vec<u8>, Seen>,
     /// What was read to begin anew.
     read: Arc<Mutex<BTreeMap<Vec<u8>, Seen>>>,
 }
@@ -61,17 +62,20 @@ impl LocalView {
         let hears = Hears { updated: true, ..Hears::MATCHING };
         let feed = Feed::new(entries, wanted, hears);
         let found =
-            Found { entries: entries.clone(), wanted: wanted.clone(), by_id: BTreeMap::new(), read: Arc::default() };
+            Found { entries: entries.clone(), wanted: wanted.clone(), by_key: BTreeMap::new(), read: Arc::default() };
         Follow::start(feed, found, staleness).then(|follow| Ok(Self { follow }))
     }
 
-    /// The document of the entry with this id, if it matches.
+    /// The document of the entry with this id, if it matches; of several with different routing any.
     ///
     /// # Errors
     /// `Unavailable` when it is staler than it may be.
     pub fn get(&self, id: &Value) -> Call<Option<Document>> {
         let key = key_of(id.stored().get());
-        self.follow.look(move |found| found.by_id.get(&key).map(|seen| seen.document.clone()))
+        self.follow.look(move |found| {
+            let first = found.by_key.range(key.clone()..).next().filter(|(found, _)| found.starts_with(&key));
+            first.map(|(_, seen)| seen.document.clone())
+        })
     }
 
     /// The documents of all entries that match, by their ids, as of one instant.
@@ -79,7 +83,7 @@ impl LocalView {
     /// # Errors
     /// As [`LocalView::get`].
     pub fn all(&self) -> Call<Vec<Document>> {
-        self.follow.look(|found| found.by_id.values().map(|seen| seen.document.clone()).collect())
+        self.follow.look(|found| found.by_key.values().map(|seen| seen.document.clone()).collect())
     }
 
     /// How many entries match.
@@ -87,13 +91,13 @@ impl LocalView {
     /// # Errors
     /// As [`LocalView::get`].
     pub fn count(&self) -> Call<usize> {
-        self.follow.look(|found| found.by_id.len())
+        self.follow.look(|found| found.by_key.len())
     }
 }
 
 /// Reads all entries that match, a batch at a time.
 async fn read_all(entries: Entries, wanted: Wanted, to: Arc<Mutex<BTreeMap<Vec<u8>, Seen>>>) -> Result<()> {
-    let id_field = entries.definition().id.clone();
+    let definition = entries.definition();
     let mut all = BTreeMap::new();
     let mut iteration = entries.iterate(&wanted).await?;
     loop {
@@ -102,8 +106,7 @@ async fn read_all(entries: Entries, wanted: Wanted, to: Arc<Mutex<BTreeMap<Vec<u
             break;
         }
         for Entry { document, version, .. } in some {
-            let key = document.get(&id_field).map(key_of).unwrap_or_default();
-            all.insert(key, Seen { document, version });
+            all.insert(definition.entry_key(document.fields()), Seen { document, version });
         }
     }
     *to.lock().unwrap_or_else(PoisonError::into_inner) = all;
@@ -112,20 +115,20 @@ async fn read_all(entries: Entries, wanted: Wanted, to: Arc<Mutex<BTreeMap<Vec<u
 
 impl Keeps for Found {
     fn apply(&mut self, notices: Vec<Notice>) {
-        let id_field = self.entries.definition().id.clone();
+        let definition = self.entries.definition();
         for notice in notices {
-            let document = notice.after.as_ref().or(notice.before.as_ref());
-            let Some(key) = document.and_then(|document| document.get(&id_field)).map(key_of) else { continue };
+            let Some(document) = notice.after.as_ref().or(notice.before.as_ref()) else { continue };
+            let key = definition.entry_key(document.fields());
             let version = notice.bookmark.position();
-            if self.by_id.get(&key).is_some_and(|seen| seen.version >= version) {
+            if self.by_key.get(&key).is_some_and(|seen| seen.version >= version) {
                 continue;
             }
             match (notice.kind, notice.after) {
                 (NoticeKind::Entered | NoticeKind::Updated | NoticeKind::Written, Some(document)) => {
-                    self.by_id.insert(key, Seen { document, version });
+                    self.by_key.insert(key, Seen { document, version });
                 }
                 _ => {
-                    self.by_id.remove(&key);
+                    self.by_key.remove(&key);
                 }
             }
         }
@@ -137,6 +140,40 @@ impl Keeps for Found {
     }
 
     fn begun(&mut self) {
-        self.by_id = std::mem::take(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        self.by_key = std::mem::take(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::space::{Definition, Path, ReadOptions, WriteOptions};
+    use holdfast::{Options, Store};
+
+    use super::*;
+    use crate::Client;
+
+    /// The two were one in the view, and gone from it when the first was taken.
+    #[test]
+    fn a_view_tells_entries_with_one_id_apart_by_their_routing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let routing = Some(Path::parse("customer").unwrap());
+        let definition = Definition { routing, history: true, ..Definition::new("shop", "order") };
+        let orders = Client::embedded(&store).unwrap().space("shop").declare(definition).wait().unwrap();
+        let open = || LocalView::open(&orders, &Wanted::all(), Duration::ZERO).wait().unwrap();
+        let write = |customer: &str| {
+            let document = Document::from_pairs([("id", Value::from(1i64)), ("customer", customer.into())]);
+            orders.write(&document, &WriteOptions::default()).wait().map(|_| document)
+        };
+        let before = open();
+        write("ada").unwrap();
+        let other = ["bob", "eve", "joe", "ann", "tom"].into_iter().find_map(|customer| write(customer).ok()).unwrap();
+        let after = open();
+        assert_eq!((before.count().wait().unwrap(), after.count().wait().unwrap()), (2, 2));
+        orders.take(&Wanted::id(1).routed("ada"), &ReadOptions::default()).wait().unwrap().unwrap();
+        for view in [before, after] {
+            assert_eq!(view.get(&1.into()).wait().unwrap().as_ref(), Some(&other));
+            assert_eq!(view.all().wait().unwrap(), std::slice::from_ref(&other));
+        }
     }
 }

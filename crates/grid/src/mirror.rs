@@ -153,10 +153,10 @@ impl Mirror {
     /// An entry that is evicted to make room stays in the table; one that is taken, cleared or expires goes.
     ///
     /// # Errors
-    /// `Invalid` when the type is volatile or has no history, the target is not understood, or a certificate cannot be used;
+    /// `Invalid` when the type is volatile or has no history, or has a routing and the mapping does not say that its ids are unique, the target is not understood, or a certificate cannot be used;
     /// `Unavailable` when there is no thread.
     pub fn start(entries: &Entries, mapping: Arc<dyn Mapping>, options: MirrorOptions) -> Result<Self> {
-        check(&entries.definition())?;
+        check(&entries.definition(), &*mapping)?;
         let address = Address::of(&options.target)?;
         let shared = Arc::new(Shared {
             entries: entries.clone(),
@@ -230,7 +230,7 @@ impl Shared {
     }
 }
 
-fn check(definition: &Definition) -> Result<()> {
+fn check(definition: &Definition, mapping: &dyn Mapping) -> Result<()> {
     let name = &definition.name;
     if definition.storage == Storage::Volatile {
         let text = format!("the type {name} is volatile, and so has no bookmarks: mirror a durable one");
@@ -240,5 +240,30 @@ fn check(definition: &Definition) -> Result<()> {
         let text = format!("the type {name} has no history: declare it with history to mirror it");
         return Err(Error::new(ErrorKind::Invalid, text));
     }
+    if let Some(path) = definition.routed_by().filter(|_| !mapping.has_unique_ids()) {
+        let text = format!(
+            "entries of the type {name} are told apart by {path} too, and rows by the id alone: have the mapping say that ids are unique"
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::space::Path;
+
+    use super::*;
+
+    /// Two entries with one id and different routing were one row, and it went with the first of them.
+    #[test]
+    fn a_type_with_a_routing_is_mirrored_when_its_ids_are_said_to_be_unique() {
+        let plain = Definition { history: true, ..Definition::new("shop", "order") };
+        let mapping = DocumentTable::of(&plain, IdKind::Integer);
+        check(&plain, &mapping).unwrap();
+        let routed = Definition { routing: Some(Path::parse("city").unwrap()), ..plain };
+        let error = check(&routed, &mapping).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("city"), "{error}");
+        check(&routed, &mapping.with_unique_ids()).unwrap();
+    }
 }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Value, Wanted, key_of};
+use holdfast::space::{
+    Definition, Document, Entries, Hears, Listen, Listener, Notice, NoticeKind, Value, Wanted, key_of,
+};
 use holdfast::{ErrorKind, Position, Result};
 
 use crate::drain::{Drain, LISTEN_INTERVAL};
@@ -20,7 +22,7 @@ use crate::drain::{Drain, LISTEN_INTERVAL};
 /// zero, everything that was acknowledged before it. A call may show more. Leases are the exception: an entry stays until the
 /// store has removed it, which happens within a second after its lease has ended.
 ///
-/// It shows whole entries, without an order; limits and offsets of the query count for nothing.
+/// It shows whole entries, without an order; a query with ORDER BY, LIMIT or OFFSET is refused.
 pub struct LocalView {
     shared: Arc<Mutex<State>>,
     staleness: Duration,
@@ -31,6 +33,7 @@ struct State {
     entries: Entries,
     wanted: Wanted,
     listener: Listener,
+    /// By the keys of entries, which begin with those of their ids.
     found: BTreeMap<Vec<u8>, Seen>,
     heard_at: Instant,
 }
@@ -62,13 +65,15 @@ impl LocalView {
         Ok(state)
     }
 
-    /// The document of the entry with this id, if it matches.
+    /// The document of the entry with this id, if it matches; of several with different routing any.
     ///
     /// # Errors
     /// As [`Listener::next`].
     pub fn get(&self, id: &Value) -> Result<Option<Document>> {
         let key = key_of(id.stored().get());
-        Ok(self.state()?.found.get(&key).map(|seen| seen.document.clone()))
+        let state = self.state()?;
+        let first = state.found.range(key.clone()..).next().filter(|(found, _)| found.starts_with(&key));
+        Ok(first.map(|(_, seen)| seen.document.clone()))
     }
 
     /// The documents of all entries that match, by their ids, as of one instant.
@@ -100,7 +105,7 @@ impl State {
         let (entries, wanted) = (entries.clone(), wanted.clone());
         let (found, heard_at) = (BTreeMap::new(), Instant::now());
         let mut this = Self { entries, wanted, listener, found, heard_at };
-        let id_field = this.entries.definition().id.clone();
+        let definition = this.entries.definition();
         // Partition by partition, so that writers wait for none but their own.
         let mut all = this.entries.iterate(&this.wanted)?;
         loop {
@@ -109,7 +114,7 @@ impl State {
                 break;
             }
             for entry in entries {
-                let key = entry.document.get(&id_field).map(key_of).unwrap_or_default();
+                let key = definition.entry_key(entry.document.fields());
                 this.found.insert(key, Seen { document: entry.document, version: entry.version });
             }
         }
@@ -122,10 +127,10 @@ impl State {
     fn hear(&mut self) -> Result<()> {
         // What is acknowledged after this may be missed by the polling.
         let begin = Instant::now();
-        let id_field = self.entries.definition().id.clone();
+        let definition = self.entries.definition();
         loop {
             match self.listener.poll() {
-                Ok(Some(notice)) => self.apply(&id_field, notice),
+                Ok(Some(notice)) => self.apply(&definition, notice),
                 Ok(None) => break,
                 // Events were lost: those of a volatile type are nowhere else, and the journal may be damaged. Begin anew.
                 Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::Corrupt) => {
@@ -139,9 +144,9 @@ impl State {
         Ok(())
     }
 
-    fn apply(&mut self, id_field: &str, notice: Notice) {
-        let document = notice.after.as_ref().or(notice.before.as_ref());
-        let Some(key) = document.and_then(|document| document.get(id_field)).map(key_of) else { return };
+    fn apply(&mut self, definition: &Definition, notice: Notice) {
+        let Some(document) = notice.after.as_ref().or(notice.before.as_ref()) else { return };
+        let key = definition.entry_key(document.fields());
         let version = notice.bookmark.position();
         if self.found.get(&key).is_some_and(|seen| seen.version >= version) {
             return;

@@ -27,7 +27,7 @@ mod write;
 use std::sync::Arc;
 
 use ::space::{Command, TypeId};
-use journal::{Batch, Log};
+use journal::{Batch, Log, Position};
 
 pub use ::space::{
     AtLimit, Change, Decimal, Definition, Document, IndexDefinition, IndexKind, Json, ListRef, MapRef, Order, Path,
@@ -113,7 +113,9 @@ impl Space {
         inner.begin_spaces()?;
         let of = found.as_ref().map_or(TypeId(*last + 1), |kind| kind.of);
         let definition = Arc::new(definition);
-        self.journal_everywhere(&Command::Declare { of, definition: Definition::clone(&definition) })?;
+        let declare = Command::Declare { of, definition: Definition::clone(&definition) };
+        let position = self.journal_everywhere(&declare, || ())?;
+        self.store.wait(position, Durability::Synced)?;
         *last = (*last).max(of.0);
         let kind = match found {
             Some(kind) => {
@@ -140,15 +142,21 @@ impl Space {
         let Some(kind) = inner.spaces.find(&self.name, name) else { return Ok(false) };
         // Before it, because at opening nobody can tell whether a type was dropped or could not be read.
         inner.drop_listeners(kind.of)?;
-        self.journal_everywhere(&Command::Drop { of: kind.of })?;
+        let position = self.journal_drop(&kind)?;
+        self.store.wait(position, Durability::Synced)?;
         inner.spaces.remove(&kind);
         // Those that came between.
         inner.drop_listeners(kind.of)?;
         Ok(true)
     }
 
-    /// Makes one batch with the command for every partition.
-    fn journal_everywhere(&self, command: &Command<'_>) -> Result<()> {
+    /// Drops the type for everybody who comes to a partition from now on; not yet durably.
+    fn journal_drop(&self, kind: &Kind) -> Result<Position> {
+        self.journal_everywhere(&Command::Drop { of: kind.of }, || kind.drop_it())
+    }
+
+    /// Makes one batch with the command for every partition; `then` happens before anybody else comes to one.
+    fn journal_everywhere(&self, command: &Command<'_>, then: impl FnOnce()) -> Result<Position> {
         let inner = self.store.inner();
         let mut part = Vec::new();
         command.encode(&mut part);
@@ -165,8 +173,8 @@ impl Space {
         for engine in &mut guards {
             engine.apply(position, &part, &mut |_| ())?;
         }
-        drop(guards);
-        self.store.wait(position, Durability::Synced)
+        then();
+        Ok(position)
     }
 
     /// The entries of a type.
@@ -189,13 +197,48 @@ impl Space {
 impl Inner {
     /// Makes known what types the engines have, when the store was opened.
     pub(crate) fn load_spaces(&self) {
-        let mut last = lock(&self.spaces.declaring);
         let Some(first) = self.partitions.first() else { return };
+        let last = self.partitions.iter().map(|partition| partition.space().last_type()).max();
+        *lock(&self.spaces.declaring) = last.unwrap_or(0);
         for (of, definition) in first.space().types() {
-            *last = (*last).max(of.0);
             self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition))));
         }
         let newest = self.partitions.iter().filter_map(|partition| partition.space().newest_id()).max();
         self.spaces.note_id(newest.unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::PutOptions;
+    use crate::options::Options;
+
+    /// While the drop was on its way to the disk, what others wrote of the type was journaled, could not be applied, and the
+    /// partition refused everything from then on, keys too.
+    #[test]
+    fn whoever_writes_a_type_while_it_is_dropped_is_refused_and_harms_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::default()).unwrap();
+        let space = store.space("shop");
+        let entries = space.declare(Definition::new("shop", "order")).unwrap();
+        let order = Document::from_pairs([("id", 1i64)]);
+        let mut transaction = store.begin();
+        entries.within(&mut transaction).write(&order, &WriteOptions::default()).unwrap();
+        transaction.put(b"b", b"staged", b"v", &PutOptions::default()).unwrap();
+
+        space.journal_drop(&entries.kind).unwrap();
+        let task =
+            space.execute(&Value::from(1i64), None, |task| task.write("order", &order, &WriteOptions::default()));
+        assert_eq!(task.unwrap_err().kind(), ErrorKind::Invalid);
+        let committed = transaction.commit(Durability::Written);
+        assert_eq!(committed.unwrap_err().kind(), ErrorKind::Invalid);
+        assert!(store.kv().get(b"b", b"staged").unwrap().is_none(), "all of it or nothing");
+        for number in 0..100u8 {
+            store.kv().put(b"b", &[number], b"v", &PutOptions::default()).unwrap();
+        }
+        for partition in &store.inner().partitions {
+            partition.check().unwrap();
+        }
     }
 }

@@ -9,6 +9,8 @@ mod entries;
 mod listening;
 #[path = "space/queries.rs"]
 mod queries;
+#[path = "space/routing.rs"]
+mod routing;
 #[path = "space/transactions.rs"]
 mod transactions;
 

@@ -8,12 +8,14 @@
 //!   history 1 (0 or 1) | limit in bytes, 0 none | at the limit 1 (0 refuse, 1 evict) |
 //!   indexes: count | (name | kind 1 (0 hash, 1 ordered) | unique 1 | paths: count | path*)*
 //!
-//! May use: `bytes`, `path`. Must not know: entries.
+//! May use: `bytes`, `path`, `key`. Must not know: entries.
 
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result, invalid};
+use crate::key::key_of;
 use crate::path::Path;
+use crate::value::{MapRef, ValueRef};
 use base::{Fields, put_string, put_varint};
 
 const VERSION: u8 = 1;
@@ -193,6 +195,17 @@ impl Definition {
             Order::Groups(path) => Some(path),
             _ => self.routing.as_ref(),
         }
+    }
+
+    /// The key of the entry with these fields, and of no other of the type: that of its id, and behind it that of the value that
+    /// decides where it lies, if that is another.
+    #[must_use]
+    pub fn entry_key(&self, fields: MapRef<'_>) -> Vec<u8> {
+        let mut key = key_of(fields.get(&self.id).unwrap_or(ValueRef::Null));
+        if let Some(path) = self.routed_by() {
+            key.extend(key_of(path.first(fields)));
+        }
+        key
     }
 
     /// Whether `later` may take this one's place while there are entries.

@@ -24,6 +24,8 @@ pub struct Engine {
     pub(crate) types: BTreeMap<TypeId, Share>,
     pub(crate) applied: Position,
     pub(crate) next_sequence: u64,
+    /// The highest number that a type was ever given, whether or not the type is still there.
+    pub(crate) last_type: u32,
 }
 
 /// What a command did to an entry.
@@ -106,6 +108,12 @@ impl Engine {
         self.types.iter().map(|(of, share)| (*of, &share.definition))
     }
 
+    /// The highest number that a type was ever given: no other type gets it, because the journal may tell of what had it.
+    #[must_use]
+    pub fn last_type(&self) -> u32 {
+        self.last_type
+    }
+
     /// Applies a partition's part of the batch at `position`, and tells what became of entries.
     ///
     /// # Errors
@@ -127,10 +135,13 @@ impl Engine {
     fn change(&mut self, position: Position, command: Command<'_>, tell: &mut dyn FnMut(Event)) -> Result<()> {
         let unknown = Error::Malformed { what: "command of a type that was not declared" };
         match command {
-            Command::Declare { of, definition } => match self.types.get_mut(&of) {
-                Some(share) => share.redeclare(definition),
-                None => drop(self.types.insert(of, Share::new(definition))),
-            },
+            Command::Declare { of, definition } => {
+                self.last_type = self.last_type.max(of.0);
+                match self.types.get_mut(&of) {
+                    Some(share) => share.redeclare(definition),
+                    None => drop(self.types.insert(of, Share::new(definition))),
+                }
+            }
             Command::Drop { of } => drop(self.types.remove(&of)),
             Command::Write { of, expires_ms, document, .. } => {
                 let share = self.types.get_mut(&of).ok_or(unknown)?;

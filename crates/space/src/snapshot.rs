@@ -4,9 +4,10 @@
 //! Format: docs/formats/space.md
 //!
 //! Layout, sizes in bytes, integers little-endian where a size is given, else LEB128:
-//!   magic            8   "HOLDSPC\x02"; the last byte is the version
+//!   magic            8   "HOLDSPC\x03"; the last byte is the version
 //!   partition        2
-//!   zero             6
+//!   last type        4   the highest number that a type was ever given; before version 3 zero
+//!   zero             2
 //!   applied          8   everything up to this position is in it
 //!   next sequence    8
 //!   checksum         8   xxh3 of all before this number, plus xxh3 of all behind it; in version 1 only the latter
@@ -30,7 +31,8 @@ use crate::error::{Error, Result};
 use crate::share::Share;
 use base::{Fields, put_string, put_varint};
 
-const MAGIC: [u8; 8] = *b"HOLDSPC\x02";
+const MAGIC: [u8; 8] = *b"HOLDSPC\x03";
+const MAGIC_2: [u8; 8] = *b"HOLDSPC\x02";
 const MAGIC_1: [u8; 8] = *b"HOLDSPC\x01";
 const HEADER_BYTES: usize = 40;
 /// What stands before the checksum.
@@ -40,6 +42,7 @@ const SUMMED_BYTES: usize = HEADER_BYTES - 8;
 pub struct Snapshot {
     applied: Position,
     next_sequence: u64,
+    last_type: u32,
     types: Vec<(TypeId, Definition)>,
     entries: Vec<(TypeId, Stored)>,
 }
@@ -58,7 +61,8 @@ impl Snapshot {
         let mut to = Vec::with_capacity(HEADER_BYTES + documents);
         to.extend_from_slice(&MAGIC);
         to.extend_from_slice(&partition.get().to_le_bytes());
-        to.extend_from_slice(&[0; 6]);
+        to.extend_from_slice(&self.last_type.to_le_bytes());
+        to.extend_from_slice(&[0; 2]);
         to.extend_from_slice(&self.applied.get().to_le_bytes());
         to.extend_from_slice(&self.next_sequence.to_le_bytes());
         to.extend_from_slice(&[0; 8]);
@@ -97,6 +101,7 @@ impl Engine {
         Snapshot {
             applied: through.max(self.applied),
             next_sequence: self.next_sequence,
+            last_type: self.last_type,
             types: self.types.iter().map(of_type).collect(),
             entries: durable
                 .flat_map(|(of, share)| share.entries.iter().map(|(_, entry)| (*of, Stored::from(entry))))
@@ -115,8 +120,9 @@ impl Engine {
     fn read(bytes: &[u8], partition: PartitionId) -> Option<Self> {
         let mut from = Fields(bytes);
         let magic = from.array()?;
-        let is_ours = (magic == MAGIC || magic == MAGIC_1) && from.array()? == partition.get().to_le_bytes();
-        if !is_ours || from.take(6)? != [0; 6] {
+        let is_ours = [MAGIC, MAGIC_2, MAGIC_1].contains(&magic) && from.array()? == partition.get().to_le_bytes();
+        let mut last_type = u32::from_le_bytes(from.array()?);
+        if !is_ours || from.take(2)? != [0; 2] {
             return None;
         }
         let applied = Position::new(from.u64()?);
@@ -130,7 +136,10 @@ impl Engine {
         for _ in 0..from.varint()? {
             let of = TypeId(u32::try_from(from.varint()?).ok()?);
             engine.types.insert(of, Share::new(Definition::read(&mut from)?));
+            // An older snapshot knows no more than what is there.
+            last_type = last_type.max(of.0);
         }
+        engine.last_type = last_type;
         while let Some(of) = from.varint()?.checked_sub(1) {
             let share = engine.types.get_mut(&TypeId(u32::try_from(of).ok()?))?;
             let version = Position::new(from.varint()?);

@@ -149,7 +149,7 @@ pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) ->
 /// 404 when there is none, and what the store says.
 pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> {
     let entries = one.place.entries(store)?;
-    let shown = entries.renew_shown(&one.wanted(), how.lease)?;
+    let shown = entries.renew_shown(&one.wanted(), how.lease, None)?;
     if !shown.value {
         return Err(Failure::not_found());
     }

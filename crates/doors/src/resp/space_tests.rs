@@ -256,6 +256,21 @@ fn who_blocks_gets_what_comes_or_null_when_the_time_is_over() {
 }
 
 #[test]
+fn a_renewal_waits_for_a_transaction_that_has_locked_the_entry() {
+    use holdfast::space::{ReadLock, ReadOptions, Wanted};
+    let mut fixture = declared("");
+    fixture.run("SPACE.WRITE shop orders {\"id\":1} LEASE 60000");
+    let store = fixture.door.store.clone();
+    let orders = store.space("shop").entries("orders").unwrap();
+    let mut transaction = store.begin().with_lease(std::time::Duration::from_millis(50));
+    let locked = orders.within(&mut transaction).read(&Wanted::id(1), ReadLock::Exclusive, &ReadOptions::default());
+    assert!(locked.unwrap().is_some());
+    fixture.check(&[("SPACE.RENEW shop orders 1 LEASE FOREVER", ":1")]);
+    assert!(transaction.commit(holdfast::Durability::Written).is_err(), "its lease has ended, and with it its lock");
+    assert_eq!(fixture.shape("SPACE.READ shop orders ID 1"), "*3 $8 {\"id\":1} :N $-1");
+}
+
+#[test]
 fn in_multi_entries_and_keys_change_together_or_not_at_all() {
     let mut fixture = declared("");
     fixture.run(r#"SPACE.WRITE shop orders {"id":1,"n":1}"#);

@@ -19,8 +19,8 @@ pub struct Column {
 pub struct Table {
     /// Its name, with its schema behind a point if that is not the connection's.
     pub name: String,
-    /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone. Different
-    /// ids have to be different for the table too, which texts in most of MariaDB's collations are not.
+    /// The key, by which rows are replaced and removed: it has to be unique in the table, and made of the id alone. Entries have to
+    /// have different ids, see [`Mapping::has_unique_ids`], and different ids have to be different for the table too, which texts in most of MariaDB's collations are not.
     pub key: Column,
     /// The other columns.
     pub columns: Vec<Column>,
@@ -37,6 +37,11 @@ impl Table {
 pub trait Mapping: Send + Sync {
     /// The table. Mirrors make it if it is not there.
     fn table(&self) -> &Table;
+
+    /// Whether no two entries share an id, also where the type has a routing, by which it would tell them apart: they would share a row.
+    fn has_unique_ids(&self) -> bool {
+        false
+    }
 
     /// The key of the row for an entry with this id.
     ///
@@ -76,6 +81,7 @@ pub struct DocumentTable {
     table: Table,
     id_field: String,
     id: IdKind,
+    has_unique_ids: bool,
 }
 
 impl DocumentTable {
@@ -86,7 +92,13 @@ impl DocumentTable {
         let sql_type = if id == IdKind::Integer { "bigint" } else { "text" };
         let key = column("id", sql_type);
         let table = Table { name: definition.name.clone(), key, columns: vec![column("document", "jsonb")] };
-        Self { table, id_field: definition.id.clone(), id }
+        Self { table, id_field: definition.id.clone(), id, has_unique_ids: false }
+    }
+
+    /// The same for a type with a routing whose ids are unique all the same: its writers have to see to that.
+    #[must_use]
+    pub fn with_unique_ids(self) -> Self {
+        Self { has_unique_ids: true, ..self }
     }
 
     /// The same to MariaDB.
@@ -104,6 +116,10 @@ impl DocumentTable {
 impl Mapping for DocumentTable {
     fn table(&self) -> &Table {
         &self.table
+    }
+
+    fn has_unique_ids(&self) -> bool {
+        self.has_unique_ids
     }
 
     fn key(&self, id: ValueRef<'_>) -> Result<String> {

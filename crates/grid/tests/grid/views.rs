@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use holdfast::space::{Definition, Entries, Storage, Wanted};
+use holdfast::space::{Definition, Entries, Path, Storage, Wanted};
 use holdfast::{ErrorKind, Store};
 use holdfast_grid::{LocalView, NearCache};
 
@@ -170,5 +170,27 @@ fn a_cache_is_never_behind_writers_of_many_entries() {
                 });
             }
         });
+    }
+}
+
+/// The two were one in the view, and gone from it when the first was taken.
+#[test]
+fn a_view_tells_entries_with_one_id_apart_by_their_routing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let routing = Some(Path::parse("customer").unwrap());
+    let definition = Definition { routing, history: true, ..Definition::new("shop", "order") };
+    let orders = store.space("shop").declare(definition).unwrap();
+    let before = LocalView::open(&orders, &Wanted::all(), Duration::ZERO).unwrap();
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+    let others = ["bob", "eve", "joe", "ann", "tom"];
+    let other = others.into_iter().find(|other| orders.write(&order(1, other, 2), &upsert()).is_ok()).unwrap();
+    orders.write(&order(2, "ada", 3), &upsert()).unwrap();
+    let after = LocalView::open(&orders, &Wanted::all(), Duration::ZERO).unwrap();
+    assert_eq!((before.count().unwrap(), after.count().unwrap()), (3, 3));
+    orders.take(&Wanted::id(1).routed("ada"), &now()).unwrap().unwrap();
+    for view in [before, after] {
+        assert_eq!(view.get(&1.into()).unwrap(), Some(order(1, other, 2)));
+        assert_eq!(view.iter().unwrap().collect::<Vec<_>>(), [order(1, other, 2), order(2, "ada", 3)]);
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value};
+use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
 use journal::{Appended, Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
@@ -22,9 +22,19 @@ pub(crate) const SPACE_PART: u8 = 64;
 /// What is to become of an entry.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    Write { document: Document, expires_ms: u64 },
+    Write { document: Document, expires_ms: u64, over: Over },
     Remove { id: Value, reason: Reason },
     Renew { id: Value, expires_ms: u64 },
+}
+
+/// What a write writes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The entry that is there, if one is.
+    Any,
+    /// What is there, if anything, had ended when it was looked at. It goes first, as if it had been removed in time: listeners are
+    /// told, and its place in a queue is nobody's.
+    Ended,
 }
 
 /// One change of a batch.
@@ -43,10 +53,19 @@ impl What {
             place.and_then(|place| engine.get(place)).map(|stored| stored.document)
         };
         match self {
-            Self::Write { document, expires_ms } => {
-                let id = kind.definition().id.clone();
-                let before = document.get(&id).filter(|_| history).and_then(|id| before(&id.to_value()));
-                let (expires_ms, before) = (*expires_ms, before.as_ref().map(Document::fields));
+            Self::Write { document, expires_ms, over } => {
+                let mut was = None;
+                if history || *over == Over::Ended {
+                    let id = document.get(&kind.definition().id).map(ValueRef::to_value).unwrap_or_default();
+                    match over {
+                        Over::Any => was = before(&id),
+                        Over::Ended if engine.find_id(of, id.scalar()).is_some() => {
+                            Self::Remove { id, reason: Reason::Expired }.encode(kind, history, engine, to);
+                        }
+                        Over::Ended => {}
+                    }
+                }
+                let (expires_ms, before) = (*expires_ms, was.as_ref().map(Document::fields));
                 Command::Write { of, expires_ms, document: document.fields(), before }.encode(to);
             }
             Self::Remove { id, reason } => {
@@ -78,7 +97,7 @@ impl Inner {
         let mut telling = kind.listeners.telling();
         let tell = &mut |event| {
             if let Some(telling) = &mut telling {
-                telling.tell(&event, &definition.id);
+                telling.tell(&event, &definition);
             }
         };
         let position = match definition.storage {
@@ -119,7 +138,7 @@ impl Inner {
             let Some(entry) = engine.get(place) else { return true };
             let is_gone = entry.expires_ms != 0 && entry.expires_ms <= now_ms;
             let fields = entry.document.fields();
-            if is_gone || !waiter.wanted.matches(&definition.id, fields) {
+            if is_gone || !waiter.wanted.matches(&definition, fields) {
                 return true;
             }
             let mut grant = || {
@@ -130,8 +149,7 @@ impl Inner {
                     Purpose::Read(_) => Some(Ok(granted(rests_on(entry.version)))),
                     Purpose::Lock(..) => Some(Ok(granted(rests_on(entry.version)))),
                     Purpose::Take => {
-                        let id =
-                            entry.document.get(&definition.id).map(::space::ValueRef::to_value).unwrap_or_default();
+                        let id = entry.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                         let what = What::Remove { id, reason: Reason::Taken };
                         let taken = self.change_space(kind, partition, engine, &what);
                         Some(taken.map(|position| granted(rests_on(position))))
@@ -232,7 +250,7 @@ impl<'a> Opened<'a> {
             let Some((partition, engine)) = guards.get_mut(id) else { continue };
             let tell = &mut |event: ::space::Event| {
                 if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), inner.spaces.get(event.of)) {
-                    telling.tell(&event, &kind.definition().id);
+                    telling.tell(&event, &kind.definition());
                 }
             };
             engine.apply(position, part, tell).inspect_err(|_| partition.set_broken())?;

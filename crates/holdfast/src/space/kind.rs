@@ -76,7 +76,7 @@ impl Kind {
 pub(crate) struct Registry {
     kinds: RwLock<BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
     by_id: RwLock<BTreeMap<TypeId, Arc<Kind>>>,
-    /// The highest number of a type; held while types are declared and dropped.
+    /// The highest number that a type was ever given; held while types are declared and dropped.
     pub(crate) declaring: Mutex<u32>,
     /// Held while snapshots are written, and while they are copied.
     pub(crate) snapshots: Mutex<()>,
@@ -124,7 +124,6 @@ impl Registry {
                 kinds.remove(&definition.space);
             }
         }
-        kind.drop_it();
     }
 
     /// All types; of one space if one is named.

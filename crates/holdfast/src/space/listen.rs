@@ -4,59 +4,93 @@
 //! the list of listeners from before the batch has its position until the event is in their buffers. Writers of a type that
 //! nobody listens to pay one load.
 //!
+//! A listener that wants no more than how an entry is now has one event of each in its buffer: a newer one takes the place of the one
+//! that waits, and stands for both (see [`Heard`]).
+//!
 //! A buffer has a limit. A listener that falls behind loses its buffer, not its events: it reads them from the journal, and
 //! so harms nobody.
 //!
 //! May use: `space`. Must not know: how events are read back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use ::space::{Document, Event};
+use ::space::{Definition, Document, Event, EventKind};
 use base::Signal;
 use journal::Position;
+
+/// An event as a listener comes to it. It may stand for several of one entry, of which it is the newest.
+#[derive(Debug, Clone)]
+pub(crate) struct Heard {
+    /// Its number within its batch.
+    pub(crate) number: u32,
+    pub(crate) event: Event,
+    /// What was there before the oldest of them.
+    pub(crate) before: Option<Document>,
+    /// Whether the entry came with one of them, and is there since.
+    pub(crate) came: bool,
+}
+
+impl Heard {
+    pub(crate) fn new(number: u32, event: Event) -> Self {
+        let (before, came) = (event.before.clone(), event.kind == EventKind::Written);
+        Self { number, event, before, came }
+    }
+
+    /// Has it stand for an older one of the same entry too.
+    fn stand_for(&mut self, older: Self) {
+        self.before = older.before;
+        self.came |= older.came && self.event.kind == EventKind::Updated;
+    }
+}
 
 /// What one listener has not read yet.
 pub(crate) struct Buffer {
     state: Mutex<Buffered>,
     pub(crate) signal: Signal,
     events_max: usize,
-    /// Of several events of one entry only the newest is kept.
+    /// Of several events of one entry one is kept, which stands for all.
     conflates: bool,
 }
 
 pub(crate) struct Buffered {
     /// Events up to this position were lost from the buffer, or never in it: the journal has them.
     pub(crate) behind: Option<Position>,
-    /// With the number of each within its batch.
-    events: VecDeque<(u32, Event)>,
+    /// By a number that goes up.
+    events: BTreeMap<u64, Heard>,
+    pushed: u64,
+    /// The number of the newest event of each entry, by the entry's key, if they are conflated.
+    newest: BTreeMap<Vec<u8>, u64>,
     waker: Option<std::task::Waker>,
 }
 
 impl Buffer {
     pub(crate) fn new(events_max: usize, conflates: bool) -> Arc<Self> {
-        let state = Mutex::new(Buffered { behind: None, events: VecDeque::new(), waker: None });
-        Arc::new(Self { state, signal: Signal::new(), events_max, conflates })
+        let state = Buffered { behind: None, events: BTreeMap::new(), pushed: 0, newest: BTreeMap::new(), waker: None };
+        Arc::new(Self { state: Mutex::new(state), signal: Signal::new(), events_max, conflates })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, Buffered> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, number: u32, event: &Event, id_field: &str) {
+    fn push(&self, number: u32, event: &Event, definition: &Definition) {
         let mut state = self.state();
         if state.behind.is_some() {
             state.behind = Some(event.position);
         } else {
+            let mut heard = Heard::new(number, event.clone());
             if self.conflates {
-                state.conflate(event, id_field);
+                state.conflate(&mut heard, definition);
             }
             if state.events.len() >= self.events_max {
-                state.events.clear();
+                state.clear();
                 state.behind = Some(event.position);
             } else {
-                state.events.push_back((number, event.clone()));
+                let pushed = state.pushed;
+                state.events.insert(pushed, heard);
+                state.pushed += 1;
             }
         }
         let waker = state.waker.take();
@@ -68,19 +102,29 @@ impl Buffer {
     }
 }
 
-fn id<'e>(event: &'e Event, field: &str) -> Option<::space::ValueRef<'e>> {
-    event.after.as_ref().or(event.before.as_ref()).and_then(|document: &Document| document.get(field))
-}
-
 impl Buffered {
-    /// Removes what a newer event of the same entry makes old.
-    fn conflate(&mut self, event: &Event, field: &str) {
-        let new = id(event, field);
-        self.events.retain(|(_, old)| id(old, field) != new);
+    /// Takes away what waits of the same entry: the new event stands for it.
+    fn conflate(&mut self, new: &mut Heard, definition: &Definition) {
+        let document = new.event.after.as_ref().or(new.event.before.as_ref());
+        let key = document.map(|document| definition.entry_key(document.fields())).unwrap_or_default();
+        if let Some(older) = self.newest.insert(key, self.pushed).and_then(|number| self.events.remove(&number)) {
+            new.stand_for(older);
+        }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(u32, Event)> {
-        self.events.pop_front()
+    pub(crate) fn pop(&mut self) -> Option<Heard> {
+        let (_, heard) = self.events.pop_first()?;
+        if self.events.is_empty() {
+            self.newest.clear();
+        }
+        Some(heard)
+    }
+
+    /// Forgets all that waits.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.newest.clear();
+        self.behind = None;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -110,12 +154,12 @@ struct List {
 pub(crate) struct Telling<'a>(MutexGuard<'a, List>);
 
 impl Telling<'_> {
-    pub(crate) fn tell(&mut self, event: &Event, id_field: &str) {
+    pub(crate) fn tell(&mut self, event: &Event, definition: &Definition) {
         let number = if self.0.newest.0 == event.position { self.0.newest.1 + 1 } else { 1 };
         self.0.newest = (event.position, number);
         self.0.buffers.retain(|_, buffer| match buffer.upgrade() {
             Some(buffer) => {
-                buffer.push(number, event, id_field);
+                buffer.push(number, event, definition);
                 true
             }
             None => false,

@@ -98,6 +98,18 @@ impl Table {
         false
     }
 
+    /// Notes that the transaction waits for a lock from now on.
+    fn begin_waiting(&mut self, who: Holder, at: LockedPlace) -> Result<()> {
+        if who != NOBODY && self.would_deadlock(who, at) {
+            let text = "a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        if let Some(live) = self.live.get_mut(&who) {
+            live.waits_for = Some(at);
+        }
+        Ok(())
+    }
+
     /// Whether the transaction may go on: it was not ended for having taken too long.
     fn check(&self, who: Holder) -> Result<()> {
         if self.is_closed {
@@ -200,13 +212,7 @@ impl Locks {
         if !blocks(&table) {
             return Ok(());
         }
-        if who != NOBODY && table.would_deadlock(who, at) {
-            let text = "a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
-            return Err(Error::new(ErrorKind::Conflict, text));
-        }
-        if let Some(live) = table.live.get_mut(&who) {
-            live.waits_for = Some(at);
-        }
+        table.begin_waiting(who, at)?;
         let waited = self.changed.wait_timeout_while(table, left, |table| blocks(table));
         let (mut table, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = table.live.get_mut(&who) {
@@ -217,6 +223,20 @@ impl Locks {
             return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
         }
         Ok(())
+    }
+
+    /// Notes that a transaction waits for a lock elsewhere, in a queue, until [`Locks::end_waiting`].
+    ///
+    /// # Errors
+    /// `Conflict` when this would wait for itself.
+    pub(crate) fn begin_waiting(&self, who: Holder, at: LockedPlace) -> Result<()> {
+        self.table().begin_waiting(who, at)
+    }
+
+    pub(crate) fn end_waiting(&self, who: Holder) {
+        if let Some(live) = self.table().live.get_mut(&who) {
+            live.waits_for = None;
+        }
     }
 
     /// Has all who wait look at whether they still have to.

@@ -15,7 +15,6 @@ use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::wait::Purpose;
 use super::wanted::Wanted;
-use super::within::is_excepted;
 use super::write::WriteOptions;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -61,16 +60,13 @@ impl Entries {
             };
             if let Some(id) = &wanted.id {
                 let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
-                let is_passed_over =
-                    |it: &Stored| is_excepted(&wanted.except, it.document.fields().get(&definition.id));
                 let stored = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms);
-                if let Some(stored) = stored.filter(|it| !is_passed_over(it)) {
+                if let Some(stored) = stored.filter(|it| wanted.matches(&definition, it.document.fields())) {
                     let _ = take(stored, &mut found);
                 }
             } else {
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    let is_passed_over = is_excepted(&wanted.except, it.document().fields().get(&definition.id));
-                    if !is_passed_over && is_visible(&it, now_ms) {
+                    if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
                         take(it.stored(), &mut found)
                     } else {
                         ControlFlow::Continue(())
@@ -133,7 +129,7 @@ impl Entries {
         if kept.is_empty() { Err(error) } else { Ok(kept) }
     }
 
-    /// How many entries there are that match.
+    /// How many entries there are that match; no more than the query's limit.
     ///
     /// # Errors
     /// As [`Entries::read`].
@@ -148,6 +144,8 @@ impl Entries {
     /// As [`Entries::read`].
     pub fn count_shown(&self, wanted: &Wanted) -> Result<Shown<u64>> {
         self.check()?;
+        wanted.check_unordered("counting")?;
+        let limit = wanted.limit.unwrap_or(u64::MAX);
         let definition = self.kind.definition();
         let mut count = 0;
         let mut newest = Position::ZERO;
@@ -156,7 +154,10 @@ impl Entries {
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
             let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |found| {
-                if is_visible(&found, now_ms) && wanted.matches(&definition.id, found.document().fields()) {
+                if count >= limit {
+                    return ControlFlow::Break(());
+                }
+                if is_visible(&found, now_ms) && wanted.matches(&definition, found.document().fields()) {
                     count += 1;
                     newest = newest.max(found.version());
                 }
@@ -193,7 +194,7 @@ impl Entries {
                 let now_ms = self.inner().clock.wall_ms();
                 let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
                     let fields = found.document().fields();
-                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition.id, fields) {
+                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition, fields) {
                         ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
                     }
                     ControlFlow::Continue(())
@@ -207,7 +208,7 @@ impl Entries {
                     let place = engine.find_id(self.kind.of, id.scalar());
                     let is_free = |place: &Place| !engine.is_locked(*place) && !engine.is_held(*place, NOBODY);
                     let stored = place.filter(is_free).and_then(|place| engine.get(place));
-                    let is_wanted = stored.is_some_and(|it| wanted.matches(&definition.id, it.document.fields()));
+                    let is_wanted = stored.is_some_and(|it| wanted.matches(&definition, it.document.fields()));
                     if !is_wanted || wanted.limit.is_some_and(|limit| count >= limit) {
                         continue;
                     }
@@ -226,12 +227,14 @@ impl Entries {
     /// # Errors
     /// As [`Entries::change`]; those before the error are changed.
     pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<u64> {
-        let id_field = self.definition().id.clone();
+        let definition = self.definition();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
         let (mut count, mut newest) = (0, Position::ZERO);
         for entry in shown.value {
-            let Some(id) = entry.document.get(&id_field) else { continue };
-            let one = Wanted { id: Some(id.to_value()), ..wanted.clone() };
+            let Some(id) = entry.document.get(&definition.id) else { continue };
+            // With its own routing, or another of its id were changed in its stead.
+            let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
+            let one = Wanted { id: Some(id.to_value()), routing, ..wanted.clone() };
             if let Some(changed) = self.change_shown(&one, changes, options)? {
                 newest = newest.max(changed.now.version);
                 count += 1;
@@ -293,6 +296,7 @@ impl Entries {
         mut add: impl FnMut(&mut A, &Document),
         mut merge: impl FnMut(A, A) -> A,
     ) -> Result<A> {
+        wanted.check_unlimited("reducing")?;
         let mut all = start();
         let mut part = start();
         self.each_partition(wanted, &mut |document| {
@@ -326,7 +330,7 @@ impl Entries {
                 partition.check()?;
                 let now_ms = self.inner().clock.wall_ms();
                 let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) && wanted.matches(&definition.id, it.document().fields()) {
+                    if is_visible(&it, now_ms) && wanted.matches(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         found.push(it.document().clone());
                     }
@@ -339,15 +343,17 @@ impl Entries {
         self.settle(Shown { value: (), position: newest })
     }
 
-    /// Goes through all entries that match, a batch at a time: each partition as it is when it is come to.
+    /// Goes through all entries that match, up to the query's limit, a batch at a time: each partition as it is when it is come to.
     ///
     /// # Errors
     /// As [`Entries::read`].
     pub fn iterate(&self, wanted: &Wanted) -> Result<Iteration> {
         self.check()?;
+        wanted.check_unordered("iterating")?;
         let partitions = route::of_wanted(self.inner(), &self.definition(), wanted)?;
         let left = partitions.iter().map(|partition| partition.id).collect();
-        Ok(Iteration { entries: self.clone(), wanted: wanted.clone(), left, found: VecDeque::new() })
+        let wanted = wanted.clone();
+        Ok(Iteration { entries: self.clone(), left_max: wanted.limit, wanted, left, found: VecDeque::new() })
     }
 }
 
@@ -356,6 +362,8 @@ pub struct Iteration {
     entries: Entries,
     wanted: Wanted,
     left: VecDeque<PartitionId>,
+    /// How many more entries the query's limit lets it come to.
+    left_max: Option<u64>,
     found: VecDeque<Entry>,
 }
 
@@ -372,7 +380,7 @@ impl Iteration {
     /// As [`Entries::read`].
     pub fn next(&mut self, max: usize) -> Result<Vec<Entry>> {
         self.entries.check()?;
-        let id_field = self.entries.definition().id.clone();
+        let definition = self.entries.definition();
         while self.found.is_empty() {
             let Some(id) = self.left.pop_front() else { break };
             let inner = self.entries.inner();
@@ -383,9 +391,13 @@ impl Iteration {
                 partition.check()?;
                 let now_ms = inner.clock.wall_ms();
                 let _ = engine.find(self.entries.kind.of, &self.wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) && self.wanted.matches(&id_field, it.document().fields()) {
+                    if self.left_max == Some(0) {
+                        return ControlFlow::Break(());
+                    }
+                    if is_visible(&it, now_ms) && self.wanted.matches(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         self.found.push_back(it.stored().into());
+                        self.left_max = self.left_max.map(|left| left - 1);
                     }
                     ControlFlow::Continue(())
                 });

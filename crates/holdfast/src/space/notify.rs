@@ -20,7 +20,7 @@ use journal::{Log, Position, Record, Visit};
 
 use super::commit::SPACE_PART;
 use super::entries::Entries;
-use super::listen::Buffer;
+use super::listen::{Buffer, Heard};
 use super::named::ListenName;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
@@ -70,7 +70,8 @@ pub struct Listen {
     pub from: Option<Bookmark>,
     /// How many events may wait before they are read from the journal instead.
     pub buffer_events: usize,
-    /// Of several events of one entry that wait, tell only of the newest.
+    /// Of several events of one entry that wait, tell one: how it is now, and what became of it since the first of them. An entry that came
+    /// and was replaced is told as one that came; one that entered and left a query is not told as either.
     pub conflate: bool,
     /// A name by which the store knows where it stands. It goes on behind what was acknowledged by that name, see
     /// [`Entries::acknowledge`]; `from` has it stand elsewhere, and a new one begins now.
@@ -99,6 +100,10 @@ impl Bookmark {
     /// Before everything at or behind a position.
     pub(crate) fn before(position: Position) -> Self {
         Self { position, told: 0 }
+    }
+
+    fn behind(heard: &Heard) -> Self {
+        Self { position: heard.event.position, told: heard.number }
     }
 
     /// Before the event that it is behind, and behind all before that one.
@@ -177,7 +182,7 @@ pub struct Listener {
     listen: Listen,
     buffer: Arc<Buffer>,
     source: Source,
-    ready: VecDeque<(Bookmark, Event)>,
+    ready: VecDeque<Heard>,
     bookmark: Bookmark,
     held: Position,
     /// The journal is kept from here, if it stands behind.
@@ -192,10 +197,11 @@ impl Entries {
     /// written, and its id when it goes: listening to updates, or to what enters and leaves a query, needs a type with.
     ///
     /// # Errors
-    /// `Invalid` when the type's history does not tell what is asked for, or the journal does not reach back to the bookmark
+    /// `Invalid` when the query has an order or a limit, the type's history does not tell what is asked for, or the journal does not reach back to the bookmark
     /// any more: the message says from where it does.
     pub fn listen(&self, wanted: &Wanted, listen: Listen) -> Result<Listener> {
         self.check()?;
+        wanted.check_unlimited("listening")?;
         let definition = self.definition();
         let Hears { updated, entered, left, .. } = listen.hears;
         let is_durable = definition.storage == Storage::Durable;
@@ -217,7 +223,13 @@ impl Entries {
         self.kind.listeners.add(&buffer);
         // Whoever did not see the new listener is through after this.
         inner.partitions.iter().for_each(|partition: &Partition| drop(partition.space()));
-        let now = inner.journal.watermarks().appended;
+        let now = {
+            // While nobody tells, nothing is on its way, and what the buffer has lies before now: it is read from the journal or
+            // not at all, and no later event must stand for it.
+            let _telling = self.kind.listeners.telling();
+            buffer.state().clear();
+            inner.journal.watermarks().appended
+        };
         let bookmark = listen.from.unwrap_or(Bookmark { position: now, told: 0 });
         // Of a volatile type nothing is in the journal that could be held.
         let held = if is_durable { bookmark.position } else { Position::MAX };
@@ -274,8 +286,9 @@ impl Listener {
     /// As [`Listener::next`].
     pub fn poll(&mut self) -> Result<Option<Notice>> {
         loop {
-            while let Some((bookmark, event)) = self.ready.front().cloned() {
-                let notice = self.notice(bookmark, event);
+            while let Some(heard) = self.ready.front().cloned() {
+                let bookmark = Bookmark::behind(&heard);
+                let notice = self.notice(heard);
                 if notice.is_some() {
                     // What cannot be told is not behind it.
                     self.entries.settle(crate::kv::Shown { value: (), position: bookmark.position })?;
@@ -361,11 +374,9 @@ impl Listener {
         // While nobody tells, the buffer ends where a batch ends.
         let telling = self.entries.kind.listeners.telling();
         let mut state = self.buffer.state();
-        while let Some((told, event)) = state.pop() {
-            let bookmark = Bookmark { position: event.position, told };
-            // What was there before the journal was read is in the buffer as well.
-            if !is_durable || bookmark > self.bookmark {
-                self.ready.push_back((bookmark, event));
+        while let Some(heard) = state.pop() {
+            if !is_durable || Bookmark::behind(&heard) > self.bookmark {
+                self.ready.push_back(heard);
             }
         }
         let is_behind = state.behind.is_some();
@@ -403,7 +414,7 @@ impl Listener {
         // While nobody tells, nothing is on its way.
         let telling = self.entries.kind.listeners.telling();
         let until = inner.journal.watermarks().appended;
-        self.buffer.state().behind = None;
+        self.buffer.state().clear();
         drop(telling);
         if !self.is_durable() {
             let text = "events of a volatile type did not fit the listener's buffer and are lost: read what is there, and listen anew";
@@ -456,21 +467,22 @@ impl Listener {
     }
 
     /// What an event is to this listener, if it is anything.
-    fn notice(&self, bookmark: Bookmark, event: Event) -> Option<Notice> {
+    fn notice(&self, heard: Heard) -> Option<Notice> {
         let definition = self.entries.definition();
-        let id_field = &definition.id;
+        let bookmark = Bookmark::behind(&heard);
         let is_short = definition.storage == Storage::Durable && !definition.history;
-        let event = if is_short { as_journaled(event, id_field) } else { event };
+        let heard = if is_short { as_journaled(heard, &definition.id) } else { heard };
+        let Heard { event, before: first, came, .. } = heard;
         let matches = |document: &Option<Document>| {
-            document.as_ref().is_some_and(|document| self.wanted.matches(id_field, document.fields()))
+            document.as_ref().is_some_and(|document| self.wanted.matches(&definition, document.fields()))
         };
-        let (before, after) = (matches(&event.before), matches(&event.after));
+        let (was, before, after) = (matches(&first), matches(&event.before), matches(&event.after));
         let hears = self.listen.hears;
         let kind = match event.kind {
-            _ if hears.entered && after && !before => NoticeKind::Entered,
-            _ if hears.left && before && !after => NoticeKind::Left,
-            EventKind::Written if hears.written && after => NoticeKind::Written,
-            EventKind::Updated if hears.updated && (after || before) => NoticeKind::Updated,
+            _ if hears.entered && after && !was => NoticeKind::Entered,
+            _ if hears.left && was && !after => NoticeKind::Left,
+            EventKind::Written | EventKind::Updated if hears.written && after && came => NoticeKind::Written,
+            EventKind::Updated if hears.updated && (after || was) => NoticeKind::Updated,
             // The journal of a type without history tells so of all that are written, and a listener is a view of the journal.
             EventKind::Updated if hears.written && after && !self.entries.definition().history => NoticeKind::Written,
             EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
@@ -478,8 +490,11 @@ impl Listener {
             EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,
             _ => return None,
         };
-        let removed = if let EventKind::Removed(reason) = event.kind { Some(reason) } else { None };
-        Some(Notice { kind, before: event.before, after: event.after, removed, bookmark })
+        let (removed, before) = match event.kind {
+            EventKind::Removed(reason) => (Some(reason), event.before),
+            _ => (None, first),
+        };
+        Some(Notice { kind, before, after: event.after, removed, bookmark })
     }
 }
 
@@ -491,23 +506,18 @@ impl Drop for Listener {
 }
 
 /// What the journal tells of an event of a type without history: the same, whether it was read there or not.
-fn as_journaled(event: Event, id_field: &str) -> Event {
+fn as_journaled(Heard { number, event, .. }: Heard, id_field: &str) -> Heard {
     let only_id =
         |document: &Document| document.get(id_field).map(|id| Document::from_pairs([(id_field, id.to_value())]));
-    match event.kind {
+    let event = match event.kind {
         EventKind::Written | EventKind::Updated => Event { kind: EventKind::Written, before: None, ..event },
         EventKind::Removed(_) => Event { before: event.before.as_ref().and_then(only_id), ..event },
-    }
+    };
+    Heard::new(number, event)
 }
 
 /// The events of one type in a batch, behind the bookmark.
-fn events(
-    record: &Record<'_>,
-    of: TypeId,
-    id_field: &str,
-    begin: Bookmark,
-    to: &mut VecDeque<(Bookmark, Event)>,
-) -> Result<()> {
+fn events(record: &Record<'_>, of: TypeId, id_field: &str, begin: Bookmark, to: &mut VecDeque<Heard>) -> Result<()> {
     let position = record.position;
     let mut told = 0;
     for section in &record.sections {
@@ -515,9 +525,8 @@ fn events(
             for command in Commands::new(part) {
                 let Some(event) = event(&command?, of, id_field, position) else { continue };
                 told += 1;
-                let bookmark = Bookmark { position, told };
-                if bookmark > begin {
-                    to.push_back((bookmark, event));
+                if (Bookmark { position, told }) > begin {
+                    to.push_back(Heard::new(told, event));
                 }
             }
         }

@@ -12,14 +12,13 @@ use base::Time;
 use journal::Position;
 
 use super::cancel::Cancel;
-use super::commit::What;
+use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
-use super::within::is_excepted;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
@@ -129,15 +128,35 @@ impl Entries {
             return self.once_unlocked(found, deadline, (wanted, options, purpose));
         }
         let waiter = self.enqueue(wanted, options, purpose)?;
+        let locks = &self.inner().spaces.locks;
+        // Of one entry alone it is known that nothing but the end of its lock helps.
+        let waits_for = match (&found, purpose) {
+            (Look::Locked(at), Purpose::Lock(holder, _)) if self.is_of_one(wanted) => Some((holder, *at)),
+            _ => None,
+        };
+        if let Some((holder, at)) = waits_for
+            && let Err(error) = locks.begin_waiting(holder, at)
+        {
+            self.kind.waiters.leave(&waiter);
+            return waiter.close().unwrap_or(Err(error)).map(Some);
+        }
         if let Some(cancel) = &options.cancel {
             cancel.enter(&waiter);
         }
         let granted = waiter.wait(Some(deadline.since(self.inner().clock.now())));
         self.kind.waiters.leave(&waiter);
+        if let Some((holder, _)) = waits_for {
+            locks.end_waiting(holder);
+        }
         if let Some(cancel) = &options.cancel {
             cancel.leave(&waiter);
         }
         granted.transpose()
+    }
+
+    /// Whether no more than one entry can be the one that is wanted.
+    fn is_of_one(&self, wanted: &Wanted) -> bool {
+        wanted.id.is_some() && (wanted.routing.is_some() || self.kind.definition().routed_by().is_none())
     }
 
     /// Waits while an entry is there and locked.
@@ -234,7 +253,8 @@ impl Entries {
         if is_there || engine.check_unique(self.kind.of, &entry.document).is_err() {
             return;
         }
-        let what = What::Write { document: entry.document.clone(), expires_ms: entry.expires_ms };
+        let (document, expires_ms) = (entry.document.clone(), entry.expires_ms);
+        let what = What::Write { document, expires_ms, over: Over::Any };
         // A store that refuses writes is reopened, and has the taking or not.
         if self.inner().change_space(&self.kind, partition, &mut engine, &what).is_ok()
             && let Some(id) = entry.document.get(&definition.id)
@@ -326,7 +346,7 @@ impl Inner {
                 let found = found.and_then(|place| Some((place, engine.get(place)?)));
                 if let Some((place, stored)) = found
                     && (stored.expires_ms == 0 || stored.expires_ms > now_ms)
-                    && wanted.matches(&definition.id, stored.document.fields())
+                    && wanted.matches(definition, stored.document.fields())
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
                         return Err(Error::new(ErrorKind::Conflict, "the entry has another version: read it again"));
@@ -340,8 +360,7 @@ impl Inner {
             None => {
                 let by = if only_reads { EVERYBODY } else { who };
                 let _ = engine.find(kind.of, &wanted.filter, by, &mut |found| {
-                    let fields = found.document().fields();
-                    if !is_visible(&found, now_ms) || is_excepted(&wanted.except, fields.get(&definition.id)) {
+                    if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
                         return ControlFlow::Continue(());
                     }
                     consider(found.place, found.is_locked())

@@ -16,7 +16,7 @@ use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Stored, Type
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::Space;
-use super::commit::{SPACE_PART, What};
+use super::commit::{Over, SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::limit::{self, Growth};
@@ -167,7 +167,7 @@ impl<'a> Task<'a> {
         let (now_ms, mut found) = (self.now_ms, Vec::new());
         for ((of, _), staged) in &self.staged {
             let Some((document, expires_ms)) = staged.will.as_ref().filter(|_| *of == kind.of) else { continue };
-            if found.len() < max && wanted.matches(&definition.id, document.fields()) {
+            if found.len() < max && wanted.matches(&definition, document.fields()) {
                 let (version, sequence) =
                     staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
                 found.push(Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence });
@@ -177,7 +177,7 @@ impl<'a> Task<'a> {
         let look = &mut |it: ::space::Found<'_>| {
             let fields = it.document().fields();
             let is_mine = fields.get(&definition.id).is_some_and(|id| staged.contains_key(&(kind.of, key_of(id))));
-            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition.id, fields) {
+            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition, fields) {
                 found.push(it.stored());
             }
             if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -318,8 +318,10 @@ impl<'a> Task<'a> {
         for staged in self.staged.values() {
             let definition = staged.kind.definition();
             let what = match (&staged.will, &staged.was) {
-                (Some((document, expires_ms)), _) => {
-                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                (Some((document, expires_ms)), was) => {
+                    // Nobody else came since: what is there now and was not then had ended.
+                    let over = if was.is_some() { Over::Any } else { Over::Ended };
+                    What::Write { document: document.clone(), expires_ms: *expires_ms, over }
                 }
                 (None, Some(was)) => {
                     let id = was.document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
@@ -342,7 +344,7 @@ impl<'a> Task<'a> {
         let position = inner.journal.append(&batch)?.position;
         let tell = &mut |event: ::space::Event| {
             if let (Some(telling), Some(kind)) = (telling.get_mut(&event.of), kinds.get(&event.of)) {
-                telling.tell(&event, &kind.definition().id);
+                telling.tell(&event, &kind.definition());
             }
         };
         self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken())?;

@@ -5,9 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::space::{Document, Filter, MapRef, Projection, Query, Value};
+use ::space::{Definition, Document, Filter, MapRef, Projection, Query, Value};
 
-use super::within::is_excepted;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a [`Wanted`] was made of, besides an id and a routing value: for whoever asks another store for the same.
@@ -35,7 +34,7 @@ pub struct Wanted {
     pub(crate) limit: Option<u64>,
     pub(crate) query: Option<Arc<Query>>,
     pub(crate) by: WantedBy,
-    /// Keys of ids of entries to be passed over.
+    /// Keys of entries to be passed over: [`Definition::entry_key`].
     pub(crate) except: Arc<BTreeSet<Vec<u8>>>,
 }
 
@@ -119,15 +118,34 @@ impl Wanted {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    /// Only those with this routing value: one partition is looked at, not all.
+    /// As [`Wanted::check_unordered`], for an operation that would pass over LIMIT too.
+    pub(crate) fn check_unlimited(&self, operation: &str) -> Result<()> {
+        self.check_unordered(operation)?;
+        if self.limit.is_none() {
+            return Ok(());
+        }
+        let text = format!("{operation} is of all entries that match: leave LIMIT out");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// Only those with this routing value, if the type has a routing: one partition is looked at, not all.
     #[must_use]
     pub fn routed(self, routing: impl Into<Value>) -> Self {
         Self { routing: Some(routing.into()), ..self }
     }
 
     /// Whether an entry with these fields is wanted.
-    pub(crate) fn matches(&self, id_field: &str, fields: MapRef<'_>) -> bool {
-        let has_id = self.id.as_ref().is_none_or(|id| fields.get(id_field) == Some(id.scalar()));
-        has_id && !is_excepted(&self.except, fields.get(id_field)) && self.filter.matches(fields)
+    pub(crate) fn matches(&self, definition: &Definition, fields: MapRef<'_>) -> bool {
+        self.names(definition, fields) && self.filter.matches(fields)
+    }
+
+    /// As [`Wanted::matches`], for an entry that matches the filter.
+    pub(crate) fn names(&self, definition: &Definition, fields: MapRef<'_>) -> bool {
+        let has_id = self.id.as_ref().is_none_or(|id| fields.get(&definition.id) == Some(id.scalar()));
+        // Entries with other routing may lie in the same partition.
+        let routing = self.routing.as_ref().zip(definition.routed_by());
+        let has_routing = routing.is_none_or(|(routing, path)| path.first(fields) == routing.scalar());
+        let is_excepted = || !self.except.is_empty() && self.except.contains(&definition.entry_key(fields));
+        has_id && has_routing && !is_excepted()
     }
 }

@@ -13,14 +13,14 @@ use std::time::Duration;
 use ::space::{Change as InPlace, Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
-use super::commit::{Change, Opened, What};
+use super::commit::{Change, Opened, Over, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::limit::{self, Growth};
 use super::locks::{Holder, LockedPlace, Mode};
 use super::read::ReadOptions;
 use super::route;
-use super::wait::Purpose;
+use super::wait::{Granted, Purpose};
 use super::wanted::Wanted;
 use super::write::{
     Changed, LOCK_TIMEOUT, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
@@ -37,6 +37,8 @@ struct Staged {
     was: Option<Stored>,
     /// What is to be there; `None` when it is to be gone.
     will: Option<(Document, u64)>,
+    /// Whether what was there had ended, and was nothing to the transaction.
+    over: Over,
 }
 
 /// What a transaction will have made of one entry: from [`Transaction::changes_of`].
@@ -103,11 +105,12 @@ impl SpaceStage {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), _) => {
-                    What::Write { document: document.clone(), expires_ms: *expires_ms }
+                    What::Write { document: document.clone(), expires_ms: *expires_ms, over: staged.over }
                 }
                 (None, Some(was)) => {
                     let id = was.document.get(&kind.definition().id)?.to_value();
-                    What::Remove { id, reason: Reason::Taken }
+                    let reason = if staged.over == Over::Ended { Reason::Expired } else { Reason::Taken };
+                    What::Remove { id, reason }
                 }
                 (None, None) => return None,
             };
@@ -231,6 +234,11 @@ impl Inner {
     }
 }
 
+/// What becomes of an entry that the transaction takes.
+fn taken(granted: &Granted) -> Staged {
+    Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None, over: Over::Any }
+}
+
 /// How a transaction reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadLock {
@@ -294,27 +302,28 @@ impl Within<'_> {
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
-        let (was, now) = match self.staged(&id, partition) {
+        let (was, now, over) = match self.staged(&id, partition) {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
                 let now =
                     staged.will.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
-                (was, now)
+                (was, now, staged.over)
             }
             None => {
                 let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
                 let was = self.lock_id(&id, partition, holder, wait)?;
                 let now_ms = self.entries.store.now_ms();
                 let now = was.clone().filter(|was| was.expires_ms == 0 || was.expires_ms > now_ms);
-                (was, now)
+                let over = if now.is_none() { Over::Ended } else { Over::Any };
+                (was, now, over)
             }
         };
         let document = next_document(&definition, options, &document, now.as_ref())?;
         let now_ms = self.entries.store.now_ms();
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)) });
+        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over });
         Ok(Written { id, version, previous: now.map(Entry::from) })
     }
 
@@ -347,13 +356,13 @@ impl Within<'_> {
 
     /// What this transaction itself has written that is wanted.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
-        let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let mut found = None;
         for (_, staged) in mine {
             let Some((document, _)) = &staged.will else { continue };
-            if wanted.matches(&id_field, document.fields()) {
-                let id = document.get(&id_field).map(ValueRef::to_value).unwrap_or_default();
+            if wanted.matches(&definition, document.fields()) {
+                let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
                 found = Some((id, staged.clone()));
                 break;
             }
@@ -363,9 +372,14 @@ impl Within<'_> {
 
     /// What is wanted, without what this transaction has changed.
     fn others(&mut self, wanted: &Wanted) -> Wanted {
-        let of = self.entries.kind.of;
-        let mine = self.stage().staged.keys().filter(|(type_id, ..)| *type_id == of);
-        let except: BTreeSet<Vec<u8>> = mine.map(|(_, _, key)| key.clone()).collect();
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
+        let key = |staged: &Staged| {
+            let will = staged.will.as_ref().map(|(document, _)| document);
+            let document = will.or(staged.was.as_ref().map(|was| &was.document))?;
+            Some(definition.entry_key(document.fields()))
+        };
+        let except: BTreeSet<Vec<u8>> = mine.filter_map(|(_, staged)| key(staged)).collect();
         Wanted { except: Arc::new(except), ..wanted.clone() }
     }
 
@@ -388,7 +402,7 @@ impl Within<'_> {
         let found = self.entries.find_or_wait(&wanted, options, Purpose::Lock(holder, Mode::Exclusive))?;
         let Some(granted) = found else { return Ok(None) };
         let id = granted.entry.document.get(&self.entries.definition().id).map(ValueRef::to_value).unwrap_or_default();
-        self.put(&id, Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None });
+        self.put(&id, taken(&granted));
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
     }
@@ -449,9 +463,7 @@ impl Within<'_> {
     /// Tells an entry that another transaction keeps from one that is not there.
     fn locked_or_gone(&mut self, wanted: &Wanted) -> Result<Option<Changed>> {
         let wanted = self.others(wanted);
-        let id_field = self.entries.definition().id.clone();
-        let found = self.entries.read_many_shown(&wanted, 1)?.value;
-        if !found.iter().any(|entry| wanted.matches(&id_field, entry.document.fields())) {
+        if self.entries.read_many_shown(&wanted, 1)?.value.is_empty() {
             return Ok(None);
         }
         Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"))
@@ -463,14 +475,14 @@ impl Within<'_> {
     /// As [`Entries::count`].
     pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
         self.begin()?;
-        let id_field = self.entries.definition().id.clone();
-        let of = self.entries.kind.of;
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
             .filter_map(|(_, staged)| staged.will.as_ref())
-            .filter(|(document, _)| wanted.matches(&id_field, document.fields()));
+            .filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own = own.count() as u64;
-        let others = self.others(wanted);
+        let own = wanted.limit.map_or(own, |limit| own.min(limit));
+        let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
         let shown = self.entries.count_shown(&others)?;
         let is_durable = self.entries.definition().storage == ::space::Storage::Durable;
         self.show(is_durable.then_some(shown.position))?;
@@ -491,7 +503,7 @@ impl Within<'_> {
         let of = self.entries.kind.of;
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine.filter_map(|(_, staged)| Some((staged.will.as_ref()?.0.clone(), staged.clone())));
-        let own = own.filter(|(document, _)| wanted.matches(&definition.id, document.fields()));
+        let own = own.filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own: Vec<(Value, Staged)> = own.map(|(document, staged)| (id_of(&document), staged)).take(limit).collect();
         let others = self.others(wanted);
         let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
@@ -512,7 +524,7 @@ impl Within<'_> {
             let at_once = ReadOptions::default();
             let got = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, Mode::Exclusive))?;
             let Some(granted) = got else { continue };
-            self.put(&id_of(&document), Staged { partition: granted.partition, was: Some(granted.entry), will: None });
+            self.put(&id_of(&document), taken(&granted));
             self.show(granted.position)?;
             count += 1;
         }
@@ -526,9 +538,4 @@ impl Within<'_> {
         }
         position.map_or(Ok(()), |position| self.entries.store.settle(crate::kv::Shown { value: (), position }))
     }
-}
-
-/// Whether an entry with these fields is one of those to be passed over.
-pub(crate) fn is_excepted(except: &BTreeSet<Vec<u8>>, id: Option<ValueRef<'_>>) -> bool {
-    !except.is_empty() && id.is_some_and(|id| except.contains(&key_of(id)))
 }

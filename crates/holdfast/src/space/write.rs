@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use ::space::{Change, Definition, Document, Engine, Reason, Stored, Value, ValueRef};
+use base::Time;
 use journal::Position;
 
-use super::commit::What;
+use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
 use super::limit::{self, Growth};
 use super::locks::{LockedPlace, Mode, NOBODY};
@@ -106,11 +107,19 @@ impl Entries {
         let document = self.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.inner(), &definition, &document)?;
-        let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
-        let deadline = self.inner().clock.now().after(wait);
+        let deadline = self.lock_deadline(options.lock_timeout);
+        self.unlocked(deadline, &|| self.write_once(&definition, partition, &document, &id, options))
+    }
+
+    fn lock_deadline(&self, lock_timeout: Option<Duration>) -> Time {
+        self.inner().clock.now().after(lock_timeout.unwrap_or(LOCK_TIMEOUT))
+    }
+
+    /// Does something `once` nobody has locked the entry any more that it finds.
+    fn unlocked<T>(&self, deadline: Time, once: &dyn Fn() -> Result<std::result::Result<T, LockedPlace>>) -> Result<T> {
         loop {
-            let at = match self.write_once(&definition, partition, &document, &id, options)? {
-                Ok(written) => return Ok(written),
+            let at = match once()? {
+                Ok(done) => return Ok(done),
                 Err(locked) => locked,
             };
             let left = deadline.since(self.inner().clock.now());
@@ -153,7 +162,7 @@ impl Entries {
         }
         self.make_room(partition, &mut engine, &document, old.as_ref())?;
         let expires_ms = next_expiry(definition, options.lease, old.as_ref(), now_ms);
-        let what = What::Write { document, expires_ms };
+        let what = What::Write { document, expires_ms, over: Over::Any };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         if self.kind.waiters.any()
             && let Some(place) = engine.find_id(self.kind.of, id.scalar())
@@ -229,16 +238,11 @@ impl Entries {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         };
         let definition = self.definition();
-        let deadline = self.inner().clock.now().after(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
+        let deadline = self.lock_deadline(options.lock_timeout);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            loop {
-                let at = match self.change_once(&definition, partition, (id, wanted, changes), options)? {
-                    Ok(None) => break,
-                    Ok(changed) => return Ok(changed),
-                    Err(locked) => locked,
-                };
-                let left = deadline.since(self.inner().clock.now());
-                self.inner().spaces.locks.wait(NOBODY, at, Mode::Exclusive, left)?;
+            let once = || self.change_once(&definition, partition, (id, wanted, changes), options);
+            if let Some(changed) = self.unlocked(deadline, &once)? {
+                return Ok(Some(changed));
             }
         }
         Ok(None)
@@ -259,7 +263,7 @@ impl Entries {
         let place = engine.find_id(self.kind.of, id.scalar());
         let found = place.and_then(|place| Some((place, engine.get(place)?)));
         let is_wanted = |old: &Stored| {
-            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(&definition.id, old.document.fields())
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(definition, old.document.fields())
         };
         let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
         let at = LockedPlace { partition: partition.id, place };
@@ -276,7 +280,7 @@ impl Entries {
         engine.check_unique(self.kind.of, &document)?;
         self.make_room(partition, &mut engine, &document, Some(&old))?;
         let expires_ms = next_expiry(definition, options.lease, Some(&old), now_ms);
-        let what = What::Write { document: document.clone(), expires_ms };
+        let what = What::Write { document: document.clone(), expires_ms, over: Over::Any };
         let version = inner.change_space(&self.kind, partition, &mut engine, &what)?;
         inner.offer(&self.kind, partition, &mut engine, place);
         drop(engine);
@@ -285,40 +289,67 @@ impl Entries {
         Ok(Ok(Some(Changed { before: old.into(), now })))
     }
 
-    /// Ends the entry's lease at another time. False if there is no such entry.
+    /// Ends the entry's lease at another time. False if there is no such entry. Blocks while a transaction has locked it: what
+    /// that writes has a lease of its own.
     ///
     /// # Errors
     /// As [`Entries::write`].
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
-        let Shown { value, position } = self.renew_shown(wanted, lease)?;
+        let Shown { value, position } = self.renew_shown(wanted, lease, None)?;
         self.settle_change(position, durability)?;
         Ok(value)
     }
 
-    /// As [`Entries::renew`], without waiting: what the answer rests on is beside it.
+    /// As [`Entries::renew`], without waiting for durability: what the answer rests on is beside it. For a transaction that has
+    /// locked the entry it waits for `lock_timeout`, 5 s for `None`.
     ///
     /// # Errors
     /// As [`Entries::write`].
-    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease) -> Result<Shown<bool>> {
+    pub fn renew_shown(&self, wanted: &Wanted, lease: Lease, lock_timeout: Option<Duration>) -> Result<Shown<bool>> {
         self.check()?;
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
         };
         let definition = self.kind.definition();
+        let deadline = self.lock_deadline(lock_timeout);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            let mut engine = partition.space();
-            partition.check()?;
-            let now_ms = self.inner().clock.wall_ms();
-            let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
-            let Some(stored) = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms) else { continue };
-            let expires_ms = next_expiry(&definition, lease, Some(&stored), now_ms);
-            let what = What::Renew { id: id.clone(), expires_ms };
-            let position = self.inner().change_space(&self.kind, partition, &mut engine, &what)?;
-            drop(engine);
-            self.inner().note_lease(expires_ms);
-            return Ok(Shown { value: true, position });
+            if let Some(position) =
+                self.unlocked(deadline, &|| self.renew_once(&definition, partition, (id, wanted), lease))?
+            {
+                return Ok(Shown { value: true, position });
+            }
         }
         Ok(Shown { value: false, position: Position::ZERO })
+    }
+
+    /// Renews the entry if it is in this partition, unless it is locked: a transaction may be about to write it as it was.
+    fn renew_once(
+        &self,
+        definition: &Definition,
+        partition: &Partition,
+        (id, wanted): (&Value, &Wanted),
+        lease: Lease,
+    ) -> Result<std::result::Result<Option<Position>, LockedPlace>> {
+        let inner = self.inner();
+        let mut engine = partition.space();
+        partition.check()?;
+        let now_ms = inner.clock.wall_ms();
+        let place = engine.find_id(self.kind.of, id.scalar());
+        let found = place.and_then(|place| Some((place, engine.get(place)?)));
+        let is_wanted = |old: &Stored| {
+            (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.names(definition, old.document.fields())
+        };
+        let Some((place, stored)) = found.filter(|(_, stored)| is_wanted(stored)) else { return Ok(Ok(None)) };
+        let at = LockedPlace { partition: partition.id, place };
+        if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
+            return Ok(Err(at));
+        }
+        let expires_ms = next_expiry(definition, lease, Some(&stored), now_ms);
+        let what = What::Renew { id: id.clone(), expires_ms };
+        let position = inner.change_space(&self.kind, partition, &mut engine, &what)?;
+        drop(engine);
+        inner.note_lease(expires_ms);
+        Ok(Ok(Some(position)))
     }
 }
 

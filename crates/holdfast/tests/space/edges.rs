@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use holdfast::space::{AtLimit, IndexDefinition, Lease, Listen, Order, Path, ReadLock, Taking, WriteMode};
+use holdfast::space::{AtLimit, IndexDefinition, Lease, Listen, NoticeKind, Order, Path, ReadLock, Taking, WriteMode};
 use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position, World};
 
 use super::*;
@@ -441,4 +441,53 @@ fn a_transaction_reads_what_it_has_locked_itself() {
         assert!(orders.within(&mut transaction).read(&example("ada"), lock, &now()).unwrap().is_some(), "{lock:?}");
     }
     assert!(orders.take(&Wanted::id(1), &now()).unwrap().is_none(), "it is locked all the same");
+}
+
+/// The new entry was told as an update of the one that had ended, whose end was never told, and had its place in the queue.
+#[test]
+fn what_is_written_where_a_lease_has_ended_is_a_new_entry() {
+    let (disk, ledgers) = (base::memory::Disk::new(1), MemoryLedgers::new());
+    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
+    let world = World { clock: Arc::clone(&clock) as _, ..world(&disk, &ledgers) };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let definition = Definition { order: Order::Fifo, history: true, ..Definition::new("s", "job") };
+    let jobs = store.space("s").declare(definition).unwrap();
+    let insert = WriteOptions { mode: WriteMode::Insert, ..upsert() };
+    let short = WriteOptions { lease: Lease::For(Duration::from_millis(20)), ..upsert() };
+    let in_transaction = || {
+        let mut transaction = store.begin();
+        // Locked, so that nobody removes it.
+        jobs.within(&mut transaction).read(&Wanted::id(1), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        clock.advance(Duration::from_millis(50));
+        jobs.within(&mut transaction).write(&order(1, "new", 0), &insert).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+    };
+    let in_task = || {
+        clock.advance(Duration::from_millis(50));
+        // All of the type lie together; whichever task has their partition writes.
+        let wrote = store.space("s").execute_all(
+            None,
+            |task| Ok(task.write("job", &order(1, "new", 0), &insert).is_ok()),
+            |a, b| a || b,
+        );
+        assert!(wrote.unwrap());
+    };
+    for write in [&in_transaction as &dyn Fn(), &in_task] {
+        let begin = jobs.listen(&Wanted::all(), Listen::default()).unwrap().bookmark();
+        let mut live = jobs.listen(&Wanted::all(), Listen::default()).unwrap();
+        jobs.write(&order(1, "old", 0), &short).unwrap();
+        jobs.write(&order(2, "next", 0), &upsert()).unwrap();
+        write();
+        let mut journaled = jobs.listen(&Wanted::all(), Listen { from: Some(begin), ..Listen::default() }).unwrap();
+        for listener in [&mut live, &mut journaled] {
+            let mut heard = Vec::new();
+            while let Some(notice) = listener.poll().unwrap() {
+                heard.push(notice.kind);
+            }
+            let written = NoticeKind::Written;
+            assert_eq!(heard, [written, written, NoticeKind::Expired, written]);
+        }
+        let taken = jobs.take_many(&Wanted::all(), 10, &now()).unwrap();
+        assert_eq!(taken.iter().map(id).collect::<Vec<_>>(), [2, 1]);
+    }
 }

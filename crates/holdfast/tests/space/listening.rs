@@ -415,3 +415,68 @@ fn the_journal_is_held_for_a_name_that_is_new_while_a_segment_waits_to_be_let_go
     drop(new);
     assert!(store.compact().unwrap().segments >= kept.waiting, "what it has acknowledged goes");
 }
+
+/// The number of a type that was dropped was given to the next one after reopening, in whatever space, and with it its events.
+#[test]
+fn a_new_type_hears_nothing_of_one_that_was_dropped_before_the_store_was_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    orders(&store);
+    let old =
+        store.space("private").declare(Definition { history: true, ..Definition::new("private", "secret") }).unwrap();
+    old.write(&order(1, "ada", 10), &upsert()).unwrap();
+    store.space("private").drop_type("secret").unwrap();
+    store.close().unwrap();
+    drop((old, store));
+    // Once from the snapshot alone, once with nothing written since.
+    for name in ["first", "second"] {
+        let store = Store::open(dir.path(), options()).unwrap();
+        let new = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", name) }).unwrap();
+        let from = Some(Bookmark::START);
+        let mut listener = new.listen(&Wanted::all(), Listen { from, ..Listen::default() }).unwrap();
+        assert_eq!(hear(&mut listener), []);
+        drop(listener);
+        new.write(&order(2, "eve", 20), &upsert()).unwrap();
+        store.space("shop").drop_type(name).unwrap();
+        store.close().unwrap();
+    }
+}
+
+/// Only the newest of the events was kept, with its own kind and what was there before itself: an entry that had entered a query, or
+/// come, was never told.
+#[test]
+fn conflated_events_tell_what_became_of_an_entry_since_the_first_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = with_history(&store);
+    let large = Wanted::query("total >= 10", &[]).unwrap();
+    let written = Hears { written: true, entered: false, left: false, ..Hears::MATCHING };
+    let taken = Hears { written: false, updated: false, expired: false, ..Hears::ALL };
+    let write = |id: i64, total: i64| drop(orders.write(&order(id, "ada", total), &upsert()).unwrap());
+    let take = |id: i64| drop(orders.take(&Wanted::id(id), &now()).unwrap().unwrap());
+    for id in 1..=4 {
+        write(id, if id > 2 { 10 } else { 0 });
+    }
+    let listen = |hears| orders.listen(&large, Listen { hears, conflate: true, ..Listen::default() }).unwrap();
+    let (mut matching, mut came, mut all) = (listen(Hears::MATCHING), listen(written), listen(Hears::ALL));
+    let mut gone = listen(taken);
+    for (id, total) in
+        [(1, 10), (1, 11), (2, 10), (2, 0), (3, 0), (3, 11), (4, 11), (5, 10), (5, 11), (6, 10), (7, 0), (7, 10)]
+    {
+        write(id, total);
+    }
+    take(4);
+    take(6);
+    take(3);
+    write(3, 12);
+    write(3, 13);
+    use NoticeKind::{Entered, Left, Taken, Updated, Written};
+    assert_eq!(hear(&mut matching), [(Entered, 1), (Entered, 5), (Entered, 7), (Left, 4)]);
+    assert_eq!(hear(&mut came), [(Written, 5), (Written, 7), (Written, 3)]);
+    assert_eq!(hear(&mut all), [(Updated, 1), (Written, 5), (Written, 7), (Taken, 4), (Taken, 6), (Written, 3)]);
+    assert_eq!(hear(&mut gone), [(Taken, 4), (Taken, 6)]);
+    // What was told is over.
+    write(1, 12);
+    write(1, 0);
+    assert_eq!(hear(&mut matching), [(Left, 1)]);
+}

@@ -1,7 +1,7 @@
 //! Changes in place, queries, iteration, and a model.
 
 use holdfast::ErrorKind;
-use holdfast::space::{Change, Path};
+use holdfast::space::{Change, Hears, Listen, Path};
 
 use super::*;
 
@@ -135,4 +135,49 @@ fn a_model_agrees() {
             store.close().unwrap();
         }
     }
+}
+
+/// They were passed over without a word.
+#[test]
+fn a_limit_counts_and_an_order_is_refused_where_it_would_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for id in 0..40 {
+        orders.write(&order(id, "ada", id), &upsert()).unwrap();
+    }
+    let query = |end: &str| Wanted::query(&format!("total >= 0 {end}"), &[]).unwrap();
+    for (limit, many) in [(0, 0), (7, 7), (100, 40)] {
+        let wanted = query(&format!("LIMIT {limit}"));
+        assert_eq!(orders.count(&wanted).unwrap(), many);
+        let (mut iteration, mut found) = (orders.iterate(&wanted).unwrap(), BTreeSet::new());
+        loop {
+            let some = ids(&iteration.next(3).unwrap());
+            if some.is_empty() {
+                break;
+            }
+            found.extend(some);
+        }
+        assert_eq!(found.len() as u64, many);
+        let mut transaction = store.begin();
+        let mut within = orders.within(&mut transaction);
+        within.write(&order(0, "ada", 1), &upsert()).unwrap();
+        within.write(&order(1, "ada", 1), &upsert()).unwrap();
+        assert_eq!(within.count(&wanted).unwrap(), many);
+    }
+    let hears = Hears { updated: false, ..Hears::ALL };
+    let listen = |wanted: &Wanted| orders.listen(wanted, Listen { hears, ..Listen::default() }).map(drop);
+    listen(&query("")).unwrap();
+    for end in ["ORDER BY total", "ORDER BY total LIMIT 3", "LIMIT 3 OFFSET 2"] {
+        let wanted = query(end);
+        for refused in [
+            orders.count(&wanted).map(drop),
+            orders.iterate(&wanted).map(drop),
+            orders.reduce(&wanted, || (), |(), _| (), |(), ()| ()),
+            listen(&wanted),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid, "{end}");
+        }
+    }
+    assert_eq!(listen(&query("LIMIT 3")).unwrap_err().kind(), ErrorKind::Invalid);
 }

@@ -1,7 +1,7 @@
 //! Transactions and tasks.
 
 use base::Clock;
-use holdfast::space::{Cancel, Change, Order, Path, ReadLock, WantedBy};
+use holdfast::space::{Cancel, Change, Lease, Order, Path, ReadLock, WantedBy};
 use holdfast::{ErrorKind, PutOptions};
 
 use super::*;
@@ -420,4 +420,58 @@ fn what_was_taken_durably_is_not_lost_when_the_disk_refuses_the_rest() {
     let kept = orders.taken(vec![first.clone(), second.clone(), third], Some(Durability::Synced)).unwrap();
     assert_eq!(kept, [first.value]);
     assert_eq!(orders.taken(vec![second], None).unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// The transaction wrote the entry with the lease that it had found, and what had been renewed for ever ended.
+#[test]
+fn a_renewal_waits_for_the_transaction_that_would_take_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    let short = Lease::For(Duration::from_secs(60));
+    orders.write(&order(1, "ada", 1), &WriteOptions { lease: short, ..upsert() }).unwrap();
+    let mut transaction = store.begin();
+    let change = [Change::Increment { path: Path::parse("total").unwrap(), by: 1i64.into() }];
+    orders.within(&mut transaction).change(&Wanted::id(1), &change, &upsert()).unwrap().unwrap();
+    let at_once = orders.renew_shown(&Wanted::id(1), Lease::Forever, Some(Duration::ZERO));
+    assert_eq!(at_once.map(|shown| shown.value).unwrap_err().kind(), ErrorKind::Timeout);
+    std::thread::scope(|scope| {
+        let renewing = scope.spawn(|| orders.renew(&Wanted::id(1), Lease::Forever, None).unwrap());
+        transaction.commit(Durability::Written).unwrap();
+        assert!(renewing.join().unwrap());
+    });
+    let entry = orders.read(&Wanted::id(1), &now()).unwrap().unwrap();
+    assert_eq!((entry.document, entry.expires_ms), (order(1, "ada", 2), None));
+}
+
+/// They waited for each other until the time of both was out, and both got nothing.
+#[test]
+fn transactions_that_wait_to_take_what_the_other_has_are_told_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    for id in [1, 2] {
+        orders.write(&order(id, "ada", 0), &upsert()).unwrap();
+    }
+    let holds = |id: i64| {
+        let mut transaction = store.begin();
+        orders.within(&mut transaction).read(&Wanted::id(id), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        transaction
+    };
+    let take = |mut transaction: holdfast::Transaction, id: i64| {
+        let taken = orders.within(&mut transaction).take(&Wanted::id(id), &waits(20_000));
+        taken.map(|entry| entry.is_some()).map_err(|error| error.kind())
+    };
+    let (first, second) = (holds(1), holds(2));
+    let mut outcomes = std::thread::scope(|scope| {
+        let other = scope.spawn(|| take(second, 1));
+        let this = take(first, 2);
+        [this, other.join().unwrap()]
+    });
+    outcomes.sort_by_key(Result::is_ok);
+    assert_eq!(outcomes, [Err(ErrorKind::Conflict), Ok(true)], "one is told, and the other goes on");
+    // Who waited no longer stands in nobody's way.
+    let (mut first, mut second) = (holds(1), holds(2));
+    assert_eq!(orders.within(&mut first).take(&Wanted::id(2), &waits(1)).unwrap(), None);
+    assert_eq!(orders.within(&mut second).take(&Wanted::id(1), &waits(1)).unwrap(), None);
 }

@@ -187,9 +187,21 @@ pub(crate) fn renew(call: &mut Call<'_, '_>) -> Answer {
     let mut chosen = chosen_id(args.at(3))?;
     chosen.next = 6;
     options(call, &mut chosen, Takes::Nothing)?;
-    let shown = entries.renew_shown(&chosen.wanted, until)?;
-    show_change(call, &entries, shown.position);
-    call.reply.integer(i64::from(shown.value));
+    match entries.renew_shown(&chosen.wanted, until, Some(Duration::ZERO)) {
+        Err(error) if error.kind() == ErrorKind::Timeout => {
+            let asked = call.durability;
+            call.defer(move |reply| {
+                let shown = entries.renew_shown(&chosen.wanted, until, None)?;
+                reply.integer(i64::from(shown.value));
+                Ok(need_of(&entries, asked, shown.position))
+            });
+        }
+        shown => {
+            let shown = shown?;
+            show_change(call, &entries, shown.position);
+            call.reply.integer(i64::from(shown.value));
+        }
+    }
     Ok(())
 }
 
