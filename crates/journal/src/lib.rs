@@ -54,6 +54,8 @@ mod link_tests;
 #[cfg(test)]
 mod overlap_tests;
 #[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
 mod release_tests;
 #[cfg(test)]
 mod tests;

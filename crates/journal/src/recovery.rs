@@ -368,8 +368,12 @@ impl Walk<'_> {
         let base = this.segment.base;
         let Some(scanned) = &this.scanned else {
             self.sealed(this, states)?;
-            let start = base.plus(header_bytes(states.len()));
-            if let Some(trailer) = this.segment.trailer().filter(|trailer| !this.void && trailer.log_end > start) {
+            let Some(trailer) = this.segment.trailer().filter(|_| !this.void) else { return Ok(()) };
+            // A recovery before this one cut the log in here, and ended before it had sealed what lies behind. Not so when
+            // there are records of a later opening: then it did end, and the header that said so is damaged.
+            let reached = this.known_end.unwrap_or(base.plus(trailer.data_end));
+            self.cut |= trailer.log_end < reached && self.promised < reached;
+            if trailer.log_end > base.plus(header_bytes(states.len())) {
                 *end = (base, trailer.log_end);
             }
             return Ok(());

@@ -241,7 +241,7 @@ fn check_flip(disk: &Disk, path: &Path, offset: u64, expected: &BTreeMap<Positio
 
 /// Runs a fixed story of writes with the fault at its n-th operation; returns whether the fault struck, what was
 /// acknowledged at which level, and everything that was appended.
-fn story(disk: &Disk, n: u64, fault: Fault) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
+pub(crate) fn story(disk: &Disk, n: u64, fault: Fault) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
     let (mut synced, mut all) = (Vec::new(), BTreeMap::new());
     disk.plan(n, fault);
     let before = disk.operations();

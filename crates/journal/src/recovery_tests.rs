@@ -1,0 +1,73 @@
+//! Recovery that is struck itself, and what it finds at the next try.
+
+use std::collections::BTreeMap;
+
+use base::memory::{Disk, Fault};
+
+use crate::tests::{contents, open, story, write};
+use crate::*;
+
+/// The log was cut in one segment, which was sealed, and the one behind it was not reached. The next recovery took the first
+/// for sound and the second for log: batches came back behind others that stayed away.
+#[test]
+fn a_recovery_that_is_interrupted_at_any_operation_leaves_a_prefix_and_all_that_was_synced() {
+    let (mut struck, mut cut) = (0, 0);
+    for n in 0.. {
+        let disk = Disk::new(n);
+        let Some((synced, all)) = story(&disk, n, Fault::PowerCut) else { break };
+        disk.power_on();
+        for fault in [Fault::PowerCut, Fault::Full] {
+            for k in 0.. {
+                let again = disk.fork(n * 100 + k);
+                again.plan(k, fault);
+                let is_over = open(&again).is_ok();
+                again.clear_plan();
+                again.kill_process();
+                again.power_on();
+                let (journal, recovery) = open(&again).unwrap();
+                let (found, _) = contents(&journal);
+                let prefix: BTreeMap<_, _> = all.iter().take(found.len()).map(|(p, n)| (*p, *n)).collect();
+                assert_eq!(found, prefix, "at {n}, then at {k} {fault:?}: not a prefix, {recovery:?}");
+                assert!(synced.iter().all(|position| found.contains_key(position)), "at {n}, then at {k} {fault:?}");
+                cut += u64::from(recovery.damage.iter().any(|damage| damage.kind == DamageKind::Discarded));
+                if is_over {
+                    break;
+                }
+                struck += 1;
+            }
+        }
+    }
+    assert!(struck > 1_000 && cut > 100, "{struck} {cut}");
+}
+
+/// What an earlier recovery left out is told from a recovery that did not end, also when the header that told of its end is
+/// gone.
+#[test]
+fn a_flipped_byte_behind_a_cut_costs_at_most_the_record_it_hits() {
+    let mut cuts = 0;
+    for n in 0..60 {
+        let disk = Disk::new(n);
+        let Some(_) = story(&disk, n, Fault::PowerCut) else { break };
+        disk.power_on();
+        let (journal, recovery) = open(&disk).unwrap();
+        if !recovery.damage.iter().any(|damage| damage.kind == DamageKind::Discarded) {
+            continue;
+        }
+        cuts += 1;
+        write(&journal, 900..905, Level::Synced);
+        let expected = contents(&journal).0;
+        drop(journal);
+        disk.power_cut();
+        disk.power_on();
+        for (path, len) in disk.inventory() {
+            for offset in (0..len).filter(|offset| *offset < 8 || offset % 512 == 7) {
+                let damaged = disk.fork(offset);
+                damaged.flip(&path, offset, 0x10);
+                let found = contents(&open(&damaged).unwrap().0).0;
+                let lost = expected.iter().filter(|entry| found.get(entry.0) != Some(entry.1)).count();
+                assert!(lost <= 1, "at {n}: {path:?} {offset}: lost {lost}");
+            }
+        }
+    }
+    assert!(cuts > 3, "{cuts}");
+}
