@@ -26,7 +26,7 @@ use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer};
-use crate::header::{SegmentHeader, header_bytes};
+use crate::header::{self, SegmentHeader, header_bytes};
 use crate::journal::Options;
 use crate::position::{PartitionId, Position};
 use crate::scan::{Item, Scan};
@@ -127,6 +127,8 @@ struct Found {
     known_end: Option<Position>,
     /// The segment before, by this one's header, is there but was never synced.
     after_hole: bool,
+    /// Part of the header never reached the disk.
+    is_torn: bool,
     scanned: Option<Scanned>,
 }
 
@@ -218,12 +220,15 @@ fn find(
         segment.set_capacity(capacity);
         *next_base = segment.end().max(*next_base);
         let damage = |kind, bytes, reason| damage_at(&segment, kind, 0, bytes, reason);
+        let mut is_torn = false;
         let header = match start {
             Start::Header(header) => {
                 check_header(&segment, &header, options)?;
                 Some(header)
             }
             Start::Damaged => {
+                let partitions = usize::from(options.partitions);
+                is_torn = header::is_torn(&segment.read_all(Some(header_bytes(partitions)))?, partitions);
                 report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header checksum mismatch"));
                 None
             }
@@ -249,6 +254,7 @@ fn find(
             void: false,
             known_end: None,
             after_hole: false,
+            is_torn,
             scanned: None,
         });
     }
@@ -378,8 +384,9 @@ impl Walk<'_> {
             }
             return Ok(());
         };
-        // The hole is a whole segment whose header never reached the disk.
-        self.cut |= this.after_hole && !this.void && !self.survived(this);
+        // The hole is a whole segment whose header never reached the disk, or part of this one's.
+        let is_hole = this.is_torn && self.promised <= base.plus(scanned.start);
+        self.cut |= !this.void && (is_hole || this.after_hole && !self.survived(this));
         if let Some(header) = this.header.as_ref().filter(|_| !this.void && !self.cut) {
             states.clone_from(&header.states);
         }
