@@ -59,3 +59,5 @@ mod recovery_tests;
 mod release_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zeros_tests;
