@@ -331,23 +331,12 @@ impl Journal {
         found.filter(|segment| position < segment.end()).cloned().ok_or(Error::Missing { position })
     }
 
-    /// Removes files that were prepared and never used, and segments that came to hold nothing.
+    /// Removes files that hold nothing and that no header names.
     fn remove_unused(&self, paths: &[PathBuf]) -> Result<()> {
-        let header = header_bytes(usize::from(self.options.partitions));
-        let current = lock(&self.tail).segment.base;
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let empty = |s: &Segment| {
-            let holds_nothing = s.trailer().is_some_and(|trailer| trailer.data_end == header);
-            s.base != current && holds_nothing && !s.is_stub()
-        };
-        let empties: Vec<PathBuf> = segments.values().filter(|s| empty(s)).map(|s| s.path.clone()).collect();
-        segments.retain(|_, segment| !empty(segment));
-        drop(segments);
-        let all: Vec<&PathBuf> = paths.iter().chain(&empties).collect();
-        for path in &all {
+        for path in paths {
             self.files.remove(path).map_err(|error| Error::io("removing", path, error))?;
         }
-        if !all.is_empty() {
+        if !paths.is_empty() {
             self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
         }
         Ok(())

@@ -111,7 +111,8 @@ pub(crate) struct Recovered {
     pub(crate) previous_base: Position,
     pub(crate) previous_end: Position,
     pub(crate) next_base: Position,
-    /// Files that were prepared and hold nothing; to be removed once a new segment stands behind them.
+    /// Files that hold nothing, of segments that were prepared or that nobody wrote to; to be removed once a new segment
+    /// stands behind them.
     pub(crate) unused: Vec<PathBuf>,
     pub(crate) report: Recovery,
     /// What [`Mode::Look`] did not do.
@@ -159,13 +160,19 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     let boot = files.boot_id();
     let mut walk = Walk { boot, promised, cut: false, report: &mut report, mode, planned: &mut planned };
     let mut states = vec![PartitionState::START; usize::from(options.partitions)];
-    let mut end = (Position::ZERO, Position::ZERO);
+    // Where nothing is left of the log, the first header still says where it ended.
+    let first = found.first().and_then(|first| first.header.as_ref());
+    let mut end = first.map_or((Position::ZERO, Position::ZERO), |header| (header.previous_base, header.previous_end));
     for i in 0..found.len() {
         let later = found.iter().skip(i + 1).any(Found::has_records);
         let Some(this) = found.get(i) else { break };
         walk.segment(this, later, &mut states, &mut end)?;
     }
     report.end = end.1;
+    if mode == Mode::Seal {
+        let idle = found.extract_if(.., |this| this.is_idle());
+        unused.extend(idle.map(|this| this.segment.path.clone()));
+    }
     let segments = found.into_iter().map(|found| (found.segment.base, found.segment)).collect();
     Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report, planned })
 }
@@ -343,6 +350,11 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
 }
 
 impl Found {
+    /// Whether nobody ever wrote to it, and no header needs it to be there.
+    fn is_idle(&self) -> bool {
+        self.known_end.is_none() && self.segment.is_stub() && !self.segment.is_let_go()
+    }
+
     fn has_records(&self) -> bool {
         let scanned = |s: &Scanned| s.stretches.iter().any(|stretch| stretch.extent.kind == ExtentKind::Record);
         !self.void && self.scanned.as_ref().map_or(self.segment.trailer().is_some(), scanned)
