@@ -231,6 +231,7 @@ fn find(
         let header = match start {
             Start::Header(header) => {
                 check_header(&segment, &header, options)?;
+                segment.enter(header.previous_end);
                 Some(header)
             }
             Start::Damaged => {

@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     zeroed: Mutex<u64>,
     zeroed_hint: AtomicU64,
     sealed: OnceLock<Trailer>,
+    /// Where the log ended before it came here, by the header.
+    entered_at: OnceLock<Position>,
     /// Behind the last record, once the log has left the segment: what comes there is the footer.
     left_at: OnceLock<Position>,
     /// More handles of the file, for each lane but the first, and for zeros: as old as the file, because one that is opened later does
@@ -111,9 +113,20 @@ impl Segment {
             zeroed: Mutex::new(zeroed),
             zeroed_hint: AtomicU64::new(zeroed),
             sealed: OnceLock::new(),
+            entered_at: OnceLock::new(),
             left_at: OnceLock::new(),
             beside: Mutex::default(),
         }
+    }
+
+    /// Notes where the log ended before.
+    pub(crate) fn enter(&self, previous_end: Position) {
+        let _ = self.entered_at.set(previous_end);
+    }
+
+    /// Where the log ended before; the first position when the header cannot say.
+    pub(crate) fn entered_at(&self) -> Position {
+        self.entered_at.get().copied().unwrap_or(self.base)
     }
 
     /// Notes that nothing is appended any more.
