@@ -170,15 +170,21 @@ impl Journal {
         Ok((journal, recovered.report))
     }
 
-    /// Writes, syncs and seals everything. Later appends fail with `Closed`.
+    /// Writes, syncs and seals everything, and lets go of the directory. Later appends fail with `Closed`.
     ///
     /// # Errors
-    /// The failure of a write or sync; acknowledged data is as safe as it was.
+    /// The failure of a write or sync; acknowledged data is as safe as it was. The directory may be opened again all the same.
     pub fn close(&self) -> Result<()> {
         // From here on nothing gets a position, so what is synced now is everything.
         if std::mem::replace(&mut lock(&self.tail).closed, true) {
             return Ok(());
         }
+        let sealed = self.seal_all();
+        drop(lock(&self.held).take());
+        sealed
+    }
+
+    fn seal_all(&self) -> Result<()> {
         self.check()?;
         self.sync_all()?;
         let _sealing = lock(&self.sealing);
@@ -196,7 +202,6 @@ impl Journal {
         if let Some(next) = lock(&self.next).take() {
             self.remove_unused(std::slice::from_ref(&next.path))?;
         }
-        drop(lock(&self.held).take());
         Ok(())
     }
 

@@ -130,6 +130,25 @@ fn a_second_opener_is_refused() {
     open(&disk).unwrap();
 }
 
+/// A close that failed kept the directory for as long as anybody knew the journal: it could not be opened again.
+#[test]
+fn a_close_that_fails_lets_go_of_the_directory() {
+    for n in 0.. {
+        let disk = Disk::new(n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..3, Level::Written);
+        disk.plan(n, Fault::Error);
+        let closed = journal.close();
+        disk.clear_plan();
+        assert_eq!(contents(&open(&disk).unwrap().0).0, expected);
+        assert!(matches!(journal.append(&batch(9, 1)), Err(Error::Closed | Error::Poisoned { .. })));
+        if closed.is_ok() {
+            assert!(n > 3, "{n}");
+            break;
+        }
+    }
+}
+
 #[test]
 fn another_stores_segments_are_refused() {
     let disk = Disk::new(1);
