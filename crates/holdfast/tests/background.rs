@@ -80,6 +80,35 @@ fn a_store_whose_closing_failed_can_be_opened_again_beside_what_is_left_of_it() 
     again.close().unwrap();
 }
 
+/// A store that had lost its ledgers did not open any more.
+#[test]
+fn a_sector_that_does_not_read_costs_the_object_that_it_is_in_also_when_ledgers_are_rebuilt() {
+    let disk = Disk::new(1);
+    let open = || {
+        let world = World {
+            files: Arc::new(disk.process()),
+            clock: Arc::new(ManualClock::at(NOW_MS)),
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 42,
+        };
+        let options = Options { limits: Limits::tiny(), partitions: 2, ..Options::default() };
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    };
+    let store = open();
+    for n in 0..60u8 {
+        store.kv().put(b"b", &[n], &[n; 500], &PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    let segments =
+        || disk.inventory().into_iter().map(|(path, _)| path).filter(|path| path.extension() == Some("seg".as_ref()));
+    disk.set_unreadable(&segments().nth(1).unwrap(), 5000);
+    let store = open();
+    assert_eq!((0..60u8).filter(|n| store.kv().get(b"b", &[*n]).unwrap().is_some()).count(), 59);
+    assert_eq!(store.stats().damage.len(), 1);
+}
+
 /// Batches over everything, which EXEC with a listing is, filled memory without bound.
 #[test]
 fn batches_over_everything_make_room_too() {
