@@ -27,6 +27,14 @@ pub trait Around: Send + Sync {
         handle.file.sync()
     }
 
+    /// Around [`File::allocate`].
+    ///
+    /// # Errors
+    /// Those of the call, and its own.
+    fn allocate(&self, handle: &Handle, len: u64) -> io::Result<()> {
+        handle.file.allocate(len)
+    }
+
     /// Around [`Files::sync_dir`].
     ///
     /// # Errors
@@ -143,6 +151,6 @@ impl<A: Around> File for AroundFile<A> {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.handle.file.allocate(len)
+        self.around.allocate(&self.handle, len)
     }
 }

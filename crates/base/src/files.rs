@@ -132,6 +132,15 @@ pub trait File: Send + Sync {
 /// A held lock; dropping it releases.
 pub trait DirLock: Send + Sync {}
 
+/// Linux' numbers of what is said when the bytes cannot be had though the disk answers: EIO, ENODATA, EBADMSG, EILSEQ, EUCLEAN.
+const UNREADABLE: [i32; 5] = [5, 61, 74, 84, 117];
+
+/// Whether a read failed because of the bytes that it asked for.
+#[must_use]
+pub fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| UNREADABLE.contains(&number))
+}
+
 /// Fills `buffer` from `offset`.
 ///
 /// # Errors

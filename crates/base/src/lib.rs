@@ -25,7 +25,8 @@ pub use checksum::{Crc32c, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
 pub use fields::{Fields, put_string, put_varint, unzigzag, zigzag};
 pub use files::{
-    DirLock, File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file,
+    DirLock, File, Files, Placed, copy_whole, is_unreadable, link_or_copy, read_exact_at, read_whole, remove_if_there,
+    write_new_file,
 };
 pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;

@@ -20,6 +20,8 @@ use crate::random::Random;
 pub use process::Process;
 
 const SECTOR: usize = 512;
+/// What Linux says of a sector that does not read.
+const EIO: i32 = 5;
 
 /// What goes wrong at a planned operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,8 @@ struct State {
     operations: u64,
     plan: BTreeMap<u64, Fault>,
     capacity_bytes: u64,
+    /// Inodes, each with a byte of it that does not read.
+    unreadable: Vec<(usize, u64)>,
     short_reads: bool,
     lying_syncs: bool,
     links: bool,
@@ -85,6 +89,7 @@ impl Disk {
             operations: 0,
             plan: BTreeMap::new(),
             capacity_bytes: u64::MAX,
+            unreadable: Vec::new(),
             short_reads: false,
             lying_syncs: false,
             links: true,
@@ -119,6 +124,16 @@ impl Disk {
     /// Makes reads return fewer bytes than asked by coin.
     pub fn set_short_reads(&self, short: bool) {
         self.state().short_reads = short;
+    }
+
+    /// Makes reads fail that touch the byte at `offset` of the file, as those of a bad sector do.
+    ///
+    /// # Panics
+    /// When the file does not exist.
+    pub fn set_unreadable(&self, path: &Path, offset: u64) {
+        let mut state = self.state();
+        let id = *state.names.get(path).expect("the file to damage exists");
+        state.unreadable.push((id, offset));
     }
 
     /// Makes syncs succeed without doing anything: a disk that no store can be safe on, to test the testers.
@@ -194,6 +209,7 @@ impl Disk {
             locked: BTreeSet::new(),
             random: Random::new(seed),
             plan: BTreeMap::new(),
+            unreadable: state.unreadable.clone(),
             ..*state
         })))
     }
@@ -477,6 +493,10 @@ impl File for Handle {
             want = 1 + usize::try_from(state.random.below(want as u64)).expect("below a usize");
         }
         let from = usize::try_from(offset).map_err(io::Error::other)?;
+        let here = offset..offset + want as u64;
+        if state.unreadable.iter().any(|(id, at)| *id == self.inode && here.contains(at)) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         let bytes = state.inode(self.inode).current.get(from..).unwrap_or_default();
         let n = want.min(bytes.len());
         for (to, from) in buffer.iter_mut().zip(bytes.iter().take(n)) {

@@ -137,12 +137,7 @@ impl Store {
 
 impl Inner {
     pub(crate) fn feed_floor(&self) -> Position {
-        let segments = self.journal.segment_stats();
-        // A segment that nobody wrote to, because the store was opened and closed, keeps nobody from what lies before it.
-        let behind_last = segments.iter().rev().find(|segment| segment.is_let_go).map(|segment| segment.end);
-        // The first segment begins at 0, unless older ones were removed.
-        let first = segments.first().map(|segment| segment.base).unwrap_or_default();
-        behind_last.unwrap_or(first)
+        self.journal.floor()
     }
 
     /// Up to where what was committed may be shown.

@@ -560,9 +560,9 @@ impl Inner {
         let written = unwritten
             .map(|partition| self.write_out(partition))
             .fold(met.and(self.close_spaces()).and(self.close_series()), Result::and);
-        // The journal is closed whatever became of the ledgers, which are derived.
-        self.journal.close()?;
+        // The journal is closed whatever became of the ledgers, which are derived, and then nothing here writes any more.
+        let closed = self.journal.close();
         drop(lock(&self.held).take());
-        written
+        closed.map_err(Error::from).and(written)
     }
 }

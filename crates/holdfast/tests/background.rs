@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::ManualClock;
-use base::memory::Disk;
+use base::memory::{Disk, Fault};
 use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Scope, Store, World};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -53,6 +53,60 @@ fn what_expired_and_cannot_be_removed_is_told_once_and_so_is_that_it_works_again
     assert_eq!(told().iter().filter(|word| *word == "keys: what has expired is removed again").count(), 1);
     store.step().unwrap();
     assert!(told().is_empty());
+}
+
+/// It said that another process had it, for as long as anybody here had a clone, a snapshot or a transaction.
+#[test]
+fn a_store_whose_closing_failed_can_be_opened_again_beside_what_is_left_of_it() {
+    let disk = Disk::new(1);
+    let world = World {
+        files: Arc::new(disk.process()),
+        clock: Arc::new(ManualClock::at(NOW_MS)),
+        ledgers: Arc::new(MemoryLedgers::default()),
+        threads: false,
+        entropy: 42,
+    };
+    let options = || Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+    let store = Store::open_in(&world, Path::new("/store"), options()).unwrap();
+    store.kv().put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
+    let (clone, snapshot) = (store.clone(), store.snapshot().unwrap());
+    disk.plan(0, Fault::Error);
+    assert_eq!(store.close().unwrap_err().kind(), ErrorKind::Unavailable);
+    let again = Store::open_in(&world, Path::new("/store"), options()).unwrap();
+    assert_eq!(again.kv().get(b"b", b"k").unwrap().unwrap().value.as_ref(), b"v");
+    assert!(clone.kv().put(b"b", b"k", b"late", &PutOptions::default()).is_err());
+    drop((clone, snapshot));
+    again.kv().put(b"b", b"k", b"w", &PutOptions::default()).unwrap();
+    again.close().unwrap();
+}
+
+/// A store that had lost its ledgers did not open any more.
+#[test]
+fn a_sector_that_does_not_read_costs_the_object_that_it_is_in_also_when_ledgers_are_rebuilt() {
+    let disk = Disk::new(1);
+    let open = || {
+        let world = World {
+            files: Arc::new(disk.process()),
+            clock: Arc::new(ManualClock::at(NOW_MS)),
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 42,
+        };
+        let options = Options { limits: Limits::tiny(), partitions: 2, ..Options::default() };
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    };
+    let store = open();
+    for n in 0..60u8 {
+        store.kv().put(b"b", &[n], &[n; 500], &PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    let segments =
+        || disk.inventory().into_iter().map(|(path, _)| path).filter(|path| path.extension() == Some("seg".as_ref()));
+    disk.set_unreadable(&segments().nth(1).unwrap(), 5000);
+    let store = open();
+    assert_eq!((0..60u8).filter(|n| store.kv().get(b"b", &[*n]).unwrap().is_some()).count(), 59);
+    assert_eq!(store.stats().damage.len(), 1);
 }
 
 /// Batches over everything, which EXEC with a listing is, filled memory without bound.

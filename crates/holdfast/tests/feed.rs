@@ -178,6 +178,51 @@ fn a_feed_that_begins_while_a_segment_waits_to_be_let_go_misses_nothing_of_it() 
     assert!(done.waiting == 0 && done.segments >= kept.waiting, "it was read: {done:?}");
 }
 
+/// Compaction removed the segment that the first opening had left empty, and the feed took that for history that was let go.
+#[test]
+fn the_feed_of_a_store_of_which_nothing_was_let_go_begins_at_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), options()).unwrap();
+    for _ in 0..3 {
+        store.close().unwrap();
+        drop(store);
+        store = Store::open(dir.path(), options()).unwrap();
+        store.compact().unwrap();
+        assert_eq!(store.feed_floor(), Position::ZERO);
+    }
+    let first = put(&store, b"k", b"v");
+    let items = all(&mut store.feed(Position::ZERO).unwrap(), 10);
+    assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [first]);
+}
+
+/// Who had read all that was let go was told that he had missed some of it.
+#[test]
+fn who_stands_at_the_end_of_what_was_let_go_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(dir.path(), options()).unwrap();
+    put(&store, b"k", b"v");
+    store.kv().delete(b"b", b"k", Condition::None).unwrap();
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    assert_eq!(all(&mut feed, 10).len(), 2);
+    let next = feed.position();
+    drop(feed);
+    store.close().unwrap();
+    drop(store);
+    store = Store::open(dir.path(), options()).unwrap();
+    let later = put(&store, b"later", b"v");
+    assert_eq!(store.compact().unwrap().segments, 1);
+    for _ in 0..3 {
+        assert_eq!(store.feed_floor(), next);
+        let before = store.feed(Position::new(next.get() - 1)).err().unwrap();
+        assert_eq!(before.kind(), ErrorKind::Invalid);
+        let items = all(&mut store.feed(next).unwrap(), 10);
+        assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [later]);
+        store.close().unwrap();
+        drop(store);
+        store = Store::open(dir.path(), options()).unwrap();
+    }
+}
+
 #[test]
 fn a_check_of_the_tree_finds_it_whole_beside_writers_and_names_damaged_values() {
     let dir = tempfile::tempdir().unwrap();

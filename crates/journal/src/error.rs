@@ -90,6 +90,11 @@ impl Error {
         Self::Io { action, path: path.to_owned(), source: Arc::new(source) }
     }
 
+    /// Whether a read failed because of the bytes that it asked for, as those of a bad sector do.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if base::is_unreadable(source))
+    }
+
     pub(crate) fn foreign(path: &std::path::Path, reason: impl Into<String>) -> Self {
         Self::Foreign { path: path.to_owned(), reason: reason.into() }
     }

@@ -29,7 +29,10 @@ use crate::position::Position;
 const MAGIC: [u8; 7] = *b"HOLDSEG";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 80;
+const SUM_BYTES: usize = 4;
 const BLOCK: usize = 4096;
+/// What a disk writes whole or not at all; some write more.
+const SECTOR_BYTES: usize = 512;
 /// Most bytes a header may take: 65,535 partitions.
 pub(crate) const HEADER_BYTES_MAX: u64 = 4 << 20;
 
@@ -46,7 +49,18 @@ pub(crate) struct SegmentHeader {
 
 /// Length of the header of a segment with so many partitions.
 pub(crate) const fn header_bytes(partitions: usize) -> u64 {
-    (FIXED_BYTES + partitions * STATE_BYTES + 4).next_multiple_of(BLOCK) as u64
+    content_bytes(partitions).next_multiple_of(BLOCK) as u64
+}
+
+const fn content_bytes(partitions: usize) -> usize {
+    FIXED_BYTES + partitions * STATE_BYTES + SUM_BYTES
+}
+
+/// Whether a sector of the header at the start of `bytes` was never written: what a power cut leaves of one that was not
+/// synced, and no byte that rots.
+pub(crate) fn is_torn(bytes: &[u8], partitions: usize) -> bool {
+    let content = bytes.get(..content_bytes(partitions)).unwrap_or_default();
+    content.chunks(SECTOR_BYTES).any(|sector| sector.iter().all(|byte| *byte == 0))
 }
 
 impl SegmentHeader {

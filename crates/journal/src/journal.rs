@@ -170,15 +170,21 @@ impl Journal {
         Ok((journal, recovered.report))
     }
 
-    /// Writes, syncs and seals everything. Later appends fail with `Closed`.
+    /// Writes, syncs and seals everything, and lets go of the directory. Later appends fail with `Closed`.
     ///
     /// # Errors
-    /// The failure of a write or sync; acknowledged data is as safe as it was.
+    /// The failure of a write or sync; acknowledged data is as safe as it was. The directory may be opened again all the same.
     pub fn close(&self) -> Result<()> {
         // From here on nothing gets a position, so what is synced now is everything.
         if std::mem::replace(&mut lock(&self.tail).closed, true) {
             return Ok(());
         }
+        let sealed = self.seal_all();
+        drop(lock(&self.held).take());
+        sealed
+    }
+
+    fn seal_all(&self) -> Result<()> {
         self.check()?;
         self.sync_all()?;
         let _sealing = lock(&self.sealing);
@@ -196,7 +202,6 @@ impl Journal {
         if let Some(next) = lock(&self.next).take() {
             self.remove_unused(std::slice::from_ref(&next.path))?;
         }
-        drop(lock(&self.held).take());
         Ok(())
     }
 
@@ -331,23 +336,12 @@ impl Journal {
         found.filter(|segment| position < segment.end()).cloned().ok_or(Error::Missing { position })
     }
 
-    /// Removes files that were prepared and never used, and segments that came to hold nothing.
+    /// Removes files that hold nothing and that no header names.
     fn remove_unused(&self, paths: &[PathBuf]) -> Result<()> {
-        let header = header_bytes(usize::from(self.options.partitions));
-        let current = lock(&self.tail).segment.base;
-        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        let empty = |s: &Segment| {
-            let holds_nothing = s.trailer().is_some_and(|trailer| trailer.data_end == header);
-            s.base != current && holds_nothing && !s.is_stub()
-        };
-        let empties: Vec<PathBuf> = segments.values().filter(|s| empty(s)).map(|s| s.path.clone()).collect();
-        segments.retain(|_, segment| !empty(segment));
-        drop(segments);
-        let all: Vec<&PathBuf> = paths.iter().chain(&empties).collect();
-        for path in &all {
+        for path in paths {
             self.files.remove(path).map_err(|error| Error::io("removing", path, error))?;
         }
-        if !all.is_empty() {
+        if !paths.is_empty() {
             self.files.sync_dir(&self.dir).map_err(|error| Error::io("syncing", &self.dir, error))?;
         }
         Ok(())

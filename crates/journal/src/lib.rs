@@ -54,6 +54,10 @@ mod link_tests;
 #[cfg(test)]
 mod overlap_tests;
 #[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
 mod release_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zeros_tests;

@@ -351,3 +351,31 @@ fn a_scrubber_finds_a_changed_byte_of_a_sealed_segment_once_and_goes_on() {
     }
     assert_eq!(contents(&journal).0.len(), expected.len() - 1);
 }
+
+/// Replay, feeds and compaction ended there with an error, and a store without ledgers did not open.
+#[test]
+fn a_sector_that_does_not_read_costs_the_record_that_it_is_in() {
+    let disk = Disk::new(6);
+    let (journal, _) = open(&disk).unwrap();
+    let written = write(&journal, 0..60, Level::Synced);
+    journal.close().unwrap();
+    drop(journal);
+    let (path, _) = segments_of(&disk, DIR).remove(1);
+    disk.set_unreadable(&path, 5000);
+    let (journal, _) = open(&disk).unwrap();
+    for _ in 0..2 {
+        let (found, damage) = contents(&journal);
+        let [one] = damage.as_slice() else { panic!("{damage:?}") };
+        assert!(one.path == path && one.offset <= 5000 && 5000 < one.offset + one.bytes, "{one}");
+        let mut expected = written.clone();
+        assert!(expected.remove(&one.position).is_some());
+        assert_eq!(found, expected);
+    }
+    assert_eq!(journal.recovery().damage.len(), 1, "it is known once");
+    // A disk that reads nothing is gone, and what was on it may come back.
+    for (path, len) in segments_of(&disk, DIR) {
+        (0..len).step_by(16).for_each(|offset| disk.set_unreadable(&path, offset));
+    }
+    let read = journal.read_from(Position::ZERO, &mut |_| panic!("nothing reads"));
+    assert!(matches!(read, Err(Error::Io { .. })), "{read:?}");
+}

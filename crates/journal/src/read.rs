@@ -102,10 +102,39 @@ fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Res
         rest = behind;
         if segment.base.plus(start + bytes) > hand.from {
             piece.resize(index(bytes), 0);
-            segment.read(&mut piece, start)?;
-            hand.extents(start, &piece, extents)?;
+            match segment.read(&mut piece, start) {
+                Err(error) if error.is_unreadable() => one_by_one(segment, start, extents, hand)?,
+                read => {
+                    read?;
+                    hand.extents(start, &piece, extents)?;
+                }
+            }
         }
         start += bytes;
+    }
+    Ok(())
+}
+
+/// Reads each extent by itself where the disk does not read all of them: a bad sector costs the records that it is in.
+fn one_by_one(segment: &Segment, mut at: u64, extents: &[Extent], hand: &mut Hand<'_, '_>) -> Result<()> {
+    // A disk that reads nothing is gone, and what was on it may come back.
+    segment.read_trailer()?;
+    let mut bytes = Vec::new();
+    for extent in extents {
+        let end = segment.base.plus(at + extent.bytes);
+        if end > hand.from && extent.kind != ExtentKind::Void {
+            bytes.resize(index(extent.bytes), 0);
+            match segment.read(&mut bytes, at) {
+                Err(error) if error.is_unreadable() => {
+                    hand.item(&Item::Damaged { offset: at, bytes: extent.bytes, reason: "the disk does not read it" })?;
+                }
+                read => {
+                    read?;
+                    hand.extents(at, &bytes, std::slice::from_ref(extent))?;
+                }
+            }
+        }
+        at += extent.bytes;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer};
-use crate::header::{SegmentHeader, header_bytes};
+use crate::header::{self, SegmentHeader, header_bytes};
 use crate::journal::Options;
 use crate::position::{PartitionId, Position};
 use crate::scan::{Item, Scan};
@@ -111,7 +111,8 @@ pub(crate) struct Recovered {
     pub(crate) previous_base: Position,
     pub(crate) previous_end: Position,
     pub(crate) next_base: Position,
-    /// Files that were prepared and hold nothing; to be removed once a new segment stands behind them.
+    /// Files that hold nothing, of segments that were prepared or that nobody wrote to; to be removed once a new segment
+    /// stands behind them.
     pub(crate) unused: Vec<PathBuf>,
     pub(crate) report: Recovery,
     /// What [`Mode::Look`] did not do.
@@ -127,6 +128,8 @@ struct Found {
     known_end: Option<Position>,
     /// The segment before, by this one's header, is there but was never synced.
     after_hole: bool,
+    /// Part of the header never reached the disk.
+    is_torn: bool,
     scanned: Option<Scanned>,
 }
 
@@ -157,13 +160,19 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     let boot = files.boot_id();
     let mut walk = Walk { boot, promised, cut: false, report: &mut report, mode, planned: &mut planned };
     let mut states = vec![PartitionState::START; usize::from(options.partitions)];
-    let mut end = (Position::ZERO, Position::ZERO);
+    // Where nothing is left of the log, the first header still says where it ended.
+    let first = found.first().and_then(|first| first.header.as_ref());
+    let mut end = first.map_or((Position::ZERO, Position::ZERO), |header| (header.previous_base, header.previous_end));
     for i in 0..found.len() {
         let later = found.iter().skip(i + 1).any(Found::has_records);
         let Some(this) = found.get(i) else { break };
         walk.segment(this, later, &mut states, &mut end)?;
     }
     report.end = end.1;
+    if mode == Mode::Seal {
+        let idle = found.extract_if(.., |this| this.is_idle());
+        unused.extend(idle.map(|this| this.segment.path.clone()));
+    }
     let segments = found.into_iter().map(|found| (found.segment.base, found.segment)).collect();
     Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report, planned })
 }
@@ -218,12 +227,16 @@ fn find(
         segment.set_capacity(capacity);
         *next_base = segment.end().max(*next_base);
         let damage = |kind, bytes, reason| damage_at(&segment, kind, 0, bytes, reason);
+        let mut is_torn = false;
         let header = match start {
             Start::Header(header) => {
                 check_header(&segment, &header, options)?;
+                segment.enter(header.previous_end);
                 Some(header)
             }
             Start::Damaged => {
+                let partitions = usize::from(options.partitions);
+                is_torn = header::is_torn(&segment.read_all(Some(header_bytes(partitions)))?, partitions);
                 report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header checksum mismatch"));
                 None
             }
@@ -249,6 +262,7 @@ fn find(
             void: false,
             known_end: None,
             after_hole: false,
+            is_torn,
             scanned: None,
         });
     }
@@ -337,6 +351,11 @@ fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) 
 }
 
 impl Found {
+    /// Whether nobody ever wrote to it, and no header needs it to be there.
+    fn is_idle(&self) -> bool {
+        self.known_end.is_none() && self.segment.is_stub() && !self.segment.is_let_go()
+    }
+
     fn has_records(&self) -> bool {
         let scanned = |s: &Scanned| s.stretches.iter().any(|stretch| stretch.extent.kind == ExtentKind::Record);
         !self.void && self.scanned.as_ref().map_or(self.segment.trailer().is_some(), scanned)
@@ -368,14 +387,19 @@ impl Walk<'_> {
         let base = this.segment.base;
         let Some(scanned) = &this.scanned else {
             self.sealed(this, states)?;
-            let start = base.plus(header_bytes(states.len()));
-            if let Some(trailer) = this.segment.trailer().filter(|trailer| !this.void && trailer.log_end > start) {
+            let Some(trailer) = this.segment.trailer().filter(|_| !this.void) else { return Ok(()) };
+            // A recovery before this one cut the log in here, and ended before it had sealed what lies behind. Not so when
+            // there are records of a later opening: then it did end, and the header that said so is damaged.
+            let reached = this.known_end.unwrap_or(base.plus(trailer.data_end));
+            self.cut |= trailer.log_end < reached && self.promised < reached;
+            if trailer.log_end > base.plus(header_bytes(states.len())) {
                 *end = (base, trailer.log_end);
             }
             return Ok(());
         };
-        // The hole is a whole segment whose header never reached the disk.
-        self.cut |= this.after_hole && !this.void && !self.survived(this);
+        // The hole is a whole segment whose header never reached the disk, or part of this one's.
+        let is_hole = this.is_torn && self.promised <= base.plus(scanned.start);
+        self.cut |= !this.void && (is_hole || this.after_hole && !self.survived(this));
         if let Some(header) = this.header.as_ref().filter(|_| !this.void && !self.cut) {
             states.clone_from(&header.states);
         }

@@ -36,6 +36,16 @@ impl Segment {
 }
 
 impl Journal {
+    /// The lowest position from which on all batches are here: where the log went on behind what was let go last.
+    #[must_use]
+    pub fn floor(&self) -> Position {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let let_go = segments.values().rev().filter(|segment| segment.is_let_go());
+        let behind = let_go.filter_map(|segment| segment.trailer()).map(|trailer| trailer.log_end).next();
+        // What was removed, if anything, lay before the first.
+        behind.or_else(|| segments.values().next().map(|first| first.entered_at())).unwrap_or_default()
+    }
+
     /// Calls `visit` for the batches at or behind `from` in the segment at `base`, in order, with damaged ranges where
     /// they lie. Nothing when there is no such segment.
     ///
@@ -87,6 +97,7 @@ impl Journal {
             .map_err(|error| Error::io("replacing", &segment.path, error))?;
         let stub = Segment::open(&*self.files, &self.dir, base)?;
         stub.set_capacity(segment.capacity());
+        stub.enter(segment.entered_at());
         stub.read_trailer()?;
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         segments.insert(base, Arc::new(stub));

@@ -6,7 +6,7 @@ use std::path::Path;
 use base::memory::{Disk, Fault};
 
 use crate::segment::Segment;
-use crate::tests::{DIR, contents, open, write};
+use crate::tests::{DIR, batch, contents, open, write};
 use crate::*;
 
 #[test]
@@ -121,5 +121,96 @@ fn a_fault_at_any_operation_of_a_trim_leaves_nothing_that_is_missed_later() {
         let mut found = contents(&journal).0;
         found.retain(|position, _| *position >= bases[2]);
         assert_eq!(found, left, "fault at {n}");
+    }
+}
+
+/// Each opening of a store that nobody wrote to left a file, and a handle, for ever; and with many of them compaction appended
+/// the oldest segment again, whatever it held.
+#[test]
+fn openings_that_write_nothing_leave_nothing() {
+    for is_closed in [true, false] {
+        let disk = Disk::new(2);
+        let mut expected = BTreeMap::new();
+        for round in 0..24 {
+            let (journal, recovery) = open(&disk).unwrap();
+            assert_eq!(recovery.damage, []);
+            if round == 1 || round == 22 {
+                expected.extend(write(&journal, round..round + 1, Level::Synced));
+            }
+            assert_eq!(contents(&journal).0, expected);
+            let files = disk.inventory().len();
+            assert!(files <= 3 + expected.len(), "{files} files in round {round}");
+            assert_eq!(journal.stats().segments, files as u64);
+            if is_closed {
+                journal.close().unwrap();
+            }
+            drop(journal);
+            disk.kill_process();
+        }
+        assert_eq!(expected.len(), 2);
+    }
+}
+
+#[test]
+fn an_empty_segment_that_the_next_one_names_stays() {
+    let disk = Disk::new(3);
+    let (journal, _) = open(&disk).unwrap();
+    let mut expected = write(&journal, 0..2, Level::Synced);
+    journal.close().unwrap();
+    drop(journal);
+    let (journal, _) = open(&disk).unwrap();
+    // Too large for the segment that is open: it stays empty.
+    expected.insert(journal.append(&batch(3, 20 << 10)).unwrap().position, 3);
+    let mut journal = journal;
+    for _ in 0..3 {
+        journal.close().unwrap();
+        drop(journal);
+        let (again, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        assert_eq!(contents(&again).0, expected);
+        journal = again;
+    }
+}
+
+#[test]
+fn a_segment_that_was_let_go_stays_when_nobody_writes() {
+    let disk = Disk::new(4);
+    let (journal, _) = open(&disk).unwrap();
+    write(&journal, 0..60, Level::Synced);
+    journal.step(base::Time::default()).unwrap();
+    let newest = journal.segment_stats().iter().rev().filter(|s| s.sealed).map(|s| s.base).next().unwrap();
+    assert!(journal.let_go(newest).unwrap());
+    let expected = contents(&journal).0;
+    let mut journal = journal;
+    for _ in 0..3 {
+        journal.close().unwrap();
+        drop(journal);
+        // Also when the one header is damaged that names it.
+        let last = disk.inventory().pop().unwrap().0;
+        disk.flip(&last, 20, 1);
+        let (again, recovery) = open(&disk).unwrap();
+        assert!(recovery.damage.iter().all(|damage| damage.kind == DamageKind::Header));
+        assert_eq!(contents(&again).0, expected);
+        assert!(again.segment_stats().iter().any(|segment| segment.base == newest && segment.is_let_go));
+        journal = again;
+    }
+}
+
+#[test]
+fn where_the_log_ended_is_known_when_nothing_of_it_is_left() {
+    let disk = Disk::new(6);
+    let (journal, _) = open(&disk).unwrap();
+    write(&journal, 0..5, Level::Synced);
+    let end = journal.watermarks().appended;
+    journal.seal_current().unwrap();
+    journal.trim(Position::MAX).unwrap();
+    assert_eq!(journal.stats().segments, 1);
+    let mut journal = journal;
+    for _ in 0..3 {
+        journal.close().unwrap();
+        drop(journal);
+        let (again, recovery) = open(&disk).unwrap();
+        assert_eq!((recovery.end, recovery.damage), (end, vec![]));
+        journal = again;
     }
 }

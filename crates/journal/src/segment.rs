@@ -33,10 +33,13 @@ pub(crate) struct Segment {
     capacity: AtomicU64,
     /// Disk space is reserved up to this offset.
     reserved: AtomicU64,
-    /// Zeros or data were written up to this offset: writing below changes no metadata. Held while zeros are written.
+    /// Zeros or data were written up to this offset: writing below changes no metadata. Held while zeros are written, and
+    /// the footer.
     zeroed: Mutex<u64>,
     zeroed_hint: AtomicU64,
     sealed: OnceLock<Trailer>,
+    /// Where the log ended before it came here, by the header.
+    entered_at: OnceLock<Position>,
     /// Behind the last record, once the log has left the segment: what comes there is the footer.
     left_at: OnceLock<Position>,
     /// More handles of the file, for each lane but the first, and for zeros: as old as the file, because one that is opened later does
@@ -110,9 +113,20 @@ impl Segment {
             zeroed: Mutex::new(zeroed),
             zeroed_hint: AtomicU64::new(zeroed),
             sealed: OnceLock::new(),
+            entered_at: OnceLock::new(),
             left_at: OnceLock::new(),
             beside: Mutex::default(),
         }
+    }
+
+    /// Notes where the log ended before.
+    pub(crate) fn enter(&self, previous_end: Position) {
+        let _ = self.entered_at.set(previous_end);
+    }
+
+    /// Where the log ended before; the first position when the header cannot say.
+    pub(crate) fn entered_at(&self) -> Position {
+        self.entered_at.get().copied().unwrap_or(self.base)
     }
 
     /// Notes that nothing is appended any more.
@@ -175,13 +189,16 @@ impl Segment {
         offset > self.zeroed_hint.load(Ordering::Acquire)
     }
 
-    /// Fills with zeros up to `to`, at most `bytes_max` at once, inside the reserved space. True if it wrote.
-    pub(crate) fn zero_ahead(&self, to: u64, bytes_max: u64) -> Result<bool> {
-        let to = to.min(self.reserved());
-        if to <= self.zeroed_hint.load(Ordering::Acquire) {
+    /// Takes disk space up to `to`, and `ahead` more if that is to be had, and fills it with zeros, `bytes_max` at once. True
+    /// if it wrote.
+    pub(crate) fn zero_ahead(&self, to: u64, ahead: u64, bytes_max: u64) -> Result<bool> {
+        let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
+        // What comes behind the records, or is there by now, is the footer.
+        let is_left = self.left_at.get().is_some();
+        // A full disk is the business of the batch that needs the space.
+        if is_left || self.reserve(to, ahead).is_err() {
             return Ok(false);
         }
-        let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         let to = to.min(*zeroed + bytes_max);
         if to <= *zeroed {
             return Ok(false);
@@ -293,6 +310,7 @@ impl Segment {
 
     /// Writes the footer behind `data_end` and cuts the file there, durably. Everything before must be synced.
     pub(crate) fn seal(&self, footer: &Footer, data_end: u64, log_end: Position, segment_sum: u32) -> Result<()> {
+        let _no_zeros = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = footer.encode(self.base, data_end, log_end, segment_sum);
         let end = data_end + bytes.len() as u64;
         let seal = || {
@@ -302,8 +320,10 @@ impl Segment {
         };
         seal().map_err(|error| Error::io("sealing", &self.path, error))?;
         self.reserved.store(end, Ordering::Release);
-        self.read_trailer()?;
-        Ok(())
+        match self.read_trailer()? {
+            Some(_) => Ok(()),
+            None => Err(self.damaged(data_end, bytes.len() as u64, "the footer was written and is not there")),
+        }
     }
 
     pub(crate) fn damaged(&self, offset: u64, bytes: u64, reason: &'static str) -> Error {

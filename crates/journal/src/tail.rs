@@ -93,6 +93,7 @@ impl Tail {
             boot: self.boot,
             states: self.states.clone(),
         };
+        segment.enter(previous_end);
         self.segment = segment;
         self.open = header.encode();
         self.open_batches = 0;

@@ -18,8 +18,12 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) fn open(disk: &Disk) -> Result<(Journal, Recovery)> {
+    open_with(disk, PARTITIONS)
+}
+
+pub(crate) fn open_with(disk: &Disk, partitions: u16) -> Result<(Journal, Recovery)> {
     let clock = Arc::new(ManualClock::at(1_000));
-    Journal::open(Arc::new(disk.clone()), clock, Path::new(DIR), options())
+    Journal::open(Arc::new(disk.clone()), clock, Path::new(DIR), Options { partitions, ..options() })
 }
 
 pub(crate) fn batch(number: u64, bytes: usize) -> Batch {
@@ -124,6 +128,25 @@ fn a_second_opener_is_refused() {
     assert!(matches!(open(&disk), Err(Error::InUse { .. })));
     drop(journal);
     open(&disk).unwrap();
+}
+
+/// A close that failed kept the directory for as long as anybody knew the journal: it could not be opened again.
+#[test]
+fn a_close_that_fails_lets_go_of_the_directory() {
+    for n in 0.. {
+        let disk = Disk::new(n);
+        let (journal, _) = open(&disk).unwrap();
+        let expected = write(&journal, 0..3, Level::Written);
+        disk.plan(n, Fault::Error);
+        let closed = journal.close();
+        disk.clear_plan();
+        assert_eq!(contents(&open(&disk).unwrap().0).0, expected);
+        assert!(matches!(journal.append(&batch(9, 1)), Err(Error::Closed | Error::Poisoned { .. })));
+        if closed.is_ok() {
+            assert!(n > 3, "{n}");
+            break;
+        }
+    }
 }
 
 #[test]
@@ -241,11 +264,16 @@ fn check_flip(disk: &Disk, path: &Path, offset: u64, expected: &BTreeMap<Positio
 
 /// Runs a fixed story of writes with the fault at its n-th operation; returns whether the fault struck, what was
 /// acknowledged at which level, and everything that was appended.
-fn story(disk: &Disk, n: u64, fault: Fault) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
+pub(crate) fn story(
+    disk: &Disk,
+    n: u64,
+    fault: Fault,
+    partitions: u16,
+) -> Option<(Vec<Position>, BTreeMap<Position, u64>)> {
     let (mut synced, mut all) = (Vec::new(), BTreeMap::new());
     disk.plan(n, fault);
     let before = disk.operations();
-    let Ok((journal, _)) = open(disk) else { return Some((synced, all)) };
+    let Ok((journal, _)) = open_with(disk, partitions) else { return Some((synced, all)) };
     for number in 0..45 {
         let Ok(appended) = journal.append(&batch(number, 150)) else { break };
         all.insert(appended.position, number);
@@ -269,7 +297,7 @@ fn a_power_cut_at_any_operation_keeps_what_was_synced_and_a_prefix_of_the_rest()
     for seed in 0..4 {
         for n in 0.. {
             let disk = Disk::new(seed * 1000 + n);
-            let Some((synced, all)) = story(&disk, n, Fault::PowerCut) else { break };
+            let Some((synced, all)) = story(&disk, n, Fault::PowerCut, PARTITIONS) else { break };
             disk.power_on();
             let (journal, recovery) = open(&disk).unwrap_or_else(|error| panic!("seed {seed} at {n}: {error}"));
             let (found, _) = contents(&journal);
@@ -296,7 +324,7 @@ fn a_power_cut_at_any_operation_keeps_what_was_synced_and_a_prefix_of_the_rest()
 fn a_failed_write_or_sync_stops_writing_and_loses_nothing_acknowledged() {
     for n in 0.. {
         let disk = Disk::new(n);
-        let Some((synced, _)) = story(&disk, n, Fault::Error) else { break };
+        let Some((synced, _)) = story(&disk, n, Fault::Error, PARTITIONS) else { break };
         disk.kill_process();
         disk.power_cut();
         disk.power_on();

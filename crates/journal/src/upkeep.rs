@@ -50,7 +50,7 @@ impl Journal {
     }
 
     /// Up to where the open segment should be zeros, when that is more than half of the way off.
-    fn zero_wanted(&self) -> Option<(Arc<Segment>, u64)> {
+    pub(crate) fn zero_wanted(&self) -> Option<(Arc<Segment>, u64)> {
         if self.group_bytes.load(Ordering::Relaxed) > ZERO_GROUP_BYTES_MAX {
             return None;
         }
@@ -63,11 +63,7 @@ impl Journal {
 
     fn zero_ahead(&self) -> Result<bool> {
         let Some((segment, to)) = self.zero_wanted() else { return Ok(false) };
-        // A full disk is the business of the batch that needs the space.
-        if segment.reserve(to, self.options.reserve_bytes).is_err() {
-            return Ok(false);
-        }
-        segment.zero_ahead(to, ZERO_STEP_BYTES).map_err(|error| self.poisoned(error))
+        segment.zero_ahead(to, self.options.reserve_bytes, ZERO_STEP_BYTES).map_err(|error| self.poisoned(error))
     }
 
     /// Makes the next segment's file before the current one is full.
