@@ -123,6 +123,7 @@ pub(crate) fn open(sim: &mut Sim) -> Check<Store> {
 
 fn recover_disk(sim: &mut Sim) {
     sim.disk.clear_plan();
+    sim.ledgers.kill_process();
     if sim.disk.is_powered() {
         sim.disk.kill_process();
     } else {
@@ -239,6 +240,7 @@ impl Run {
         self.sim.ledgers.kill_process();
         let old = self.store.clone();
         self.store = open(&mut self.sim)?;
+        self.sim.disk.clear_plan();
         drop(old);
         self.outcome.crashes += 1;
         // It reads the whole journal twice.
@@ -310,6 +312,12 @@ impl Run {
         self.sim.disk.power_on();
         if lose_ledgers {
             self.sim.ledgers.delete_all();
+        }
+        // What is recovered from may strike recovery too.
+        match self.sim.random.below(4) {
+            0 => self.plan(Fault::PowerCut)?,
+            1 => self.plan(Fault::Full)?,
+            _ => {}
         }
         self.reopen()?;
         let promised = self.model.synced;
