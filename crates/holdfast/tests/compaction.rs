@@ -99,13 +99,17 @@ fn a_snapshot_reads_on_and_what_it_reads_goes_when_it_is_dropped() {
     for key in 0..60u8 {
         put(&store, &[key], &[2; 500]);
     }
-    let waiting = store.compact().unwrap();
-    assert!(waiting.waiting > 0, "{waiting:?}");
+    // Segments are sealed in the background, which may come late on a busy machine.
+    let mut compactions = (0..100_000).map(|_| {
+        std::thread::yield_now();
+        store.compact().unwrap()
+    });
+    let waiting = compactions.find(|done| done.waiting > 0).unwrap();
     assert_eq!(contents(&snapshot), before);
     assert!(contents(&store.snapshot().unwrap()).values().all(|value| *value == [2; 500]));
     drop(snapshot);
     let done = store.compact().unwrap();
-    assert_eq!((done.waiting, done.segments), (0, waiting.segments + waiting.waiting));
+    assert!(done.waiting == 0 && done.segments >= waiting.segments + waiting.waiting, "{done:?} after {waiting:?}");
 }
 
 #[test]
