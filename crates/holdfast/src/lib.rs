@@ -52,6 +52,7 @@ mod staged;
 mod stats;
 mod store;
 mod transaction;
+mod turn;
 mod verify;
 mod xa;
 

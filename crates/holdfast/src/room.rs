@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::partition::Partition;
 use crate::store::Inner;
+use crate::turn;
 
 /// Delay of a writer just below the maximum.
 const DELAY_MAX: Duration = Duration::from_millis(2);
@@ -127,7 +128,11 @@ impl Inner {
             self.ledger_wake.raise();
             outcome = full.room.wait(|| memory(full) >= max, ending);
         }
-        self.delay_nanos.fetch_add(nanos(self.clock.now().since(began)), Ordering::Relaxed);
+        let took = self.clock.now().since(began);
+        if took >= SLEEP_MIN {
+            turn::has_rested(&*self.clock);
+        }
+        self.delay_nanos.fetch_add(nanos(took), Ordering::Relaxed);
         self.delayed_writes.fetch_add(1, Ordering::Relaxed);
         outcome
     }
