@@ -125,7 +125,7 @@ fn answer(table: &mut Table, words: &[&str], own: &mut Vec<u64>) -> String {
             table.aborted.insert((*id).to_owned());
             ok
         }
-        ["XA.ENLIST", id, branches @ ..] => {
+        ["XA.ENLIST", id, "BY", _, branches @ ..] | ["XA.ENLIST", id, branches @ ..] => {
             let votes = table.votes.entry((*id).to_owned()).or_default();
             votes.extend(branches.iter().map(|name| ((*name).to_owned(), None)));
             ok
