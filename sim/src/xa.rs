@@ -28,6 +28,8 @@ pub(crate) struct Said {
     ids: Vec<TransactionId>,
     /// Decided to be committed, and where; none of them is forgotten.
     pub(crate) committed: BTreeMap<TransactionId, Position>,
+    /// Branches that were ever added to a shared one, which nobody else may name again.
+    enlisted: BTreeSet<(TransactionId, BranchName)>,
     /// Somebody was told that they will never be committed.
     pub(crate) aborted: BTreeSet<TransactionId>,
 }
@@ -51,6 +53,15 @@ fn explained(error: &holdfast::Error) -> Check<()> {
     match error.kind() {
         ErrorKind::Unavailable | ErrorKind::Limit => Ok(()),
         _ => Err(violation("xa", format!("{:?}: {error}", error.kind()))),
+    }
+}
+
+/// As [`explained`]; or a branch was named that is another program's.
+fn explained_commit(run: &Run, id: TransactionId, branches: &[BranchName], error: &holdfast::Error) -> Check<()> {
+    let is_taken = |branch: &BranchName| run.said.enlisted.contains(&(id, branch.clone()));
+    match error.kind() {
+        ErrorKind::Invalid if branches.iter().any(is_taken) => Ok(()),
+        _ => explained(error),
     }
 }
 
@@ -183,7 +194,7 @@ fn commit(run: &mut Run) -> Check<()> {
     let (store, branches) = (run.store.clone(), branches(run));
     let decided = match store.xa().decide(id, &branches, Patience::Over) {
         Ok(pending) => shown(run, pending)?,
-        Err(error) => return explained(&error),
+        Err(error) => return explained_commit(run, id, &branches, &error),
     };
     match decided {
         None => Ok(()),
@@ -208,7 +219,7 @@ fn commit_with_a_change(run: &mut Run) -> Check<()> {
     let value = id.sequence.to_string().into_bytes();
     let staged = exclusive.put(&bucket, &key, &value, &PutOptions::default());
     if let Err(error) = staged.and_then(|()| exclusive.decide(id, &branches)) {
-        return explained(&error);
+        return explained_commit(run, id, &branches, &error);
     }
     match exclusive.commit() {
         Ok(committed) => {
@@ -231,7 +242,7 @@ fn commit_with_a_change(run: &mut Run) -> Check<()> {
                 Err(error) => explained(&error),
             }
         }
-        Err(error) => explained(&error),
+        Err(error) => explained_commit(run, id, &branches, &error),
     }
 }
 
@@ -309,6 +320,7 @@ fn take_part(run: &mut Run) -> Check<()> {
     let store = run.store.clone();
     let branch = branch(run.sim.random.below(3));
     let pending = if run.sim.random.chance(1, 2) {
+        run.said.enlisted.insert((id, branch.clone()));
         store.xa().enlist(id, None, &[branch])
     } else {
         let vote = if run.sim.random.chance(1, 5) { Vote::Failed } else { Vote::Prepared };
