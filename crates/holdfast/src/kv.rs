@@ -9,7 +9,6 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Scope};
 use crate::store::Store;
-use crate::turn;
 
 /// The store's objects by bucket and key.
 ///
@@ -156,7 +155,7 @@ impl Kv<'_> {
         options: &PutOptions,
         durability: Durability,
     ) -> Result<Committed> {
-        self.give_way(durability);
+        self.store.give_way(durability);
         let committed = self.put_no_wait(bucket, key, value, options)?;
         self.store.wait(committed.position, durability)?;
         Ok(committed)
@@ -180,7 +179,7 @@ impl Kv<'_> {
     /// # Errors
     /// `Conflict` when the condition does not hold; `Unavailable`.
     pub fn delete(&self, bucket: &[u8], key: &[u8], condition: Condition) -> Result<Option<Committed>> {
-        self.give_way(self.store.durability());
+        self.store.give_way(self.store.durability());
         let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
         condition.check(exclusive.head(bucket, key)?.as_ref())?;
         let there = exclusive.delete(bucket, key)?;
@@ -194,18 +193,11 @@ impl Kv<'_> {
     /// # Errors
     /// `Unavailable`.
     pub fn expire(&self, bucket: &[u8], key: &[u8], expires_ms: Option<u64>) -> Result<bool> {
-        self.give_way(self.store.durability());
+        self.store.give_way(self.store.durability());
         let mut exclusive = self.store.exclusive(&Scope::Keys(&[(bucket, key)]))?;
         let there = exclusive.expire(bucket, key, expires_ms)?;
         let committed = exclusive.commit()?;
         self.store.wait(committed.position, self.store.durability())?;
         Ok(there)
-    }
-
-    /// Lets other writers go first now and then. Who waits for a sync sleeps anyhow.
-    fn give_way(&self, durability: Durability) {
-        if durability != Durability::Synced {
-            turn::give_way(&*self.store.inner().clock);
-        }
     }
 }

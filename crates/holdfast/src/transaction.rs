@@ -22,7 +22,6 @@ use crate::kv::PutOptions;
 use crate::space::{Entries, EntryChange, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Store;
-use crate::turn;
 
 /// Operations that happen together or not at all. Begun by [`Store::begin`]; dropping it changes nothing.
 pub struct Transaction {
@@ -194,9 +193,7 @@ impl Transaction {
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
     pub fn commit(mut self, durability: Durability) -> Result<Committed> {
-        if durability != Durability::Synced {
-            turn::give_way(&*self.store.inner().clock);
-        }
+        self.store.give_way(durability);
         let committed = self.apply();
         if let Err(Some(position)) = committed.as_ref().map_err(Error::rests_on) {
             self.store.wait(position, Durability::Synced)?;

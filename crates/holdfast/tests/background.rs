@@ -55,17 +55,21 @@ fn what_expired_and_cannot_be_removed_is_told_once_and_so_is_that_it_works_again
     assert!(told().is_empty());
 }
 
-/// It said that another process had it, for as long as anybody here had a clone, a snapshot or a transaction.
-#[test]
-fn a_store_whose_closing_failed_can_be_opened_again_beside_what_is_left_of_it() {
-    let disk = Disk::new(1);
-    let world = World {
+fn world_on(disk: &Disk) -> World {
+    World {
         files: Arc::new(disk.process()),
         clock: Arc::new(ManualClock::at(NOW_MS)),
         ledgers: Arc::new(MemoryLedgers::default()),
         threads: false,
         entropy: 42,
-    };
+    }
+}
+
+/// It said that another process had it, for as long as anybody here had a clone, a snapshot or a transaction.
+#[test]
+fn a_store_whose_closing_failed_can_be_opened_again_beside_what_is_left_of_it() {
+    let disk = Disk::new(1);
+    let world = world_on(&disk);
     let options = || Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
     let store = Store::open_in(&world, Path::new("/store"), options()).unwrap();
     store.kv().put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
@@ -85,15 +89,8 @@ fn a_store_whose_closing_failed_can_be_opened_again_beside_what_is_left_of_it() 
 fn a_sector_that_does_not_read_costs_the_object_that_it_is_in_also_when_ledgers_are_rebuilt() {
     let disk = Disk::new(1);
     let open = || {
-        let world = World {
-            files: Arc::new(disk.process()),
-            clock: Arc::new(ManualClock::at(NOW_MS)),
-            ledgers: Arc::new(MemoryLedgers::default()),
-            threads: false,
-            entropy: 42,
-        };
         let options = Options { limits: Limits::tiny(), partitions: 2, ..Options::default() };
-        Store::open_in(&world, Path::new("/store"), options).unwrap()
+        Store::open_in(&world_on(&disk), Path::new("/store"), options).unwrap()
     };
     let store = open();
     for n in 0..60u8 {
