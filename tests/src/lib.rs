@@ -11,6 +11,7 @@ mod output;
 mod programs;
 mod random;
 mod resp;
+mod say;
 mod server;
 mod wait;
 
@@ -20,5 +21,6 @@ pub use output::Output;
 pub use programs::{Finished, budget, holdfast, python, run};
 pub use random::Random;
 pub use resp::{Client, Value};
+pub use say::say;
 pub use server::{Launch, Refusal, Server};
 pub use wait::until;

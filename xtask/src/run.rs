@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::tally::Tally;
 
 /// Longer than any step takes on two cores from an empty target folder; a step that takes longer hangs.
-const STEP_TIME_MAX: Duration = Duration::from_secs(25 * 60);
+const STEP_TIME_MAX: Duration = Duration::from_secs(40 * 60);
 
 /// Lines waiting to be printed and counted.
 const LINES_MAX: usize = 1024;

@@ -1,13 +1,13 @@
 //! `cargo xtask test`: everything there is to test, from the smallest to whole programs.
 //!
-//! Unit, property, model and documentation tests run in the crates; then the program is met by real clients, SIGKILL and a
-//! full disk; then the simulator, with seeds that never change and fresh ones; then the examples. All are of one profile,
-//! [`PROFILE`]: to build everything twice takes longer than to run it.
+//! Unit, property, model and documentation tests run in the crates, and the program is met by real clients, SIGKILL and a
+//! full disk; then comes the simulator, with seeds that never change and fresh ones; then the examples. All of it is built once, by one
+//! profile, [`PROFILE`], and in one selection: to build everything twice takes longer than to run it.
 //!
 //! May use: `install`, `run`, `tally`, `workspace`. Must not know: any single test.
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crate::install;
 use crate::run::{cargo, step, tests};
@@ -42,43 +42,27 @@ pub(crate) fn test_into(root: &Path, tally: &mut Tally) {
     };
     let python = install::install(root, &workspace.target, tally);
 
-    let of_profile = |command: &str| {
+    let of_profile = |arguments: &[&str]| {
         let mut of_profile = cargo();
-        of_profile.current_dir(root).args([command, "--profile", PROFILE]);
+        of_profile.current_dir(root).args(arguments).args(["--profile", PROFILE, "--workspace"]);
         of_profile
     };
-    let mut crates = of_profile("test");
-    crates.args(["--workspace", "--exclude", "holdfast-tests", "--no-fail-fast"]);
-    tests("tests of the crates", &mut crates, tally);
-
-    let simulator = "holdfast-sim".to_owned();
-    let simulated = workspace.programs.contains(&simulator);
-    let mut build = of_profile("build");
-    build.args(["--package", "holdfast-server"]);
-    if simulated {
-        build.args(["--package", &simulator]);
-    }
-    let built = step("build the programs", &mut build, tally);
     let programs = workspace.target.join(PROFILE);
-
-    if built {
-        let mut programs_tests = of_profile("test");
-        programs_tests.args(["--package", "holdfast-tests", "--no-fail-fast"]);
-        // What these tests print (seeds, rounds, what could not run here) is part of the result.
-        programs_tests.args(["--", "--nocapture"]);
-        programs_tests.env("HOLDFAST_BIN", programs.join("holdfast")).env("HOLDFAST_PYTHON", python);
-        tests("end to end", &mut programs_tests, tally);
+    let with_programs = |mut command: Command| {
+        command.current_dir(root).env("HOLDFAST_BIN", programs.join("holdfast")).env("HOLDFAST_PYTHON", &python);
+        command
+    };
+    // All at once: what is selected decides by which features libraries are built, and a part alone would build them anew.
+    let built = step("build", &mut of_profile(&["build", "--bins", "--examples", "--tests"]), tally);
+    tests("tests", &mut with_programs(of_profile(&["test", "--no-fail-fast"])), tally);
+    if !built {
+        return;
     }
-    if built && simulated {
-        let mut simulation = std::process::Command::new(programs.join(&simulator));
-        simulation.current_dir(root).args(["run", "--fixed", "--fresh", FRESH_SEEDS]);
-        step("simulation", &mut simulation, tally);
-    } else if !simulated {
-        tally.read_line("SKIPPED simulation: the workspace has no program holdfast-sim");
-    }
+    let mut simulation = with_programs(Command::new(programs.join("holdfast-sim")));
+    simulation.args(["run", "--fixed", "--fresh", FRESH_SEEDS]);
+    step("simulation", &mut simulation, tally);
     for example in &workspace.examples {
-        let mut run = of_profile("run");
-        run.args(["--quiet", "--package", "holdfast-examples", "--example", example]);
+        let mut run = with_programs(Command::new(programs.join("examples").join(example)));
         step(&format!("example {example}"), &mut run, tally);
     }
 }

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace: where it builds, which examples and programs there are.
+//! What cargo knows about the workspace: where it builds, which examples there are.
 //!
 //! May use: `run`, `serde_json`. Must not know: what the programs do.
 
@@ -13,8 +13,6 @@ pub(crate) struct Workspace {
     pub(crate) target: PathBuf,
     /// Names of examples in the package of examples.
     pub(crate) examples: Vec<String>,
-    /// Names of programs.
-    pub(crate) programs: Vec<String>,
 }
 
 impl Workspace {
@@ -33,20 +31,18 @@ impl Workspace {
     fn parse(text: &str) -> Option<Self> {
         let answer: Value = serde_json::from_str(text).ok()?;
         let target = answer.get("target_directory")?.as_str()?.into();
-        let (mut examples, mut programs) = (Vec::new(), Vec::new());
+        let mut examples = Vec::new();
         for package in answer.get("packages")?.as_array()? {
             for built in package.get("targets")?.as_array()? {
                 let name = built.get("name")?.as_str()?.to_owned();
                 let kinds: Vec<&str> = built.get("kind")?.as_array()?.iter().filter_map(Value::as_str).collect();
-                if kinds.contains(&"bin") {
-                    programs.push(name);
-                } else if kinds.contains(&"example") && package.get("name")?.as_str()? == "holdfast-examples" {
+                if kinds.contains(&"example") && package.get("name")?.as_str()? == "holdfast-examples" {
                     examples.push(name);
                 }
             }
         }
         examples.sort();
-        Some(Self { target, examples, programs })
+        Some(Self { target, examples })
     }
 }
 
@@ -55,13 +51,12 @@ mod tests {
     use super::Workspace;
 
     #[test]
-    fn examples_and_programs_are_found() {
+    fn examples_are_found() {
         let text = r#"{"target_directory": "/t", "packages": [
             {"name": "holdfast-examples", "targets": [{"name": "b", "kind": ["example"]}, {"name": "a", "kind": ["example"]}]},
             {"name": "holdfast-server", "targets": [{"name": "holdfast", "kind": ["bin"]}, {"name": "x", "kind": ["test"]}]}]}"#;
         let workspace = Workspace::parse(text).expect("the text above is what cargo prints");
         assert_eq!(workspace.examples, ["a", "b"]);
-        assert_eq!(workspace.programs, ["holdfast"]);
         assert_eq!(workspace.target.to_str(), Some("/t"));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use client::{Client, ConnectOptions, Entries};
 use holdfast::space::{Listen, ReadOptions, Wanted};
 use holdfast::{ErrorKind, PutOptions};
-use holdfast_tests::{Launch, Random};
+use holdfast_tests::{Launch, Random, say};
 use tempfile::TempDir;
 
 use crate::scene::{number, order, orders, upsert};
@@ -55,7 +55,7 @@ fn take(orders: &Entries, stops: &AtomicBool) -> (Vec<i64>, usize) {
 fn entries_are_written_and_taken_once_while_the_server_is_killed_and_started_again() {
     let seed = Random::seed();
     let mut random = Random::new(seed);
-    println!("client: HOLDFAST_SEED={seed}");
+    say!("client: HOLDFAST_SEED={seed}");
     let folder = TempDir::new().unwrap();
     let mut server = Launch::new(folder.path()).durability("written").start();
     let address = server.resp().to_string();
@@ -86,7 +86,7 @@ fn entries_are_written_and_taken_once_while_the_server_is_killed_and_started_aga
             ids.into_iter().for_each(|id| *taken.entry(id).or_default() += 1);
             lost_takes += lost;
         }
-        println!("{} written, {} unsure, {} taken, {lost_takes} takes lost", sure.len(), unsure.len(), taken.len());
+        say!("{} written, {} unsure, {} taken, {lost_takes} takes lost", sure.len(), unsure.len(), taken.len());
         assert!(sure.len() > 50, "{}", sure.len());
         assert!(taken.values().all(|times| *times == 1), "an entry was taken twice");
         assert!(taken.keys().all(|id| sure.contains(id) || unsure.contains(id)), "taken and never written");

@@ -3,18 +3,18 @@
 use client::{Client, ConnectOptions, Entries};
 use holdfast::space::{Definition, Document, Value, WriteOptions};
 use holdfast::{Options, Store};
-use holdfast_tests::{Launch, Server};
+use holdfast_tests::{Launch, Server, say};
 use tempfile::TempDir;
 
 /// Runs the test over a store in the process, then over a server.
 pub(crate) fn both(test: impl Fn(&Client)) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path(), Options::default()).unwrap();
-    println!("in the process");
+    say!("in the process");
     test(&Client::embedded(&store).unwrap());
     let folder = TempDir::new().unwrap();
     let server = Launch::new(folder.path()).start();
-    println!("on a server");
+    say!("on a server");
     test(&connect(&server));
 }
 

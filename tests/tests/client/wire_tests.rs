@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use client::{Client, ConnectOptions, Tls};
 use holdfast::space::{Definition, Document, Order, ReadOptions, Value, Wanted, WriteMode, WriteOptions};
 use holdfast::{Durability, ErrorKind, PutOptions};
-use holdfast_tests::Launch;
+use holdfast_tests::{Launch, say};
 use tempfile::TempDir;
 
 use crate::scene::{connect, declare, document, number, order, orders, upsert};
@@ -25,7 +25,7 @@ fn ten_thousand_writes_are_on_the_way_together_and_stay_in_order() {
     let begun = Instant::now();
     let calls: Vec<_> = (0..WRITES).map(|id| queue.write(&order(id, id), &upsert()).begin()).collect();
     let versions: Vec<_> = calls.into_iter().map(|call| call.wait().unwrap().version).collect();
-    println!("{WRITES} pipelined writes in {:?}", begun.elapsed());
+    say!("{WRITES} pipelined writes in {:?}", begun.elapsed());
     assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "in the order of asking");
     let taken = queue.take_many(&Wanted::all(), 20_000, &ReadOptions::default()).wait().unwrap();
     let ids: Vec<i64> = taken.iter().map(|entry| number(&entry.document, "id")).collect();
@@ -231,7 +231,7 @@ fn what_is_too_long_is_refused_and_harms_nobody() {
     let options = ConnectOptions { value_bytes_max: 1 << 30, ..ConnectOptions::new(&server.resp().to_string()) };
     let bold = Client::connect(options).wait().unwrap();
     let refused = bold.kv().put(b"b", b"k", &value, &PutOptions::default(), None).wait().unwrap_err();
-    println!("{:?}: {refused}", refused.kind());
+    say!("{:?}: {refused}", refused.kind());
     assert!(matches!(refused.kind(), ErrorKind::Invalid | ErrorKind::Unknown), "{refused}");
     assert_eq!(bold.kv().get_value(b"b", b"k").wait().unwrap(), None);
     // The largest that may be goes through.
@@ -254,7 +254,7 @@ fn many_calls_on_the_way_are_not_too_late_while_answers_come() {
         .map(|id| jobs.write(&document([("id", id.into()), ("text", text.as_str().into())]), &upsert()).begin())
         .collect();
     calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
-    println!("60,000 calls in {:?}, {timeout:?} for each answer", begun.elapsed());
+    say!("60,000 calls in {:?}, {timeout:?} for each answer", begun.elapsed());
     assert_eq!(orders(&connect(&server)).count(&Wanted::all()).wait().unwrap(), 60_000);
 }
 

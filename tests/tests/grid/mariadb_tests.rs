@@ -6,7 +6,7 @@ use std::sync::Arc;
 use grid::{Column, DocumentTable, IdKind, Loaded, Loader, Mapping, Mirror, MirrorOptions, NotThrough, Table};
 use holdfast::space::{Definition, Document, Entries, ReadOptions, Value, ValueRef, Wanted, WriteOptions};
 use holdfast::{Durability, ErrorKind, Store};
-use holdfast_tests::{Random, until};
+use holdfast_tests::{Random, say, until};
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, OptsBuilder};
 
@@ -87,7 +87,7 @@ fn each_event_is_applied_once_whatever_is_stopped_or_killed() {
     Database::connect(&mariadb).run(SCHEMA);
     let folder = tempfile::tempdir().unwrap();
     let seed = Random::seed();
-    println!("seed {seed}");
+    say!("seed {seed}");
     let mut random = Random::new(seed);
     let (mut store, mut orders) = open(folder.path());
     let mut running = Some(mirror(&orders, &mariadb));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use grid::{DocumentTable, IdKind, Loaded, Loader, Mirror, MirrorOptions};
 use holdfast::space::{AtLimit, Bookmark, Definition, Document, ReadOptions, Value, Wanted, WriteOptions};
 use holdfast::{Compression, Durability, PutOptions};
-use holdfast_tests::{Random, until};
+use holdfast_tests::{Random, say, until};
 
 use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, order};
@@ -18,7 +18,7 @@ fn a_mirror_applies_each_event_once_whatever_is_stopped_or_killed() {
     Database::connect(&postgres).run(SCHEMA);
     let folder = tempfile::tempdir().unwrap();
     let seed = Random::seed();
-    println!("seed {seed}");
+    say!("seed {seed}");
     let mut random = Random::new(seed);
     let (mut store, mut orders) = open(folder.path());
     let mut running = Some(mirror(&orders, &postgres));
@@ -82,7 +82,7 @@ fn a_mirror_applies_each_event_once_whatever_is_stopped_or_killed() {
     let database = Database::connect(&postgres);
     assert_eq!(database.table(), entries(&orders));
     assert_eq!(database.applied(), model, "each event once, those of an entry in order");
-    println!("{:?}", running.stop());
+    say!("{:?}", running.stop());
 }
 
 #[test]

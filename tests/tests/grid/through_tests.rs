@@ -10,7 +10,7 @@ use holdfast::space::{Document, Entries, ReadOptions, ValueRef, Wanted, WriteOpt
 use holdfast::{
     Committed, CompactionOptions, Compression, Durability, ErrorKind, PutOptions, Schedule, Store, Transaction,
 };
-use holdfast_tests::{Random, until};
+use holdfast_tests::{Random, say, until};
 
 use super::databases::Postgres;
 use super::scene::{Database, LONG, SCHEMA, entries, mirror, open, open_with, order, quick};
@@ -523,7 +523,7 @@ fn whatever_is_killed_the_table_gets_once_what_the_space_has() {
     Database::connect(&postgres).run(SCHEMA);
     let folder = tempfile::tempdir().unwrap();
     let seed = Random::seed();
-    println!("seed {seed}");
+    say!("seed {seed}");
     let mut random = Random::new(seed);
     let (mut store, mut orders) = open(folder.path());
     let mut running = mirror(&orders, &postgres);
@@ -571,7 +571,7 @@ fn whatever_is_killed_the_table_gets_once_what_the_space_has() {
             running = mirror(&orders, &postgres);
         }
     }
-    println!("through, behind, not at all: {outcomes:?}");
+    say!("through, behind, not at all: {outcomes:?}");
     assert!(outcomes[0] > 0 && outcomes[2] > 0);
     assert!(running.flush(LONG), "{:?}", running.stats());
     let database = Database::connect(&postgres);

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use holdfast_tests::{Launch, run};
+use holdfast_tests::{Launch, run, say};
 use tempfile::TempDir;
 
 #[test]
@@ -25,10 +25,7 @@ fn redis_benchmark_runs_through_with_and_without_pipelining() {
                 let cells: Vec<&str> = line.split(',').map(|cell| cell.trim_matches('"')).collect();
                 let rate: f64 = cells.iter().rev().nth(6).and_then(|cell| cell.parse().ok()).unwrap_or(0.0);
                 assert!(rate > 0.0, "{line}");
-                println!(
-                    "redis-benchmark, {durability}, P={pipeline}: {} {rate:.0}/s",
-                    cells[..cells.len() - 7].join(",")
-                );
+                say!("redis-benchmark, {durability}, P={pipeline}: {} {rate:.0}/s", cells[..cells.len() - 7].join(","));
                 tests += 1;
             }
             assert_eq!(tests, 6, "ping twice, set, get, incr and mset:\n{}", done.text);

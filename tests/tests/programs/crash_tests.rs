@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Client, Launch, Random, Server, Value, budget};
+use holdfast_tests::{Client, Launch, Random, Server, Value, budget, say};
 use tempfile::TempDir;
 
 use crate::load::{Load, shared};
@@ -42,7 +42,7 @@ fn every_acknowledged_write_survives_sigkill_at_any_moment() {
     let deadline = Instant::now() + time;
     // A machine that others keep busy may need longer until a server has compacted something and was asked.
     let patience = deadline + 4 * time;
-    println!("crash: HOLDFAST_SEED={seed}");
+    say!("crash: HOLDFAST_SEED={seed}");
     let mut story = Story::default();
     let settings = TempDir::new().expect("a temporary folder");
     let configuration = settings.path().join("holdfast.toml");
@@ -73,7 +73,7 @@ fn every_acknowledged_write_survives_sigkill_at_any_moment() {
         }
         story.acknowledged += loads.iter().map(|load| load.acknowledged).sum::<u64>();
     }
-    println!(
+    say!(
         "crash: {} rounds, {} deaths more while starting, {} ledgers lost, {} writes acknowledged, {} keys verified, \
          at least {} segments compacted and {} bytes moved",
         story.rounds,

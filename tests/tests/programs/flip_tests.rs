@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Kept, Launch, Random, Server, Snapshot, Value, budget, flip, folder_in_memory, holdfast, run};
+use holdfast_tests::{
+    Kept, Launch, Random, Server, Snapshot, Value, budget, flip, folder_in_memory, holdfast, run, say,
+};
 
 /// Files up to this size are tried at every position.
 const TINY: usize = 256;
@@ -109,7 +111,7 @@ impl Trial<'_> {
 #[test]
 fn one_changed_byte_costs_at_most_the_batch_it_hit_and_is_reported() {
     let seed = Random::seed();
-    println!("flip: HOLDFAST_SEED={seed}");
+    say!("flip: HOLDFAST_SEED={seed}");
     let mut random = Random::new(seed);
     let budget = budget("HOLDFAST_FLIP_SECONDS", 60);
     for (how, clean) in [("stopped", true), ("killed", false)] {
@@ -146,10 +148,10 @@ fn one_changed_byte_costs_at_most_the_batch_it_hit_and_is_reported() {
             *tried.entry(path).or_default() += 1;
         }
         for (path, count) in &tried {
-            println!("flip, {how}: {} at {count} positions", path.display());
+            say!("flip, {how}: {} at {count} positions", path.display());
         }
         let count: usize = tried.values().sum();
-        println!("flip, {how}: {count} of {} chosen positions", targets.len());
+        say!("flip, {how}: {count} of {} chosen positions", targets.len());
         assert!(count > 0, "nothing was tried");
     }
 }

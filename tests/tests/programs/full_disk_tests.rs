@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use holdfast_tests::{Client, Launch, SmallDisk, Value};
+use holdfast_tests::{Client, Launch, SmallDisk, Value, say};
 
 const MIB: usize = 1 << 20;
 
@@ -43,7 +43,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_keeps_what_was_acknowledged() {
         let disk = match SmallDisk::mount(DISK as u64) {
             Ok(disk) => disk,
             Err(reason) => {
-                println!("SKIPPED a full disk: cannot mount a small one: {reason}");
+                say!("SKIPPED a full disk: cannot mount a small one: {reason}");
                 return;
             }
         };
@@ -53,7 +53,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_keeps_what_was_acknowledged() {
         let server = launch.start();
         let mut client = server.client();
         let (count, error) = fill(&mut client, 0);
-        println!("full disk, {durability}: {count} values of 256 KiB, then: {error}");
+        say!("full disk, {durability}: {count} values of 256 KiB, then: {error}");
         let lower = error.to_lowercase();
         let clear = ["no space", "disk", "full", "misconf", "unavailable"].iter().any(|words| lower.contains(words));
         assert!(clear, "not a clear error: {error}");
@@ -69,7 +69,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_keeps_what_was_acknowledged() {
         match launch.try_start() {
             Ok(server) => look(&mut server.client(), count),
             Err(refusal) => {
-                println!("full disk, {durability}: a start on the full disk is refused: {}", refusal.text.trim());
+                say!("full disk, {durability}: a start on the full disk is refused: {}", refusal.text.trim());
                 assert!(!refusal.text.contains("panicked"), "{}", refusal.text);
             }
         }

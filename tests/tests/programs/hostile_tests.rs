@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Client, Launch, Random, Server, Value, budget};
+use holdfast_tests::{Client, Launch, Random, Server, Value, budget, say};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -158,7 +158,7 @@ fn a_transaction_without_an_end_is_bounded() {
             Ok(_) | Err(_) => break,
         }
     }
-    println!("hostile: {queued} commands of 100 kB were queued in one transaction");
+    say!("hostile: {queued} commands of 100 kB were queued in one transaction");
     watched.is_well("a transaction without an end");
 }
 
@@ -166,7 +166,7 @@ fn a_transaction_without_an_end_is_bounded() {
 fn mutated_commands_find_no_way_to_hurt_the_server() {
     let mut watched = Watched::start();
     let seed = Random::seed();
-    println!("hostile: HOLDFAST_SEED={seed}");
+    say!("hostile: HOLDFAST_SEED={seed}");
     let mut random = Random::new(seed);
     let commands = [
         "SET a 1",
@@ -210,7 +210,7 @@ fn mutated_commands_find_no_way_to_hurt_the_server() {
         tried += 1;
         assert!(watched.server.is_running(), "seed {seed}: {}", bytes.escape_ascii());
     }
-    println!("hostile: {tried} mutated pipelines");
+    say!("hostile: {tried} mutated pipelines");
     watched.server.client().say("SET witness here");
     watched.is_well("mutated commands");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Client, Launch, Random, Server, SmallDisk, Value, python, run};
+use holdfast_tests::{Client, Launch, Random, Server, SmallDisk, Value, python, run, say};
 use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;
@@ -147,7 +147,7 @@ fn pythons_http_client_finds_what_the_manual_says() {
     assert_eq!(done.code, Some(0), "{}", done.text);
     let checks = done.text.lines().last().and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
     assert!(checks.is_some_and(|checks| checks >= 80), "{}", done.text);
-    println!("http.client: {} checks", checks.unwrap_or(0));
+    say!("http.client: {} checks", checks.unwrap_or(0));
 }
 
 /// One connection that is kept.
@@ -207,7 +207,7 @@ fn a_full_disk_is_507_reading_goes_on_and_nothing_acknowledged_is_lost() {
     let disk = match SmallDisk::mount(size as u64) {
         Ok(disk) => disk,
         Err(reason) => {
-            println!("SKIPPED a full disk over HTTP: cannot mount a small one: {reason}");
+            say!("SKIPPED a full disk over HTTP: cannot mount a small one: {reason}");
             return;
         }
     };

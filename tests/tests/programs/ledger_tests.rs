@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_tests::{Launch, Random, Server, Snapshot, Value, files_of, flip, folder_in_memory, until};
+use holdfast_tests::{Launch, Random, Server, Snapshot, Value, files_of, flip, folder_in_memory, say, until};
 use tempfile::TempDir;
 
 const KEYS: usize = 3_000;
@@ -101,7 +101,7 @@ fn a_store_with_changed_bytes_in_its_ledger_has_all_its_keys() {
     damage(|file, random| {
         let length = fs::metadata(file).expect("it is there").len();
         let position = random.below(usize::try_from(length).expect("a small file").max(1));
-        println!("ledger: byte {position}");
+        say!("ledger: byte {position}");
         flip(file, position, 1 << random.below(8));
     });
 }
@@ -118,7 +118,7 @@ fn damage(how: fn(&Path, &mut Random)) {
     assert_eq!(status.code(), Some(0), "{text}");
     let snapshot = Snapshot::of(&folder);
     let seed = Random::seed();
-    println!("ledger: HOLDFAST_SEED={seed}");
+    say!("ledger: HOLDFAST_SEED={seed}");
     let mut random = Random::new(seed);
     for round in 0..ROUNDS {
         if round % 4 == 0 {
@@ -131,7 +131,7 @@ fn damage(how: fn(&Path, &mut Random)) {
         assert!(!others.is_empty(), "no ledger among {:?}", files_of(&folder));
         let files = if round % 3 == 0 || tables.is_empty() { &others } else { &tables };
         let path = &files[random.below(files.len())];
-        println!("ledger: round {round}, damage to {}", path.strip_prefix(&folder).unwrap_or(path).display());
+        say!("ledger: round {round}, damage to {}", path.strip_prefix(&folder).unwrap_or(path).display());
         how(path, &mut random);
         let server = launch.start();
         look(&server);

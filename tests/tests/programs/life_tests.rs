@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Launch, Server, Value, holdfast, run};
+use holdfast_tests::{Launch, Server, Value, holdfast, run, say};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -18,7 +18,7 @@ fn ok() -> Value {
 fn a_first_start_without_arguments_says_where_it_listens_and_what_to_try() {
     let ports = ["127.0.0.1:7411", "127.0.0.1:7412", "127.0.0.1:7413"];
     if let Some(taken) = ports.iter().find(|port| TcpListener::bind(port).is_err()) {
-        println!("SKIPPED a first start without arguments: somebody else listens on {taken}");
+        say!("SKIPPED a first start without arguments: somebody else listens on {taken}");
         return;
     }
     let folder = folder();

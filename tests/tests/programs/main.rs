@@ -1,7 +1,6 @@
 //! The real `holdfast` program, met by real clients and real faults.
 //!
 //! `HOLDFAST_BIN` names the program, `HOLDFAST_PYTHON` a Python that has redis-py; `cargo xtask test` sets both.
-#![expect(clippy::print_stdout, reason = "seeds, counts and what could not run are part of the result")]
 
 mod backup_tests;
 mod bench_tests;

@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use holdfast_tests::{Launch, run};
+use holdfast_tests::{Launch, run, say};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -319,7 +319,7 @@ fn prometheus_and_the_program_answer_the_same() {
             wrong.push(format!("{path} {form}:\n  {theirs:?}\n  {ours:?}"));
         }
     }
-    println!("promql: {expressions} expressions, {answers} answers of {values} values, {refusals} refusals");
+    say!("promql: {expressions} expressions, {answers} answers of {values} values, {refusals} refusals");
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(expressions >= 80 && answers >= 400 && values >= 10_000);
     program.end();

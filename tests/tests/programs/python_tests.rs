@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use holdfast_tests::{Launch, python, run};
+use holdfast_tests::{Launch, python, run, say};
 use tempfile::TempDir;
 
 fn script(name: &str, checks_min: u64) {
@@ -19,7 +19,7 @@ fn script(name: &str, checks_min: u64) {
         assert_eq!(done.code, Some(0), "{name}, protocol {protocol}:\n{}", done.text);
         let checks = done.text.lines().last().and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
         assert!(checks.is_some_and(|checks| checks >= checks_min), "{name}, protocol {protocol}:\n{}", done.text);
-        println!("redis-py, protocol {protocol}, {name}: {} checks", checks.unwrap_or(0));
+        say!("redis-py, protocol {protocol}, {name}: {} checks", checks.unwrap_or(0));
     }
 }
 
@@ -34,7 +34,7 @@ fn libraries_for_influxdb_and_opentsdb_find_what_they_know() {
     assert_eq!(done.code, Some(0), "{}", done.text);
     let checks = done.text.lines().last().and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
     assert!(checks.is_some_and(|checks| checks >= 45), "{}", done.text);
-    println!("libraries for InfluxDB and OpenTSDB: {} checks", checks.unwrap_or(0));
+    say!("libraries for InfluxDB and OpenTSDB: {} checks", checks.unwrap_or(0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Client, Launch, Random, Value, budget};
+use holdfast_tests::{Client, Launch, Random, Value, budget, say};
 use tempfile::TempDir;
 
 fn eval(client: &mut Client, script: &str, keys: &[&str], arguments: &[&str]) -> std::io::Result<Value> {
@@ -120,7 +120,7 @@ fn a_script_is_there_whole_or_not_at_all_after_sigkill() {
             assert_eq!(number(client.say(&format!("GET steps:{step}"))), moved, "step {step}");
         }
     }
-    println!("scripts: {acknowledged} acknowledged moves of {TOKENS}, {kills} kills");
+    say!("scripts: {acknowledged} acknowledged moves of {TOKENS}, {kills} kills");
     assert!(kills > 1 && acknowledged > 0);
     server.terminate();
 }

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdfast_tests::{Launch, Random, budget};
+use holdfast_tests::{Launch, Random, budget, say};
 use tempfile::TempDir;
 
 use crate::crash_tests::die_while_starting;
@@ -75,7 +75,7 @@ struct Writer {
 fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_clients_write_in_every_way() {
     let seed = Random::seed();
     let mut random = Random::new(seed);
-    println!("series: HOLDFAST_SEED={seed}");
+    say!("series: HOLDFAST_SEED={seed}");
     let deadline = Instant::now() + budget("HOLDFAST_SERIES_SECONDS", 30);
     let wanted: Option<u64> = std::env::var("HOLDFAST_SERIES_POINTS").ok().and_then(|text| text.parse().ok());
     let settings = TempDir::new().expect("a temporary folder");
@@ -115,7 +115,7 @@ fn no_acknowledged_point_is_lost_when_the_program_is_killed_while_clients_write_
             acknowledged += writer.acknowledged;
         }
     }
-    println!("series: {rounds} rounds, {acknowledged} points acknowledged, {compared} compared, 0 lost");
+    say!("series: {rounds} rounds, {acknowledged} points acknowledged, {compared} compared, 0 lost");
     assert!(rounds > 0 && acknowledged > 0 && compared >= acknowledged, "nothing was tried");
 }
 

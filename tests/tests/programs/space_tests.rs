@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
-use holdfast_tests::{Client, Launch, Random, Value};
+use holdfast_tests::{Client, Launch, Random, Value, say};
 use tempfile::TempDir;
 
 const ROUNDS: usize = 12;
@@ -16,7 +16,7 @@ const LIFE_MAX_MILLIS: usize = 150;
 fn an_entry_and_a_key_change_together_also_when_the_program_is_killed() {
     let seed = Random::seed();
     let mut random = Random::new(seed);
-    println!("space: HOLDFAST_SEED={seed}");
+    say!("space: HOLDFAST_SEED={seed}");
     let folder = TempDir::new().expect("a temporary folder");
     let mut newest = 0;
     for round in 0..ROUNDS {
@@ -42,7 +42,7 @@ fn an_entry_and_a_key_change_together_also_when_the_program_is_killed() {
         server.kill();
         newest = worker.join().expect("the worker ends when its connection does");
     }
-    println!("space: {newest} transactions");
+    say!("space: {newest} transactions");
     assert!(newest > 0);
 }
 

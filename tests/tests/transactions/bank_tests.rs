@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::PutOptions;
-use holdfast_tests::{Launch, Random, budget, until};
+use holdfast_tests::{Launch, Random, budget, say, until};
 use tm::{Coordinator, Report};
 
 use crate::audit::{Told, audited, settled};
@@ -107,7 +107,7 @@ fn postgres_at(port: &str) -> String {
 fn bank_under_fire(server_folder: Option<&Path>) {
     let seed = Random::seed();
     let time = budget("HOLDFAST_BANK_SECONDS", 20);
-    println!("bank: seed {seed}, {} s", time.as_secs());
+    say!("bank: seed {seed}, {} s", time.as_secs());
     let mut random = Random::new(seed);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (mut postgres, mut mariadb) = (Postgres::start(50), MariaDb::start());
@@ -166,7 +166,7 @@ fn bank_under_fire(server_folder: Option<&Path>) {
     }
     drop(program);
     let told = told.lock().unwrap().clone();
-    println!("bank: {} transfers told; killed program, PostgreSQL, MariaDB, server {kills:?} times", told.len());
+    say!("bank: {} transfers told; killed program, PostgreSQL, MariaDB, server {kills:?} times", told.len());
     assert!(told.len() > 20, "hardly anything was done");
     let told = Told { committed: told, refused: Vec::new() };
     runtime.block_on(async {
@@ -175,7 +175,7 @@ fn bank_under_fire(server_folder: Option<&Path>) {
         if server_folder.is_none() {
             assert_eq!(local, transfers);
         }
-        println!("bank: {} transfers in all three, nothing in doubt", transfers.len());
+        say!("bank: {} transfers in all three, nothing in doubt", transfers.len());
     });
     drop(server);
 }

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use holdfast::PutOptions;
-use holdfast_tests::{Launch, Random, Server, budget, until};
+use holdfast_tests::{Launch, Random, Server, budget, say, until};
 use tempfile::TempDir;
 use tm::{
     Begin, Coordinator, MysqlBranch, Outcome, Pace, PostgresBranch, Recovery, Remote, ResourceManager, Transaction,
@@ -265,7 +265,7 @@ impl Walk {
         let kills_max = std::env::var("HOLDFAST_KILLS").ok().map(|text| text.parse().unwrap());
         let usual = if kills_max.is_some() { u64::from(u32::MAX) } else { 25 };
         let time = budget("HOLDFAST_KILL_SECONDS", usual);
-        println!("kills: seed {seed}, {} or {} s", kills_max.unwrap_or(usize::MAX), time.as_secs());
+        say!("kills: seed {seed}, {} or {} s", kills_max.unwrap_or(usize::MAX), time.as_secs());
         let (postgres, mariadb) = (Postgres::start(PREPARED_MAX), MariaDb::start());
         let reach = Reach::new(&postgres.connection(), &mariadb.socket());
         let folder = tempfile::tempdir().unwrap();
@@ -409,7 +409,7 @@ impl Walk {
         let is_own = |id: &&String| id.parse::<TransactionId>().unwrap().coordinator == own;
         let of_own: Vec<String> = transfers.iter().filter(is_own).cloned().collect();
         assert_eq!(local, of_own);
-        println!(
+        say!(
             "kills: {} so far; {} transfers in both databases, {} told as committed, {} as rolled back; 0 violations",
             lock(&self.tally).total(),
             transfers.len(),
@@ -478,7 +478,7 @@ fn no_kill_at_any_step_tears_a_transaction() {
     }
     let tally = lock(&walk.tally);
     for (what, count) in &tally.kills {
-        println!("kills: {count:>6} {what}");
+        say!("kills: {count:>6} {what}");
     }
     assert!(done > 30 && tally.told.committed.len() > 30, "hardly anything was done: {done} kills");
 }

@@ -1,7 +1,6 @@
 //! Transactions over the real PostgreSQL and MariaDB: what they promise, restarts, kills, and neighbours.
 //!
 //! `cargo xtask test` installs both. Each test has servers of its own and ends them.
-#![expect(clippy::print_stdout, reason = "seeds and counts are part of the result")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod audit;
