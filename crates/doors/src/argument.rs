@@ -5,6 +5,8 @@
 //!
 //! May use: the facade. Must not know: protocols.
 
+use std::borrow::Cow;
+
 use holdfast::space::Value;
 use holdfast::{Error, ErrorKind};
 
@@ -22,11 +24,19 @@ pub(crate) fn value(word: &[u8]) -> holdfast::Result<Value> {
 }
 
 /// The word that says this value.
-pub(crate) fn text_of(value: &Value) -> String {
+pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::String(text) if self::value(text.as_bytes()).is_ok_and(|same| same == *value) => text.clone(),
-        value => value.to_json(),
+        Value::String(text) if is_no_json(text) || self::value(text.as_bytes()).is_ok_and(|same| same == *value) => {
+            Cow::Borrowed(text)
+        }
+        value => Cow::Owned(value.to_json()),
     }
+}
+
+/// Whether a word cannot be JSON, by its first byte; the empty one is none.
+fn is_no_json(word: &str) -> bool {
+    let begins = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_digit() || b"{[\"-tfn".contains(byte);
+    !word.as_bytes().first().is_some_and(begins)
 }
 
 #[cfg(test)]

@@ -163,6 +163,9 @@ fn check_target(files: &dyn Files, dir: &Path, identity: Identity) -> Result<()>
         Ok(None) => refuse("is not empty and holds no backup; choose another folder"),
         // There is no folder of segments yet.
         Err(_) if names.iter().all(|name| name.starts_with("store")) => Ok(()),
+        Err(_) if !names.iter().any(|name| name == "journal") => {
+            refuse("is not empty and holds no backup; choose another folder")
+        }
         Err(error) => Err(error),
     }
 }
@@ -199,6 +202,22 @@ pub fn restore_in(
     let journal = dir.join("journal");
     if !names(files, dir)?.is_empty() || !names(files, &journal)?.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, format!("{} is not empty; choose another folder", dir.display())));
+    }
+    let found = names(files, backup)?;
+    let no_backup = |what: &str| Err(Error::new(ErrorKind::Invalid, format!("{} {what}", backup.display())));
+    match found.iter().any(|name| name == journal::MANIFEST_FILE) {
+        true => {}
+        false if found.is_empty() => {
+            return no_backup("is not there, or empty: name the folder that `holdfast backup` wrote");
+        }
+        false if found.iter().any(|name| name == LOCK_FILE) => {
+            return no_backup("is the folder of a store, and not a backup: stop what has it open, and copy it whole");
+        }
+        false => {
+            return no_backup(
+                "holds no finished backup: name the folder that `holdfast backup` wrote, or let that come to its end",
+            );
+        }
     }
     let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
     let Examined { manifest, verified, mut damage } = journal::examine(files, backup, told)?;

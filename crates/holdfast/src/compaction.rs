@@ -34,6 +34,7 @@ use self::choice::{Choice, Choices, choose, debt_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
 use crate::schedule::{CompactionOptions, Schedule};
+use crate::series::seal::When;
 use crate::store::{Inner, Store, lock};
 
 /// Bytes of journal read in one step.
@@ -246,6 +247,9 @@ impl Inner {
         if work.moving.is_none() {
             self.begin_scheduled(work, options);
             let is_running = self.compactor.is_running();
+            if is_running && work.run.is_none() {
+                self.write_out_engines();
+            }
             work.run = is_running.then(|| work.run.unwrap_or(self.journal.watermarks().appended));
             if !is_running && options.schedule != Schedule::Continuous {
                 return Ok(LOOK_INTERVAL);
@@ -276,6 +280,13 @@ impl Inner {
             self.settle_segment(work, &moved)?;
         }
         Ok(options.pause(read) / self.compactor.haste())
+    }
+
+    /// Writes out what spaces and series still need the journal for, so that a run takes all that was there when it began. By themselves
+    /// they do so when it is much. What fails is told, tried again later, and keeps its part of the journal.
+    fn write_out_engines(&self) {
+        let _ = self.told(&self.shelf.sealer, self.seal_series(When::Now));
+        let _ = self.told(&self.jobs.snapshots, self.catch_up_spaces());
     }
 
     /// Leaves a segment as it is, and tells why.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::memory::{Disk, Fault};
-use base::{Limits, ManualClock, read_whole};
+use base::{Files, Limits, ManualClock, read_whole};
 use holdfast::{ErrorKind, Inspection, MemoryLedgers, Options, PutOptions, Restore, Store, World, restore_in};
 
 const DIR: &str = "/store";
@@ -96,6 +96,28 @@ fn a_power_cut_at_any_operation_leaves_the_store_whole_and_the_backup_complete_o
         }
     }
     assert!(complete > 0 && none > 5, "{complete} {none}");
+}
+
+#[test]
+fn what_is_no_backup_is_told_as_what_it_is() {
+    let disk = Disk::new(1);
+    let store = open(&disk, DIR).unwrap();
+    fill(&store, 0..3);
+    let told = |from: &str| {
+        let error =
+            restore_in(&disk, (Path::new(from), Path::new("/new")), Restore::default(), &mut |_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        error.to_string()
+    };
+    assert!(told("/nowhere").contains("/nowhere is not there, or empty"));
+    assert!(told(DIR).contains("is the folder of a store"));
+    disk.create_dir(Path::new("/etc")).unwrap();
+    base::write_new_file(&disk, Path::new("/etc/passwd"), b"x").unwrap();
+    assert!(told("/etc").contains("holds no finished backup"));
+    let refused = store.backup("/etc").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(refused.to_string().contains("is not empty and holds no backup"), "{refused}");
+    assert!(disk.list(Path::new("/etc")).unwrap() == ["passwd"], "nothing was left there");
 }
 
 #[test]

@@ -328,6 +328,38 @@ fn a_store_that_was_opened_before_its_hours_is_compacted_in_the_first_of_them() 
     assert!(compacted(23) > first, "the next day");
 }
 
+/// Spaces and series write to files of their own when it is much, and keep the journal until then: one entry or one point held back all
+/// that a run was asked for.
+#[test]
+fn a_run_takes_what_lies_behind_an_entry_and_a_point() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let entries = store.space("s").declare(space::Definition::new("s", "t")).unwrap();
+    entries.write(&space::Document::from_pairs([("id", 1)]), &space::WriteOptions::default()).unwrap();
+    let mut rows = series::Rows::new("plant");
+    let row = rows.row(b"cpu", |_| Ok(("cpu".into(), vec![("host".into(), "a".into())]))).unwrap();
+    let slot = rows.field(row, 0, b"", |_| Ok("value".into())).unwrap();
+    rows.push(slot, 1, series::ValueRef::Float(0.5));
+    store.series().write(&mut rows).unwrap();
+    for round in 0..40u8 {
+        for key in 0..20u8 {
+            put(&store, &[key], &[round; 300]);
+        }
+    }
+    let before = store.stats().journal_bytes;
+    let done = store.compact().unwrap();
+    let after = store.stats().journal_bytes;
+    assert!(done.segments > 10 && after * 3 < before, "{done:?}: {after} of {before}");
+    let contents = |store: &Store| {
+        let entry = store.space("s").entries("t").unwrap().read(&space::Wanted::id(1), &space::ReadOptions::default());
+        (entry.unwrap().map(|entry| entry.document.to_json()), store.digest().unwrap())
+    };
+    let held = contents(&store);
+    assert_eq!(held.0.as_deref(), Some(r#"{"id":1}"#));
+    drop(store);
+    assert_eq!(contents(&open(dir.path())), held);
+}
+
 #[test]
 fn a_second_request_is_told_that_one_is_running() {
     let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,8 @@ pub fn sha1hex(bytes: &[u8]) -> String {
     }
     tail.extend_from_slice(&(bytes.len() as u64).wrapping_mul(8).to_be_bytes());
     tail.as_chunks::<64>().0.iter().for_each(|block| add(&mut state, block));
-    state.iter().map(|word| format!("{word:08x}")).collect()
+    let digit = |word: u32, at: u32| char::from_digit(word >> (28 - 4 * at) & 15, 16).unwrap_or('0');
+    state.iter().flat_map(|word| (0..8).map(move |at| digit(*word, at))).collect()
 }
 
 fn add(state: &mut [u32; 5], block: &[u8; 64]) {
@@ -29,20 +30,27 @@ fn add(state: &mut [u32; 5], block: &[u8; 64]) {
     for index in 16..80 {
         words[index] = (words[index - 3] ^ words[index - 8] ^ words[index - 14] ^ words[index - 16]).rotate_left(1);
     }
-    let [mut a, mut b, mut c, mut d, mut e] = *state;
-    for (index, word) in words.iter().enumerate() {
-        let (mixed, constant) = match index {
-            0..20 => (b & c | !b & d, 0x5a82_7999),
-            20..40 => (b ^ c ^ d, 0x6ed9_eba1),
-            40..60 => (b & c | b & d | c & d, 0x8f1b_bcdc),
-            _ => (b ^ c ^ d, 0xca62_c1d6u32),
-        };
-        let next = a.rotate_left(5).wrapping_add(mixed).wrapping_add(e).wrapping_add(constant).wrapping_add(*word);
-        (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
-    }
-    for (sum, part) in state.iter_mut().zip([a, b, c, d, e]) {
+    let mut five = *state;
+    // Four loops without a choice in them, which the compiler unrolls.
+    let (first, rest) = words.split_at(20);
+    let (second, rest) = rest.split_at(20);
+    let (third, fourth) = rest.split_at(20);
+    mix(&mut five, first, 0x5a82_7999, |b, c, d| b & c | !b & d);
+    mix(&mut five, second, 0x6ed9_eba1, |b, c, d| b ^ c ^ d);
+    mix(&mut five, third, 0x8f1b_bcdc, |b, c, d| b & c | b & d | c & d);
+    mix(&mut five, fourth, 0xca62_c1d6, |b, c, d| b ^ c ^ d);
+    for (sum, part) in state.iter_mut().zip(five) {
         *sum = sum.wrapping_add(part);
     }
+}
+
+fn mix(five: &mut [u32; 5], words: &[u32], constant: u32, mixed: impl Fn(u32, u32, u32) -> u32) {
+    let [mut a, mut b, mut c, mut d, mut e] = *five;
+    for word in words {
+        let next = a.rotate_left(5).wrapping_add(mixed(b, c, d)).wrapping_add(e).wrapping_add(constant);
+        (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next.wrapping_add(*word));
+    }
+    *five = [a, b, c, d, e];
 }
 
 #[cfg(test)]

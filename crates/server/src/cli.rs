@@ -46,6 +46,27 @@ pub(crate) enum Command {
     Config(ConfigArguments),
 }
 
+/// An address, or what to write instead.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it is no IP address with a port; write for example 127.0.0.1:7411, or [::1]:7411".to_owned())
+}
+
+/// Where a door is that may be shut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Off,
+    At(SocketAddr),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" { Ok(Self::Off) } else { address(text).map(Self::At) }
+    }
+}
+
 /// What is given here beats the configuration file.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeArguments {
@@ -53,14 +74,14 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Where to listen for Redis clients; port 0 picks a free one [default: 127.0.0.1:7411]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(crate) resp: Option<SocketAddr>,
     /// Where to listen for HTTP; port 0 picks a free one [default: 127.0.0.1:7412]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(crate) http: Option<SocketAddr>,
-    /// Where to listen for lines of points; port 0 picks a free one [default: 127.0.0.1:7413]
+    /// Where to listen for lines of points, or `off`; port 0 picks a free one [default: 127.0.0.1:7413]
     #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) line: Option<SocketAddr>,
+    pub(crate) line: Option<Place>,
     /// When a change is acknowledged: synced, written, or window:MIN,MAX such as window:1ms,10ms [default: synced]
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Dial>,
@@ -88,7 +109,7 @@ pub(crate) struct BackupArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Where a server that has the store open speaks RESP, without TLS; if there is none, the store is opened
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7411")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7411", value_parser = address)]
     pub(crate) address: SocketAddr,
     /// Who to be for the server: a user with the right `admin` on `*` [default: default]
     #[arg(long, value_name = "NAME", requires = "password_file")]

@@ -115,7 +115,8 @@ fn show(coordinator: &dyn Coordinator, id: TransactionId) -> Result<ExitCode, Fa
         Err(since) => say(format_args!("deadline    {} s ago", since.as_secs())),
     }
     say(format_args!("state       {} {}", name_of(status.state), age(&status)));
-    say(format_args!("meaning     {}", meaning(status.state)));
+    let is_known = !status.branches.is_empty() && status.branches.iter().all(|branch| branch.state == "done");
+    say(format_args!("meaning     {}", if is_known { ALL_KNOW } else { meaning(status.state) }));
     for branch in &status.branches {
         say(format_args!("branch      {} {}", branch.branch, branch.state));
     }
@@ -210,6 +211,9 @@ fn name_of(state: State) -> &'static str {
         State::Unknown => "unknown",
     }
 }
+
+/// What a decision means of which nobody is in doubt any more.
+const ALL_KNOW: &str = "it is decided, and all branches know; its owner may not, so it is remembered for an hour";
 
 fn meaning(state: State) -> &'static str {
     match state {

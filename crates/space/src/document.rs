@@ -40,6 +40,11 @@ impl Document {
         Ok(Self(bytes.into()))
     }
 
+    /// A document of fields in stored form.
+    pub(crate) fn of_fields(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+
     /// A document whose bytes were checked before: by their checksum in the journal, or here.
     pub(crate) fn trusted(bytes: &[u8]) -> Self {
         Self(bytes.into())

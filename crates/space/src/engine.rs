@@ -270,7 +270,7 @@ impl Engine {
     /// # Errors
     /// `NotUnique`.
     pub fn check_unique(&self, of: TypeId, document: &Document) -> Result<()> {
-        let Some(share) = self.types.get(&of) else { return Ok(()) };
+        let Some(share) = self.types.get(&of).filter(|share| share.has_unique()) else { return Ok(()) };
         let instead = document.get(&share.definition.id).and_then(|id| share.find_id(id));
         share.check_unique(document.fields(), instead)
     }

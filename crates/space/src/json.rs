@@ -11,28 +11,30 @@
 //! away when it is read: {"$$bytes": 1} is the map {"$bytes": 1}. Another key that begins with one `$` is read as it is.
 //! All this is within the fields: a document as a whole is never one of these, so its own fields are read as they are.
 //!
+//! `read.rs` makes the stored form of what a text says, `write.rs` the text of what is stored: neither has a tree of values between.
+//!
 //! May use: `base64`, `timestamp`, `value`, `serde_json`. Must not know: doors.
 
-use std::collections::BTreeMap;
+mod read;
+mod write;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-
-use crate::base64;
 use crate::document::Document;
-use crate::error::{Error, Result};
-use crate::timestamp;
-use crate::value::{DEPTH_MAX, Decimal, MapRef, Value, ValueRef};
-
-/// Something of ours as JSON: to be written alone, or as a part of an answer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Json<T>(pub T);
+use crate::error::Result;
+use crate::value::Value;
+use base::Fields;
 
 impl Document {
     /// The document as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(&Json(self.fields())).expect("all that a document holds has a text")
+        let mut text = Vec::with_capacity(self.as_bytes().len() + 16);
+        self.write_json(&mut text);
+        into_text(text)
+    }
+
+    /// Appends the document as JSON text.
+    pub fn write_json(&self, to: &mut Vec<u8>) {
+        write::put_fields(Fields(self.as_bytes()), to);
     }
 
     /// The document that a JSON text says. Of two fields with one name the later counts.
@@ -40,10 +42,7 @@ impl Document {
     /// # Errors
     /// `Invalid` when it is no JSON object or a value in it is not what its key says; `Limit` when it is too deep.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let fields: BTreeMap<String, Json<Value>> = serde_json::from_slice(text).map_err(wrong)?;
-        let fields: BTreeMap<_, _> = fields.into_iter().map(|(name, Json(value))| (name, value)).collect();
-        fields.values().try_for_each(|value| value.check_depth(DEPTH_MAX))?;
-        Ok(Self::new(&fields))
+        read::fields(text).map(Self::of_fields)
     }
 }
 
@@ -51,7 +50,9 @@ impl Value {
     /// The value as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(&Json(self.stored().get())).expect("all that a value holds has a text")
+        let mut text = Vec::new();
+        write::put(&mut Fields(self.stored().as_bytes()), &mut text);
+        into_text(text)
     }
 
     /// The value that a JSON text says.
@@ -59,177 +60,24 @@ impl Value {
     /// # Errors
     /// `Invalid` when it is no JSON or a value in it is not what its key says; `Limit` when it is too deep.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let Json(value) = serde_json::from_slice::<Json<Self>>(text).map_err(wrong)?;
-        value.check_depth(DEPTH_MAX)?;
-        Ok(value)
+        Ok(read::value(text)?.get().to_value())
     }
 }
 
-fn wrong(error: serde_json::Error) -> Error {
-    Error::Invalid { text: format!("JSON: {error}") }
-}
-
-impl Serialize for Json<MapRef<'_>> {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(None)?;
-        for (name, value) in self.0.iter() {
-            map.serialize_entry(name, &Json(value))?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for Json<ValueRef<'_>> {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let single = |to: S, name: &str, text: &str| {
-            let mut map = to.serialize_map(Some(1))?;
-            map.serialize_entry(name, text)?;
-            map.end()
-        };
-        match self.0 {
-            ValueRef::Null => to.serialize_unit(),
-            ValueRef::Bool(value) => to.serialize_bool(value),
-            ValueRef::I64(number) => to.serialize_i64(number),
-            ValueRef::U64(number) => to.serialize_u64(number),
-            ValueRef::F64(number) if number.is_finite() => to.serialize_f64(number),
-            ValueRef::F64(number) => {
-                let text = if number.is_nan() {
-                    "NaN"
-                } else if number > 0.0 {
-                    "Infinity"
-                } else {
-                    "-Infinity"
-                };
-                single(to, "$f64", text)
-            }
-            ValueRef::Decimal(number) => single(to, "$decimal", &number.to_string()),
-            ValueRef::String(text) => to.serialize_str(text),
-            ValueRef::Bytes(bytes) => single(to, "$bytes", &base64::encode(bytes)),
-            ValueRef::Timestamp(at) => single(to, "$timestamp", &timestamp::to_text(at)),
-            ValueRef::List(list) => {
-                let mut items = to.serialize_seq(None)?;
-                for item in list.iter() {
-                    items.serialize_element(&Json(item))?;
-                }
-                items.end()
-            }
-            ValueRef::Map(fields) => {
-                let mut entries = fields.iter();
-                if let (Some((name, value)), None) = (entries.next(), entries.next())
-                    && name.starts_with('$')
-                {
-                    let mut map = to.serialize_map(Some(1))?;
-                    map.serialize_entry(&format!("${name}"), &Json(value))?;
-                    return map.end();
-                }
-                Json(fields).serialize(to)
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Json<Value> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        // The parser's own limit bounds this recursion.
-        from.deserialize_any(Reader).map(Json)
-    }
-}
-
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> std::result::Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> std::result::Result<Value, E> {
-        Ok(Value::I64(number))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> std::result::Result<Value, E> {
-        Ok(Value::from(number))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> std::result::Result<Value, E> {
-        Ok(Value::F64(number))
-    }
-
-    fn visit_str<E>(self, text: &str) -> std::result::Result<Value, E> {
-        Ok(Value::String(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> std::result::Result<Value, E> {
-        Ok(Value::String(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> std::result::Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(Json(item)) = from.next_element()? {
-            items.push(item);
-        }
-        Ok(Value::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> std::result::Result<Value, A::Error> {
-        let mut fields = BTreeMap::new();
-        while let Some((name, Json(value))) = from.next_entry::<String, Json<Value>>()? {
-            fields.insert(name, value);
-        }
-        if fields.len() == 1 && fields.keys().any(|name| name.starts_with('$')) {
-            return fields
-                .pop_first()
-                .map_or(Ok(Value::Null), |(name, value)| typed(name, value))
-                .map_err(A::Error::custom);
-        }
-        Ok(Value::Map(fields))
-    }
-}
-
-/// What a map of one key that begins with `$` says.
-fn typed(name: String, value: Value) -> std::result::Result<Value, String> {
-    let read: fn(&str) -> Option<Value> = match name.as_str() {
-        "$bytes" => |text| base64::decode(text).map(Value::Bytes),
-        "$timestamp" => |text| timestamp::parse(text).map(Value::Timestamp),
-        "$decimal" => |text| Decimal::parse(text).map(Value::Decimal),
-        "$f64" => |text| match text {
-            "NaN" => Some(Value::F64(f64::NAN)),
-            "Infinity" => Some(Value::F64(f64::INFINITY)),
-            "-Infinity" => Some(Value::F64(f64::NEG_INFINITY)),
-            _ => None,
-        },
-        _ => {
-            let name = if name.starts_with("$$") { name.get(1..).map(str::to_owned) } else { None }.unwrap_or(name);
-            return Ok(Value::Map(BTreeMap::from([(name, value)])));
-        }
-    };
-    let text = if let Value::String(text) = &value { read(text) } else { None };
-    text.ok_or_else(|| {
-        let right = match name.as_str() {
-            "$bytes" => "base64",
-            "$timestamp" => "RFC 3339 between 1677-09-22 and 2262-04-11",
-            "$decimal" => "digits, at most 38",
-            _ => "NaN, Infinity or -Infinity",
-        };
-        format!("{name} must be a string of {right}; a map with this key is written ${name}")
-    })
+/// What is stored as text was text, and so is what is written of it.
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::arbitrary::{documents, values};
+    use crate::value::{DEPTH_MAX, Decimal};
 
     #[test]
     fn the_table_of_texts() {
@@ -284,7 +132,7 @@ mod tests {
             (r#"{"$decimal":"1e5"}"#, "digits"),
             (r#"{"$f64":"1"}"#, "NaN"),
             (&deep(DEPTH_MAX + 1), "depth"),
-            (&deep(100_000), "JSON"),
+            (&deep(100_000), "depth"),
         ];
         for (text, word) in table {
             let error = Value::from_json(text.as_bytes()).unwrap_err();
@@ -298,7 +146,35 @@ mod tests {
         assert_eq!(own.to_json(), r#"{"$bytes":"x"}"#);
     }
 
+    #[test]
+    fn what_stands_for_a_value_is_no_deeper_than_it() {
+        let within = |inner: &str, levels: usize| "[".repeat(levels) + inner + &"]".repeat(levels);
+        let decimal = r#"{"$decimal":"1"}"#;
+        assert!(Value::from_json(within(decimal, DEPTH_MAX).as_bytes()).is_ok());
+        for (inner, levels) in [(r#"{"$$decimal":"1"}"#, DEPTH_MAX), ("{}", DEPTH_MAX), (decimal, DEPTH_MAX + 1)] {
+            let error = Value::from_json(within(inner, levels).as_bytes()).unwrap_err();
+            assert!(error.to_string().contains("depth"), "{inner}: {error}");
+        }
+    }
+
+    #[test]
+    fn fields_come_in_any_order_and_the_later_of_two_counts() {
+        let text = br#"{"b":{"z":1,"a":[2,{"y":0,"x":1}]},"a":1,"c":"x","a":2,"b0":null,"c":3,"":0}"#;
+        let wanted = r#"{"":0,"a":2,"b":{"a":[2,{"x":1,"y":0}],"z":1},"b0":null,"c":3}"#;
+        let document = Document::from_json(text).unwrap();
+        assert_eq!(document.to_json(), wanted);
+        assert_eq!(Document::from_stored(document.as_bytes()), Ok(document));
+        assert_eq!(Document::from_json(br#"{"a":{"$b":1,"$b":2}}"#).unwrap().to_json(), r#"{"a":{"$$b":2}}"#);
+    }
+
     proptest! {
+        #[test]
+        fn text_is_what_another_reader_reads(text in "[ -~\u{0}-\u{20}\"\\\\é€𝄞]{0,100}") {
+            let json = Value::String(text.clone()).to_json();
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text.clone());
+            prop_assert_eq!(json, serde_json::to_string(&text).unwrap());
+        }
+
         #[test]
         fn there_and_back(value in values(), document in documents()) {
             let again = Value::from_json(value.to_json().as_bytes()).unwrap();

@@ -47,7 +47,6 @@ pub use engine::{Engine, Event, EventKind, Outcome, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
 pub use find::{EVERYBODY, Filter, Found, Plan};
-pub use json::Json;
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};

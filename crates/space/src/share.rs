@@ -119,6 +119,11 @@ impl Share {
         self.entries.find(&self.definition.id, id)
     }
 
+    /// Whether a value may be refused because another entry has it: of most types none is, and nobody has to look for the entry.
+    pub(crate) fn has_unique(&self) -> bool {
+        self.indexes.iter().any(|index| index.definition.unique)
+    }
+
     /// Whether an entry with these fields may be there, beside all but the one at `instead`.
     pub(crate) fn check_unique(&self, fields: MapRef<'_>, instead: Option<Slot>) -> Result<()> {
         for index in self.indexes.iter().filter(|index| index.definition.unique) {

@@ -165,6 +165,16 @@ pub(crate) fn skip(from: &mut Fields<'_>) -> Option<()> {
     Some(())
 }
 
+/// The next stored value's text, if it is a string: its bytes, which are not looked at.
+#[inline]
+pub(crate) fn text_bytes<'a>(from: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let (&STRING, rest) = from.0.split_first()? else { return None };
+    let mut rest = Fields(rest);
+    let text = rest.string()?;
+    *from = rest;
+    Some(text)
+}
+
 /// Passes over one value and gives its bytes.
 pub(crate) fn raw<'a>(from: &mut Fields<'a>) -> Option<&'a [u8]> {
     let before = from.0;

@@ -207,7 +207,7 @@ impl Table {
     /// Without branches the whole transaction is let go of.
     ///
     /// # Errors
-    /// `Foreign`, `NoSuchBranch`; `NotDone` when there is something that only [`Forgetting::Everything`] lets go of.
+    /// `Foreign`, `NoSuchBranch`; `NotDone` and `Retained` when there is something that only [`Forgetting::Everything`] lets go of.
     pub fn forget(
         &mut self,
         id: TransactionId,
@@ -239,6 +239,9 @@ impl Table {
             Some((branch, _)) if learned.is_empty() && !by_force => return Err(TableError::NotDone(branch.clone())),
             Some(_) => learned.is_empty(),
         };
+        if learned.is_empty() && decided.is_told && !by_force {
+            return Err(TableError::Retained);
+        }
         let change = if is_over && (by_force || !decided.is_told) {
             Change::Delete(RecordKey::Decision(id))
         } else if decision == decided.decision {

@@ -7,13 +7,11 @@
 //!   aborted    a tombstone: never to be committed; goes when its owner has ended, which says the same, or a day after its
 //!              deadline, which says the same to all clocks that were not set back by more; an owner with very many is ended
 //!   doubtful   found prepared or asked about, and the journal was damaged since: see `damage.rs`; in memory only
-//!   decided    to be committed, with branches that may not know yet; goes when all know, an hour later when somebody
-//!              else than the owner has learned of it
+//!   decided    to be committed, with branches that may not know yet; goes when all know, or an hour later: see below
 //!
 //!   unknown, shared -> decided      commit
 //!   unknown, shared -> aborted      abort, a deadline, a commit that is refused
-//!   decided -> unknown              forget
-//!   aborted -> unknown              when the owner has ended, or the deadline is long past
+//!   decided, aborted -> unknown     forget; when the owner has ended, or the deadline is long past
 //!
 //! The table changes its durable part only by records, live and when it is loaded, so that what was written is what it
 //! remembers. What it says rests on them: see `answer.rs`. A refusal to commit is a verdict as any other: once somebody
@@ -67,9 +65,7 @@ pub enum TableError {
     #[error("the branch {0} is named twice")]
     Twice(BranchName),
     /// Another program has a branch of this name.
-    #[error(
-        "another program has a branch {0} in this transaction already; the names of all its branches have to differ"
-    )]
+    #[error("another program has a branch {0} in this transaction; the names of all its branches have to differ")]
     Taken(BranchName),
     /// A branch does not belong to the transaction.
     #[error("the transaction has no branch {0}")]
@@ -80,6 +76,11 @@ pub enum TableError {
     /// A branch may be in doubt, or has decided by itself.
     #[error("the branch {0} may be in doubt or has decided by itself: forgetting it needs force")]
     NotDone(BranchName),
+    /// All branches know, but the owner may not.
+    #[error(
+        "its branches know, but its owner may not: it is remembered for an hour, and forgetting it now needs force"
+    )]
+    Retained,
     /// A lease is too short or too long.
     #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]
     LeaseLength,

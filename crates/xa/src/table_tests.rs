@@ -382,6 +382,36 @@ fn what_was_written_again_behind_damage_is_not_written_once_more() {
 
 /// Two programs had a database under one name. The decision held the name once: who committed said that it is done, the
 /// decision was let go of, and the other program's branch was rolled back. Of two who enlisted, one vote counted for both.
+/// Its owner may not have heard that it committed, and must not hear that it is unknown: that is to be rolled back.
+#[test]
+fn what_recovery_was_told_is_remembered_for_an_hour_unless_by_force() {
+    let mut held = Held::new();
+    let owner = held.open(Lease::Held, at(0)).unwrap();
+    let learned = [Learned { branch: name(1), heuristic: None }];
+    for (sequence, is_told, by_force) in [(1, false, false), (2, true, false), (3, true, true)] {
+        let id = id(owner, sequence, 0, false);
+        let plan = held.table.commit(id, &[name(1)], Patience::Waits, at(0)).unwrap();
+        assert_eq!(held.write(plan), Commit::Decided);
+        if is_told {
+            let plan = held.table.verdicts(&[id], at(0));
+            assert_eq!(held.write(plan), [Verdict::Commit]);
+        }
+        let plan = held.table.forget(id, &learned, Forgetting::Known).unwrap();
+        held.write(plan);
+        assert_eq!(held.records.contains_key(&RecordKey::Decision(id)), is_told);
+        let again = held.table.forget(id, &[], Forgetting::Known).map(drop);
+        assert_eq!(again, if is_told { Err(TableError::Retained) } else { Ok(()) });
+        if by_force {
+            let plan = held.table.forget(id, &[], Forgetting::Everything).unwrap();
+            held.write(plan);
+            assert!(!held.records.contains_key(&RecordKey::Decision(id)));
+        }
+        held.check();
+    }
+    held.step(at(3_601));
+    assert!(held.table.entries.is_empty() && held.records.keys().all(|key| !matches!(key, RecordKey::Decision(_))));
+}
+
 #[test]
 fn a_name_that_two_programs_chose_is_refused_to_the_second() {
     let mut held = Held::new();

@@ -63,7 +63,11 @@ impl Reply {
     /// A document, as the client wants them.
     pub(crate) fn document(&mut self, document: &Document) {
         match self.documents {
-            Documents::Json => self.text(&document.to_json()),
+            Documents::Json => {
+                let mut json = Vec::with_capacity(document.as_bytes().len() + 16);
+                document.write_json(&mut json);
+                self.bulk(&json);
+            }
             Documents::MessagePack => self.bulk(&document.to_msgpack()),
         }
     }

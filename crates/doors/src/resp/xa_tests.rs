@@ -223,8 +223,7 @@ fn shared_transactions_wait_for_all_votes() {
     let mut fixture = Fixture::new();
     let (all, alone) = (fixture.begin("SHARED TIMEOUT 600000"), fixture.begin(""));
     let not_shared = "-ERR the transaction is not shared: its id says that one program has all its branches";
-    let taken =
-        "-ERR another program has a branch a in this transaction already; the names of all its branches have to differ";
+    let taken = "-ERR another program has a branch a in this transaction; the names of all its branches have to differ";
     fixture.check(&[
         (&format!("XA.ENLIST {alone} a"), not_shared),
         (&format!("XA.ENLIST {all} BY 9 a b c"), "+OK"),

@@ -127,6 +127,22 @@ impl Inner {
         Ok(())
     }
 
+    /// Has both snapshots of each partition be of now, so that the space needs nothing of the journal before. A partition whose space was
+    /// never used has none.
+    pub(crate) fn catch_up_spaces(&self) -> Result<()> {
+        let now = self.newest().get();
+        let is_used = |partition: &&Partition| partition.space_through.load(Ordering::Acquire) != u64::MAX;
+        for partition in self.partitions.iter().filter(is_used) {
+            // The first takes the place of the newer one, the second of the older.
+            for _ in 0..2 {
+                if partition.space_kept.load(Ordering::Acquire) < now {
+                    self.write_snapshot(partition)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The journal behind this position is needed by the space.
     pub(crate) fn spaces_keep(&self) -> Position {
         let kept = self.partitions.iter().map(|partition| partition.space_kept.load(Ordering::Acquire)).min();

@@ -305,6 +305,29 @@ impl Listener {
         }
     }
 
+    /// The next event, if it is in memory; does not wait, neither for the disk nor for durability: an event rests on the position of its
+    /// bookmark, and whoever is told of it has to wait for that. `None` also when the journal alone has it: [`Listener::poll`] reads it.
+    ///
+    /// # Errors
+    /// `Invalid` when the type was dropped; `Limit` as [`Listener::next`]; `Closed`.
+    pub fn poll_shown(&mut self) -> Result<Option<Notice>> {
+        loop {
+            while let Some(heard) = self.ready.pop_front() {
+                let bookmark = Bookmark::behind(&heard);
+                let notice = self.notice(heard);
+                self.pass(bookmark);
+                if notice.is_some() {
+                    return Ok(notice);
+                }
+            }
+            self.entries.check()?;
+            let is_in_memory = matches!(self.source, Source::Live) && self.buffer.state().behind.is_none();
+            if !is_in_memory || !self.take_buffered()? {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Whether there may be an event now. Does not look at the disk; what is there may turn out to be nothing that matches.
     #[must_use]
     pub fn may_have_more(&self) -> bool {

@@ -17,6 +17,7 @@ use super::error::ConfigError;
 use super::file::LineTable;
 use super::reading::{Reading, reactors};
 use super::{CONNECTIONS, IDLE_SECONDS, REACTORS};
+use crate::cli::Place;
 
 const PORT: u16 = 7413;
 const OFF: &str = "off";
@@ -74,8 +75,9 @@ impl Reading<'_> {
         let delay: Option<u64> =
             self.number("line.delay_milliseconds", table.delay_milliseconds, DELAY_MILLISECONDS)?;
         let listen = match (self.arguments.line, table.listen.as_deref()) {
-            (None, Some(OFF)) => None,
-            (argument, _) => Some(self.address("line.listen", argument, table.listen, PORT)?),
+            (Some(Place::Off), _) | (None, Some(OFF)) => None,
+            (Some(Place::At(address)), _) => Some(address),
+            (None, _) => Some(self.address("line.listen", None, table.listen, PORT)?),
         };
         let durability = table.durability.map(|words| words.parse::<Dial>()).transpose();
         let durability = durability.map_err(|problem| self.wrong("line.durability", problem.to_string()))?;
@@ -144,7 +146,9 @@ impl Reading<'_> {
             match bind::judge_open(listen, waived) {
                 Ok(Verdict::Fine) => {}
                 Ok(Verdict::Warn(text)) => warnings.push(format!("line on {listen}: {text}")),
-                Err(problem) if self.arguments.line == Some(listen) => return Err(ConfigError::new("--line", problem)),
+                Err(problem) if self.arguments.line == Some(Place::At(listen)) => {
+                    return Err(ConfigError::new("--line", problem));
+                }
                 Err(problem) => return Err(self.wrong(key, problem)),
             }
         }

@@ -65,7 +65,7 @@ pub(crate) fn config_resetstat(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn config_rewrite(_: &mut Call<'_, '_>) -> Answer {
-    Err("ERR The server is running without a config file".into())
+    Err("ERR the server never writes its configuration file: change it there, by hand, and start anew".into())
 }
 
 /// A timeout in milliseconds at argument `index`; 0 is none.

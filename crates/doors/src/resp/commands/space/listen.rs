@@ -2,7 +2,7 @@
 //!
 //! Each call opens a listener where the client stands and closes it with the reply, so that nothing of it is kept here: the
 //! bookmark in the reply is where the next call goes on, also from another connection, or after a restart. Reading takes one
-//! of the turns of the long commands; waiting takes none, and no thread.
+//! of the turns of the long commands; waiting takes none, and no thread, and what comes meanwhile is in memory and told at once.
 //!
 //! May use: `wanted`, `work`, the facade, tokio's time and semaphore. Must not know: sockets, dispatch.
 
@@ -31,6 +31,8 @@ use crate::resp::work::{Worked, elsewhere};
 
 /// How many events are returned unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
+/// Events that are told on the event loop when somebody has waited for them; there is more then, for the next call.
+const AT_ONCE_MAX: usize = 256;
 
 /// A SPACE.LISTEN that was accepted.
 pub(crate) struct Listening {
@@ -53,6 +55,8 @@ pub(crate) struct Listening {
 #[derive(Clone, Copy)]
 struct Page {
     durability: holdfast::Durability,
+    /// No event is told that may vanish by what the store promises, whatever the client asked for.
+    of_store: holdfast::Durability,
     form: Form,
     output_bytes_max: usize,
     events_bytes_max: usize,
@@ -147,6 +151,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     }
     let page = Page {
         durability: call.durability,
+        of_store: call.door.store.durability(),
         form: call.reply.form(),
         output_bytes_max: limits.output_bytes_max,
         events_bytes_max: limits.feed_bytes_max,
@@ -267,6 +272,10 @@ impl Listening {
             if !self.wait(&read.listener, until).await {
                 break;
             }
+            page.read_at_once(&mut read, self.count)?;
+            if !read.notices.is_empty() {
+                break;
+            }
             let (listener, count) = (read.listener, self.count);
             read = elsewhere(self.turns.clone(), move || page.read(listener, count)).await?;
         }
@@ -313,17 +322,31 @@ struct Read {
 impl Page {
     /// The next events. Blocks.
     fn read(&self, mut listener: Listener, count: usize) -> Result<Read, Fail> {
-        let (mut notices, mut bytes, mut has_more) = (Vec::new(), 0, true);
+        let (notices, has_more) = self.gather(count, || listener.poll())?;
+        Ok(Read { listener, notices, has_more })
+    }
+
+    /// Those of them that are in memory.
+    fn read_at_once(&self, read: &mut Read, count: usize) -> Result<(), Fail> {
+        read.notices = self.gather(count.min(AT_ONCE_MAX), || read.listener.poll_shown())?.0;
+        read.has_more = read.listener.may_have_more();
+        Ok(())
+    }
+
+    /// Events up to the limits, and whether it was one of those that ended them.
+    fn gather(
+        &self,
+        count: usize,
+        mut next: impl FnMut() -> holdfast::Result<Option<Notice>>,
+    ) -> Result<(Vec<Notice>, bool), Fail> {
+        let (mut notices, mut bytes) = (Vec::new(), 0);
         while notices.len() < count && bytes < self.events_bytes_max {
-            let Some(notice) = listener.poll()? else {
-                has_more = false;
-                break;
-            };
+            let Some(notice) = next()? else { return Ok((notices, false)) };
             let size = |document: &Option<Document>| document.as_ref().map_or(0, |it| it.as_bytes().len());
             bytes += size(&notice.before) + size(&notice.after);
             notices.push(notice);
         }
-        Ok(Read { listener, notices, has_more })
+        Ok((notices, true))
     }
 
     fn answer(&self, entries: &Entries, read: &Read) -> Worked {
@@ -362,7 +385,10 @@ impl Page {
             return Err(Fail::TooBig(self.output_bytes_max));
         }
         let newest = read.notices.last().map(|notice| notice.bookmark.position());
-        let need = newest.map_or(Need::NOTHING, |position| need_of(entries, self.durability, position));
+        let mut need = Need::NOTHING;
+        for durability in [self.durability, self.of_store] {
+            need.merge(newest.map_or(Need::NOTHING, |position| need_of(entries, durability, position)));
+        }
         Ok((reply.take(Vec::new()), need))
     }
 }
