@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 /// Name of the file that condemns a ledger.
 const CONDEMNED: &str = "condemned";
 
+/// The kind of checksum that the tree's lists have.
+const XXH3: u8 = 0;
+
 /// The folder of one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {
@@ -69,6 +72,21 @@ impl Folder {
         self.path.join(CONDEMNED).exists()
     }
 
+    /// Whether the list of the tree's tables is the one that was written. The tree reads it without a look at its checksum, and a byte of it
+    /// that changed has the tree show what was true once, and merge what is true now away.
+    ///
+    /// `current` names the list: number 8 | xxh3 128 of the list 16 | kind of the checksum 1. A folder without it is a new one's.
+    pub(super) fn has_sound_list(&self) -> Result<bool> {
+        let Some(current) = read_if_there(&self.path.join("current"))? else { return Ok(true) };
+        let mut fields = base::Fields(&current);
+        let (Some(number), Some(sum), Some([XXH3]), []) = (fields.u64(), fields.array(), fields.array(), fields.0)
+        else {
+            return Ok(false);
+        };
+        let list = read_if_there(&self.path.join(format!("v{number}")))?;
+        Ok(list.is_some_and(|list| base::hash128(&list) == u128::from_le_bytes(sum)))
+    }
+
     pub(super) fn discard(&self) -> Result<()> {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_failed(&self.path, &error)),
@@ -80,6 +98,15 @@ impl Folder {
 #[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
 fn read_dir(dir: &Path) -> std::io::Result<std::fs::ReadDir> {
     std::fs::read_dir(dir)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the ledger is derived, and its tree opens files itself")]
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_failed(path, &error)),
+    }
 }
 
 pub(super) fn io_failed(path: &Path, error: &std::io::Error) -> Error {

@@ -115,7 +115,9 @@ impl Ledgers for LsmLedgers {
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
         std::fs::create_dir_all(&self.dir).map_err(|error| io_failed(&self.dir, &error))?;
         let newest = Folder::newest(&self.dir, partition)?;
-        let sound = (!newest.is_condemned()).then(|| self.open_tree(newest.clone()).ok()).flatten();
+        // What cannot be read is as good as damaged: it is derived.
+        let may_open = !newest.is_condemned() && newest.has_sound_list().unwrap_or(false);
+        let sound = may_open.then(|| self.open_tree(newest.clone()).ok()).flatten();
         let tree = match sound {
             Some(tree) => tree,
             None => self.open_tree(newest.after(&self.dir, partition)?)?,

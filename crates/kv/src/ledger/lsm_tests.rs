@@ -88,6 +88,47 @@ fn what_is_left_of_folders_from_before_goes_at_the_next_opening() {
     assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.2".to_owned()]));
 }
 
+/// The story: a byte of the list of tables had the tree show entries of before for those of now, without a word, and what compaction let go of
+/// by them was lost for good.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
+fn a_changed_byte_of_the_list_of_tables_has_the_ledger_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    for round in 1..4 {
+        written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * u64::from(round));
+    }
+    let folder = dir.path().join("0000");
+    let lists = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let named: Vec<PathBuf> = lists().collect();
+    assert!(named.len() >= 2, "`current` and the list that it names: {named:?}");
+    let mut healed = 0;
+    for path in named {
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            std::fs::write(&path, &flipped).unwrap();
+            let is_sound = Folder::newest(dir.path(), id).unwrap().has_sound_list().unwrap();
+            healed += usize::from(!is_sound);
+            // Lists of before are nobody's.
+            assert!(!is_sound || !path.ends_with("current"), "{} at {at}", path.display());
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+    assert!(healed > 100, "{healed}");
+    let ledger = ledgers.open(id).unwrap();
+    assert!((0..10).all(|key| ledger.get(&long_key(key)).unwrap() == Some(number(3))));
+    drop(ledger);
+    let newest = lists().filter(|path| !path.ends_with("current")).max().unwrap();
+    let mut flipped = std::fs::read(&newest).unwrap();
+    flipped[84] ^= 1;
+    std::fs::write(&newest, &flipped).unwrap();
+    let anew = ledgers.open(id).unwrap();
+    assert_eq!((anew.persisted(), anew.get(&long_key(1)).unwrap()), (None, None), "the journal has it all");
+}
+
 /// The story: where the blocks of a table are stayed in memory from the first range on that touched it, whatever the cache
 /// was to hold.
 #[test]
