@@ -205,19 +205,13 @@ pub fn restore_in(
     }
     let found = names(files, backup)?;
     let no_backup = |what: &str| Err(Error::new(ErrorKind::Invalid, format!("{} {what}", backup.display())));
-    match found.iter().any(|name| name == journal::MANIFEST_FILE) {
-        true => {}
-        false if found.is_empty() => {
-            return no_backup("is not there, or empty: name the folder that `holdfast backup` wrote");
-        }
-        false if found.iter().any(|name| name == LOCK_FILE) => {
-            return no_backup("is the folder of a store, and not a backup: stop what has it open, and copy it whole");
-        }
-        false => {
-            return no_backup(
-                "holds no finished backup: name the folder that `holdfast backup` wrote, or let that come to its end",
-            );
-        }
+    if found.is_empty() {
+        return no_backup("is not there, or empty: name the folder that `holdfast backup` wrote");
+    }
+    if !found.iter().any(|name| name == journal::MANIFEST_FILE) {
+        return no_backup(
+            "holds no finished backup: name the folder that `holdfast backup` wrote; a store's own folder is none",
+        );
     }
     let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
     let Examined { manifest, verified, mut damage } = journal::examine(files, backup, told)?;

@@ -110,7 +110,7 @@ fn what_is_no_backup_is_told_as_what_it_is() {
         error.to_string()
     };
     assert!(told("/nowhere").contains("/nowhere is not there, or empty"));
-    assert!(told(DIR).contains("is the folder of a store"));
+    assert!(told(DIR).contains("a store's own folder is none"));
     disk.create_dir(Path::new("/etc")).unwrap();
     base::write_new_file(&disk, Path::new("/etc/passwd"), b"x").unwrap();
     assert!(told("/etc").contains("holds no finished backup"));

@@ -356,7 +356,8 @@ fn a_run_takes_what_lies_behind_an_entry_and_a_point() {
     };
     let held = contents(&store);
     assert_eq!(held.0.as_deref(), Some(r#"{"id":1}"#));
-    drop(store);
+    store.close().unwrap();
+    drop((store, entries));
     assert_eq!(contents(&open(dir.path())), held);
 }
 

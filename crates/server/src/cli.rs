@@ -350,7 +350,7 @@ mod tests {
             (&["--durability", "perhaps"][..], "use synced, written or window:MIN,MAX"),
             (&["--durability", "window:2s,1s"], "MIN 2s is above MAX 1s"),
             (&["--partitions", "0"], "1..=1024"),
-            (&["--resp", "here"], "invalid socket address"),
+            (&["--resp", "here"], "it is no IP address with a port"),
             (&["--no-such"], "unexpected argument"),
             (&["inspect"], "DIR"),
             (&["inspect", "x", "--dump", "4096"], "write FROM..TO"),

@@ -165,7 +165,13 @@ impl Shared {
             let _turn = turn;
             act(store)
         };
-        Ok(self.ask_within(time_max, act).await?)
+        // More often the question is large than the disk is slow.
+        self.ask_within(time_max, act).await.map_err(|Stalled| {
+            let seconds = time_max.as_secs();
+            Failure::unavailable(format!(
+                "no answer within {seconds} s: ask about fewer series, or a shorter time; what was to be changed may or may not be"
+            ))
+        })
     }
 
     /// Waits until `position` is as durable as asked; no thread waits with it for a sync.

@@ -10,6 +10,8 @@
 //!
 //! May use: tokio, `wire`, `handle`, `crate::durable`. Must not know: what commands do.
 
+mod receive;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -19,9 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use holdfast::{Backup, Position};
-use tokio::io::ReadBuf;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
@@ -44,12 +45,6 @@ use crate::handed::Handed;
 
 /// Buffers up to this size are kept for the next chunk.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
-const READ_BYTES_MAX: usize = 1 << 20;
-/// The most that is read ahead while an entry is waited for.
-const BLOCKED_INPUT_BYTES: usize = 64 << 10;
-/// Least room that is made when more is announced than has come.
-const READ_BYTES_MIN: usize = 16 << 10;
 
 /// Replies to commands that arrived together.
 struct Chunk {
@@ -231,66 +226,6 @@ impl Connection {
 
     fn unsent_bytes(&self) -> usize {
         self.chunk_bytes + self.sending.len() - self.sent + self.reply.len()
-    }
-
-    /// Reads once and handles what arrived. Whether anything happened.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let reactor = self.reactor.clone();
-        let received = if self.input.is_empty() {
-            let mut scratch = reactor.scratch.borrow_mut();
-            let mut buf = ReadBuf::new(&mut scratch);
-            match self.stream.poll_read(cx, &mut buf) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(result) => result?,
-            }
-            let bytes = buf.filled();
-            let handled = self.handle_bytes(bytes);
-            self.input.extend_from_slice(bytes.get(handled..).unwrap_or_default());
-            bytes.len()
-        } else {
-            let missing = self.parser.needed().saturating_sub(self.input.len());
-            // Doubling at most, so that an announced length costs no memory before its bytes arrive.
-            // In proportion to what has come, not to what was announced: announcing costs a client nothing.
-            let step = self.input.len().clamp(READ_BYTES_MIN, READ_BYTES_MAX.max(self.input.len()));
-            self.input.reserve(missing.clamp(4 << 10, step));
-            let received = match self.stream.poll_read_more(cx, &mut self.input) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(result) => result?,
-            };
-            self.handle_input();
-            received
-        };
-        add(&self.session.counters.input_bytes, received as u64);
-        if received == 0 {
-            self.is_ended = true;
-        }
-        Ok(true)
-    }
-
-    /// Reads while an entry is waited for, to notice that the client is gone: then nobody else lacks what it would be given.
-    /// A client that sends no more counts as gone, as in Redis.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        while !self.is_ended && self.input.len() < BLOCKED_INPUT_BYTES {
-            self.input.reserve(READ_BYTES_MIN);
-            let Poll::Ready(received) = self.stream.poll_read_more(cx, &mut self.input) else {
-                break;
-            };
-            let received = received?;
-            add(&self.session.counters.input_bytes, received as u64);
-            self.is_starved = false;
-            self.is_ended = received == 0;
-        }
-        Ok(self.is_ended)
-    }
-
-    fn handle_input(&mut self) {
-        let mut input = std::mem::take(&mut self.input);
-        let handled = self.handle_bytes(&input);
-        input.advance(handled);
-        if input.is_empty() && input.capacity() > KEPT_BYTES_MAX {
-            input = BytesMut::new();
-        }
-        self.input = input;
     }
 
     /// Handles the commands in `bytes` and answers how many bytes they took.

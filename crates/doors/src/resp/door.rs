@@ -15,6 +15,7 @@ use super::call::store_error_text;
 use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
+use super::inputs::Inputs;
 use super::iterations::{Iterations, locked};
 use super::limits::Limits;
 use super::script::{self, Functions, ScriptOptions, Scripts};
@@ -141,6 +142,8 @@ pub(crate) struct Door {
     held_writes: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
+    /// The room for unfinished commands.
+    pub(crate) inputs: Inputs,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
 }
@@ -186,6 +189,7 @@ impl Door {
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
+            inputs: Inputs::new(limits.input_bytes_max),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             pipelining: AtomicUsize::new(0),
             store,

@@ -13,6 +13,8 @@ pub struct Limits {
     pub bulk_bytes_max: usize,
     /// Bytes of one command with all its arguments. At most 4 GiB - 1, because argument ranges are 32 bits wide.
     pub command_bytes_max: usize,
+    /// Bytes of unfinished commands of all connections together; who needs more is told so and closed.
+    pub input_bytes_max: usize,
     /// Arguments of one command. Redis before version 7 had the same bound.
     pub args_max: usize,
     /// Bytes of one line: an inline command, or the header of an array or a bulk string.
@@ -93,6 +95,7 @@ impl Default for Limits {
             clients_max: 10_000,
             bulk_bytes_max: 512 << 20,
             command_bytes_max: 1 << 30,
+            input_bytes_max: 1 << 30,
             args_max: 1 << 20,
             line_bytes_max: 64 << 10,
             unauthenticated_bulk_bytes_max: 16 << 10,
@@ -139,6 +142,7 @@ impl Limits {
             clients_max: 4,
             bulk_bytes_max: 64 << 10,
             command_bytes_max: 256 << 10,
+            input_bytes_max: 512 << 10,
             args_max: 64,
             line_bytes_max: 256,
             unauthenticated_bulk_bytes_max: 64,

@@ -15,6 +15,7 @@ mod door;
 mod extended;
 mod glob;
 mod handle;
+mod inputs;
 mod iterations;
 mod limits;
 mod moving;

@@ -329,6 +329,32 @@ fn passwords_are_checked_and_the_pipeline_behind_them_waits() {
     assert_eq!(rest(&mut hostile), "-ERR Protocol error: unauthenticated bulk length\r\n");
 }
 
+/// The story: sixty clients that stopped in the middle of large values took 3 GiB.
+#[test]
+fn unfinished_commands_of_all_share_one_room_and_give_it_back() {
+    let server = start(Durability::Written, |options| options.limits.input_bytes_max = 3 << 20);
+    let half = |megabytes: usize| {
+        let mut stream = server.connect();
+        let begin = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", 32 << 20);
+        // Who is refused has the connection closed under what it still sends.
+        let _ = stream.write_all(&[begin.as_bytes(), &vec![b'x'; megabytes << 20]].concat());
+        stream
+    };
+    let refused = "-ERR unfinished commands of all clients take all the memory that they may";
+    let mut alone = half(4);
+    assert!(rest(&mut alone).starts_with(refused) || alone.take_error().unwrap().is_some());
+    let holds: Vec<TcpStream> = (0..2).map(|_| half(1)).collect();
+    // Others go on, whoever holds the room.
+    let mut other = server.connect();
+    exchange(&mut other, b"SET k v\r\nGET k\r\n", "+OK\r\n$1\r\nv\r\n");
+    drop(holds);
+    let value = "y".repeat(1 << 20);
+    let whole = format!("*3\r\n$3\r\nSET\r\n$1\r\nl\r\n${}\r\n{value}\r\n", value.len());
+    for _ in 0..8 {
+        exchange(&mut other, whole.as_bytes(), "+OK\r\n");
+    }
+}
+
 #[test]
 fn waitaof_waits_for_the_sync() {
     let server = start(Durability::Written, |_| {});

@@ -14,6 +14,7 @@ use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
+use super::inputs::Held;
 use super::script::Later;
 use super::wire::OwnedArgs;
 use super::work::Work;
@@ -146,6 +147,8 @@ pub(crate) struct Session {
     pub(crate) durability: Durability,
     pub(crate) multi: Option<Queue>,
     pub(crate) watched: Vec<Watched>,
+    /// Of the room for unfinished commands.
+    pub(crate) held: Held,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
@@ -180,6 +183,7 @@ impl Session {
             durability,
             multi: None,
             watched: Vec::new(),
+            held: Held::default(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
             numbers: None,

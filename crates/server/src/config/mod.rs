@@ -70,6 +70,7 @@ const CONNECTIONS: RangeInclusive<i64> = 1..=1_000_000;
 /// Zero is never.
 const IDLE_SECONDS: RangeInclusive<i64> = 0..=31_536_000;
 const OUTPUT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 32;
+const INPUT_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 const HTTP_THREADS: RangeInclusive<i64> = 1..=1024;
 const QUERIES: RangeInclusive<i64> = 1..=1024;
 const BODY_BYTES: RangeInclusive<i64> = 1 << 10..=512 << 20;
@@ -177,6 +178,7 @@ impl Config {
             format!("resp.pipeline_reactors = {}", self.resp.pipeline_reactors),
             format!("resp.connections_max = {}", self.resp.limits.clients_max),
             format!("resp.output_bytes_max = {}", self.resp.limits.output_bytes_max),
+            format!("resp.input_bytes_max = {}", self.resp.limits.input_bytes_max),
             format!("idle RESP connections are closed {idle}"),
             format!("http.listen = {}{}", self.http.listen, tls(&self.http.tls)),
             format!("http.connections_max = {}", self.http.limits.connections_max),

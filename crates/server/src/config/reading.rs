@@ -21,9 +21,9 @@ use super::line::Asked;
 use super::schedule::When;
 use super::{
     BODIES_BYTES, BODY_BYTES, COMPACTION_BYTES_PER_SECOND, CONNECTIONS, Config, DEAD_PERCENT, DIR, HTTP_PORT,
-    HTTP_THREADS, Http, IDLE_SECONDS, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES, LISTENER_RETAIN_BYTES,
-    OUTPUT_BYTES, PARTITIONS, QUERIES, REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp, SCRUB_BYTES_PER_SECOND,
-    SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES, VALUE_CACHE_BYTES, Xa, users,
+    HTTP_THREADS, Http, IDLE_SECONDS, INPUT_BYTES, KEEP_BYTES, LEDGER_CACHE_BYTES, LEDGER_MEMORY_BYTES,
+    LISTENER_RETAIN_BYTES, OUTPUT_BYTES, PARTITIONS, QUERIES, REACTORS, RECOVERY_SECONDS, RESP_PORT, Resp,
+    SCRUB_BYTES_PER_SECOND, SEGMENT_BYTES, SWEEP_SECONDS, VALUE_BYTES, VALUE_CACHE_BYTES, Xa, users,
 };
 use crate::cli::ServeArguments;
 use crate::failure::faults_of;
@@ -178,6 +178,9 @@ impl Reading<'_> {
                     .number("resp.connections_max", table.connections_max, CONNECTIONS)?
                     .unwrap_or(defaults.clients_max),
                 output_bytes_max,
+                input_bytes_max: self
+                    .number("resp.input_bytes_max", table.input_bytes_max, INPUT_BYTES)?
+                    .unwrap_or(defaults.input_bytes_max),
                 output_pause_bytes: defaults.output_pause_bytes.min(output_bytes_max),
                 ..defaults
             },

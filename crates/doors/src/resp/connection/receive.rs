@@ -1,0 +1,103 @@
+//! How bytes come in: into the reactor's buffer while commands come whole, else into one of the connection's own, for which all
+//! connections of the door together have so much room (`inputs.rs`).
+//!
+//! May use: what `connection` may. Must not know: replies.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::ReadBuf;
+
+use super::{Connection, KEPT_BYTES_MAX};
+use crate::resp::counters::add;
+use crate::resp::inputs::Held;
+
+/// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// The most that is read ahead while an entry is waited for.
+const BLOCKED_INPUT_BYTES: usize = 64 << 10;
+/// Least room that is made when more is announced than has come.
+const READ_BYTES_MIN: usize = 16 << 10;
+
+impl Connection {
+    /// Reads once and handles what arrived. Whether anything happened.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let reactor = self.reactor.clone();
+        let received = if self.input.is_empty() {
+            let mut scratch = reactor.scratch.borrow_mut();
+            let mut buf = ReadBuf::new(&mut scratch);
+            match self.stream.poll_read(cx, &mut buf) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(result) => result?,
+            }
+            let bytes = buf.filled();
+            let handled = self.handle_bytes(bytes);
+            self.input.extend_from_slice(bytes.get(handled..).unwrap_or_default());
+            bytes.len()
+        } else {
+            let missing = self.parser.needed().saturating_sub(self.input.len());
+            // Doubling at most, so that an announced length costs no memory before its bytes arrive.
+            // In proportion to what has come, not to what was announced: announcing costs a client nothing.
+            let step = self.input.len().clamp(READ_BYTES_MIN, READ_BYTES_MAX.max(self.input.len()));
+            let more = missing.clamp(4 << 10, step);
+            if !self.session.held.grow(&reactor.door.inputs, self.input.len() + more) {
+                self.refuse_input();
+                return Ok(true);
+            }
+            self.input.reserve(more);
+            let received = match self.stream.poll_read_more(cx, &mut self.input) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(result) => result?,
+            };
+            self.handle_input();
+            received
+        };
+        add(&self.session.counters.input_bytes, received as u64);
+        if received == 0 {
+            self.is_ended = true;
+        }
+        Ok(true)
+    }
+
+    /// Reads while an entry is waited for, to notice that the client is gone: then nobody else lacks what it would be given.
+    /// A client that sends no more counts as gone, as in Redis.
+    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        while !self.is_ended && self.input.len() < BLOCKED_INPUT_BYTES {
+            self.input.reserve(READ_BYTES_MIN);
+            let Poll::Ready(received) = self.stream.poll_read_more(cx, &mut self.input) else {
+                break;
+            };
+            let received = received?;
+            add(&self.session.counters.input_bytes, received as u64);
+            self.is_starved = false;
+            self.is_ended = received == 0;
+        }
+        Ok(self.is_ended)
+    }
+
+    pub(super) fn handle_input(&mut self) {
+        let mut input = std::mem::take(&mut self.input);
+        let handled = self.handle_bytes(&input);
+        input.advance(handled);
+        if input.is_empty() {
+            self.session.held = Held::default();
+            if input.capacity() > KEPT_BYTES_MAX {
+                input = BytesMut::new();
+            }
+        }
+        self.input = input;
+    }
+
+    /// Ends a connection whose command grows while others hold all the room there is: waiting for room could have all of them wait for each
+    /// other.
+    fn refuse_input(&mut self) {
+        tracing::warn!(client = %self.session.client.address, "unfinished commands take all of resp.input_bytes_max; closing the connection");
+        self.reply.error("ERR unfinished commands of all clients take all the memory that they may: send this one again later, or raise resp.input_bytes_max");
+        self.session.replies += 1;
+        self.session.closing = true;
+        self.input = BytesMut::new();
+        self.session.held = Held::default();
+        self.end_chunk();
+    }
+}
