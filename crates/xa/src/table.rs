@@ -11,7 +11,8 @@
 //!
 //!   unknown, shared -> decided      commit
 //!   unknown, shared -> aborted      abort, a deadline, a commit that is refused
-//!   decided, aborted -> unknown     forget; when the owner has ended, or the deadline is long past
+//!   decided -> unknown              forget
+//!   aborted -> unknown              when the owner has ended, or the deadline is long past
 //!
 //! The table changes its durable part only by records, live and when it is loaded, so that what was written is what it
 //! remembers. What it says rests on them: see `answer.rs`. A refusal to commit is a verdict as any other: once somebody
@@ -77,9 +78,7 @@ pub enum TableError {
     #[error("the branch {0} may be in doubt or has decided by itself: forgetting it needs force")]
     NotDone(BranchName),
     /// All branches know, but the owner may not.
-    #[error(
-        "its branches know, but its owner may not: it is remembered for an hour, and forgetting it now needs force"
-    )]
+    #[error("its branches know, but its owner may not: it goes in an hour, and forgetting it now needs force")]
     Retained,
     /// A lease is too short or too long.
     #[error("a lease has {} to {} milliseconds", LEASE_MIN.as_millis(), LEASE_MAX.as_millis())]

@@ -97,7 +97,7 @@ fn a_changed_byte_of_the_list_of_tables_has_the_ledger_made_anew() {
     let id = PartitionId::new(0);
     let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
     for round in 1..4 {
-        written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * u64::from(round));
+        written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * round);
     }
     let folder = dir.path().join("0000");
     let lists = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
