@@ -179,10 +179,16 @@ pub fn read_whole(files: &dyn Files, path: &Path, bytes_max: u64) -> io::Result<
 pub fn write_new_file(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = with_suffix(path, ".new");
     remove_if_there(files, &beside)?;
-    let file = files.create(&beside)?;
-    file.write_at(bytes, 0)?;
-    file.sync()?;
-    files.rename(&beside, path)?;
+    let place = || {
+        let file = files.create(&beside)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        files.rename(&beside, path)
+    };
+    place().inspect_err(|_| {
+        // A full disk must not keep the half of it.
+        let _ = files.remove(&beside);
+    })?;
     files.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 

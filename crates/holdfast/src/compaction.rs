@@ -389,7 +389,7 @@ impl Inner {
             if batch.is_empty() {
                 continue;
             }
-            let appended = self.journal.append(&batch).map_err(Error::from)?;
+            let appended = self.journal.append_kept(&batch).map_err(Error::from)?;
             self.compactor.counters.moved_bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
             for (_, offset, commands) in batch.sections() {
                 let applied = engine.apply(appended.position, appended.body_at + offset, commands);
@@ -406,7 +406,8 @@ impl Inner {
         self.journal.wait(self.newest(), Level::Synced)?;
         for partition in &self.partitions {
             if partition.reader.persisted().unwrap_or_default() < moved.end {
-                self.write_out(partition)?;
+                // On a full disk only the journal's spare space is left, and this is the last step before there is more.
+                self.write_out(partition).or_else(|_| self.journal.with_spare(|| self.write_out(partition)))?;
             }
         }
         let still_live = |partition: &Partition| {

@@ -138,8 +138,13 @@ impl Store {
         let ids = (0..identity.partitions).map(PartitionId::new);
         let mut spaces = replay::spaces(&*world.files, dir, ids.clone())?;
         let lost_snapshots = crate::space::files::lost(dir, &spaces);
-        let (shelf, mut series) = Shelf::open(&world.files, dir, identity.partitions)?;
-        let engines = replay::engines(&journal, &*world.ledgers, (&mut spaces, &mut series), &options)?;
+        let mut load = || {
+            let (shelf, mut series) = Shelf::open(&world.files, dir, identity.partitions)?;
+            let engines = replay::engines(&journal, &*world.ledgers, (&mut spaces, &mut series), &options)?;
+            Ok::<_, Error>((shelf, series, engines))
+        };
+        // Ledgers write a little when they are opened, and when much of the journal is replayed.
+        let (shelf, series, engines) = if journal.is_short_of_space() { journal.with_spare(load) } else { load() }?;
         let inner = Arc::new(Inner {
             partitions: ids
                 .zip(engines.into_iter().zip(spaces).zip(series))

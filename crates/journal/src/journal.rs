@@ -1,7 +1,7 @@
 //! The journal: its directory, its state, and the `Log` it is.
 //!
 //! Locks, always taken in this order: `holds`, `sealing`, `next`, `writing`, `tail`, `segments`; the small ones (`syncing`, `due`, `ages`,
-//! `damage`) last and one at a time.
+//! `damage`, `spare`) last and one at a time.
 //!
 //! May use: all of this crate. Must not know: engines, stores, protocols.
 
@@ -21,7 +21,8 @@ use crate::log::{Level, Log, Visit, Watermarks};
 use crate::position::Position;
 use crate::record::RECORD_BYTES_MIN;
 use crate::recovery::{Mode, Recovery, recover};
-use crate::segment::Segment;
+use crate::segment::{Segment, base_of};
+use crate::spare::Spare;
 use crate::stats::{Counters, SegmentStats, Stats};
 use crate::syncing::Syncing;
 use crate::tail::{Tail, capacity_for};
@@ -30,6 +31,8 @@ use crate::tail::{Tail, capacity_for};
 const RESERVE_BYTES: u64 = 8 << 20;
 /// What a sync is taken to cover before there were any: so much that zeros ahead are not worth their while.
 const UNKNOWN_GROUP_BYTES: u64 = 1 << 20;
+/// Disk space kept back for what frees more, or four segments where they are small: see `spare.rs`.
+const SPARE_BYTES: u64 = 1 << 20;
 const LOCK_FILE: &str = "lock";
 
 /// How to open a journal.
@@ -70,6 +73,15 @@ impl Options {
     }
 }
 
+/// For what disk space is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// What clients append: the spare stays for what frees space.
+    New,
+    /// What compaction appends again.
+    Kept,
+}
+
 /// An open journal. One process may open a directory at a time.
 ///
 /// Dropping it without [`Journal::close`] is what a killed process does: nothing acknowledged is lost, and the next
@@ -103,6 +115,7 @@ pub struct Journal {
     pub(crate) poison: OnceLock<Arc<Error>>,
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
+    pub(crate) spare: Arc<Spare>,
     /// Footer of the sealed segment whose reading was broken off last.
     pub(crate) interrupted: Mutex<Option<(Position, Footer)>>,
     /// Released by closing.
@@ -112,10 +125,12 @@ pub struct Journal {
 impl Journal {
     /// Opens or creates the journal in `dir`.
     ///
-    /// Reads what is not sealed, usually one segment. Returns what recovery found; damage is not an error.
+    /// Reads what is not sealed, usually one segment. Returns what recovery found; damage is not an error. On a full disk it
+    /// gives the spare space up, and then serves reads, and what frees space.
     ///
     /// # Errors
-    /// `InUse` when another process has it; `Foreign` when the directory belongs to something else; `DiskFull`; `Io`.
+    /// `InUse` when another process has it; `Foreign` when the directory belongs to something else; `DiskFull` when there is
+    /// no space for a header either; `Io`.
     pub fn open(
         files: Arc<dyn Files>,
         clock: Arc<dyn Clock>,
@@ -128,11 +143,27 @@ impl Journal {
             std::io::ErrorKind::WouldBlock => Error::InUse { path: dir.to_owned() },
             _ => Error::io("locking", dir, error),
         })?;
-        let recovered = recover(&*files, dir, &options, Mode::Seal)?;
+        remove_halves(&*files, dir)?;
+        let spare = Spare::find(&files, dir, SPARE_BYTES.min(4 * options.segment_bytes));
+        let mut given = None;
+        let recovered = match recover(&*files, dir, &options, Mode::Seal) {
+            Err(Error::DiskFull { .. }) => {
+                given = Some(spare.give());
+                recover(&*files, dir, &options, Mode::Seal)?
+            }
+            recovered => recovered?,
+        };
         let first = header_bytes(usize::from(options.partitions));
         let capacity = capacity_for(RECORD_BYTES_MIN, first, options.segment_bytes);
         let reserve = options.reserve_bytes.min(capacity);
-        let current = Arc::new(Segment::create(&*files, dir, recovered.next_base, capacity, reserve)?);
+        let create = |reserve| Segment::create(&*files, dir, recovered.next_base, capacity, reserve);
+        let current = Arc::new(match create(reserve) {
+            Err(Error::DiskFull { .. }) => {
+                given = given.or_else(|| Some(spare.give()));
+                create(first)?
+            }
+            created => created?,
+        });
         let previous = (recovered.previous_base, recovered.previous_end);
         let tail = Tail::new(Arc::clone(&current), recovered.states, previous, options.store, files.boot_id());
         let mut segments = recovered.segments;
@@ -157,6 +188,7 @@ impl Journal {
             poison: OnceLock::new(),
             counters: Counters::default(),
             damage: Mutex::new(recovered.report.clone()),
+            spare,
             interrupted: Mutex::default(),
             dir: dir.to_owned(),
             options,
@@ -167,6 +199,8 @@ impl Journal {
         // The header of the new segment: from here on there is no doubt that it exists.
         journal.sync_all()?;
         journal.remove_unused(&recovered.unused)?;
+        drop(given);
+        journal.spare.make();
         Ok((journal, recovered.report))
     }
 
@@ -266,24 +300,88 @@ impl Journal {
         segments.values().map(one).collect()
     }
 
-    pub(crate) fn create_segment(&self, base: Position) -> Result<Arc<Segment>> {
+    /// Calls `work` with the spare disk space given up for it: for what frees more, when it found none. While it runs, and
+    /// until there is room for the spare again, what clients append gets no new space.
+    pub fn with_spare<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _given = self.spare.give();
+        work()
+    }
+
+    /// Whether the disk has less left than the spare space.
+    #[must_use]
+    pub fn is_short_of_space(&self) -> bool {
+        !self.spare.has_room()
+    }
+
+    /// As [`Log::append`], for what is appended again so that the segment in which it lies can go: on a full disk it may
+    /// take the spare space.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_kept(&self, batch: &Batch) -> Result<Appended> {
+        match self.append_for(batch, Purpose::Kept) {
+            Err(Error::DiskFull { .. }) => self.with_spare(|| self.append_for(batch, Purpose::Kept)),
+            appended => appended,
+        }
+    }
+
+    fn append_for(&self, batch: &Batch, purpose: Purpose) -> Result<Appended> {
+        if batch.is_empty() || batch.len() > self.options.batch_bytes_max {
+            return Err(Error::BatchSize { bytes: batch.len(), bytes_max: self.options.batch_bytes_max });
+        }
+        let known = |section: &crate::batch::Draft| section.partition.get() < self.options.partitions;
+        assert!(batch.sections.iter().all(known), "a section's partition exists");
+        self.check()?;
+        let sum = batch.sum();
+        if let Some(appended) = self.push(batch, sum, purpose)? {
+            return Ok(appended);
+        }
+        // The group is large: write it before more is added, so that memory stays bounded.
+        self.flush()?;
+        self.push_rolling(batch, sum, purpose)
+    }
+
+    /// Sees to it that writes below `to` find disk space in the segment, with `ahead` more while there is enough.
+    fn grow(&self, segment: &Segment, to: u64, ahead: u64, purpose: Purpose) -> Result<()> {
+        if to <= segment.reserved() {
+            return Ok(());
+        }
+        let spare = self.spare.state();
+        if !spare.is_there && (purpose == Purpose::New || !self.spare.leaves_room(to - segment.reserved())) {
+            return Err(Error::DiskFull { path: segment.path.clone() });
+        }
+        segment.reserve(to, if spare.is_there { ahead } else { 0 })
+    }
+
+    pub(crate) fn create_segment(&self, base: Position, purpose: Purpose) -> Result<Arc<Segment>> {
         let capacity = self.options.segment_bytes;
-        let reserve = self.options.reserve_bytes.min(capacity);
+        let spare = self.spare.state();
+        let header = header_bytes(usize::from(self.options.partitions));
+        let reserve = match (spare.is_there, purpose) {
+            (true, _) => self.options.reserve_bytes.min(capacity),
+            (false, Purpose::Kept) if self.spare.leaves_room(header) => header,
+            (false, _) => return Err(Error::DiskFull { path: self.dir.clone() }),
+        };
         Segment::create(&*self.files, &self.dir, base, capacity, reserve).map(Arc::new)
     }
 
     /// Makes room for a record of `bytes` by going on in the next segment. `next` was locked before the tail.
-    pub(crate) fn roll(&self, next: &mut Option<Arc<Segment>>, tail: &mut Tail, bytes: u64) -> Result<()> {
+    pub(crate) fn roll(
+        &self,
+        next: &mut Option<Arc<Segment>>,
+        tail: &mut Tail,
+        (bytes, purpose): (u64, Purpose),
+    ) -> Result<()> {
         let segment = match next.take() {
             Some(prepared) => prepared,
-            None => self.create_segment(tail.segment.end())?,
+            None => self.create_segment(tail.segment.end(), purpose)?,
         };
         debug_assert_eq!(segment.base, tail.segment.end());
         let header = header_bytes(usize::from(self.options.partitions));
         let capacity = capacity_for(bytes, header, self.options.segment_bytes);
         segment.set_capacity(capacity);
         let is_unusual = capacity > self.options.segment_bytes;
-        if let Err(error) = segment.reserve(if is_unusual { capacity } else { header + bytes }, 0) {
+        if let Err(error) = self.grow(&segment, if is_unusual { capacity } else { header + bytes }, 0, purpose) {
             *next = Some(segment);
             return Err(error);
         }
@@ -297,36 +395,38 @@ impl Journal {
         Ok(())
     }
 
-    fn push(&self, batch: &Batch, sum: u32) -> Result<Option<Appended>> {
+    fn push(&self, batch: &Batch, sum: u32, purpose: Purpose) -> Result<Option<Appended>> {
         let bytes = batch.record_len();
         let mut tail = lock(&self.tail);
         if tail.must_roll(bytes) || tail.buffered() > self.options.group_bytes_max {
             return Ok(None);
         }
-        self.push_locked(&mut tail, batch, sum, bytes).map(Some)
+        self.push_locked(&mut tail, batch, sum, purpose).map(Some)
     }
 
-    fn push_locked(&self, tail: &mut Tail, batch: &Batch, sum: u32, bytes: u64) -> Result<Appended> {
+    fn push_locked(&self, tail: &mut Tail, batch: &Batch, sum: u32, purpose: Purpose) -> Result<Appended> {
         if tail.closed {
             return Err(Error::Closed);
         }
         let now = if tail.open_batches == 0 { self.clock.now() } else { tail.open_since };
         let synced = load(&self.synced);
-        let appended = tail.push(batch, sum, synced, now, self.options.reserve_bytes)?;
+        let bytes = batch.record_len();
+        self.grow(&tail.segment, tail.offset() + bytes, self.options.reserve_bytes, purpose)?;
+        let appended = tail.push(batch, sum, synced, now);
         self.counters.appended_batches.fetch_add(1, Ordering::AcqRel);
         self.counters.appended_bytes.fetch_add(bytes, Ordering::AcqRel);
         self.appended.store(tail.end().get(), Ordering::Release);
         Ok(appended)
     }
 
-    fn push_rolling(&self, batch: &Batch, sum: u32) -> Result<Appended> {
+    fn push_rolling(&self, batch: &Batch, sum: u32, purpose: Purpose) -> Result<Appended> {
         let bytes = batch.record_len();
         let mut next = lock(&self.next);
         let mut tail = lock(&self.tail);
         if tail.must_roll(bytes) && !tail.closed {
-            self.roll(&mut next, &mut tail, bytes)?;
+            self.roll(&mut next, &mut tail, (bytes, purpose))?;
         }
-        self.push_locked(&mut tail, batch, sum, bytes)
+        self.push_locked(&mut tail, batch, sum, purpose)
     }
 
     pub(crate) fn segment_at(&self, at: u64) -> Result<Arc<Segment>> {
@@ -348,21 +448,19 @@ impl Journal {
     }
 }
 
+/// Removes what letting go had begun to write when it was interrupted.
+fn remove_halves(files: &dyn Files, dir: &Path) -> Result<()> {
+    let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
+    for name in names.iter().filter(|name| name.strip_suffix(".new").is_some_and(|whole| base_of(whole).is_some())) {
+        let path = dir.join(name);
+        files.remove(&path).map_err(|error| Error::io("removing", &path, error))?;
+    }
+    Ok(())
+}
+
 impl Log for Journal {
     fn append(&self, batch: &Batch) -> Result<Appended> {
-        if batch.is_empty() || batch.len() > self.options.batch_bytes_max {
-            return Err(Error::BatchSize { bytes: batch.len(), bytes_max: self.options.batch_bytes_max });
-        }
-        let known = |section: &crate::batch::Draft| section.partition.get() < self.options.partitions;
-        assert!(batch.sections.iter().all(known), "a section's partition exists");
-        self.check()?;
-        let sum = batch.sum();
-        if let Some(appended) = self.push(batch, sum)? {
-            return Ok(appended);
-        }
-        // The group is large: write it before more is added, so that memory stays bounded.
-        self.flush()?;
-        self.push_rolling(batch, sum)
+        self.append_for(batch, Purpose::New)
     }
 
     fn wait(&self, position: Position, level: Level) -> Result<()> {

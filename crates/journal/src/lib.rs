@@ -28,6 +28,7 @@ mod release;
 mod scan;
 mod scrub;
 mod segment;
+mod spare;
 mod stats;
 mod survey;
 mod syncing;
@@ -57,6 +58,8 @@ mod overlap_tests;
 mod recovery_tests;
 #[cfg(test)]
 mod release_tests;
+#[cfg(test)]
+mod spare_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

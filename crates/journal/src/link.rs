@@ -25,7 +25,7 @@ use crate::commit::lock;
 use crate::error::{Error, Result};
 use crate::footer::{TRAILER_BYTES, Trailer};
 use crate::header::header_bytes;
-use crate::journal::Journal;
+use crate::journal::{Journal, Purpose};
 use crate::manifest::{MANIFEST_BYTES_MAX, Manifest, ManifestSegment};
 use crate::position::Position;
 use crate::record::RECORD_BYTES_MIN;
@@ -98,7 +98,7 @@ impl Journal {
                 return Err(Error::Closed);
             }
             if tail.has_records() {
-                self.roll(&mut next, &mut tail, RECORD_BYTES_MIN)?;
+                self.roll(&mut next, &mut tail, (RECORD_BYTES_MIN, Purpose::New))?;
                 self.appended.fetch_max(tail.end().get(), Ordering::AcqRel);
             }
             (tail.segment.base, tail.end())

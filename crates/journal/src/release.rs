@@ -3,7 +3,8 @@
 //! The oldest segments are simply removed ([`crate::Log::trim`]). One in the middle is replaced by a *stub*: its header and
 //! a footer without records, which still says where the log went on and where each partition's chain stood. So a
 //! segment that is missing is told from one that was let go. The stub is written beside and renamed over the segment,
-//! durably: after a crash there is the one or the other, whole. Who reads the old file reads on, from the open file.
+//! durably: after a crash there is the one or the other, whole. On a full disk the stub takes
+//! the place of the spare (`spare.rs`). Who reads the old file reads on, from the open file.
 //!
 //! May use: all of this crate. Must not know: engines, what is needed.
 
@@ -93,14 +94,24 @@ impl Journal {
         let sum = crc32c(&bytes);
         let footer = Footer { extents: Vec::new(), states };
         bytes.extend_from_slice(&footer.encode(base, start, trailer.log_end, sum));
-        write_new_file(&*self.files, &segment.path, &bytes)
-            .map_err(|error| Error::io("replacing", &segment.path, error))?;
+        let replace = || {
+            write_new_file(&*self.files, &segment.path, &bytes)
+                .map_err(|error| Error::io("replacing", &segment.path, error))
+        };
+        match replace() {
+            Err(Error::DiskFull { .. }) => self.with_spare(replace)?,
+            replaced => replaced?,
+        }
         let stub = Segment::open(&*self.files, &self.dir, base)?;
         stub.set_capacity(segment.capacity());
         stub.enter(segment.entered_at());
         stub.read_trailer()?;
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         segments.insert(base, Arc::new(stub));
+        drop(segments);
+        // Its space comes back with the last handle.
+        drop(segment);
+        self.spare.make();
         Ok(true)
     }
 }

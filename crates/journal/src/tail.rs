@@ -11,7 +11,6 @@ use base::Time;
 
 use crate::batch::{Appended, Batch};
 use crate::chain::PartitionState;
-use crate::error::Result;
 use crate::footer::{Extent, ExtentKind};
 use crate::header::SegmentHeader;
 use crate::position::Position;
@@ -101,7 +100,7 @@ impl Tail {
     }
 
     /// Offset in the current segment at which the next record goes.
-    fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.open_offset + self.open.len() as u64
     }
 
@@ -120,18 +119,11 @@ impl Tail {
         self.offset() + bytes > self.segment.capacity()
     }
 
-    /// Puts the batch at the end. The current segment must have room for it.
-    pub(crate) fn push(
-        &mut self,
-        batch: &Batch,
-        sum: u32,
-        synced: Position,
-        now: Time,
-        ahead: u64,
-    ) -> Result<Appended> {
+    /// Puts the batch at the end. The current segment must have room for it, and the disk space.
+    pub(crate) fn push(&mut self, batch: &Batch, sum: u32, synced: Position, now: Time) -> Appended {
         let bytes = batch.record_len();
         debug_assert!(!self.must_roll(bytes));
-        self.segment.reserve(self.offset() + bytes, ahead)?;
+        debug_assert!(self.offset() + bytes <= self.segment.reserved());
         if self.open_batches == 0 {
             self.open_since = now;
         }
@@ -140,7 +132,7 @@ impl Tail {
         self.open_batches += 1;
         self.extents.push(Extent { bytes, kind: ExtentKind::Record });
         let body_at = position.get() + record::header_len(batch.sections.len());
-        Ok(Appended { position, body_at })
+        Appended { position, body_at }
     }
 
     /// Leaves the current segment, which is full, and goes on in `next`.

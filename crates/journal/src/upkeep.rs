@@ -12,7 +12,7 @@ use base::Time;
 use crate::commit::{load, lock};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
-use crate::journal::Journal;
+use crate::journal::{Journal, Purpose};
 use crate::segment::Segment;
 use crate::tail::Full;
 
@@ -63,6 +63,11 @@ impl Journal {
 
     fn zero_ahead(&self) -> Result<bool> {
         let Some((segment, to)) = self.zero_wanted() else { return Ok(false) };
+        let spare = (to > segment.reserved()).then(|| self.spare.state());
+        // What is left is for what frees space.
+        if spare.as_ref().is_some_and(|spare| !spare.is_there) {
+            return Ok(false);
+        }
         segment.zero_ahead(to, self.options.reserve_bytes, ZERO_STEP_BYTES).map_err(|error| self.poisoned(error))
     }
 
@@ -79,7 +84,7 @@ impl Journal {
         let mut next = lock(&self.next);
         if next.is_none() {
             // A full disk shows again when the segment is needed, and then it is the batch's error.
-            *next = self.create_segment(base).ok();
+            *next = self.create_segment(base, Purpose::New).ok();
         }
         Ok(())
     }
@@ -114,7 +119,12 @@ impl Journal {
         };
         let data_end = full.end.get() - base.get();
         let footer = Footer { extents: full.extents.clone(), states: full.states.clone() };
-        full.segment.seal(&footer, data_end, full.end, sum)?;
+        let seal = || full.segment.seal(&footer, data_end, full.end, sum);
+        match seal() {
+            // Only what is sealed can be compacted.
+            Err(Error::DiskFull { .. }) => self.with_spare(seal)?,
+            sealed => sealed?,
+        }
         full.segment.close_beside();
         lock(&self.writing).forget_sum(base);
         Ok(())
