@@ -14,8 +14,9 @@ use std::path::Path;
 use base::{Files, OsFiles, copy_whole, link_or_copy, remove_if_there, write_new_file};
 use journal::{Damage, DamageKind, Examined, Linked, Position};
 
+use crate::beside::Beside;
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, Used};
 use crate::options::Progress;
 use crate::series;
 use crate::space;
@@ -116,11 +117,13 @@ impl Store {
         let _one = lock(&inner.backing_up);
         inner.check_open()?;
         let files = &*inner.files;
-        let identity = Identity { store: self.identity(), partitions: inner.options.partitions };
+        // What is noted later may not be in what is copied now.
+        let identity = *lock(&inner.identity);
         files.create_dir(dir).map_err(|error| unusable(dir, &error))?;
         check_target(files, dir, identity)?;
-        if identity::read(files, dir)? != Some(identity) {
-            identity::write(files, dir, identity)?;
+        let before = identity::read(files, dir)?.filter(|it| it.is_same_store(&identity));
+        if before.is_none() {
+            identity::write(files, dir, Identity { used: Used::default(), ..identity })?;
         }
         // First the snapshots of spaces and what is sealed of series, then what came after them, of which nothing goes meanwhile.
         let _held = inner.journal.hold();
@@ -133,6 +136,10 @@ impl Store {
         let done = inner.journal.link_into(dir, inner.clock.wall_ms())?;
         space::files::settle_backup(files, dir)?;
         series::backup::settle_backup(files, dir)?;
+        // Only now: the manifest before, which a crash leaves, has no more than was noted then.
+        if before != Some(identity) {
+            identity::write(files, dir, identity)?;
+        }
         let Linked { manifest, linked, linked_bytes, copied, copied_bytes, kept, removed } = done;
         Ok(Backup {
             position: manifest.position,
@@ -156,7 +163,7 @@ fn check_target(files: &dyn Files, dir: &Path, identity: Identity) -> Result<()>
         return refuse("is the folder of a store, or a backup that was opened as one; choose another");
     }
     match identity::find(files, dir) {
-        Ok(Some(found)) if found == identity => Ok(()),
+        Ok(Some(found)) if found.is_same_store(&identity) => Ok(()),
         Ok(Some(_)) => refuse("holds a backup of another store; choose another folder"),
         // What a crash left of the very first step.
         Ok(None) if names.iter().all(|name| name.starts_with("store")) => Ok(()),
@@ -215,7 +222,12 @@ pub fn restore_in(
     }
     let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
     let Examined { manifest, verified, mut damage } = journal::examine(files, backup, told)?;
-    damage.extend(series::backup::examine(files, backup, manifest.position)?);
+    // Without an intact file `store` nothing is known to be missing but what the rest tells.
+    let used = identity::read(files, backup)?.map(|identity| identity.used).unwrap_or_default();
+    let beside = Beside::open(files, backup, (manifest.partitions, used), Some(manifest.position), &mut |one| {
+        damage.push(one);
+    })?;
+    beside.check(&mut |one| damage.push(one))?;
     if how.damage == RestoreDamage::Refuse && damage.iter().any(is_loss) {
         let ranges: Vec<String> = damage.iter().map(ToString::to_string).collect();
         let text = format!("the backup in {} is damaged: {}", backup.display(), ranges.join("; "));
@@ -240,7 +252,7 @@ pub fn restore_in(
     files.sync_dir(&journal).map_err(fail)?;
     space::files::restore(files, backup, dir, manifest.position)?;
     series::backup::restore(files, backup, dir, manifest.position, how.files == RestoreFiles::Link)?;
-    identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions })?;
+    identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions, used })?;
     remove_if_there(files, &restoring).map_err(fail)?;
     files.sync_dir(dir).map_err(fail)?;
     Ok(Restored {
@@ -255,7 +267,7 @@ pub fn restore_in(
 
 /// Whether something is lost with it.
 fn is_loss(damage: &Damage) -> bool {
-    !matches!(damage.kind, DamageKind::Header | DamageKind::Footer)
+    !matches!(damage.kind, DamageKind::Header | DamageKind::Footer | DamageKind::Copy)
 }
 
 /// A folder in which a restore was interrupted holds a part of a store, which must not be taken for the whole.

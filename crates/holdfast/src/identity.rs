@@ -3,12 +3,17 @@
 //! Format: docs/formats/store.md
 //!
 //! Layout, sizes in bytes, integers little-endian:
-//!   magic        8   "HOLDSTO\x01"; the last byte is the version
+//!   magic        8   "HOLDSTO\x02"; the last byte is the version
 //!   store       16   identity, made once
-//!   partitions   4   1 to 1024
+//!   partitions   2   1 to 1024
+//!   used         1   what there must be beside the journal: bit 0 the folder `space`, bit 1 the folder `series`
+//!   zero         1
 //!   checksum     4   CRC32C of all the above
 //!
-//! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged.
+//! Where nothing is used it is of version 1, which is the same.
+//!
+//! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged. What is used is noted
+//! after the folder is there, durably: a folder that is noted and not there was removed.
 //!
 //! May use: `base`, `journal`. Must not know: engines.
 
@@ -18,7 +23,10 @@ use base::{Files, Random, crc32c, read_whole, write_new_file};
 
 use crate::error::{Error, ErrorKind, Result};
 
-const MAGIC: [u8; 8] = *b"HOLDSTO\x01";
+const MAGIC: [u8; 8] = *b"HOLDSTO\x02";
+const MAGIC_1: [u8; 8] = *b"HOLDSTO\x01";
+const SPACE: u8 = 1;
+const SERIES: u8 = 2;
 const FILE: &str = "store";
 const BYTES: usize = 32;
 /// Most partitions a store may have.
@@ -28,13 +36,37 @@ pub(crate) const PARTITIONS_MAX: u16 = 1024;
 pub(crate) struct Identity {
     pub(crate) store: u128,
     pub(crate) partitions: u16,
+    pub(crate) used: Used,
+}
+
+/// What a store has beside its journal, whose folders must not be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Used {
+    pub(crate) space: bool,
+    pub(crate) series: bool,
+}
+
+impl Used {
+    fn bits(self) -> u8 {
+        (u8::from(self.space) * SPACE) | (u8::from(self.series) * SERIES)
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { space: self.space || other.space, series: self.series || other.series }
+    }
 }
 
 impl Identity {
+    /// Whether both are of one store, whatever is used of it.
+    pub(crate) fn is_same_store(&self, other: &Self) -> bool {
+        (self.store, self.partitions) == (other.store, other.partitions)
+    }
+
     pub(crate) fn encode(self) -> Vec<u8> {
-        let mut to = MAGIC.to_vec();
+        let mut to = if self.used == Used::default() { MAGIC_1 } else { MAGIC }.to_vec();
         to.extend_from_slice(&self.store.to_le_bytes());
-        to.extend_from_slice(&u32::from(self.partitions).to_le_bytes());
+        to.extend_from_slice(&self.partitions.to_le_bytes());
+        to.extend_from_slice(&[self.used.bits(), 0]);
         let sum = crc32c(&to);
         to.extend_from_slice(&sum.to_le_bytes());
         to
@@ -43,12 +75,15 @@ impl Identity {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let (body, sum) = bytes.split_last_chunk::<4>()?;
-        let (body, partitions) = body.split_last_chunk::<4>()?;
+        let (body, [low, high, bits, zero]) = body.split_last_chunk::<4>()?;
         let (magic, store) = body.split_last_chunk::<16>()?;
-        let intact = magic == MAGIC && crc32c(bytes.get(..BYTES - 4)?) == u32::from_le_bytes(*sum);
-        let partitions = u16::try_from(u32::from_le_bytes(*partitions)).ok()?;
+        let partitions = u16::from_le_bytes([*low, *high]);
+        let used = Used { space: bits & SPACE != 0, series: bits & SERIES != 0 };
+        let expected = if used == Used::default() { MAGIC_1 } else { MAGIC };
+        let intact = magic == expected && (used.bits(), 0) == (*bits, *zero);
+        let intact = intact && crc32c(bytes.get(..BYTES - 4)?) == u32::from_le_bytes(*sum);
         let intact = intact && (1..=PARTITIONS_MAX).contains(&partitions);
-        intact.then_some(Self { store: u128::from_le_bytes(*store), partitions })
+        intact.then_some(Self { store: u128::from_le_bytes(*store), partitions, used })
     }
 }
 
@@ -75,7 +110,7 @@ pub(crate) fn find(files: &dyn Files, dir: &Path) -> Result<Option<Identity>> {
         Some(identity) => Ok(Some(identity)),
         None => {
             let found = journal::identify(files, &dir.join("journal"))?;
-            Ok(found.map(|(store, partitions)| Identity { store, partitions }))
+            Ok(found.map(|(store, partitions)| Identity { store, partitions, used: Used::default() }))
         }
     }
 }
@@ -93,7 +128,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
     let journal = dir.join("journal");
     files.create_dir(&journal).map_err(|error| failed(&journal, &error))?;
     let identity = match journal::identify(files, &journal)? {
-        Some((store, partitions)) => Identity { store, partitions },
+        Some((store, partitions)) => Identity { store, partitions, used: Used::default() },
         None => {
             if !(1..=PARTITIONS_MAX).contains(&partitions) {
                 let text = format!("{partitions} partitions; a store has 1 to {PARTITIONS_MAX}");
@@ -101,7 +136,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
             }
             let mut random = Random::new(entropy);
             let store = (u128::from(random.next()) << 64) | u128::from(random.next());
-            Identity { store, partitions }
+            Identity { store, partitions, used: Used::default() }
         }
     };
     write(files, dir, identity)?;
@@ -115,7 +150,7 @@ mod tests {
     #[test]
     fn an_intact_file_with_an_impossible_number_of_partitions_is_damage() {
         for (partitions, good) in [(0, false), (1, true), (PARTITIONS_MAX, true), (PARTITIONS_MAX + 1, false)] {
-            let identity = Identity { store: 7, partitions };
+            let identity = Identity { store: 7, partitions, used: Used::default() };
             assert_eq!(Identity::decode(&identity.encode()), good.then_some(identity));
         }
     }
@@ -125,11 +160,12 @@ mod tests {
         fn a_changed_byte_is_noticed_and_garbage_is_no_identity(
             store in 0u128..=u128::MAX,
             partitions in 1u16..=PARTITIONS_MAX,
+            used in (proptest::bool::ANY, proptest::bool::ANY),
             at in 0usize..BYTES,
             flip in 1u8..=255,
             garbage in proptest::collection::vec(0u8..=255, 0..2 * BYTES),
         ) {
-            let identity = Identity { store, partitions };
+            let identity = Identity { store, partitions, used: Used { space: used.0, series: used.1 } };
             let mut bytes = identity.encode();
             assert_eq!(Identity::decode(&bytes), Some(identity));
             assert_eq!(Identity::decode(&bytes[..at]), None);
@@ -142,13 +178,18 @@ mod tests {
         #[test]
         fn what_has_a_right_checksum_decodes_to_nothing_or_to_itself(
             store in 0u128..=u128::MAX,
-            partitions in proptest::prop_oneof![0u32..2000, 0u32..=u32::MAX],
+            partitions in proptest::prop_oneof![0u32..2000, 0u32..=u32::MAX, 0x1_0000u32..0x4_0000],
+            magic in proptest::sample::select(vec![MAGIC, MAGIC_1]),
         ) {
-            let mut bytes = [&MAGIC[..], &store.to_le_bytes(), &partitions.to_le_bytes()].concat();
+            let mut bytes = [&magic[..], &store.to_le_bytes(), &partitions.to_le_bytes()].concat();
             bytes.extend(crc32c(&bytes).to_le_bytes());
             match Identity::decode(&bytes) {
                 Some(identity) => assert_eq!(identity.encode(), bytes),
-                None => assert!(!(1..=1024).contains(&partitions)),
+                None => {
+                    let (used, is_old) = (partitions >> 16, magic == MAGIC_1);
+                    let is_known = if is_old { used == 0 } else { (1..=3).contains(&used) };
+                    assert!(!is_known || !(1..=1024).contains(&(partitions & 0xffff)));
+                }
             }
         }
     }

@@ -20,6 +20,7 @@
 
 mod background;
 mod backup;
+mod beside;
 mod compaction;
 mod coordinator;
 mod cursor;

@@ -31,13 +31,13 @@ impl Places for JournalPlaces {
     }
 }
 
-/// Each partition's space as its snapshot has it.
+/// Each partition's space as its snapshot has it. `is_noted`: the store says of itself that its space was used.
 pub(crate) fn spaces(
     files: &dyn Files,
     dir: &Path,
-    partitions: impl Iterator<Item = PartitionId>,
+    (partitions, is_noted): (impl Iterator<Item = PartitionId>, bool),
 ) -> Result<Vec<Loaded>> {
-    if !files::is_used(files, dir) {
+    if !is_noted && !files::is_used(files, dir) {
         return Ok(partitions.map(|_| Loaded::unused()).collect());
     }
     partitions.map(|partition| files::load(files, dir, partition)).collect()

@@ -14,12 +14,13 @@ use kv::{Engine, Found, LiveBytes, Reader};
 
 use crate::background::{self, Spawn};
 use crate::backup;
+use crate::beside;
 use crate::compaction::Compactor;
 use crate::coordinator::{Coordinator, Room};
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
-use crate::identity;
+use crate::identity::{self, Identity, Used};
 use crate::jobs::Jobs;
 use crate::kv::{Kv, PutOptions, Shown};
 use crate::options::{Options, World};
@@ -75,7 +76,7 @@ pub(crate) struct Inner {
     pub(crate) coordinator: Coordinator,
     /// The types of spaces.
     pub(crate) spaces: Registry,
-    /// Snapshots of spaces that opening did not find, nor those before them.
+    /// Snapshots of spaces that opening found damaged, or did not find.
     lost_snapshots: Vec<Damage>,
     pub(crate) space_wake: Arc<Signal>,
     /// What is sealed of the series.
@@ -90,6 +91,7 @@ pub(crate) struct Inner {
     pub(crate) listeners_known: Mutex<KnownListeners>,
     closed: AtomicBool,
     dir: PathBuf,
+    pub(crate) identity: Mutex<Identity>,
     /// Released by closing, so that another process may open the directory while clones of the store are still about.
     held: Mutex<Option<Box<dyn DirLock>>>,
 }
@@ -102,7 +104,8 @@ impl Store {
     ///
     /// # Errors
     /// `Unavailable` when another process has the directory open, or the disk refuses; `Invalid` when the directory
-    /// holds something else. Damage is no error: see [`Stats::damage`].
+    /// holds something else; `Corrupt` when the journal ends before what lies beside it: files of it are missing, and nothing was
+    /// changed. Other damage is no error: see [`Stats::damage`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let world = World::real(dir.as_ref(), &options.limits);
         Self::open_in(&world, dir.as_ref(), options)
@@ -128,6 +131,7 @@ impl Store {
         world.files.create_dir(dir).map_err(io)?;
         let held = world.files.lock(&dir.join("lock")).map_err(io)?;
         backup::refuse_half_restored(&*world.files, dir)?;
+        beside::refuse_lost_journal(&*world.files, dir, &options)?;
         let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         options.partitions = identity.partitions;
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
@@ -136,15 +140,17 @@ impl Store {
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
         let journal = Arc::new(journal);
         let ids = (0..identity.partitions).map(PartitionId::new);
-        let mut spaces = replay::spaces(&*world.files, dir, ids.clone())?;
-        let lost_snapshots = crate::space::files::lost(dir, &spaces);
+        let used = identity.used;
+        let mut spaces = replay::spaces(&*world.files, dir, (ids.clone(), used.space))?;
+        let lost_snapshots = crate::space::files::lost(dir, &spaces, used.space);
         let mut load = || {
-            let (shelf, mut series) = Shelf::open(&world.files, dir, identity.partitions)?;
+            let (shelf, mut series) = Shelf::open(&world.files, dir, (identity.partitions, used.series))?;
             let engines = replay::engines(&journal, &*world.ledgers, (&mut spaces, &mut series), &options)?;
             Ok::<_, Error>((shelf, series, engines))
         };
         // Ledgers write a little when they are opened, and when much of the journal is replayed.
         let (shelf, series, engines) = if journal.is_short_of_space() { journal.with_spare(load) } else { load() }?;
+        let found = Used { space: crate::space::files::is_used(&*world.files, dir), series: shelf.is_used() };
         let inner = Arc::new(Inner {
             partitions: ids
                 .zip(engines.into_iter().zip(spaces).zip(series))
@@ -178,10 +184,13 @@ impl Store {
             listeners_known: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),
+            identity: Mutex::new(identity),
             held: Mutex::new(Some(held)),
             options,
             journal,
         });
+        // Of a store that a program made which did not note it, or a crash came between. A full disk is no reason not to open.
+        let _ = inner.note_use(found);
         inner.load_xa();
         inner.load_spaces();
         inner.count_series();

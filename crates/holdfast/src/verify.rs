@@ -3,7 +3,7 @@
 //! What is read is the journal; the ledger is derived from it and its library cannot open it without writing. So live bytes
 //! are counted from the journal, which takes reading all of it, and are unknown before.
 //!
-//! May use: `journal`, `kv`'s commands, `identity`. Must not know: protocols.
+//! May use: `journal`, `kv`'s commands, `identity`, `beside`. Must not know: protocols.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use base::{Files, OsFiles};
 use journal::{Damage, Position, Record, Survey, SurveyedSegment, Verified, Visit};
 use kv::{Command, Compression, Indexes, Metadata, Recorded};
 
+use crate::beside::Beside;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::live_count::LiveCount;
 use crate::options::Progress;
-use crate::series::folder::{FOLDER, Folder, Shelved};
 
 /// Bytes of a key or a value that are shown.
 const SHOWN_BYTES: usize = 64;
@@ -25,10 +25,10 @@ const SHOWN_BYTES: usize = 64;
 pub struct Inspection {
     identity: Identity,
     survey: Survey,
-    /// The series' sealed files.
-    sealed: Vec<Shelved>,
-    /// Damage of them that is known.
-    series: Vec<Damage>,
+    /// What lies beside the journal.
+    beside: Beside,
+    /// Damage of that which is known.
+    damage: Vec<Damage>,
     live: Option<(BTreeMap<Position, u64>, Count)>,
 }
 
@@ -91,9 +91,11 @@ impl Inspection {
             Error::new(ErrorKind::Invalid, text)
         })?;
         let survey = Survey::of(files, &dir.join("journal"), identity.store, identity.partitions)?;
-        let mut series = Vec::new();
-        let sealed = Folder { files, dir: &dir.join(FOLDER) }.open_all(&mut |damage| series.push(damage))?;
-        Ok(Self { identity, survey, sealed, series, live: None })
+        let backed_up = journal::read_manifest(files, dir)?.map(|manifest| manifest.position);
+        let mut damage = Vec::new();
+        let of = (identity.partitions, identity.used);
+        let beside = Beside::open(files, dir, of, backed_up, &mut |one| damage.push(one))?;
+        Ok(Self { identity, survey, beside, damage, live: None })
     }
 
     /// Identity of the store.
@@ -117,7 +119,7 @@ impl Inspection {
     /// Every damaged range that is known, those that [`Inspection::verify`] found included.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
-        [self.survey.damage(), &self.series].concat()
+        [self.survey.damage(), &self.damage].concat()
     }
 
     /// How live bytes were counted; `None` before [`Inspection::verify`].
@@ -142,7 +144,7 @@ impl Inspection {
     }
 
     /// Reads every byte: checks each record, the checksum over each sealed segment, the chain of each partition through
-    /// all of them, and the sealed files of time series; then reads once more and counts live bytes. Memory is bounded by one segment and some 300 MiB.
+    /// all of them, the snapshots of spaces, and the sealed files of time series; then reads once more and counts live bytes. Memory is bounded by one segment and some 300 MiB.
     ///
     /// # Errors
     /// `Unavailable` when the disk refuses. Damage is no error: see [`Inspection::damage`].
@@ -165,15 +167,12 @@ impl Inspection {
             }
             Ok(())
         })?;
-        for sealed in &self.sealed {
-            let series = &mut self.series;
-            let mut tell = |damage| {
-                if !series.contains(&damage) {
-                    series.push(damage);
-                }
-            };
-            sealed.check(&mut |_| (), &mut tell)?;
-        }
+        let damage = &mut self.damage;
+        self.beside.check(&mut |one| {
+            if !damage.contains(&one) {
+                damage.push(one);
+            }
+        })?;
         progress(Progress { done_bytes: 2 * total, total_bytes: 2 * total, batches });
         let how = if count.is_exact() { Count::Exact } else { Count::Estimated };
         self.live = Some((count.by_segment(), how));

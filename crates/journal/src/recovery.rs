@@ -50,6 +50,8 @@ pub enum DamageKind {
     Missing,
     /// A section does not continue its partition's hash chain.
     Chain,
+    /// One of two files that say the same. Costs nothing: the other one is intact.
+    Copy,
 }
 
 /// A range of bytes of a file that is not what was written.
@@ -191,6 +193,26 @@ pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
         }
     }
     Ok(None)
+}
+
+/// The position that the next opening gives out first, at the earliest: behind everything that the segments in `dir` may have
+/// held. Changes nothing; the folder need not be there.
+///
+/// # Errors
+/// What listing and reading meet.
+pub fn next_position(files: &dyn Files, dir: &Path, options: &Options) -> Result<Position> {
+    let header = header_bytes(usize::from(options.partitions));
+    let names = match files.list(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| Error::io("listing", dir, error))?,
+    };
+    let Some(base) = names.iter().filter_map(|name| base_of(name)).max() else { return Ok(Position::new(header)) };
+    let segment = Segment::open_to_read(files, dir, base)?;
+    let capacity = match segment.read_start()? {
+        Start::Header(header) => header.capacity,
+        Start::Blank | Start::Damaged => options.segment_bytes.max(segment.capacity()),
+    };
+    Ok(base.plus(capacity).plus(header))
 }
 
 /// Opens the files, in order, and reads their headers and trailers.

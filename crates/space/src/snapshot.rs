@@ -48,6 +48,20 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Bytes at a file's start that say up to where it goes.
+    pub const START_BYTES: usize = HEADER_BYTES;
+
+    /// Up to where a file goes that starts so; `None` when it is no snapshot. Nothing is checked by that.
+    #[must_use]
+    pub fn applied_of(start: &[u8]) -> Option<Position> {
+        let mut from = Fields(start);
+        let magic = from.array()?;
+        // Partition, last type and zeros lie between.
+        from.take(8)?;
+        let applied = from.u64()?;
+        [MAGIC, MAGIC_2, MAGIC_1].contains(&magic).then(|| Position::new(applied))
+    }
+
     /// The position up to which it has everything.
     #[must_use]
     pub fn applied(&self) -> Position {

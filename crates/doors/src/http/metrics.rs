@@ -24,7 +24,7 @@ const TYPE_SERIES_MAX: usize = 512;
 /// Upper ends of the histogram's buckets.
 const RATIOS: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 /// Every kind of damage, so that a series exists before the first damage does.
-const KINDS: [(DamageKind, &str); 7] = [
+const KINDS: [(DamageKind, &str); 8] = [
     (DamageKind::Header, "header"),
     (DamageKind::Record, "record"),
     (DamageKind::Footer, "footer"),
@@ -32,6 +32,7 @@ const KINDS: [(DamageKind, &str); 7] = [
     (DamageKind::Discarded, "discarded"),
     (DamageKind::Missing, "missing"),
     (DamageKind::Chain, "chain"),
+    (DamageKind::Copy, "copy"),
 ];
 const NANOS: f64 = 1e-9;
 

@@ -5,10 +5,10 @@
 //!
 //! May use: `folder`, the shelf. Must not know: the journal's part of a backup.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::Files;
-use journal::{Damage, Position};
+use journal::Position;
 
 use super::folder::{FOLDER, Folder};
 use super::shelf::Shelf;
@@ -33,19 +33,11 @@ pub(crate) fn settle_backup(files: &dyn Files, backup: &Path) -> Result<()> {
 }
 
 /// The folder in a backup that does not go beyond `position`.
-fn fitting(files: &dyn Files, backup: &Path, position: Position) -> Result<std::path::PathBuf> {
+pub(crate) fn fitting(files: &dyn Files, backup: &Path, position: Position) -> Result<PathBuf> {
     let next = backup.join(NEXT_FOLDER);
     let manifest = Folder { files, dir: &next }.manifest(&mut |_| ())?;
     let fits = manifest.is_some_and(|it| it.partitions.iter().all(|sealed| sealed.through < position));
     Ok(if fits { next } else { backup.join(FOLDER) })
-}
-
-/// Reads all that is sealed in a backup whose journal goes up to `position`, and tells what is damaged.
-pub(crate) fn examine(files: &dyn Files, backup: &Path, position: Position) -> Result<Vec<Damage>> {
-    let mut damage = Vec::new();
-    let dir = fitting(files, backup, position)?;
-    Folder { files, dir: &dir }.check(&mut |_| (), &mut |one| damage.push(one))?;
-    Ok(damage)
 }
 
 /// Puts what is sealed in a backup into the store that it becomes.

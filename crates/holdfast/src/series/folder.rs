@@ -15,7 +15,7 @@ use ::series::{
     BlockAt, Manifest, PackedBlock, Points, Range, RollupAt, SEALED_HEADER_BYTES, SealedFile, SealedIndex, SeriesId,
     Summary, Unit, check_sealed_header, read_sealed_block, read_sealed_end, read_sealed_rollup,
 };
-use base::{File, Files, Placed, copy_whole, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
+use base::{File, Files, Placed, copy_whole, link_or_copy, read_exact_at, remove_if_there, write_new_file};
 use journal::{Damage, DamageKind, Position};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -88,6 +88,19 @@ impl Folder<'_> {
         Ok(self.names()?.iter().any(|one| one == name || *one == copy_name(name)))
     }
 
+    /// Opens two equal files, as far as they are there.
+    pub(super) fn open_both(&self, name: &str) -> Result<Both> {
+        let open = |name: String| {
+            let path = self.path(&name);
+            match self.files.open_to_read(&path) {
+                Ok(file) => Ok((path, Some(file))),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok((path, None)),
+                Err(error) => Err(failed(&path, &error)),
+            }
+        };
+        Ok(Both([open(name.to_owned())?, open(copy_name(name))?]))
+    }
+
     /// What each of two equal files is, if it is there and intact; damage is told.
     pub(super) fn both<T>(
         &self,
@@ -95,21 +108,7 @@ impl Folder<'_> {
         decode: impl Fn(&[u8]) -> ::series::Result<T>,
         tell: &mut dyn FnMut(Damage),
     ) -> Result<[Option<T>; 2]> {
-        let mut one = |name: String| {
-            let path = self.path(&name);
-            match read_whole(self.files, &path, BYTES_MAX) {
-                Ok(bytes) => {
-                    let decoded = decode(&bytes).ok();
-                    if decoded.is_none() {
-                        tell(self.damage(&name, 0, bytes.len() as u64, "a checksum that does not match"));
-                    }
-                    Ok(decoded)
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(failed(&path, &error)),
-            }
-        };
-        Ok([one(name.to_owned())?, one(copy_name(name))?])
+        self.open_both(name)?.read(decode, tell)
     }
 
     /// What the first of two equal files is that is intact.
@@ -223,34 +222,32 @@ impl Folder<'_> {
         self.read_either(MANIFEST, Manifest::decode, tell)
     }
 
-    /// Reads every byte that counts, and tells damage. `read` is told the bytes of each file as it was read.
-    pub(crate) fn check(&self, read: &mut dyn FnMut(u64), tell: &mut dyn FnMut(Damage)) -> Result<()> {
-        let Some(manifest) = self.manifest(tell)? else {
-            if self.has_either(MANIFEST)? {
-                tell(self.damage(MANIFEST, 0, 0, "both manifests are damaged: what is sealed cannot be found"));
-            }
-            return Ok(());
-        };
-        for file in &manifest.registers {
-            let name = register_name(*file);
-            let decode = |bytes: &[u8]| ::series::Register::read(bytes, &mut |_| ()).map(|()| bytes.len() as u64);
-            match self.read_either(&name, decode, tell)? {
-                Some(bytes) => read(bytes),
-                None => tell(self.damage(&name, 0, 0, "both copies of a register are damaged or missing")),
-            }
+    /// What is to be told of a folder without an intact manifest, if anything. `is_noted`: the store says of itself that it has time
+    /// series.
+    pub(crate) fn lost_manifest(&self, is_noted: bool) -> Result<Option<Damage>> {
+        let names = self.names()?;
+        if names.is_empty() {
+            let reason = "the sealed files of time series are missing: what the journal has let go of is lost";
+            let damage =
+                Damage { kind: DamageKind::Missing, path: self.dir.to_owned(), ..self.damage("", 0, 0, reason) };
+            return Ok(is_noted.then_some(damage));
         }
-        for of in &manifest.files {
-            if let Some(opened) = self.open_points(of, tell)? {
-                opened.check(read, tell)?;
-            }
-        }
-        Ok(())
+        let reason = "both manifests are damaged or missing: what was sealed is set aside by opening, and not shown";
+        let is_sealed = names.iter().any(|name| name.contains(".points") || name.contains(".names"));
+        let was_used = is_noted || is_sealed || self.has_either(MANIFEST)?;
+        Ok(was_used.then(|| self.damage(MANIFEST, 0, 0, reason)))
     }
 
-    /// Opens all sealed files that count.
-    pub(crate) fn open_all(&self, tell: &mut dyn FnMut(Damage)) -> Result<Vec<Shelved>> {
-        let Some(manifest) = self.manifest(tell)? else { return Ok(Vec::new()) };
-        manifest.files.iter().filter_map(|of| self.open_points(of, tell).transpose()).collect()
+    /// Opens all that counts, and tells what is damaged as far as that shows. `is_noted` is as for [`Folder::lost_manifest`].
+    pub(crate) fn open_all(&self, is_noted: bool, tell: &mut dyn FnMut(Damage)) -> Result<Opened> {
+        let Some(manifest) = self.manifest(tell)? else {
+            self.lost_manifest(is_noted)?.into_iter().for_each(tell);
+            return Ok(Opened::default());
+        };
+        let registers = manifest.registers.iter().map(|file| self.open_both(&register_name(*file)));
+        let registers = registers.collect::<Result<_>>()?;
+        let points = manifest.files.iter().filter_map(|of| self.open_points(of, tell).transpose());
+        Ok(Opened { registers, points: points.collect::<Result<_>>()? })
     }
 
     /// Makes another folder hold what this one does: its files, which never change, as links where that can be and is wanted, and
@@ -284,6 +281,80 @@ impl Folder<'_> {
             remove_if_there(self.files, &path).map_err(|error| failed(&path, &error))?;
         }
         Ok(())
+    }
+}
+
+/// The manifest of a store whose sealed files go as far as `position` or beyond, and how far; `None` when they do not.
+pub(crate) fn beyond(files: &dyn Files, dir: &Path, position: Position) -> Result<Option<(PathBuf, Position)>> {
+    let dir = dir.join(FOLDER);
+    let folder = Folder { files, dir: &dir };
+    let manifest = folder.manifest(&mut |_| ())?;
+    let through = manifest.and_then(|manifest| manifest.partitions.iter().map(|sealed| sealed.through).max());
+    Ok(through.filter(|through| *through >= position).map(|through| (folder.path(MANIFEST), through)))
+}
+
+/// Two equal files, open as far as they are there.
+pub(crate) struct Both([(PathBuf, Option<Arc<dyn File>>); 2]);
+
+impl Both {
+    /// What each of them is, if it is there and intact; damage is told.
+    fn read<T>(
+        &self,
+        decode: impl Fn(&[u8]) -> ::series::Result<T>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<[Option<T>; 2]> {
+        let mut damaged = Vec::new();
+        let mut one = |(path, file): &(PathBuf, Option<Arc<dyn File>>)| -> Result<Option<T>> {
+            let Some(file) = file else { return Ok(None) };
+            let bytes = read_bytes(&**file).map_err(|error| failed(path, &error))?;
+            let decoded = decode(&bytes).ok();
+            if decoded.is_none() {
+                damaged.push((path.clone(), bytes.len() as u64));
+            }
+            Ok(decoded)
+        };
+        let [first, second] = &self.0;
+        let read = [one(first)?, one(second)?];
+        // The other one says the same.
+        let kind = if read.iter().any(Option::is_some) { DamageKind::Copy } else { DamageKind::Record };
+        let reason = "a checksum that does not match";
+        for (path, bytes) in damaged {
+            tell(Damage { kind, path, offset: 0, bytes, position: Position::ZERO, reason });
+        }
+        Ok(read)
+    }
+}
+
+fn read_bytes(file: &dyn File) -> std::io::Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > BYTES_MAX {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    read_exact_at(file, &mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// All that counts in a folder, open: whoever merges or removes files meanwhile changes nothing of what is read.
+#[derive(Default)]
+pub(crate) struct Opened {
+    registers: Vec<Both>,
+    points: Vec<Shelved>,
+}
+
+impl Opened {
+    /// Reads every byte, and tells damage.
+    pub(crate) fn check(&self, tell: &mut dyn FnMut(Damage)) -> Result<()> {
+        for register in &self.registers {
+            let decode = |bytes: &[u8]| ::series::Register::read(bytes, &mut |_| ());
+            if let [None, None] = register.read(decode, tell)? {
+                let [(path, _), _] = &register.0;
+                let reason = "both copies of a register are damaged or missing: its series have no names";
+                let (kind, path, position) = (DamageKind::Record, path.clone(), Position::ZERO);
+                tell(Damage { kind, path, offset: 0, bytes: 0, position, reason });
+            }
+        }
+        self.points.iter().try_for_each(|points| points.check(&mut |_| (), tell))
     }
 }
 

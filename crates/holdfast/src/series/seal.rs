@@ -15,6 +15,7 @@ use journal::{Level, Log, Position};
 
 use super::shelf::Contents;
 use crate::error::{Error, Result};
+use crate::identity::Used;
 use crate::store::{Inner, lock};
 
 /// Bytes of a file that are written at once.
@@ -51,7 +52,9 @@ impl Inner {
         let through = self.newest();
         self.journal.wait(through, Level::Synced)?;
         let sealed = Sealed { through, ..Sealed::default() };
-        self.shelf.change(|manifest| manifest.partitions = vec![sealed; self.partitions.len()])
+        self.shelf.change(|manifest| manifest.partitions = vec![sealed; self.partitions.len()])?;
+        // What fails here is noted by the next opening.
+        self.note_use(Used { space: false, series: true })
     }
 
     /// Seals what is in memory, of all partitions.

@@ -116,11 +116,16 @@ impl quick_cache::Weighter<Place, Cached> for Weigh {
 }
 
 impl Shelf {
-    /// Opens what is sealed in a store, and each partition's engine as far as that goes.
+    /// Opens what is sealed in a store, and each partition's engine as far as that goes. `is_noted`: the store says of itself that it has
+    /// time series.
     ///
     /// # Errors
     /// `Unavailable` when the disk refuses. Damage is no error.
-    pub(crate) fn open(files: &Arc<dyn Files>, dir: &Path, partitions: u16) -> Result<(Self, Vec<Loaded>)> {
+    pub(crate) fn open(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        (partitions, is_noted): (u16, bool),
+    ) -> Result<(Self, Vec<Loaded>)> {
         let shelf = Self {
             files: Arc::clone(files),
             dir: dir.join(FOLDER),
@@ -149,11 +154,11 @@ impl Shelf {
         let mut loaded: Vec<Loaded> = (0..partitions).map(|_| Loaded::default()).collect();
         shelf.folder().mend(MANIFEST, Manifest::decode, &mut |damage| shelf.note(damage))?;
         let Some(manifest) = shelf.folder().manifest(&mut |damage| shelf.note(damage))? else {
-            let was_used = shelf.folder().has_either(MANIFEST)?;
-            if shelf.folder().set_aside()? > 0 || was_used {
+            let lost = shelf.folder().lost_manifest(is_noted)?;
+            shelf.folder().set_aside()?;
+            if let Some(damage) = lost {
                 shelf.is_used.store(true, Ordering::Release);
-                let reason = "both manifests are damaged or missing: what was sealed is set aside, and not shown";
-                shelf.note(shelf.folder().damage(MANIFEST, 0, 0, reason));
+                shelf.note(damage);
             } else {
                 // Never used: nothing to replay.
                 loaded.iter_mut().for_each(|loaded| loaded.replayed = Position::MAX);
@@ -386,13 +391,13 @@ mod tests {
     #[test]
     fn a_new_file_counts_only_when_it_can_be_read() {
         let files: Arc<dyn Files> = Arc::new(Disk::new(1));
-        let (shelf, _) = Shelf::open(&files, Path::new("/store"), 1).unwrap();
+        let (shelf, _) = Shelf::open(&files, Path::new("/store"), (1, false)).unwrap();
         shelf.change(|manifest| manifest.next_file = 5).unwrap();
         let before = shelf.contents().manifest.clone();
         let range = Range { from: 0, to: 9 };
         let of = SealedFile { file: 5, range, points: 1, ends_at: 20, bytes: 90, through: Vec::new() };
         shelf.change(|manifest| manifest.files.push(of)).unwrap_err();
         assert_eq!(shelf.contents().manifest, before);
-        assert_eq!(Shelf::open(&files, Path::new("/store"), 1).unwrap().0.contents().manifest, before);
+        assert_eq!(Shelf::open(&files, Path::new("/store"), (1, false)).unwrap().0.contents().manifest, before);
     }
 }

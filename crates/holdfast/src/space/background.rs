@@ -11,6 +11,7 @@ use journal::{Level, Log, Position};
 use super::commit::What;
 use super::files;
 use crate::error::Result;
+use crate::identity::Used;
 use crate::partition::Partition;
 use crate::store::{Inner, lock};
 
@@ -80,7 +81,8 @@ impl Inner {
     /// have failed between two of them.
     pub(crate) fn begin_spaces(&self) -> Result<()> {
         let has_none = |partition: &&Partition| matches!(partition.space_through.load(Ordering::Acquire), 0 | u64::MAX);
-        self.partitions.iter().filter(has_none).try_for_each(|partition| self.write_snapshot(partition))
+        self.partitions.iter().filter(has_none).try_for_each(|partition| self.write_snapshot(partition))?;
+        self.note_use(Used { space: true, series: false })
     }
 
     /// Journal bytes that a partition's snapshot may lag behind: in proportion to what there is to write.

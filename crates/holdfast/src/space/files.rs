@@ -5,10 +5,12 @@
 //!
 //! May use: `base`, `space`. Must not know: when snapshots are due.
 
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ::space::Engine;
-use base::{Files, write_new_file};
+use ::space::{Engine, Snapshot};
+use base::{File, Files, write_new_file};
 use journal::{Damage, DamageKind, PartitionId, Position};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -25,38 +27,67 @@ pub(crate) struct Loaded {
     pub(crate) through: Position,
     /// Everything up to this position is in the engine.
     pub(crate) replayed: Position,
+    found: Pair,
 }
+
+/// What there is of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Missing,
+    Damaged { bytes: u64 },
+    Intact,
+}
+
+/// The newest of a partition's snapshots and the one before.
+type Pair = [Found; 2];
+const ENDS: [&str; 2] = ["snap", "old"];
 
 impl Loaded {
     /// Of a store whose space was never used.
     pub(crate) fn unused() -> Self {
         let never = Position::new(u64::MAX);
-        Self { engine: Engine::default(), kept: never, through: never, replayed: never }
+        Self { engine: Engine::default(), kept: never, through: never, replayed: never, found: [Found::Missing; 2] }
     }
 }
 
+fn name(partition: PartitionId, end: &str) -> String {
+    format!("{:04}.{end}", partition.get())
+}
+
 fn path(dir: &Path, partition: PartitionId, end: &str) -> PathBuf {
-    dir.join(FOLDER).join(format!("{:04}.{end}", partition.get()))
+    dir.join(FOLDER).join(name(partition, end))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
 }
 
-fn read(files: &dyn Files, path: &Path, partition: PartitionId) -> Result<Option<Engine>> {
-    let file = match files.open_to_read(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(path, &error)),
-    };
+fn open(files: &dyn Files, path: &Path) -> Result<Option<Arc<dyn File>>> {
+    match files.open_to_read(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == NotFound => Ok(None),
+        Err(error) => Err(failed(path, &error)),
+    }
+}
+
+/// What a file is, when it is there.
+fn read(file: Option<&dyn File>, path: &Path, partition: PartitionId) -> Result<(Found, Option<Engine>)> {
+    let Some(file) = file else { return Ok((Found::Missing, None)) };
     let bytes = || {
         let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
-        base::read_exact_at(&*file, &mut bytes, 0)?;
+        base::read_exact_at(file, &mut bytes, 0)?;
         Ok(bytes)
     };
     let bytes: Vec<u8> = bytes().map_err(|error| failed(path, &error))?;
     // A damaged one is as good as none: there is another, and the journal.
-    Ok(Engine::restore(&bytes, partition).ok())
+    Ok(match Engine::restore(&bytes, partition) {
+        Ok(engine) => (Found::Intact, Some(engine)),
+        Err(_) => (Found::Damaged { bytes: bytes.len() as u64 }, None),
+    })
+}
+
+fn open_and_read(files: &dyn Files, path: &Path, partition: PartitionId) -> Result<(Found, Option<Engine>)> {
+    read(open(files, path)?.as_deref(), path, partition)
 }
 
 fn is_snapshot(name: &str) -> bool {
@@ -71,12 +102,12 @@ pub(crate) fn is_used(files: &dyn Files, dir: &Path) -> bool {
 /// A partition's share as the newest intact snapshot has it; without any, all of the journal that is there is needed.
 pub(crate) fn load(files: &dyn Files, dir: &Path, partition: PartitionId) -> Result<Loaded> {
     let path = |end| path(dir, partition, end);
-    let newest = read(files, &path("snap"), partition)?;
-    let older = read(files, &path("old"), partition)?;
+    let (newest_found, newest) = open_and_read(files, &path("snap"), partition)?;
+    let (older_found, older) = open_and_read(files, &path("old"), partition)?;
     if newest.is_none() && older.is_some() {
         // Out of the way, or it would take the place of the intact one when the next is written.
         match files.rename(&path("snap"), &path("damaged")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&path("snap"), &error)),
+            Err(error) if error.kind() != NotFound => return Err(failed(&path("snap"), &error)),
             _ => {}
         }
     }
@@ -87,24 +118,115 @@ pub(crate) fn load(files: &dyn Files, dir: &Path, partition: PartitionId) -> Res
     };
     let engine = newest.or(older).unwrap_or_default();
     let through = engine.applied();
-    Ok(Loaded { kept, through, replayed: through, engine })
+    Ok(Loaded { kept, through, replayed: through, engine, found: [newest_found, older_found] })
 }
 
-/// What is to be told of partitions of a used space that have no snapshot left.
-pub(crate) fn lost(dir: &Path, loaded: &[Loaded]) -> Vec<Damage> {
-    let is_used = loaded.iter().any(|loaded| loaded.engine.types().next().is_some());
-    let has_none =
-        |loaded: &&(u16, &Loaded)| is_used && loaded.1.kept == Position::ZERO && loaded.1.through == Position::ZERO;
-    let numbered: Vec<(u16, &Loaded)> = (0..).zip(loaded).collect();
-    let damage = |(number, _): &(u16, &Loaded)| Damage {
-        kind: DamageKind::Missing,
-        path: path(dir, PartitionId::new(*number), "snap"),
-        offset: 0,
-        bytes: 0,
-        position: Position::ZERO,
-        reason: "both snapshots of a partition's space are missing or damaged: what the journal has let go of is lost",
+/// What is to be told of the snapshots that opening found. `is_noted`: the store says of itself that its space was used.
+pub(crate) fn lost(dir: &Path, loaded: &[Loaded], is_noted: bool) -> Vec<Damage> {
+    let has_types = loaded.iter().any(|loaded| loaded.engine.types().next().is_some());
+    let pairs: Vec<Pair> = loaded.iter().map(|loaded| loaded.found).collect();
+    damage(&dir.join(FOLDER), &pairs, has_types, is_noted)
+}
+
+fn damage(folder: &Path, pairs: &[Pair], has_types: bool, is_noted: bool) -> Vec<Damage> {
+    let damage =
+        |kind, path: PathBuf, bytes, reason| Damage { kind, path, offset: 0, bytes, position: Position::ZERO, reason };
+    if pairs.iter().flatten().all(|found| *found == Found::Missing) {
+        let reason = "the snapshots of spaces are missing: what the journal has let go of is lost";
+        return is_noted.then(|| damage(DamageKind::Missing, folder.to_owned(), 0, reason)).into_iter().collect();
+    }
+    let of = |(number, pair): (u16, &Pair)| {
+        let path = |end| folder.join(name(PartitionId::new(number), end));
+        let is_damaged = |found: &Found| matches!(found, Found::Damaged { .. });
+        let [newest, older] = ENDS.map(path);
+        let reason =
+            "both snapshots of a partition's space are missing or damaged: what the journal has let go of is lost";
+        match pair {
+            // A crash between the two of a partition, before anything was in them, leaves one of them or none.
+            [Found::Missing, Found::Missing] => has_types.then(|| damage(DamageKind::Missing, newest, 0, reason)),
+            [Found::Damaged { bytes }, other] | [other @ Found::Missing, Found::Damaged { bytes }]
+                if *other != Found::Intact =>
+            {
+                let path = if is_damaged(&pair[0]) { newest } else { older };
+                Some(damage(DamageKind::Record, path, *bytes, reason))
+            }
+            [Found::Damaged { bytes }, _] => Some(damage(
+                DamageKind::Copy,
+                newest,
+                *bytes,
+                "a snapshot of a partition's space; the one before is intact",
+            )),
+            [_, Found::Damaged { bytes }] => Some(damage(
+                DamageKind::Copy,
+                older,
+                *bytes,
+                "the older snapshot of a partition's space; the newer is intact",
+            )),
+            _ => None,
+        }
     };
-    numbered.iter().filter(has_none).map(damage).collect()
+    (0..).zip(pairs).filter_map(of).collect()
+}
+
+/// A folder's snapshots, open: whoever replaces them meanwhile changes nothing of what is read.
+pub(crate) struct Opened {
+    folder: PathBuf,
+    partitions: Vec<[Option<Arc<dyn File>>; 2]>,
+    is_noted: bool,
+}
+
+impl Opened {
+    /// Opens the snapshots of so many partitions. `is_noted` is as for [`lost`].
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses.
+    pub(crate) fn of(files: &dyn Files, folder: PathBuf, (partitions, is_noted): (u16, bool)) -> Result<Self> {
+        let open = |number| -> Result<_> {
+            let [newest, older] = ENDS.map(|end| open(files, &folder.join(name(PartitionId::new(number), end))));
+            Ok([newest?, older?])
+        };
+        let partitions = (0..partitions).map(open).collect::<Result<_>>()?;
+        Ok(Self { folder, partitions, is_noted })
+    }
+
+    /// Reads every byte, and returns what is damaged or missing.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk refuses.
+    pub(crate) fn check(&self) -> Result<Vec<Damage>> {
+        let (mut pairs, mut has_types) = (Vec::new(), false);
+        for (number, both) in (0..).map(PartitionId::new).zip(&self.partitions) {
+            let mut pair = [Found::Missing; 2];
+            for ((found, file), end) in pair.iter_mut().zip(both).zip(ENDS) {
+                let engine;
+                (*found, engine) = read(file.as_deref(), &self.folder.join(name(number, end)), number)?;
+                has_types |= engine.is_some_and(|engine| engine.types().next().is_some());
+            }
+            pairs.push(pair);
+        }
+        Ok(damage(&self.folder, &pairs, has_types, self.is_noted))
+    }
+}
+
+/// A snapshot of a store that goes as far as `position` or beyond, and how far; `None` when there is none. Of the others only the
+/// start is read.
+pub(crate) fn beyond(files: &dyn Files, dir: &Path, position: Position) -> Result<Option<(PathBuf, Position)>> {
+    let folder = dir.join(FOLDER);
+    for name in files.list(&folder).unwrap_or_default().iter().filter(|name| is_snapshot(name)) {
+        let Some(partition) = name.get(..4).and_then(|digits| digits.parse().ok()) else { continue };
+        let path = folder.join(name);
+        let Some(file) = open(files, &path)? else { continue };
+        let mut start = [0; Snapshot::START_BYTES];
+        let read_start = base::read_exact_at(&*file, &mut start, 0);
+        if read_start.is_err() || Snapshot::applied_of(&start).is_none_or(|applied| applied < position) {
+            continue;
+        }
+        // A damaged one says nothing.
+        if let (_, Some(engine)) = read(Some(&*file), &path, PartitionId::new(partition))? {
+            return Ok(Some((path, engine.applied())));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes a snapshot; the one that was the newest becomes the older one.
@@ -114,7 +236,7 @@ pub(crate) fn write(files: &dyn Files, dir: &Path, partition: PartitionId, bytes
     let write = || {
         files.create_dir(&folder)?;
         match files.rename(&newest, &older) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => write_new_file(files, &older, bytes)?,
+            Err(error) if error.kind() == NotFound => write_new_file(files, &older, bytes)?,
             renamed => renamed?,
         }
         write_new_file(files, &newest, bytes)
@@ -128,7 +250,7 @@ const NEXT_FOLDER: &str = "space.next";
 /// Copies snapshots from one folder to another.
 fn copy(files: &dyn Files, from: &Path, to: &Path) -> Result<()> {
     let names = match files.list(from) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == NotFound => return Ok(()),
         names => names.map_err(|error| failed(from, &error))?,
     };
     files.create_dir(to).map_err(|error| failed(to, &error))?;
@@ -159,20 +281,27 @@ pub(crate) fn settle_backup(files: &dyn Files, backup: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the snapshots of a backup whose manifest goes up to `position` into the store that it becomes: the newest that do not
-/// go beyond it.
-pub(crate) fn restore(files: &dyn Files, backup: &Path, store: &Path, position: Position) -> Result<()> {
+/// The folder in a backup whose manifest goes up to `position` that has the newest snapshots that do not go beyond it.
+pub(crate) fn fitting(files: &dyn Files, backup: &Path, position: Position) -> PathBuf {
+    // A copy that was broken off lacks some.
+    let settled = files.list(&backup.join(FOLDER)).unwrap_or_default();
     let fits = |folder: &Path| {
         let names = files.list(folder).unwrap_or_default();
         let snapshots: Vec<&String> = names.iter().filter(|name| is_snapshot(name)).collect();
+        let has = |name: &String| !is_snapshot(name) || names.contains(name);
         !snapshots.is_empty()
+            && settled.iter().all(has)
             && snapshots.iter().all(|name| {
                 let partition = name.get(..4).and_then(|digits| digits.parse().ok()).map(PartitionId::new);
-                let engine = partition.and_then(|partition| read(files, &folder.join(name), partition).ok().flatten());
-                engine.is_none_or(|engine| engine.applied() < position)
+                let read = partition.and_then(|partition| open_and_read(files, &folder.join(name), partition).ok());
+                read.and_then(|(_, engine)| engine).is_none_or(|engine| engine.applied() < position)
             })
     };
     let next = backup.join(NEXT_FOLDER);
-    let from = if fits(&next) { next } else { backup.join(FOLDER) };
-    copy(files, &from, &store.join(FOLDER))
+    if fits(&next) { next } else { backup.join(FOLDER) }
+}
+
+/// Copies the snapshots of a backup whose manifest goes up to `position` into the store that it becomes.
+pub(crate) fn restore(files: &dyn Files, backup: &Path, store: &Path, position: Position) -> Result<()> {
+    copy(files, &fitting(files, backup, position), &store.join(FOLDER))
 }

@@ -1,0 +1,86 @@
+//! What a store has beside its journal, `space` and `series`: that these folders were not removed, and that the journal goes as far
+//! as they do.
+//!
+//! The journal lets go of what they have. So the store notes in its file `store` that it has them, once they are there; and where
+//! they go beyond the journal, files of that are gone, and its positions would be given out a second time.
+//!
+//! May use: `identity`, the folders, `journal`. Must not know: what is in them.
+
+use std::path::Path;
+
+use base::Files;
+use journal::{Damage, Position};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::{self, Identity, Used};
+use crate::options::Options;
+use crate::series;
+use crate::series::folder::Folder;
+use crate::space;
+use crate::store::{Inner, lock};
+
+/// Refuses a store whose journal ends before what its snapshots or its sealed files go up to. Changes nothing.
+pub(crate) fn refuse_lost_journal(files: &dyn Files, dir: &Path, options: &Options) -> Result<()> {
+    let partitions = identity::read(files, dir)?.map_or(options.partitions, |identity| identity.partitions);
+    let journal = dir.join("journal");
+    let next = journal::next_position(files, &journal, &journal::Options::new(0, partitions, &options.limits))?;
+    let beyond = match space::files::beyond(files, dir, next)? {
+        None => series::folder::beyond(files, dir, next)?,
+        beyond => beyond,
+    };
+    let Some((path, through)) = beyond else { return Ok(()) };
+    let text = format!(
+        "the journal in {} ends before position {next}, but {} goes up to {through}: files of the journal are missing. Put them \
+         back, or restore a backup into another folder; nothing was changed",
+        journal.display(),
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Corrupt, text))
+}
+
+/// The folders beside a journal, open to be read whole: of a store, or of a backup.
+pub(crate) struct Beside {
+    space: space::files::Opened,
+    series: series::folder::Opened,
+}
+
+impl Beside {
+    /// Opens what is in `dir`: of a backup what fits the position up to which its journal goes. Damage that shows at once is told.
+    pub(crate) fn open(
+        files: &dyn Files,
+        dir: &Path,
+        (partitions, used): (u16, Used),
+        backed_up: Option<Position>,
+        tell: &mut dyn FnMut(Damage),
+    ) -> Result<Self> {
+        let (space, series) = match backed_up {
+            Some(position) => {
+                (space::files::fitting(files, dir, position), series::backup::fitting(files, dir, position)?)
+            }
+            None => (dir.join(space::files::FOLDER), dir.join(series::folder::FOLDER)),
+        };
+        let space = space::files::Opened::of(files, space, (partitions, used.space))?;
+        let series = Folder { files, dir: &series }.open_all(used.series, tell)?;
+        Ok(Self { space, series })
+    }
+
+    /// Reads every byte, and tells damage.
+    pub(crate) fn check(&self, tell: &mut dyn FnMut(Damage)) -> Result<()> {
+        self.space.check()?.into_iter().for_each(&mut *tell);
+        self.series.check(tell)
+    }
+}
+
+impl Inner {
+    /// Notes, durably, what the store has from now on. To be called when its folder is there: what is noted and not there is missed.
+    pub(crate) fn note_use(&self, used: Used) -> Result<()> {
+        let mut identity = lock(&self.identity);
+        let used = identity.used.or(used);
+        if used != identity.used {
+            let noted = Identity { used, ..*identity };
+            identity::write(&*self.files, self.dir(), noted)?;
+            *identity = noted;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! What lies beside the journal, snapshots of spaces and sealed files of series: what is damaged or missing is told by whoever looks,
+//! a restore that would lose it is refused, and a journal that is gone is not begun anew under them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::memory::Disk;
+use base::{Files, Limits, ManualClock};
+use holdfast::series::Rows;
+use holdfast::space::{Definition, Document, Value, WriteOptions};
+use holdfast::{
+    Damage, DamageKind, ErrorKind, Inspection, MemoryLedgers, Options, Restore, RestoreDamage, Restored, Store, World,
+    restore_in,
+};
+
+const DIR: &str = "/store";
+const BACKUP: &str = "/backup";
+const NEW: &str = "/new";
+
+fn open(disk: &Disk, dir: &str) -> holdfast::Result<Store> {
+    let world = World {
+        files: Arc::new(disk.clone()),
+        clock: Arc::new(ManualClock::at(1_700_000_000_000)),
+        ledgers: Arc::new(MemoryLedgers::new()),
+        threads: false,
+        entropy: 42,
+    };
+    Store::open_in(&world, Path::new(dir), Options { partitions: 2, limits: Limits::tiny(), ..Options::default() })
+}
+
+fn fill(store: &Store, numbers: std::ops::Range<i64>) {
+    let orders = store.space("shop").declare(Definition::new("shop", "order")).unwrap();
+    for number in numbers.clone() {
+        let order = Document::from_pairs([("id", Value::from(number))]);
+        orders.write(&order, &WriteOptions::default()).unwrap();
+    }
+    let mut rows = Rows::new("d");
+    let row = rows.row(b"m", |_| Ok(("m".to_owned(), Vec::new()))).unwrap();
+    let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+    numbers.for_each(|time| rows.push_float(slot, time, 0.5));
+    store.series().write(&mut rows).unwrap();
+}
+
+/// A closed store with entries and points, and its backup; what its digest was.
+fn stored() -> (Disk, u128) {
+    let disk = Disk::new(1);
+    let store = open(&disk, DIR).unwrap();
+    fill(&store, 0..100);
+    store.close().unwrap();
+    let store = open(&disk, DIR).unwrap();
+    let digest = store.digest().unwrap();
+    store.backup(BACKUP).unwrap();
+    store.close().unwrap();
+    (disk, digest)
+}
+
+fn restore(disk: &Disk, damage: RestoreDamage) -> holdfast::Result<Restored> {
+    let how = Restore { damage, ..Restore::default() };
+    restore_in(disk, (Path::new(BACKUP), Path::new(NEW)), how, &mut |_| ())
+}
+
+/// What a look at every byte finds damaged.
+fn inspected(disk: &Disk, dir: &str) -> Vec<(DamageKind, PathBuf)> {
+    let before = disk.operations();
+    let mut inspection = Inspection::in_files(disk, Path::new(dir)).unwrap();
+    inspection.verify(&mut |_| ()).unwrap();
+    assert_eq!(disk.operations(), before, "something was written");
+    short(&inspection.damage())
+}
+
+fn short(damage: &[Damage]) -> Vec<(DamageKind, PathBuf)> {
+    damage.iter().map(|damage| (damage.kind, damage.path.clone())).collect()
+}
+
+fn remove(disk: &Disk, what: &str) {
+    let all = disk.inventory().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(what));
+    assert!(all.map(|path| disk.remove(&path).unwrap()).count() > 0, "{what}");
+}
+
+fn find(disk: &Disk, dir: &str, end: &str) -> PathBuf {
+    let mut all = disk.inventory().into_iter().map(|(path, _)| path);
+    all.find(|path| path.starts_with(dir) && path.to_string_lossy().ends_with(end)).unwrap()
+}
+
+/// Changes a byte. A register of the backup is the store's, by another name.
+fn damage(disk: &Disk, path: &Path) {
+    if !path.starts_with(BACKUP) || !path.to_string_lossy().contains(".names") {
+        disk.flip(path, 20, 1);
+    }
+}
+
+/// Whether a restore refuses the backup and says of which file; with damage accepted, what the restored store tells when it opens.
+fn refused(disk: &Disk, path: &Path) -> Vec<(DamageKind, PathBuf)> {
+    let error = restore(disk, RestoreDamage::Refuse).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(path.to_str().unwrap()) && error.to_string().contains("offset 0"), "{error}");
+    assert!(disk.inventory().iter().all(|(path, _)| !path.starts_with(NEW)), "something was restored");
+    assert!(!restore(disk, RestoreDamage::Accept).unwrap().damage.is_empty());
+    short(&open(disk, NEW).unwrap().stats().damage)
+}
+
+#[test]
+fn what_is_sound_is_told_as_sound() {
+    let (disk, digest) = stored();
+    assert_eq!((inspected(&disk, DIR), inspected(&disk, BACKUP)), (vec![], vec![]));
+    assert_eq!(restore(&disk, RestoreDamage::Refuse).unwrap().damage, []);
+    let restored = open(&disk, NEW).unwrap();
+    assert_eq!((restored.digest().unwrap(), restored.stats().damage), (digest, vec![]));
+    assert_eq!(inspected(&disk, NEW), []);
+}
+
+/// A backup with both snapshots of a partition damaged was verified as sound and restored without a word, and entries were gone.
+#[test]
+fn snapshots_of_spaces_are_looked_at_before_they_are_restored() {
+    let (disk, _) = stored();
+    for dir in [DIR, BACKUP] {
+        for end in ["snap", "old"] {
+            disk.flip(&Path::new(dir).join("space/0001").with_extension(end), 20, 1);
+        }
+        let path = Path::new(dir).join("space/0001.snap");
+        assert_eq!(inspected(&disk, dir), [(DamageKind::Record, path)]);
+    }
+    let told = refused(&disk, &Path::new(BACKUP).join("space/0001.snap"));
+    assert_eq!(told, [(DamageKind::Record, PathBuf::from("/new/space/0001.snap"))]);
+}
+
+/// With every snapshot damaged nobody knew of a type any more, and so of no damage.
+#[test]
+fn that_all_snapshots_are_damaged_is_told() {
+    let (disk, _) = stored();
+    for name in ["0000.snap", "0000.old", "0001.snap", "0001.old"] {
+        disk.flip(&Path::new(DIR).join("space").join(name), 20, 1);
+    }
+    assert_eq!(inspected(&disk, DIR).len(), 2);
+    assert_eq!(open(&disk, DIR).unwrap().stats().damage.len(), 2);
+}
+
+#[test]
+fn one_damaged_copy_of_two_is_told_and_costs_nothing() {
+    for end in ["space/0001.snap", "space/0000.old", ".names", ".names.copy", "manifest", "manifest.copy"] {
+        let (disk, digest) = stored();
+        for dir in [DIR, BACKUP] {
+            let path = find(&disk, dir, end);
+            damage(&disk, &path);
+            assert_eq!(inspected(&disk, dir), [(DamageKind::Copy, path)], "{end}");
+        }
+        let damage = restore(&disk, RestoreDamage::Refuse).unwrap().damage;
+        assert_eq!(short(&damage), [(DamageKind::Copy, find(&disk, BACKUP, end))], "{end}");
+        assert_eq!(open(&disk, NEW).unwrap().digest().unwrap(), digest, "{end}");
+        let store = open(&disk, DIR).unwrap();
+        assert_eq!(short(&store.stats().damage).len(), 1, "{end}: {:?}", store.stats().damage);
+        assert_eq!(store.digest().unwrap(), digest, "{end}");
+    }
+}
+
+/// Without its folder a store was taken for one that has no spaces or no time series, and so was a backup.
+#[test]
+fn a_folder_that_is_missing_is_missed() {
+    for folder in ["space", "series"] {
+        let (disk, _) = stored();
+        let missing = |dir: &str| vec![(DamageKind::Missing, Path::new(dir).join(folder))];
+        for dir in [DIR, BACKUP] {
+            remove(&disk, &format!("{dir}/{folder}"));
+            assert_eq!(inspected(&disk, dir), missing(dir));
+        }
+        assert_eq!(refused(&disk, &Path::new(BACKUP).join(folder)), missing(NEW));
+        assert_eq!(short(&open(&disk, DIR).unwrap().stats().damage), missing(DIR));
+    }
+}
+
+/// Of stores and backups that were made before it was noted.
+#[test]
+fn what_a_store_has_is_noted_when_it_opens() {
+    let (disk, _) = stored();
+    let path = Path::new(DIR).join("store");
+    let noted = base::read_whole(&disk, &path, 64).unwrap();
+    let mut before = noted.clone();
+    (before[7], before[26]) = (1, 0);
+    let sum = base::crc32c(&before[..28]);
+    before[28..].copy_from_slice(&sum.to_le_bytes());
+    assert_ne!(before, noted, "nothing was noted");
+    base::write_new_file(&disk, &path, &before).unwrap();
+    let store = open(&disk, DIR).unwrap();
+    assert_eq!(store.stats().damage, []);
+    assert_eq!(base::read_whole(&disk, &path, 64).unwrap(), noted);
+    // A backup of then has no note either, until it is brought up to date.
+    let backup = Path::new(BACKUP).join("store");
+    base::write_new_file(&disk, &backup, &before).unwrap();
+    store.backup(BACKUP).unwrap();
+    assert_eq!(base::read_whole(&disk, &backup, 64).unwrap(), noted);
+}
+
+/// Both registers damaged, both manifests missing: what a restore refuses a look did not tell.
+#[test]
+fn damage_to_names_and_manifests_is_told_by_whoever_looks() {
+    let (disk, _) = stored();
+    for dir in [DIR, BACKUP] {
+        for end in [".names", ".names.copy"] {
+            damage(&disk, &find(&disk, dir, end));
+        }
+        let wanted: Vec<_> = [".names", ".names.copy", ".names"].iter().map(|end| find(&disk, dir, end)).collect();
+        let told = inspected(&disk, dir);
+        assert!(told.iter().all(|(kind, _)| *kind == DamageKind::Record), "{told:?}");
+        assert_eq!(told.into_iter().map(|(_, path)| path).collect::<Vec<_>>(), wanted);
+    }
+    refused(&disk, &find(&disk, BACKUP, ".names"));
+    let (disk, _) = stored();
+    for dir in [DIR, BACKUP] {
+        ["manifest", "manifest.copy"].iter().for_each(|end| disk.remove(&find(&disk, dir, end)).unwrap());
+        assert_eq!(inspected(&disk, dir), [(DamageKind::Record, Path::new(dir).join("series/manifest"))]);
+    }
+    refused(&disk, &Path::new(BACKUP).join("series/manifest"));
+}
+
+/// The store opened with an empty journal, gave out positions a second time, and whoever read a space waited for the snapshot's position.
+#[test]
+fn a_journal_that_ends_before_what_lies_beside_it_is_refused_and_nothing_is_written() {
+    for (keep, without) in [("space", "series"), ("series", "space")] {
+        let (disk, _) = stored();
+        remove(&disk, &format!("{DIR}/journal"));
+        remove(&disk, &format!("{DIR}/{without}"));
+        let before = disk.inventory();
+        let error = open(&disk, DIR).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("the journal in /store/journal ends before") && text.contains(keep), "{text}");
+        assert_eq!(disk.inventory(), before);
+    }
+    // The last segments, of which snapshots know.
+    let (disk, digest) = stored();
+    let segments = disk.list(&Path::new(DIR).join("journal")).unwrap();
+    let segments: Vec<PathBuf> = segments.iter().map(|name| Path::new(DIR).join("journal").join(name)).collect();
+    let segments: Vec<&PathBuf> = segments.iter().filter(|path| path.extension().is_some()).collect();
+    assert!(segments.len() > 3);
+    let fork = disk.fork(7);
+    segments.iter().skip(2).for_each(|path| fork.remove(path).unwrap());
+    assert_eq!(open(&fork, DIR).err().unwrap().kind(), ErrorKind::Corrupt);
+    assert_eq!(open(&disk, DIR).unwrap().digest().unwrap(), digest);
+}
+
+/// A snapshot that has nothing yet goes up to the segment that nothing was written to, and no backup has that.
+#[test]
+fn a_backup_of_an_idle_store_opens() {
+    let disk = Disk::new(1);
+    open(&disk, DIR).unwrap().close().unwrap();
+    let store = open(&disk, DIR).unwrap();
+    store.space("shop").declare(Definition::new("shop", "order")).unwrap();
+    store.close().unwrap();
+    let store = open(&disk, DIR).unwrap();
+    store.backup(BACKUP).unwrap();
+    restore(&disk, RestoreDamage::Refuse).unwrap();
+    assert_eq!(open(&disk, NEW).unwrap().digest().unwrap(), store.digest().unwrap());
+}
