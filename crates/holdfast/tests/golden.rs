@@ -240,7 +240,9 @@ fn write_points(store: &Store, first: i64) {
 fn files(disk: &Disk) -> BTreeMap<String, Vec<u8>> {
     let in_store = |path: &Path| path.strip_prefix(DIR).unwrap().to_str().unwrap().to_owned();
     let read = |path: &Path| read_whole(disk, path, u64::MAX).unwrap();
-    disk.inventory().into_iter().map(|(path, _)| (in_store(&path), read(&path))).collect()
+    // Disk space that is kept back is no part of what is stored.
+    let is_stored = |(path, _): &(PathBuf, u64)| path.file_name() != Some("spare".as_ref());
+    disk.inventory().into_iter().filter(is_stored).map(|(path, _)| (in_store(&path), read(&path))).collect()
 }
 
 /// What a store shows, one line for each object.
