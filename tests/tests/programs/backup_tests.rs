@@ -173,7 +173,7 @@ fn folders_that_hold_something_else_are_refused_and_stay_as_they_are() {
     assert!(full.code == Some(1) && full.text.contains("is not empty"), "{}", full.text);
     fs::remove_file(place.folder.path().join("backup/backup")).expect("the manifest is there");
     let half = say(&["restore", &place.path("backup"), &place.path("new")]);
-    assert!(half.code == Some(1) && half.text.contains("the backup was not finished"), "{}", half.text);
+    assert!(half.code == Some(1) && half.text.contains("holds no finished backup"), "{}", half.text);
     assert!(!Path::new(&place.path("new")).exists());
     place.backup(&server);
     done(&["restore", &place.path("backup"), &place.path("new")]);
