@@ -113,7 +113,12 @@ pub fn run(setup: Setup) -> Result<Outcome, Violation> {
 pub(crate) fn open(sim: &mut Sim) -> Check<Store> {
     for _ in 0..3 {
         match sim.open() {
-            Ok(store) => return Ok(store),
+            Ok(store) if sim.disk.is_powered() => return Ok(store),
+            // It went off in something that opening can do without, such as making spare space.
+            Ok(store) => {
+                drop(store);
+                recover_disk(sim);
+            }
             Err(error) if error.kind() == holdfast::ErrorKind::Unavailable => recover_disk(sim),
             Err(error) => return Err(violation("open", error.to_string())),
         }
