@@ -5,6 +5,7 @@
 
 mod argument;
 pub mod auth;
+mod budget;
 mod durable;
 mod error;
 mod handed;

@@ -11,8 +11,8 @@ use holdfast::{Durability, Head, Indexes, Metadata, Position, PutOptions, Scope,
 
 use super::conditions::{self, Conditions, State, VCLOCK, Verdict};
 use super::failure::Failure;
-use super::upload::{Budget, Share};
 use super::{indexes, metadata};
+use crate::budget::{Budget, Share};
 
 /// When an object expires, in milliseconds since 1970.
 pub(crate) const EXPIRES: &str = "x-holdfast-expires";

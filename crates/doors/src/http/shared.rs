@@ -16,7 +16,7 @@ use super::ingest::intake::Kits;
 use super::ingest::writers::Writers;
 use super::options::Options;
 use super::turns::Turns;
-use super::upload::Budget;
+use crate::budget::Budget;
 use crate::durable::{State, Syncer};
 use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
 

@@ -8,58 +8,26 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, StatusCode};
 use hyper::body::{Body as _, Bytes, Incoming};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
 use super::limits::Limits;
+use crate::budget::{Budget, Exhausted, Share};
 
-/// What one permit of the budget of bytes stands for.
-const UNIT_BYTES: usize = 1 << 10;
 /// How much of a body that nobody wants is read so that the connection can go on, and how long that may take.
 const DRAIN_BYTES_MAX: usize = 64 << 10;
 const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);
 /// Space that is made at once for a body whose length was announced: a client may announce what it never sends.
 const RESERVED_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of bodies that may be in memory at a time, for the whole door. Clones share it.
-#[derive(Clone)]
-pub(crate) struct Budget(Arc<Semaphore>);
-
-/// A part of the budget; dropping it gives it back.
-#[derive(Default)]
-pub(crate) struct Share(Option<OwnedSemaphorePermit>, usize);
-
-impl Budget {
-    pub(crate) fn new(bytes: u64) -> Self {
-        let units = usize::try_from(bytes).unwrap_or(usize::MAX) / UNIT_BYTES;
-        Budget(Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))))
-    }
-
-    /// Makes a share at least so large.
-    ///
-    /// # Errors
-    /// 503 when so much is not there now.
-    pub(crate) fn grow(&self, share: &mut Share, bytes: usize) -> Result<(), Failure> {
-        let missing = bytes.div_ceil(UNIT_BYTES).saturating_sub(share.1);
-        if missing == 0 {
-            return Ok(());
-        }
-        let taken =
-            u32::try_from(missing).ok().and_then(|units| Arc::clone(&self.0).try_acquire_many_owned(units).ok());
-        let taken = taken.ok_or_else(|| Failure::unavailable("too many large bodies at a time"))?;
-        match &mut share.0 {
-            Some(permit) => permit.merge(taken),
-            none => *none = Some(taken),
-        }
-        share.1 += missing;
-        Ok(())
+impl From<Exhausted> for Failure {
+    fn from(Exhausted: Exhausted) -> Self {
+        Failure::unavailable("too many large bodies at a time")
     }
 }
 

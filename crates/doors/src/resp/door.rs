@@ -15,7 +15,6 @@ use super::call::store_error_text;
 use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
-use super::inputs::Inputs;
 use super::iterations::{Iterations, locked};
 use super::limits::Limits;
 use super::script::{self, Functions, ScriptOptions, Scripts};
@@ -24,6 +23,7 @@ use super::snapshots::Snapshots;
 use super::wire::WireLimits;
 use super::work::Work;
 use crate::auth::Users;
+use crate::budget::Budget;
 use crate::durable::Syncer;
 use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
 
@@ -143,7 +143,7 @@ pub(crate) struct Door {
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
-    pub(crate) inputs: Inputs,
+    pub(crate) inputs: Budget,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
 }
@@ -189,7 +189,7 @@ impl Door {
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
-            inputs: Inputs::new(limits.input_bytes_max),
+            inputs: Budget::new(limits.input_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             pipelining: AtomicUsize::new(0),
             store,

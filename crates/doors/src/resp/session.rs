@@ -14,11 +14,11 @@ use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
-use super::inputs::Held;
 use super::script::Later;
 use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
+use crate::budget::Share;
 
 /// Bytes that names of series may take which one connection remembers: those of a thousand or two, where there may be ten thousand
 /// connections. One that writes to more has them looked up again.
@@ -148,7 +148,7 @@ pub(crate) struct Session {
     pub(crate) multi: Option<Queue>,
     pub(crate) watched: Vec<Watched>,
     /// Of the room for unfinished commands.
-    pub(crate) held: Held,
+    pub(crate) held: Share,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
@@ -183,7 +183,7 @@ impl Session {
             durability,
             multi: None,
             watched: Vec::new(),
-            held: Held::default(),
+            held: Share::default(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
             numbers: None,

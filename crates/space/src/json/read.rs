@@ -20,7 +20,9 @@ use crate::value::{DEPTH_MAX, Decimal, ListRef, MapRef, StoredValue, Value, Valu
 /// The stored fields of the object that a text says.
 pub(super) fn fields(text: &[u8]) -> Result<Vec<u8>> {
     let mut fields = Vec::with_capacity(text.len());
-    read(text, |from, is_too_deep| from.deserialize_map(Object { to: &mut fields, depth: DEPTH_MAX, is_too_deep }))?;
+    read(text, |from, is_too_deep| {
+        from.deserialize_map(Object(Put { to: &mut fields, depth: DEPTH_MAX, is_too_deep }))
+    })?;
     Ok(fields)
 }
 
@@ -144,11 +146,7 @@ impl<'de> Visitor<'de> for Put<'_> {
 }
 
 /// Appends what comes, which has to be an object, as fields.
-struct Object<'a> {
-    to: &'a mut Vec<u8>,
-    depth: usize,
-    is_too_deep: &'a Cell<bool>,
-}
+struct Object<'a>(Put<'a>);
 
 impl<'de> Visitor<'de> for Object<'_> {
     type Value = ();
@@ -158,7 +156,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, from: A) -> std::result::Result<(), A::Error> {
-        put_fields(from, Put { to: self.to, depth: self.depth, is_too_deep: self.is_too_deep }).map(drop)
+        put_fields(from, self.0).map(drop)
     }
 }
 

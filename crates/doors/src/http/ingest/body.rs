@@ -11,7 +11,7 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::super::failure::Failure;
 use super::super::shared::Shared;
-use super::super::upload::Share;
+use crate::budget::Share;
 
 /// How much is made room for at a time: memory grows with what comes out, not with what is announced.
 const STEP_BYTES: usize = 64 << 10;

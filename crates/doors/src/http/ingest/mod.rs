@@ -33,8 +33,9 @@ use super::failure::Failure;
 use super::handle::Asked;
 use super::shared::{Shared, Stalled};
 use super::table::{Access, Route, Verb};
-use super::upload::{Share, Upload};
+use super::upload::Upload;
 use crate::auth::{Right, User};
+use crate::budget::Share;
 
 /// The database of requests that name none.
 const DATABASE: &str = "default";

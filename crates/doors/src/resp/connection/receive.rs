@@ -1,5 +1,5 @@
 //! How bytes come in: into the reactor's buffer while commands come whole, else into one of the connection's own, for which all
-//! connections of the door together have so much room (`inputs.rs`).
+//! connections of the door together have so much room (`crate::budget`).
 //!
 //! May use: what `connection` may. Must not know: replies.
 
@@ -10,8 +10,8 @@ use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
 
 use super::{Connection, KEPT_BYTES_MAX};
+use crate::budget::Share;
 use crate::resp::counters::add;
-use crate::resp::inputs::Held;
 
 /// The most read at once into a connection's own buffer, so that it grows with what arrives, not with what is announced.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -19,6 +19,8 @@ const READ_BYTES_MAX: usize = 1 << 20;
 const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
+/// What a connection may hold beside the room that all share: no more than its buffers take anyway.
+const FREE_BYTES: usize = 128 << 10;
 
 impl Connection {
     /// Reads once and handles what arrived. Whether anything happened.
@@ -41,7 +43,8 @@ impl Connection {
             // In proportion to what has come, not to what was announced: announcing costs a client nothing.
             let step = self.input.len().clamp(READ_BYTES_MIN, READ_BYTES_MAX.max(self.input.len()));
             let more = missing.clamp(4 << 10, step);
-            if !self.session.held.grow(&reactor.door.inputs, self.input.len() + more) {
+            let bytes = self.input.len() + more;
+            if bytes > FREE_BYTES && reactor.door.inputs.grow(&mut self.session.held, bytes).is_err() {
                 self.refuse_input();
                 return Ok(true);
             }
@@ -81,7 +84,7 @@ impl Connection {
         let handled = self.handle_bytes(&input);
         input.advance(handled);
         if input.is_empty() {
-            self.session.held = Held::default();
+            self.session.held = Share::default();
             if input.capacity() > KEPT_BYTES_MAX {
                 input = BytesMut::new();
             }
@@ -97,7 +100,7 @@ impl Connection {
         self.session.replies += 1;
         self.session.closing = true;
         self.input = BytesMut::new();
-        self.session.held = Held::default();
+        self.session.held = Share::default();
         self.end_chunk();
     }
 }
