@@ -32,6 +32,7 @@ use super::commands::connection::authenticated;
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::handle;
+use super::lingering::Came;
 use super::moving::{Carried, Habit, Moving};
 use super::reactor::Reactor;
 use super::reply::Reply;
@@ -237,6 +238,7 @@ impl Connection {
         self.session.client.set_active(now_ms, bytes.len());
         let mut started = Instant::now();
         let (mut done, mut commands) = (0, 0);
+        let last_write = self.session.last_write;
         self.is_starved = false;
         let must_authenticate = door.options.users.is_required();
         let mut wire_limits = door.wire_limits(!must_authenticate || self.session.user.is_some());
@@ -269,6 +271,7 @@ impl Connection {
             }
         }
         self.parser.shrink();
+        reactor.lingering.note(if self.session.last_write == last_write { Came::Reads } else { Came::Writes });
         if self.habit.pipelines(commands) && self.stream.may_move() {
             self.moves_to = Some(door.next_for_pipelines()).filter(|to| *to != reactor.index);
         }

@@ -17,6 +17,7 @@ mod glob;
 mod handle;
 mod iterations;
 mod limits;
+mod lingering;
 mod moving;
 mod number;
 mod permit;

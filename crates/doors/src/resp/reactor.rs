@@ -3,6 +3,7 @@
 //! May use: `door`, `counters`, `crate::durable`. Must not know: sockets, commands.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -10,6 +11,7 @@ use holdfast::Position;
 
 use super::counters::Counters;
 use super::door::Door;
+use super::lingering::Lingering;
 use crate::durable::Listener;
 
 /// Bytes of the buffer that all connections of a reactor read into; what is incomplete is copied out of it.
@@ -30,6 +32,7 @@ pub(crate) struct Reactor {
     pub(super) round: Cell<u64>,
     /// Told of syncs while one of them waits.
     pub(crate) listener: Arc<Listener>,
+    pub(crate) lingering: Rc<Lingering>,
 }
 
 impl Reactor {
@@ -45,6 +48,7 @@ impl Reactor {
             synced: Cell::new(Position::ZERO),
             waiting: RefCell::new(Vec::new()),
             round: Cell::new(1),
+            lingering: Rc::default(),
         }
     }
 

@@ -22,6 +22,7 @@ use super::clients::{Ask, Client};
 use super::connection::Connection;
 use super::counters::add;
 use super::door::{Door, Options};
+use super::lingering::linger;
 use super::moving::Carried;
 use super::reactor::Reactor;
 use super::stream::Stream;
@@ -174,6 +175,7 @@ async fn serve_reactor(
     let accepting =
         listener.map(|listener| tokio::task::spawn_local(accept(reactor.door.clone(), listener, senders.clone())));
     let waking = tokio::task::spawn_local(wake_after_syncs(reactor.clone()));
+    let lingering = tokio::task::spawn_local(linger(reactor.lingering.clone()));
     let sweeping = is_first.then(|| tokio::task::spawn_local(sweep(reactor.door.clone())));
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     loop {
@@ -198,6 +200,7 @@ async fn serve_reactor(
     // Everything ready is sent, or the time is over: then the connections are dropped with the event loop.
     let _ = tokio::time::timeout(STOP_TIMEOUT, all_gone.recv()).await;
     waking.abort();
+    lingering.abort();
 }
 
 /// Takes a connection off the list when it ends, however it ends.
