@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LINK, LOCATION};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION,
+};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -62,6 +64,7 @@ impl From<Failure> for Refused {
 }
 
 async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> Result<Response, Refused> {
+    check_ambiguous(&parts.headers)?;
     upload.check_declared()?;
     let segments = uri::segments(parts.uri.path())?;
     let (route, captured) = match find(parts.method.as_str(), &segments) {
@@ -77,6 +80,19 @@ async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> R
         asked.check_names(route)?;
     }
     Ok(asked.run(route, user, upload).await?)
+}
+
+/// Refuses what a server in front of this one could have understood otherwise (RFC 9112, 3.2), and expectations that are none
+/// (RFC 9110, 10.1.1). A request without a host is taken: there is nothing it could be mistaken for.
+fn check_ambiguous(headers: &HeaderMap) -> Result<(), Failure> {
+    if headers.get_all(HOST).iter().nth(1).is_some() {
+        return Err(Failure::bad("the request has more than one Host header"));
+    }
+    let is_known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if headers.get_all(EXPECT).iter().all(is_known) {
+        return Ok(());
+    }
+    Err(Failure::new(StatusCode::EXPECTATION_FAILED, "the only expectation that can be met is 100-continue"))
 }
 
 fn not_allowed(methods: &str) -> Response {

@@ -39,6 +39,20 @@ fn bodies_in_chunks_are_put_together_and_bad_chunks_are_refused() {
 }
 
 #[test]
+fn what_a_server_in_front_may_have_understood_otherwise_is_refused() {
+    let door = open_wide();
+    for (headers, wanted) in [
+        ("Host: y\r\nContent-Length: 1\r\n\r\nx", 400),
+        ("Expect: 200-ok\r\nContent-Length: 1\r\n\r\nx", 417),
+        ("Expect: 100-continue\r\nExpect: foo\r\nContent-Length: 1\r\n\r\nx", 417),
+        ("Content-Length: 1\r\n\r\nx", 204),
+    ] {
+        let said = statuses(&door, format!("{PUT}{headers}").as_bytes());
+        assert_eq!(said.last(), Some(&wanted), "{headers:?}: {said:?}");
+    }
+}
+
+#[test]
 fn requests_that_come_at_once_are_answered_in_order_on_one_connection() {
     let door = open_wide();
     let mut requests = Vec::new();

@@ -124,8 +124,13 @@ fn start(
         }
         queue.bytes += args.bytes_len();
         if queue.commands.len() >= limits.queue_commands_max || queue.bytes > limits.queue_bytes_max {
-            queue.broken = true;
+            queue.give_up();
             return Err("ERR the transaction has too many commands or bytes".into());
+        }
+        if queue.grow(&door.inputs).is_err() {
+            queue.give_up();
+            let text = "ERR unfinished commands and queued ones of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
+            return Err(text.into());
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());

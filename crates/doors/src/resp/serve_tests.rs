@@ -355,6 +355,28 @@ fn unfinished_commands_of_all_share_one_room_and_give_it_back() {
     }
 }
 
+/// The story: what was queued in MULTI was bounded for each client and not for all of them.
+#[test]
+fn queued_commands_of_all_share_the_room_of_unfinished_ones() {
+    let server = start(Durability::Written, |options| options.limits.input_bytes_max = 2 << 20);
+    let set = |kilobytes: usize| format!("SET k {}\r\n", "x".repeat(kilobytes << 10));
+    let queue = |stream: &mut TcpStream, count: usize| {
+        stream.write_all(b"MULTI\r\n").unwrap();
+        (0..count).for_each(|_| stream.write_all(set(30).as_bytes()).unwrap());
+        exchange(stream, b"", &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(count)));
+    };
+    let (mut one, mut other) = (server.connect(), server.connect());
+    queue(&mut one, 50);
+    queue(&mut other, 2);
+    (0..50).for_each(|_| other.write_all(set(30).as_bytes()).unwrap());
+    other.write_all(b"EXEC\r\nQUIT\r\n").unwrap();
+    let said = rest(&mut other);
+    assert!(said.contains("-ERR unfinished commands and queued ones of all clients take"), "{said}");
+    assert!(said.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n+OK\r\n"), "{said}");
+    exchange(&mut one, b"EXEC\r\n", &format!("*50\r\n{}", "+OK\r\n".repeat(50)));
+    queue(&mut one, 60);
+}
+
 #[test]
 fn waitaof_waits_for_the_sync() {
     let server = start(Durability::Written, |_| {});

@@ -18,7 +18,7 @@ use super::script::Later;
 use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
-use crate::budget::Share;
+use crate::budget::{Budget, Exhausted, Share};
 
 /// Bytes that names of series may take which one connection remembers: those of a thousand or two, where there may be ten thousand
 /// connections. One that writes to more has them looked up again.
@@ -101,6 +101,26 @@ pub(crate) struct Queue {
     pub(crate) bytes: usize,
     /// A command was refused: EXEC will refuse all.
     pub(crate) broken: bool,
+    /// Of the memory that all connections share.
+    held: Share,
+}
+
+impl Queue {
+    /// What a queue may hold beside the memory that all share.
+    const FREE_BYTES: usize = 64 << 10;
+
+    /// Makes room for what is queued.
+    pub(crate) fn grow(&mut self, all: &Budget) -> Result<(), Exhausted> {
+        let bytes = self.bytes + self.commands.len() * size_of::<Queued>();
+        if bytes > Self::FREE_BYTES { all.grow(&mut self.held, bytes) } else { Ok(()) }
+    }
+
+    /// Forgets what was queued: EXEC will refuse it.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
+        self.commands = Vec::new();
+        self.held = Share::default();
+    }
 }
 
 /// A watched key and its version when the watch began.

@@ -15,7 +15,7 @@ use holdfast::{
 };
 
 use super::index::{regex, text};
-use super::own::{HEAD_FIELDS, LIMIT_DEFAULT, count, durability_name, reading, write_head};
+use super::own::{HEAD_FIELDS, LIMIT_DEFAULT, durability_name, page_limit, reading, write_head};
 use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::number;
@@ -136,7 +136,7 @@ fn parse(call: &mut Call<'_, '_>) -> Result<Plan, Fail> {
                 _ => return Err("ERR the order is one of key, write, partition".into()),
             };
         } else if is("limit") {
-            limit = Some(count(value)?);
+            limit = Some(page_limit(value)?);
         } else if is("after") {
             plan.after = Some(FoldCursor::decode(text(value)?)?);
         } else if !reading(call, option, index)? {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use holdfast::{IndexCursor, IndexList, IndexQuery, Snapshot, Term, TermRef};
 
-use super::own::{LIMIT_DEFAULT, count, reading, write_durability, write_term};
+use super::own::{LIMIT_DEFAULT, page_limit, reading, write_durability, write_term};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::number;
 
@@ -60,7 +60,7 @@ fn parse<'a>(call: &mut Call<'a, '_>) -> Result<Wanted<'a>, Fail> {
         } else if is("regex") {
             wanted.regex = Some(regex(value)?);
         } else if is("limit") {
-            wanted.limit = count(value)?;
+            wanted.limit = page_limit(value)?;
         } else if is("after") {
             wanted.after = Some(IndexCursor::decode(text(value)?)?);
         } else if !reading(call, option, index)? {

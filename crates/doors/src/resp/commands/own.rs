@@ -22,6 +22,14 @@ pub(crate) fn count(text: &[u8]) -> Result<usize, Fail> {
     number::parse_i64(text).and_then(|count| usize::try_from(count).ok()).ok_or_else(|| NOT_INTEGER.into())
 }
 
+/// A limit of a page, which has something on it.
+pub(crate) fn page_limit(text: &[u8]) -> Result<usize, Fail> {
+    match count(text)? {
+        0 => Err("ERR LIMIT is at least 1".into()),
+        limit => Ok(limit),
+    }
+}
+
 /// Reads the option DURABILITY at `index`, if it is there.
 pub(crate) fn durability(call: &mut Call<'_, '_>, option: &[u8], index: usize) -> Result<bool, Fail> {
     if !option.eq_ignore_ascii_case(b"durability") {

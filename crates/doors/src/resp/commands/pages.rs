@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use holdfast::Page;
 
-use super::own::{LIMIT_DEFAULT, count, reading, write_durability, write_version};
+use super::own::{LIMIT_DEFAULT, page_limit, reading, write_durability, write_version};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::glob;
 
@@ -43,7 +43,7 @@ impl<'a> Window<'a> {
             } else if !is_range && is("match") {
                 window.pattern = Some(value);
             } else if is("limit") {
-                window.limit = count(value)?.clamp(1, call.door.options.limits.scan_count_max);
+                window.limit = page_limit(value)?.min(call.door.options.limits.scan_count_max);
             } else if !reading(call, option, index)? {
                 return Err(SYNTAX.into());
             }

@@ -295,6 +295,11 @@ fn write_point(reply: &mut Reply, time: i64, value: ValueRef<'_>) {
     write_value(reply, value);
 }
 
+/// A reply has no room for a warning: what is incomplete is refused, with the times around which there is more.
+fn whole(reader: &Reader) -> Result<(), Fail> {
+    reader.missing().map_or(Ok(()), |missing| Err(format!("CORRUPT {missing}; read around it").into()))
+}
+
 /// Reads points: in a thread of their own, or within a transaction at once, where nobody may wait for a disk; then the time is
 /// that of its scripts.
 fn reading(
@@ -307,6 +312,7 @@ fn reading(
             let reader = store.series().reader();
             // Written first, sent when what it shows is durable.
             read(&reader, Instant::now() + QUERY_TIME_MAX, reply)?;
+            whole(&reader)?;
             reader.settle()?;
             Ok(Need::NOTHING)
         });
@@ -326,6 +332,7 @@ fn reading(
     }
     let reader = store.series().reader();
     read(&reader, end, call.reply)?;
+    whole(&reader)?;
     call.session.need.add(call.durability, reader.position());
     Ok(())
 }
