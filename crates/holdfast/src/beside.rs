@@ -19,10 +19,22 @@ use crate::series::folder::Folder;
 use crate::space;
 use crate::store::{Inner, lock};
 
-/// Refuses a store whose journal ends before what its snapshots or its sealed files go up to. Changes nothing.
+/// Refuses a store that has no journal any more, or one that ends before what its snapshots or its sealed files go up to. Changes
+/// nothing.
 pub(crate) fn refuse_lost_journal(files: &dyn Files, dir: &Path, options: &Options) -> Result<()> {
-    let partitions = identity::read(files, dir)?.map_or(options.partitions, |identity| identity.partitions);
+    let identity = identity::read(files, dir)?;
+    let partitions = identity.map_or(options.partitions, |identity| identity.partitions);
     let journal = dir.join("journal");
+    // Its folder is there, durably, before the file `store` is written.
+    if identity.is_some() && files.list(&journal).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        let text = format!(
+            "the store in {} has no journal: the folder {} is missing, and with it what the store held. Put it back, or restore a \
+             backup into another folder; nothing was changed",
+            dir.display(),
+            journal.display()
+        );
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    }
     let next = journal::next_position(files, &journal, &journal::Options::new(0, partitions, &options.limits))?;
     let beyond = match space::files::beyond(files, dir, next)? {
         None => series::folder::beyond(files, dir, next)?,

@@ -55,7 +55,7 @@ pub(crate) fn engines(
     let mut discarded: BTreeMap<PartitionId, usize> = BTreeMap::new();
     loop {
         match attempt(journal, ledgers, (spaces, series), options) {
-            Ok(engines) => return Ok(engines),
+            Ok(engines) => return refuse_ahead(journal, &engines).map(|()| engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
                 ledgers.condemn(partition)?;
                 let times = discarded.entry(partition).or_default();
@@ -68,6 +68,19 @@ pub(crate) fn engines(
             Err((_, error)) => return Err(error.into()),
         }
     }
+}
+
+/// Refuses ledgers that go beyond the journal: files of it are missing, and its positions would be given out a second time.
+fn refuse_ahead(journal: &Journal, engines: &[Engine]) -> Result<()> {
+    let next = journal.watermarks().appended;
+    let Some(through) = engines.iter().map(Engine::applied).filter(|applied| *applied >= next).max() else {
+        return Ok(());
+    };
+    let text = format!(
+        "the journal ends before position {next}, but a ledger goes up to {through}: files of the journal are missing. Put them back, or \
+         restore a backup into another folder"
+    );
+    Err(Error::new(ErrorKind::Corrupt, text))
 }
 
 type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;

@@ -19,10 +19,14 @@ const BACKUP: &str = "/backup";
 const NEW: &str = "/new";
 
 fn open(disk: &Disk, dir: &str) -> holdfast::Result<Store> {
+    open_with(disk, dir, &MemoryLedgers::new())
+}
+
+fn open_with(disk: &Disk, dir: &str, ledgers: &MemoryLedgers) -> holdfast::Result<Store> {
     let world = World {
         files: Arc::new(disk.clone()),
         clock: Arc::new(ManualClock::at(1_700_000_000_000)),
-        ledgers: Arc::new(MemoryLedgers::new()),
+        ledgers: Arc::new(ledgers.clone()),
         threads: false,
         entropy: 42,
     };
@@ -167,6 +171,40 @@ fn a_folder_that_is_missing_is_missed() {
         assert_eq!(refused(&disk, &Path::new(BACKUP).join(folder)), missing(NEW));
         assert_eq!(short(&open(&disk, DIR).unwrap().stats().damage), missing(DIR));
     }
+}
+
+/// It was taken for a new store, and what came then was below what the ledgers had: it was gone when the store opened again.
+#[test]
+fn a_store_of_keys_whose_journal_is_missing_is_refused() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open_with(&disk, DIR, &ledgers).unwrap();
+    for value in 0..100u32 {
+        store.kv().put(b"b", b"k", &value.to_le_bytes(), &holdfast::PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    let mut segments: Vec<PathBuf> = disk.inventory().into_iter().map(|(path, _)| path).collect();
+    segments.retain(|path| path.starts_with(Path::new(DIR).join("journal")));
+    let kept = segments.iter().map(|path| base::read_whole(&disk, path, 1 << 20).unwrap()).collect::<Vec<_>>();
+    segments.iter().for_each(|path| disk.remove(path).unwrap());
+    let refused = open_with(&disk, DIR, &ledgers).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("files of the journal are missing"), "{refused}");
+    for (path, bytes) in segments.iter().zip(&kept) {
+        base::write_new_file(&disk, path, bytes).unwrap();
+    }
+    let object = open_with(&disk, DIR, &ledgers).unwrap().kv().get(b"b", b"k").unwrap().unwrap();
+    assert_eq!(object.value.as_ref(), 99u32.to_le_bytes());
+}
+
+#[test]
+fn a_store_without_its_journals_folder_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let open = || Store::open(place.path(), Options { partitions: 2, ..Options::default() });
+    open().unwrap().close().unwrap();
+    std::fs::remove_dir_all(place.path().join("journal")).unwrap();
+    let refused = open().map(|_| ()).unwrap_err();
+    assert!(refused.kind() == ErrorKind::Corrupt && refused.to_string().contains("has no journal"), "{refused}");
+    assert!(!place.path().join("journal").exists(), "nothing is changed");
 }
 
 /// Of stores and backups that were made before it was noted.
