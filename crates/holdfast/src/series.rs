@@ -7,6 +7,7 @@ pub(crate) mod backup;
 pub(crate) mod folder;
 mod insert;
 mod merge;
+mod missing;
 mod pace;
 pub(crate) mod queries;
 mod read;
@@ -32,6 +33,7 @@ pub use ::series::{influxql, opentsdb, promql};
 
 pub use ::series::Cardinality;
 pub use insert::{GoOn, Inserted};
+pub use missing::Missing;
 pub use read::Reader;
 pub use retention::{Retention, SeriesOptions, SeriesStats};
 

@@ -186,6 +186,15 @@ fn files_are_merged_around_one_that_is_damaged() {
     assert_eq!(times(&store, "a"), wanted);
     let damage = store.stats().damage;
     assert!(damage.len() == 1 && damage[0].path == damaged, "{damage:?}");
+    let reader = store.series().reader();
+    let series = reader.series(&of("a")).unwrap()[0].id;
+    reader.points(series, Range { from: 50, to: 99 }, &mut Points::new()).unwrap();
+    assert!(reader.missing().is_none(), "nothing of it was asked for");
+    for to in [45, 99] {
+        reader.points(series, Range { from: 0, to }, &mut Points::new()).unwrap();
+        let missing = reader.missing().unwrap();
+        assert_eq!((missing.blocks(), missing.range()), (1, Range { from: 40, to: 49 }));
+    }
     // Everything is deleted: the damaged file is wanted by nobody any more.
     store.series().delete(&Select::metric("d", "m"), Range { from: 0, to: 1000 }).unwrap();
     place.minute(&store);

@@ -65,6 +65,8 @@ pub(crate) enum Failure {
     Series(#[from] holdfast::series::SeriesError),
     #[error("nothing was exported: {0}")]
     NoSeries(String),
+    #[error("the export is written, but it is not whole: {0}")]
+    Incomplete(holdfast::series::Missing),
     #[error("the export is not whole: cannot write it: {0}")]
     Export(#[source] io::Error),
     #[error("cannot hash the password: {0}")]

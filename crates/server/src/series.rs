@@ -51,8 +51,10 @@ pub(crate) fn series(arguments: &SeriesArguments) -> Result<ExitCode, Failure> {
         SeriesFormat::Parquet => parquet::write(&Exported::new(&reader, &found, range)?, &mut to)?,
     }
     to.flush().map_err(Failure::Export)?;
+    let missing = reader.missing();
+    drop(reader);
     store.close().map_err(Failure::Close)?;
-    Ok(ExitCode::SUCCESS)
+    missing.map_or(Ok(ExitCode::SUCCESS), |missing| Err(Failure::Incomplete(missing)))
 }
 
 /// The series that are meant, of which there are some.

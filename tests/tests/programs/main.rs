@@ -9,6 +9,7 @@ mod cli_tests;
 mod collector_tests;
 mod continuous_tests;
 mod crash_tests;
+mod damaged_points_tests;
 mod export_tests;
 mod flip_tests;
 mod full_disk_tests;

@@ -14,7 +14,9 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use holdfast::series::{Reader, Source};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use holdfast::series::{Missing, Reader, Source};
 use hyper::body::{Bytes, Frame};
 use tokio::task::JoinError;
 
@@ -31,6 +33,29 @@ const PIECE_BYTES: usize = 256 << 10;
 pub(crate) enum Piece {
     More(Vec<u8>),
     Last(Vec<u8>),
+    /// The last of an answer that misses something of which its header does not tell.
+    LastOfIncomplete(Vec<u8>, Missing),
+}
+
+impl Piece {
+    /// The last piece, of an answer that may miss something; `told` is what its header has said of that.
+    pub(crate) fn last(bytes: Vec<u8>, missing: Option<Missing>, told: usize) -> Self {
+        match missing {
+            Some(missing) if missing.blocks() > told => Piece::LastOfIncomplete(bytes, missing),
+            _ => Piece::Last(bytes),
+        }
+    }
+}
+
+/// The header of an answer that misses what is damaged.
+const INCOMPLETE: HeaderName = HeaderName::from_static("x-holdfast-incomplete");
+
+/// Says with an answer what it misses.
+pub(crate) fn telling(mut answer: Response, missing: Option<&Missing>) -> Response {
+    if let Some(text) = missing.and_then(|missing| HeaderValue::from_str(&missing.to_string()).ok()) {
+        answer.headers_mut().insert(INCOMPLETE, text);
+    }
+    answer
 }
 
 /// Makes an answer's pieces. Blocks.
@@ -62,7 +87,7 @@ pub(crate) async fn body(
     let first = move |store: &holdfast::Store| Ok::<_, Failure>(make(begin(store)?));
     let (pieces, piece) = shared.ask(first).await??;
     match piece? {
-        Piece::Last(bytes) => Ok(Body::from(bytes)),
+        Piece::Last(bytes) | Piece::LastOfIncomplete(bytes, _) => Ok(Body::from(bytes)),
         Piece::More(bytes) => Ok(continued(bytes, pieces, None)),
     }
 }
@@ -74,6 +99,7 @@ pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>, turns: Option<T
         pieces: Some(pieces),
         turns,
         making: None,
+        missing: None,
         end: Instant::now() + LISTING_TIME_MAX,
     })
 }
@@ -98,6 +124,8 @@ struct Rest {
     pieces: Option<Box<dyn Pieces>>,
     turns: Option<Turns>,
     making: Option<Making>,
+    /// What the body ends with in place of its end.
+    missing: Option<Missing>,
     end: Instant,
 }
 
@@ -118,7 +146,10 @@ impl hyper::body::Body for Rest {
             }
             self.making = Some(Box::pin(make_elsewhere(pieces, self.turns.clone())));
         }
-        let Some(making) = &mut self.making else { return Poll::Ready(None) };
+        let Some(making) = &mut self.making else {
+            let missing = self.missing.take();
+            return Poll::Ready(missing.map(|missing| Err(io::Error::other(missing.to_string()))));
+        };
         let made = ready!(making.as_mut().poll(context));
         self.making = None;
         let (pieces, piece) = match made {
@@ -131,6 +162,11 @@ impl hyper::body::Body for Rest {
         };
         let bytes = match piece {
             Piece::Last(bytes) => bytes,
+            Piece::LastOfIncomplete(bytes, missing) => {
+                tracing::warn!(%missing, "an answer was sent without its end");
+                self.missing = Some(missing);
+                bytes
+            }
             Piece::More(bytes) => {
                 self.pieces = Some(pieces);
                 bytes
@@ -155,6 +191,10 @@ impl Whole {
     /// What is left of an answer that has left.
     pub(crate) fn nothing(reader: Reader) -> Self {
         Self::new(Vec::new(), reader)
+    }
+
+    pub(crate) fn missing(&self) -> Option<Missing> {
+        self.reader.missing()
     }
 
     pub(crate) fn body(mut self) -> Body {

@@ -87,7 +87,7 @@ fn a_listing_shows_one_instant_whatever_changes_while_it_is_sent() {
             round += 1;
             match pieces.next().unwrap() {
                 Piece::More(bytes) => text.extend(bytes),
-                Piece::Last(bytes) => {
+                Piece::Last(bytes) | Piece::LastOfIncomplete(bytes, _) => {
                     text.extend(bytes);
                     break;
                 }

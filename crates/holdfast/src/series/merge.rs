@@ -261,7 +261,10 @@ impl Opened {
 
 /// The file stays as it is, and is told of: merging would take the damage away, and with it what could be saved.
 pub(super) fn damaged() -> Error {
-    Error::new(ErrorKind::Corrupt, "a sealed file is damaged: it is left as it is, and others are merged around it")
+    Error::new(
+        ErrorKind::Corrupt,
+        "a sealed file is damaged: it stays as it is, and the points of its damaged blocks are missing in answers; other files are merged without it",
+    )
 }
 
 #[cfg(test)]

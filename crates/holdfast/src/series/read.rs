@@ -3,22 +3,23 @@
 //! May use: the shelf, partitions. Must not know: query languages.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ::series::influxql::ContinuousQuery;
 use ::series::{
-    Cardinality, Engine, Erased, LastPoint, Piece, Points, Policy, Range, Select, Series, SeriesId, Source, Value,
-    View, Windows, without_erased,
+    BlockAt, Cardinality, Engine, Erased, LastPoint, Piece, Points, Policy, Range, Select, Series, SeriesId, Source,
+    Value, View, Windows, without_erased,
 };
 use journal::Position;
 
 use super::folder::Shelved;
+use super::missing::Missing;
 use super::shelf::{Contents, Shelf};
 use crate::error::{Error, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
-use crate::store::{Inner, Store};
+use crate::store::{Inner, Store, lock};
 
 /// What queries read. It remembers the newest change that it showed, and gives back what was held through it ([`Source::hold`])
 /// when it is dropped: keep it until the answer is sent.
@@ -26,6 +27,7 @@ pub struct Reader {
     store: Store,
     seen: AtomicU64,
     held: AtomicU64,
+    missing: Mutex<Missing>,
 }
 
 /// What a series that was found counts as in memory, with its name.
@@ -39,7 +41,7 @@ impl Drop for Reader {
 
 impl Reader {
     pub(super) fn new(store: Store) -> Self {
-        Self { store, seen: AtomicU64::new(0), held: AtomicU64::new(0) }
+        Self { store, seen: AtomicU64::new(0), held: AtomicU64::new(0), missing: Mutex::default() }
     }
 
     /// Blocks until everything that was read is as durable as the store's reads have to be.
@@ -54,6 +56,13 @@ impl Reader {
     #[must_use]
     pub fn position(&self) -> Position {
         Position::new(self.seen.load(Ordering::Relaxed))
+    }
+
+    /// What was asked for and could not be read, because where it is sealed is damaged; `None` when nothing is missing. The rest was
+    /// answered: whoever shows it says this with it.
+    #[must_use]
+    pub fn missing(&self) -> Option<Missing> {
+        Some(lock(&self.missing).clone()).filter(Missing::is_some)
     }
 
     /// How many series of a database have what.
@@ -111,7 +120,9 @@ impl Reader {
         // The engine first: what is sealed between the two looks is seen twice, which changes nothing, and not missed.
         let Some(view) = partition.series().view(series.number, range) else { return Ok(None) };
         self.saw(view.newest);
-        Ok(Some(Looked { series, range, view, contents: self.inner().shelf.contents() }))
+        let contents = self.inner().shelf.contents();
+        contents.unopened(range).for_each(|of| lock(&self.missing).note_file(of));
+        Ok(Some(Looked { series, range, view, contents }))
     }
 
     fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
@@ -124,7 +135,13 @@ impl Reader {
     /// Appends the points in a part of what was looked at. What it takes on the way is held until they are there.
     fn read_of(&self, looked: &Looked, range: Range, to: &mut Points) -> ::series::Result<()> {
         let before = self.held.load(Ordering::Relaxed);
-        let read = looked.read(&self.inner().shelf, range, to, &mut |bytes| self.hold(bytes));
+        let read = looked.read(&self.inner().shelf, range, to, &mut |met| match met {
+            Met::Points { bytes } => self.hold(bytes),
+            Met::Damaged(file, at) => {
+                lock(&self.missing).note_block(&file.of, at);
+                Ok(())
+            }
+        });
         self.let_go(self.held.load(Ordering::Relaxed).saturating_sub(before));
         read
     }
@@ -172,30 +189,43 @@ pub(super) struct Looked {
     pub(super) contents: Arc<Contents>,
 }
 
+/// What is met where points are read.
+enum Met<'a> {
+    /// Points that are about to be in memory.
+    Points { bytes: u64 },
+    /// A block that cannot be read: its points are passed over.
+    Damaged(&'a Shelved, &'a BlockAt),
+}
+
 impl Looked {
-    /// Appends the points in a part of the range; `hold` is told what is about to be in memory.
+    /// Appends the points in a part of the range, and tells what it meets on the way.
     fn read(
         &self,
         shelf: &Shelf,
         range: Range,
         to: &mut Points,
-        hold: &mut dyn FnMut(u64) -> ::series::Result<()>,
+        tell: &mut dyn FnMut(Met<'_>) -> ::series::Result<()>,
     ) -> ::series::Result<()> {
         let mut pieces = Pieces::default();
         let View { frozen, head, erased, .. } = &self.view;
         for file in self.files(range) {
             let through = file.through(self.series.partition);
             for at in file.blocks(self.series, range) {
-                let Some(block) = shelf.block(file, at).map_err(source)? else { continue };
+                let Some(block) = shelf.block(file, at).map_err(source)? else {
+                    tell(Met::Damaged(file, at))?;
+                    continue;
+                };
                 for page in 0..block.pages() {
                     let of_page = block.page_range(page);
-                    if of_page.from <= range.to
-                        && of_page.to >= range.from
-                        && let Some(points) = shelf.page(file, at, (&block, page))
-                    {
-                        hold(2 * points.memory_bytes() as u64)?;
-                        pieces.add(&points, range, erased, through);
+                    if of_page.from > range.to || of_page.to < range.from {
+                        continue;
                     }
+                    let Some(points) = shelf.page(file, at, (&block, page)) else {
+                        tell(Met::Damaged(file, at))?;
+                        continue;
+                    };
+                    tell(Met::Points { bytes: 2 * points.memory_bytes() as u64 })?;
+                    pieces.add(&points, range, erased, through);
                 }
             }
         }

@@ -71,14 +71,22 @@ pub(crate) struct Contents {
     pub(crate) files: Vec<Arc<Shelved>>,
 }
 
+fn touches(of: &SealedFile, range: Range) -> bool {
+    of.range.from <= range.to && of.range.to >= range.from
+}
+
 impl Contents {
     /// Whether there may be points of a series in a range: as far as is known, when a file could not be opened.
     pub(super) fn may_have(&self, series: SeriesId, range: Range) -> bool {
-        let touches = |of: &SealedFile| of.range.from <= range.to && of.range.to >= range.from;
+        self.files.iter().any(|open| touches(&open.of, range) && open.blocks(series, range).next().is_some())
+            || self.unopened(range).next().is_some()
+    }
+
+    /// The files with points in a range that could not be opened.
+    pub(super) fn unopened(&self, range: Range) -> impl Iterator<Item = &SealedFile> {
         let is_open = |of: &SealedFile| self.files.iter().any(|open| open.of.file == of.file);
-        self.files.iter().any(|open| touches(&open.of) && open.blocks(series, range).next().is_some())
-            || self.files.len() < self.manifest.files.len()
-                && self.manifest.files.iter().any(|of| touches(of) && !is_open(of))
+        let all = if self.files.len() < self.manifest.files.len() { &*self.manifest.files } else { &[] };
+        all.iter().filter(move |of| touches(of, range) && !is_open(of))
     }
 }
 

@@ -19,7 +19,7 @@ use super::refused;
 use crate::auth::{Right, User};
 use crate::http::failure::Failure;
 use crate::http::handle::{Asked, JSON, with_type};
-use crate::http::pages::Whole;
+use crate::http::pages::{self, Whole};
 use crate::http::upload::Upload;
 
 /// The most bytes of an answer.
@@ -73,7 +73,10 @@ pub(super) async fn query(
         asked.shared.query(run).await.and_then(|ran| ran)
     };
     Ok(match answer {
-        Ok(whole) => with_type(kind, whole.body()),
+        Ok(whole) => {
+            let missing = whole.missing();
+            pages::telling(with_type(kind, whole.body()), missing.as_ref())
+        }
         Err(failure) => refused(failure.code(), failure.text()),
     })
 }
@@ -160,7 +163,8 @@ fn answer(
                     "deprecated use of '{text}' in a read only context, please use a POST request instead"
                 )));
             }
-            Ok(()) => document.end(None),
+            // What an earlier statement missed is said again: it is one reader.
+            Ok(()) => document.end(reader.missing().map(|missing| missing.to_string()).as_deref()),
             Err(error) => {
                 document.fail(&error.to_string());
                 has_failed = true;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
-use holdfast::series::Reader;
 use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Query, Suggest};
+use holdfast::series::{Missing, Reader};
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
@@ -116,14 +116,19 @@ impl<'a> Asking<'a> {
             let mut answer = Answer::begin(&reader, &database, query)?;
             let first = answer.next(&reader)?.unwrap_or_default();
             reader.settle()?;
-            Ok::<_, Refused>((first, (!answer.is_over()).then_some(Rest { answer, reader })))
+            let missing = reader.missing();
+            Ok::<_, Refused>((first, missing, (!answer.is_over()).then_some((answer, reader))))
         };
-        let (first, rest) = patiently(self.asked.shared, begin).await??;
+        let (first, missing, rest) = patiently(self.asked.shared, begin).await??;
         let turns = Some(self.asked.shared.turns.clone());
-        Ok(match rest {
+        let answer = match rest {
             None => json(first),
-            Some(rest) => ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), turns)).into_response(),
-        })
+            Some((answer, reader)) => {
+                let rest = Rest { answer, reader, told: missing.as_ref().map_or(0, Missing::blocks) };
+                ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), turns)).into_response()
+            }
+        };
+        Ok(pages::telling(answer, missing.as_ref()))
     }
 
     /// Answers a query whole, and deletes the points that it read.
@@ -142,10 +147,10 @@ impl<'a> Asking<'a> {
             if let Some(position) = last {
                 store.wait(position, durability)?;
             }
-            Ok::<_, Refused>(whole)
+            Ok::<_, Refused>((whole, reader.missing()))
         };
-        let whole = patiently(self.asked.shared, act).await??;
-        Ok(say_durability(json(whole), durability))
+        let (whole, missing) = patiently(self.asked.shared, act).await??;
+        Ok(pages::telling(say_durability(json(whole), durability), missing.as_ref()))
     }
 
     async fn last(self) -> Result<Response, Refused> {
@@ -212,9 +217,10 @@ async fn ask(
         let reader = store.series().reader();
         let answer = act(&reader)?;
         reader.settle()?;
-        Ok::<_, Refused>(answer)
+        Ok::<_, Refused>((answer, reader.missing()))
     });
-    Ok(json(answer.await??))
+    let (answer, missing) = answer.await??;
+    Ok(pages::telling(json(answer), missing.as_ref()))
 }
 
 /// Lets a thread that may wait ask the store, however much there is to be read.
@@ -229,12 +235,15 @@ async fn patiently<T: Send + 'static>(
 struct Rest {
     answer: Answer,
     reader: Reader,
+    /// Damaged blocks of which the header tells.
+    told: usize,
 }
 
 impl Pieces for Rest {
     fn next(&mut self) -> holdfast::Result<Piece> {
         let piece = self.answer.next(&self.reader)?.unwrap_or_default();
         self.reader.settle()?;
-        Ok(if self.answer.is_over() { Piece::Last(piece) } else { Piece::More(piece) })
+        let is_over = self.answer.is_over();
+        Ok(if is_over { Piece::last(piece, self.reader.missing(), self.told) } else { Piece::More(piece) })
     }
 }

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use axum::response::Response;
 use holdfast::Store;
 use holdfast::series::promql::{Named, write_float};
-use holdfast::series::{Points, Range, Reader, Source, ValueRef};
+use holdfast::series::{Missing, Points, Range, Reader, Source, ValueRef};
 
 use super::json;
 use super::params::{Params, selectors};
@@ -35,17 +35,20 @@ pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String)
         }
         all.sort_by(|a: &Named, b| a.labels.cmp(&b.labels));
         all.dedup();
-        let mut export = Export { reader, series: all.into_iter(), range, points: Points::new() };
+        let mut export = Export { reader, series: all.into_iter(), range, points: Points::new(), told: 0 };
         let first = export.next()?;
         Ok::<_, Refusal>((export, first))
     };
-    let (export, first) = asked.shared.query(find).await??;
-    Ok(match first {
-        Piece::Last(bytes) => with_type(JSON_LINES, bytes),
+    let (mut export, first) = asked.shared.query(find).await??;
+    let missing = export.reader.missing();
+    export.told = missing.as_ref().map_or(0, Missing::blocks);
+    let answer = match first {
+        Piece::Last(bytes) | Piece::LastOfIncomplete(bytes, _) => with_type(JSON_LINES, bytes),
         Piece::More(bytes) => {
             with_type(JSON_LINES, pages::continued(bytes, Box::new(export), Some(asked.shared.turns.clone())))
         }
-    })
+    };
+    Ok(pages::telling(answer, missing.as_ref()))
 }
 
 struct Export {
@@ -53,6 +56,8 @@ struct Export {
     series: std::vec::IntoIter<Named>,
     range: Range,
     points: Points,
+    /// Damaged blocks of which the header tells.
+    told: usize,
 }
 
 impl Pieces for Export {
@@ -75,7 +80,7 @@ impl Pieces for Export {
             }
         }
         self.reader.settle()?;
-        Ok(Piece::Last(text.into_bytes()))
+        Ok(Piece::last(text.into_bytes(), self.reader.missing(), self.told))
     }
 }
 

@@ -66,7 +66,7 @@ fn list<T>(all: &[T], limit: Option<usize>, write: impl Fn(&T, &mut String)) -> 
     let mut answer = success(&data);
     if limit.is_some_and(|limit| all.len() > limit) {
         answer.pop();
-        answer.push_str(",\"warnings\":[\"results truncated due to limit\"]}");
+        let _ = write!(answer, ",\"warnings\":[\"{TRUNCATED}\"]}}");
     }
     answer
 }
@@ -101,7 +101,7 @@ fn point((ms, value): (i64, f64), to: &mut String) {
     to.push_str("\"]");
 }
 
-/// An answer up to its series, which follow one by one and then [`END`].
+/// An answer up to its series, which follow one by one and then [`end`].
 pub(super) fn head(answer: &Answer, to: &mut String) {
     let kind = match answer {
         Answer::Scalar(..) => "scalar",
@@ -123,10 +123,19 @@ pub(super) fn head(answer: &Answer, to: &mut String) {
     }
 }
 
-pub(super) const END: &str = "}}";
+/// What an answer warns of from which series were left out.
+pub(super) const TRUNCATED: &str = "results truncated due to limit";
 
-/// The same of an answer from which series were left out.
-pub(super) const END_TRUNCATED: &str = "},\"warnings\":[\"results truncated due to limit\"]}";
+/// How an answer ends, with what whoever reads it has to know.
+pub(super) fn end(warnings: &[String]) -> String {
+    let mut end = String::from("}");
+    for (nth, warning) in warnings.iter().enumerate() {
+        end.push_str(if nth == 0 { ",\"warnings\":[" } else { "," });
+        text(warning, &mut end);
+    }
+    end.push_str(if warnings.is_empty() { "}" } else { "]}" });
+    end
+}
 
 /// A series of a vector.
 pub(super) fn vector_line(line: &Line, to: &mut String) {

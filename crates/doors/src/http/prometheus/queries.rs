@@ -98,7 +98,7 @@ struct Rest {
     write: fn(&Line, &mut String),
     is_list: bool,
     is_first: bool,
-    end: &'static str,
+    end: String,
     text: String,
 }
 
@@ -113,9 +113,19 @@ impl Rest {
             Answer::Scalar(..) | Answer::Text(..) => (Vec::new(), json::vector_line, false),
         };
         let limit = limit.unwrap_or(usize::MAX);
-        let end = if lines.len() > limit { json::END_TRUNCATED } else { json::END };
+        let truncated = (lines.len() > limit).then(|| json::TRUNCATED.to_owned());
+        let missing = reader.missing().map(|missing| missing.to_string());
+        let warnings: Vec<String> = missing.into_iter().chain(truncated).collect();
         lines.truncate(limit);
-        Self { _reader: reader, lines: lines.into_iter(), write, is_list, is_first: true, end, text }
+        Self {
+            _reader: reader,
+            lines: lines.into_iter(),
+            write,
+            is_list,
+            is_first: true,
+            end: json::end(&warnings),
+            text,
+        }
     }
 
     /// The next part, and whether it is the last.
@@ -133,7 +143,7 @@ impl Rest {
         if self.is_list {
             text.push(']');
         }
-        text.push_str(self.end);
+        text.push_str(&self.end);
         (text, true)
     }
 }

@@ -5,7 +5,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use holdfast::ErrorKind;
-use holdfast::series::SeriesError;
+use holdfast::series::{Missing, SeriesError};
 
 use super::json;
 use crate::http::failure::Failure;
@@ -32,6 +32,11 @@ impl Refusal {
     /// The request makes sense, and what is stored does not let it be answered.
     pub(super) fn execution(text: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "execution", text)
+    }
+
+    /// Some of what is asked for is damaged, and the answer could not say so.
+    pub(super) fn damaged(missing: &Missing) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", missing.to_string())
     }
 
     /// It took too long.

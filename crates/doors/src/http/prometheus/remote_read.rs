@@ -45,6 +45,10 @@ pub(super) async fn read(asked: &Asked<'_>, body: Vec<u8>, database: String) -> 
         reader.hold(answer.len() as u64)?;
         let bytes = snap::raw::Encoder::new().compress_vec(&answer);
         let bytes = bytes.map_err(|_| Refusal::execution("the answer is too long: ask for less at a time"))?;
+        // The answer has no room for warnings; Prometheus shows an error as one, beside what it has itself.
+        if let Some(missing) = reader.missing() {
+            return Err(Refusal::damaged(&missing));
+        }
         reader.settle()?;
         Ok::<_, Refusal>(Whole::new(bytes, reader))
     };
