@@ -35,9 +35,14 @@ pub(crate) struct Lingering {
 impl Lingering {
     /// Commands were handled.
     pub(crate) fn note(&self, came: Came) {
-        if self.came.replace(Some(came)).is_none()
-            && let Some(sleeper) = self.sleeper.take()
-        {
+        let sleeper = match came {
+            // Who sleeps need not hear of what nobody lingers for.
+            Came::Writes if self.sleeper.borrow().is_some() => return,
+            Came::Writes => None,
+            Came::Reads => self.sleeper.take(),
+        };
+        self.came.set(Some(came));
+        if let Some(sleeper) = sleeper {
             sleeper.wake();
         }
     }
