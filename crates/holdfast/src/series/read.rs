@@ -15,7 +15,7 @@ use journal::Position;
 
 use super::folder::Shelved;
 use super::missing::Missing;
-use super::shelf::{Contents, Shelf};
+use super::shelf::{Contents, Shelf, touches};
 use crate::error::{Error, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
@@ -242,8 +242,7 @@ impl Looked {
 
     /// The files that may have points in a part of the range.
     pub(super) fn files(&self, range: Range) -> impl Iterator<Item = &Arc<Shelved>> {
-        let is_meant = move |file: &&Arc<Shelved>| file.of.range.from <= range.to && file.of.range.to >= range.from;
-        self.contents.files.iter().filter(is_meant)
+        self.contents.files.iter().filter(move |file| touches(&file.of, range))
     }
 }
 

@@ -71,7 +71,8 @@ pub(crate) struct Contents {
     pub(crate) files: Vec<Arc<Shelved>>,
 }
 
-fn touches(of: &SealedFile, range: Range) -> bool {
+/// Whether a file may have points in a range.
+pub(super) fn touches(of: &SealedFile, range: Range) -> bool {
     of.range.from <= range.to && of.range.to >= range.from
 }
 
