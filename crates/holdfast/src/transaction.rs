@@ -18,7 +18,8 @@ use crate::coordinator::Deciding;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Committed, Exclusive, Scope};
-use crate::kv::PutOptions;
+use crate::kv::{PutOptions, Shown};
+use crate::series::Rows;
 use crate::space::{Entries, EntryChange, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Store;
@@ -32,6 +33,7 @@ pub struct Transaction {
     changes: Changes,
     decisions: Vec<Deciding>,
     space: SpaceStage,
+    points: Rows,
 }
 
 impl Transaction {
@@ -42,6 +44,7 @@ impl Transaction {
             changes: Changes::default(),
             decisions: Vec::new(),
             space: SpaceStage::new(store.clone()),
+            points: Rows::default(),
             store,
         }
     }
@@ -54,12 +57,30 @@ impl Transaction {
         self
     }
 
-    /// Makes it one whose part in spaces is to be joined to other exclusive access, by [`Exclusive::join_spaces`]: what it
-    /// reads there is as durable as that batch, and reads do not wait.
+    /// Makes it one whose reads do not wait until what they show is durable: [`Transaction::seen`] says what that rests on. For
+    /// who waits elsewhere, and for one whose part in spaces is to be joined to other exclusive access, by
+    /// [`Exclusive::join_spaces`], which is as durable as that batch.
     #[must_use]
     pub fn joining(mut self) -> Self {
         self.space.will_join();
         self
+    }
+
+    /// What the reads of one that is [`Transaction::joining`] rest on: nothing that they showed lies behind this position.
+    #[must_use]
+    pub fn seen(&self) -> Position {
+        self.space.seen()
+    }
+
+    /// Waits until what was read may be shown, or notes what it rests on.
+    fn show<T>(&mut self, Shown { value, position }: Shown<T>) -> Result<T> {
+        self.space.show(position)?;
+        Ok(value)
+    }
+
+    /// The points that are written with everything else: push to them. All of them are, or the whole transaction is refused.
+    pub fn points(&mut self) -> &mut Rows {
+        &mut self.points
     }
 
     pub(crate) fn space_stage(&mut self) -> &mut SpaceStage {
@@ -96,7 +117,8 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when somebody changed it since this transaction read it first.
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
-        let stored = self.store.kv().peek_head(bucket, key)?.value;
+        let shown = self.store.kv().peek_head(bucket, key)?;
+        let stored = self.show(shown)?;
         self.note(bucket, key, stored.as_ref().map(|head| head.version))?;
         let now_ms = self.store.now_ms();
         Ok(match self.changes.get(bucket, key) {
@@ -114,7 +136,8 @@ impl Transaction {
         if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
             return Ok(Some(Object { head, value: Value::from_vec(stored.value()) }));
         }
-        let stored = self.store.kv().peek(bucket, key)?.value;
+        let shown = self.store.kv().peek(bucket, key)?;
+        let stored = self.show(shown)?;
         self.note(bucket, key, stored.as_ref().map(|object| object.head.version))?;
         Ok(stored.map(|object| Object { head, value: object.value }))
     }
@@ -129,7 +152,7 @@ impl Transaction {
         if *self.listed.get_or_insert(shown.position) != shown.position {
             return Err(conflict());
         }
-        Ok(shown.value)
+        self.show(shown)
     }
 
     /// Puts an object.
@@ -192,18 +215,29 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when something that was read is not the newest any more: begin again. Nothing has happened then, nor
     /// after `Limit`. After `Unavailable` from the waiting, whether it happened is known after reopening.
-    pub fn commit(mut self, durability: Durability) -> Result<Committed> {
+    pub fn commit(self, durability: Durability) -> Result<Committed> {
         self.store.give_way(durability);
-        let committed = self.apply();
+        if !self.points.is_empty() {
+            self.store.series().make_room(self.points.len())?;
+        }
+        let store = self.store.clone();
+        let committed = self.commit_no_wait();
         if let Err(Some(position)) = committed.as_ref().map_err(Error::rests_on) {
-            self.store.wait(position, Durability::Synced)?;
+            store.wait(position, Durability::Synced)?;
         }
         let committed = committed?;
-        self.store.wait(committed.position, durability)?;
+        store.wait(committed.position, durability)?;
         Ok(committed)
     }
 
-    fn apply(&mut self) -> Result<Committed> {
+    /// As [`Transaction::commit`], and waits for nothing: neither for durability nor for room for points. Nobody may be told of it
+    /// before its position, or the one that the error [rests on](Error::rests_on), is as durable as it has to be.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; `Unavailable` also when memory is full of points that are not sealed yet.
+    pub fn commit_no_wait(mut self) -> Result<Committed> {
+        // Before the exclusive, which they outlive.
+        let mut points = std::mem::take(&mut self.points);
         let keys: Vec<(&[u8], &[u8])> = self
             .reads
             .keys()
@@ -221,6 +255,9 @@ impl Transaction {
         }
         for Deciding { id, branches } in &self.decisions {
             exclusive.decide(*id, branches)?;
+        }
+        if !points.is_empty() {
+            exclusive.add_points(&mut points)?;
         }
         exclusive.space = Some(&mut self.space);
         exclusive.commit()

@@ -1,7 +1,8 @@
 //! What a handler works with: the arguments, the connection, a view of the data, and why a command fails.
 //!
 //! Every command is written once, against [`View`]: outside EXEC a reading command looks without locks and a writing one
-//! has an exclusive of its own; inside EXEC both work in the exclusive of the transaction.
+//! has an exclusive of its own; inside EXEC both work in the exclusive of the transaction, and between TX.BEGIN and TX.COMMIT
+//! in a transaction of the store.
 //!
 //! May use: the facade, `session`, `door`, `reply`, `wire`. Must not know: sockets, the table's rows.
 
@@ -9,9 +10,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use holdfast::space::ReadLock;
 use holdfast::{
     Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Snapshot, Stats,
-    Store,
+    Store, Transaction,
 };
 
 use super::door::Door;
@@ -85,12 +87,14 @@ pub(crate) fn arity(name: &str) -> Fail {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// A view of the data: direct, in an exclusive, or as it was.
+/// A view of the data: direct, in an exclusive, in an open transaction, or as it was.
 pub(crate) enum View<'c, 's> {
     /// Without locks; `shown` is the newest position that anything read, or put, here depends on.
     Direct { store: &'s Store, shown: Position },
     /// Inside an exclusive, which sees its own staged writes; its commit knows the position.
     Exclusive(&'c mut Exclusive<'s>),
+    /// Inside a transaction that TX.BEGIN has begun, which sees its own changes.
+    Transaction { transaction: &'c mut Transaction, isolation: ReadLock },
     /// As the option SNAPSHOT asks for; inside EXEC too, which neither sees nor changes it.
     Snapshot(Arc<Snapshot>),
 }
@@ -100,12 +104,22 @@ fn reads_no_snapshot<T>() -> Result<T, Fail> {
     Err("ERR internal error: this command reads no snapshots".into())
 }
 
+/// Nor do commands get here that go over more than the keys that they name.
+fn not_within<T>() -> Result<T, Fail> {
+    Err("ERR internal error: this command is not within transactions".into())
+}
+
 /// Runs the same call on each kind of view, and notes what the direct one showed.
 macro_rules! on_view {
     ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr) => {
-        on_view!($view, $kv => $direct, $exclusive => $staged, _snapshot => reads_no_snapshot())
+        on_view!(
+            $view, $kv => $direct, $exclusive => $staged, _snapshot => reads_no_snapshot(), _transaction => not_within()
+        )
     };
-    ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr, $snapshot:ident => $was:expr) => {
+    (
+        $view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr, $snapshot:ident => $was:expr,
+        $transaction:ident => $within:expr
+    ) => {
         match $view {
             View::Direct { store, shown } => {
                 let $kv = store.kv();
@@ -114,6 +128,7 @@ macro_rules! on_view {
                 Ok(answer.value)
             }
             View::Exclusive($exclusive) => Ok($staged?),
+            View::Transaction { transaction: $transaction, .. } => Ok($within?),
             View::Snapshot($snapshot) => Ok($was?),
         }
     };
@@ -125,11 +140,13 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>, Fail> {
-        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key), was => was.get(bucket, key))
+        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key), was => was.get(bucket, key),
+            transaction => transaction.get(bucket, key))
     }
 
     pub(crate) fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>, Fail> {
-        on_view!(self, kv => kv.peek_head(bucket, key), exclusive => exclusive.head(bucket, key), was => was.head(bucket, key))
+        on_view!(self, kv => kv.peek_head(bucket, key), exclusive => exclusive.head(bucket, key),
+            was => was.head(bucket, key), transaction => transaction.head(bucket, key))
     }
 
     pub(crate) fn count(&mut self, bucket: &[u8]) -> Result<u64, Fail> {
@@ -141,7 +158,8 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn page(&mut self, page: &Page<'_>) -> Result<PageOut, Fail> {
-        on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page), was => was.page(page))
+        on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page), was => was.page(page),
+            _transaction => not_within())
     }
 
     pub(crate) fn scan(
@@ -158,7 +176,7 @@ impl<'s> View<'_, 's> {
     }
 
     /// The exclusive to write in. Rows with the flag WRITE always have one.
-    fn exclusive(&mut self) -> Result<&mut Exclusive<'s>, Fail> {
+    pub(crate) fn exclusive(&mut self) -> Result<&mut Exclusive<'s>, Fail> {
         match self {
             View::Exclusive(exclusive) => Ok(exclusive),
             _ => Err("ERR internal error: a writing command without an exclusive".into()),
@@ -189,7 +207,7 @@ pub(crate) struct Call<'c, 's> {
     pub(crate) now_ms: u64,
     /// How durable what this command shows must be; the connection's own unless an option says otherwise.
     pub(crate) durability: Durability,
-    /// Whether this runs inside EXEC.
+    /// Whether this runs inside EXEC, or in a transaction that TX.BEGIN has begun: what it changes is changed by the commit.
     pub(crate) in_exec: bool,
 }
 
@@ -231,27 +249,34 @@ impl<'c> Call<'c, '_> {
             return Ok(());
         }
         let expired = options.expires_ms.is_some_and(|at| at <= self.now_ms) && !options.keep_expiry;
-        let exclusive = self.view.exclusive()?;
         if expired && matches!(options.condition, holdfast::Condition::None) {
-            exclusive.delete(bucket, key)?;
-            return Ok(());
+            return self.delete_in(bucket, key).map(|_| ());
         }
-        exclusive.put(bucket, key, value, options)?;
+        match &mut self.view {
+            View::Transaction { transaction, .. } => transaction.put(bucket, key, value, options)?,
+            view => view.exclusive()?.put(bucket, key, value, options)?,
+        }
         Ok(())
     }
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Fail> {
         let bucket = self.session.bucket;
-        Ok(self.view.exclusive()?.delete(bucket.as_bytes(), key)?)
+        self.delete_in(bucket.as_bytes(), key)
     }
 
     pub(crate) fn delete_in(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool, Fail> {
-        Ok(self.view.exclusive()?.delete(bucket, key)?)
+        Ok(match &mut self.view {
+            View::Transaction { transaction, .. } => transaction.delete(bucket, key)?,
+            view => view.exclusive()?.delete(bucket, key)?,
+        })
     }
 
     pub(crate) fn set_expiry(&mut self, key: &[u8], expires_ms: Option<u64>) -> Result<bool, Fail> {
         let bucket = self.session.bucket;
-        Ok(self.view.exclusive()?.expire(bucket.as_bytes(), key, expires_ms)?)
+        Ok(match &mut self.view {
+            View::Transaction { transaction, .. } => transaction.expire(bucket.as_bytes(), key, expires_ms)?,
+            view => view.exclusive()?.expire(bucket.as_bytes(), key, expires_ms)?,
+        })
     }
 
     pub(crate) fn clear(&mut self, bucket: &[u8]) -> Answer {

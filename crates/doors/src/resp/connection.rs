@@ -22,7 +22,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use holdfast::{Backup, Position};
+use holdfast::{Backup, Position, Transaction};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
@@ -34,6 +34,7 @@ use super::counters::add;
 use super::handle;
 use super::lingering::Came;
 use super::moving::{Carried, Habit, Moving};
+use super::open::{self, Guard};
 use super::reactor::Reactor;
 use super::reply::Reply;
 use super::session::{Hello, Need, Pending, Session};
@@ -64,6 +65,8 @@ enum Blocked {
     Backup(JoinHandle<holdfast::Result<Backup>>),
     Sync(Position, Option<Pin<Box<Sleep>>>),
     Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
+    /// A command of an open transaction waits.
+    Within(Pin<Box<dyn Future<Output = (Worked, Option<Transaction>)>>>, Guard, IsSilent),
     /// An entry is looked for, or waited for.
     Entry(Pin<Box<dyn Future<Output = Waited>>>, IsSilent),
 }
@@ -459,6 +462,12 @@ impl Connection {
                 let is_silent = work.is_silent;
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
+            Some(Pending::Within(waiting)) => {
+                let (is_silent, guard) = (waiting.is_silent, waiting.guard());
+                let turns = self.reactor.door.turns_for(waiting.what);
+                self.session.client.set_waiting(true);
+                Some(Blocked::Within(Box::pin(waiting.run(turns)), guard, is_silent))
+            }
             Some(Pending::Feed(follow)) => {
                 let is_silent = follow.is_silent;
                 Some(Blocked::Work(Box::pin(follow.run()), is_silent))
@@ -498,6 +507,17 @@ impl Connection {
                 let Poll::Ready(worked) = working.as_mut().poll(cx) else {
                     return false;
                 };
+                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+            }
+            Some(Blocked::Within(waiting, guard, is_silent)) => {
+                if self.session.client.asked() != Ask::Nothing {
+                    guard.end();
+                }
+                let Poll::Ready((worked, transaction)) = waiting.as_mut().poll(cx) else {
+                    return false;
+                };
+                self.session.client.set_waiting(false);
+                open::back(&mut self.session, transaction);
                 handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
             }
             Some(Blocked::Entry(waiting, is_silent)) => {

@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::cursors::Cursors;
 use super::iterations::{Iterations, locked};
 use super::limits::Limits;
+use super::open::For;
 use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
@@ -140,6 +141,9 @@ pub(crate) struct Door {
     pub(crate) functions: Functions,
     /// And among the writes of points that are held back, which must not wait for commands that take long.
     held_writes: Arc<Semaphore>,
+    /// And among the commands of open transactions that wait for locks, and for entries.
+    lock_waits: Arc<Semaphore>,
+    entry_waits: Arc<Semaphore>,
     /// Places for those that wait for the change feed.
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
@@ -189,6 +193,8 @@ impl Door {
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
+            lock_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
+            entry_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             inputs: Budget::new(limits.input_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             pipelining: AtomicUsize::new(0),
@@ -200,6 +206,14 @@ impl Door {
     /// Where what runs off the event loop waits for its turn.
     pub(crate) fn turns_of(&self, work: &Work) -> Arc<Semaphore> {
         Arc::clone(if work.is_held_write { &self.held_writes } else { &self.turns })
+    }
+
+    /// Where a command of an open transaction waits for its turn to wait.
+    pub(crate) fn turns_for(&self, what: For) -> Arc<Semaphore> {
+        Arc::clone(match what {
+            For::Lock => &self.lock_waits,
+            For::Entry => &self.entry_waits,
+        })
     }
 
     /// How durable a new connection's replies are.

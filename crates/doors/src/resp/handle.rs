@@ -18,7 +18,7 @@ use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
 use super::work::Worked;
-use super::{number, permit, slowlog, unsupported};
+use super::{number, open, permit, slowlog, unsupported};
 use crate::handed::Handed;
 
 /// Runs one command that has just arrived and writes its reply; `started` is when the one before it ended.
@@ -117,20 +117,13 @@ fn start(
     if let Some(queue) = &mut session.multi
         && !row.has(flag::IMMEDIATE)
     {
-        let limits = &door.options.limits;
         if row.has(flag::NO_MULTI) {
             queue.broken = true;
             return Err("ERR Command not allowed inside a transaction".into());
         }
-        queue.bytes += args.bytes_len();
-        if queue.commands.len() >= limits.queue_commands_max || queue.bytes > limits.queue_bytes_max {
+        if let Err(fail) = queue.gathered.add(door, args.bytes_len()) {
             queue.give_up();
-            return Err("ERR the transaction has too many commands or bytes".into());
-        }
-        if queue.grow(&door.inputs).is_err() {
-            queue.give_up();
-            let text = "ERR unfinished commands and queued ones of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
-            return Err(text.into());
+            return Err(fail);
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());
@@ -149,11 +142,14 @@ fn start(
         reply.simple("QUEUED");
         return Ok(());
     }
+    if session.open.is_some() && !row.has(flag::IMMEDIATE) {
+        return open::command(door, session, row, args, reply, now_ms);
+    }
     run(door, session, row, args, reply, now_ms)
 }
 
-/// Runs a command outside EXEC, on the view its row asks for.
-fn run(
+/// Runs a command outside of transactions, on the view its row asks for.
+pub(super) fn run(
     door: &Door,
     session: &mut Session,
     row: &'static Command,
@@ -231,7 +227,7 @@ pub(crate) fn run_in<'s>(
 }
 
 /// Runs the handler, and notes what it showed. A reply that does not fit is an error before anything is committed.
-fn run_handler(call: &mut Call<'_, '_>) -> Answer {
+pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     let command = call.command;
     (command.run)(call).map_err(|fail| explain(command, fail))?;
     if call.reply.take_overflow() {
@@ -240,8 +236,8 @@ fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     match &call.view {
         View::Direct { shown, .. } if *shown > Position::ZERO => call.session.need.add(call.durability, *shown),
         View::Snapshot(snapshot) => call.session.need.add(call.durability, snapshot.position()),
-        // What an exclusive shows rests on its commit.
-        View::Direct { .. } | View::Exclusive(_) => {}
+        // What an exclusive shows rests on its commit; a transaction knows what it has shown.
+        View::Direct { .. } | View::Exclusive(_) | View::Transaction { .. } => {}
     }
     Ok(())
 }

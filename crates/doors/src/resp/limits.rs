@@ -29,10 +29,15 @@ pub struct Limits {
     pub output_bytes_max: usize,
     /// Chunks of replies that wait for durability before nothing more is read from the client.
     pub pending_chunks_max: usize,
-    /// Commands in one MULTI.
+    /// Commands in one MULTI, or open transaction.
     pub queue_commands_max: usize,
-    /// Bytes in one MULTI.
+    /// Bytes in one MULTI, or open transaction.
     pub queue_bytes_max: usize,
+    /// Commands of open transactions that wait for locks at a time, in threads of their own, and as many that wait for entries; the
+    /// next ones wait for their turn.
+    pub transaction_waits_max: usize,
+    /// The longest lease of an open transaction, which holds locks.
+    pub transaction_lease_max: Duration,
     /// Keys one client may WATCH.
     pub watched_keys_max: usize,
     /// SCAN cursors the door remembers; the one not used for longest is forgotten first.
@@ -105,6 +110,8 @@ impl Default for Limits {
             pending_chunks_max: 256,
             queue_commands_max: 1 << 16,
             queue_bytes_max: 64 << 20,
+            transaction_waits_max: 128,
+            transaction_lease_max: Duration::from_secs(3600),
             watched_keys_max: 1 << 16,
             cursors_max: 16 << 10,
             scan_count_max: 100_000,
@@ -152,6 +159,8 @@ impl Limits {
             pending_chunks_max: 4,
             queue_commands_max: 8,
             queue_bytes_max: 4 << 10,
+            transaction_waits_max: 2,
+            transaction_lease_max: Duration::from_secs(5),
             watched_keys_max: 4,
             cursors_max: 4,
             scan_count_max: 16,

@@ -20,6 +20,7 @@ mod limits;
 mod lingering;
 mod moving;
 mod number;
+mod open;
 mod permit;
 mod reactor;
 mod reply;

@@ -10,7 +10,7 @@
 
 use super::commands::{
     backup, client, command, compact, connection, counters, expiry, feed, fold, function, index, keyspace, own, pages,
-    scan, script, series, server, slow, snapshot, space, strings, transaction, tree, xa,
+    scan, script, series, server, slow, snapshot, space, strings, transaction, tree, tx, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -386,6 +386,13 @@ commands! {
       "promql [AT time|* | FROM time TO time|* STEP milliseconds] [DB database]"; "Depends on the expression, in a thread of its own"; "Evaluates a PromQL expression at one moment, now unless said otherwise, or at each step of a range; returns for each series [labels, [[milliseconds, value] ...]], or the one point [milliseconds, value] of a number or text.";
     "ts.range" -4 [READONLY] SERIES "holdfast" "0.1.0" series::range;
       "series from|- to|+ [DB database] [FIELD field] [COUNT count] [TAGS tag value ...]"; "O(n) with the points of the range, in a thread of its own"; "Returns the points of a series in a range, both ends included, each [time in nanoseconds, value]; none if there is no such series.";
+    "tx.abort" 1 [IMMEDIATE NOSCRIPT FAST] NONE "holdfast" "0.1.0" tx::abort;
+      ""; "O(n) with the number of locks"; "Rolls back what TX.BEGIN began: nothing of it happens, and its locks are free.";
+    "tx.begin" -1 [IMMEDIATE NOSCRIPT FAST] NONE "holdfast" "0.1.0" tx::begin;
+      "[LEASE ms] [ISOLATION COMMITTED | REPEATABLE | EXCLUSIVE]"; "O(1)"; "Begins a transaction of this connection: until TX.COMMIT or TX.ABORT commands on keys, entries of spaces and points happen within it, at once, seen by nobody else; entries that it writes and takes are locked, and those that it reads, as ISOLATION says (REPEATABLE). It is rolled back when the connection closes, and when it has held locks longer than its lease (60000).";
+    "tx.commit" -1 [IMMEDIATE NOSCRIPT] NONE "holdfast" "0.1.0" tx::commit;
+      "[DURABILITY synced | window | written]"; "O(n) with what was read and changed"; "Makes everything that happened since TX.BEGIN one batch of the journal, and returns its position, which is the version of what it wrote; CONFLICT when a key that it read has changed since.";
+
     "xa.begin" -1 [NO_MULTI NOSCRIPT FAST] NONE_READ "holdfast" "0.1.0" xa::begin;
       "[TIMEOUT milliseconds] [SHARED]"; "O(1)"; "Begins a distributed transaction of this connection; returns its id, which is to name it at every resource manager. Nothing is written. It can be committed until the timeout, or for as long as the connection is open. SHARED: other programs may take part, see XA.ENLIST. All XA commands need the right to write all buckets, XA.STATUS and XA.LIST that to read them.";
     "xa.commit" -4 [NOSCRIPT] NONE_READ "holdfast" "0.1.0" xa::commit;

@@ -561,5 +561,8 @@ fn a_connection_can_be_encrypted() {
     assert!(!rest(&mut plain).contains("PONG"));
 }
 
+#[path = "open_tests.rs"]
+mod open_tests;
+#[cfg(test)]
 #[path = "space_serve_tests.rs"]
 mod space_serve_tests;

@@ -12,13 +12,16 @@ use super::clients::Client;
 use super::commands::feed::Follow;
 use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
+use super::call::Fail;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
+use super::door::Door;
+use super::open::{Open, Waiting};
 use super::script::Later;
 use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
-use crate::budget::{Budget, Exhausted, Share};
+use crate::budget::Share;
 
 /// Bytes that names of series may take which one connection remembers: those of a thousand or two, where there may be ten thousand
 /// connections. One that writes to more has them looked up again.
@@ -94,32 +97,59 @@ pub(crate) struct Queued {
     pub(crate) args: OwnedArgs,
 }
 
-/// A MULTI before its EXEC.
+/// How much a transaction holds in memory before it commits.
 #[derive(Default)]
-pub(crate) struct Queue {
-    pub(crate) commands: Vec<Queued>,
-    pub(crate) bytes: usize,
-    /// A command was refused: EXEC will refuse all.
-    pub(crate) broken: bool,
+pub(crate) struct Gathered {
+    commands: usize,
+    bytes: usize,
     /// Of the memory that all connections share.
     held: Share,
 }
 
-impl Queue {
-    /// What a queue may hold beside the memory that all share.
+impl Gathered {
+    /// What one may hold beside the memory that all share.
     const FREE_BYTES: usize = 64 << 10;
 
-    /// Makes room for what is queued.
-    pub(crate) fn grow(&mut self, all: &Budget) -> Result<(), Exhausted> {
-        let bytes = self.bytes + self.commands.len() * size_of::<Queued>();
-        if bytes > Self::FREE_BYTES { all.grow(&mut self.held, bytes) } else { Ok(()) }
+    /// Makes room for one more command that holds so many bytes.
+    ///
+    /// # Errors
+    /// When that is too much; then nothing has changed.
+    pub(crate) fn add(&mut self, door: &Door, bytes: usize) -> Result<(), Fail> {
+        let limits = &door.options.limits;
+        let (commands, bytes) = (self.commands + 1, self.bytes + bytes);
+        if commands > limits.queue_commands_max || bytes > limits.queue_bytes_max {
+            return Err("ERR the transaction has too many commands or bytes".into());
+        }
+        let all = bytes + commands * size_of::<Queued>();
+        if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
+            let text = "ERR unfinished commands and queued ones of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
+            return Err(text.into());
+        }
+        (self.commands, self.bytes) = (commands, bytes);
+        Ok(())
     }
 
+    /// Counts what a command has brought in: the next one is refused if that was too much.
+    pub(crate) fn note(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+/// A MULTI before its EXEC.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) commands: Vec<Queued>,
+    /// A command was refused: EXEC will refuse all.
+    pub(crate) broken: bool,
+    pub(crate) gathered: Gathered,
+}
+
+impl Queue {
     /// Forgets what was queued: EXEC will refuse it.
     pub(crate) fn give_up(&mut self) {
         self.broken = true;
         self.commands = Vec::new();
-        self.held = Share::default();
+        self.gathered = Gathered::default();
     }
 }
 
@@ -146,6 +176,8 @@ pub(crate) enum Pending {
     Feed(Follow),
     /// A script is to be run off the event loop.
     Script(Box<Later>),
+    /// A command of an open transaction is to wait off the event loop.
+    Within(Box<Waiting>),
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
@@ -175,6 +207,8 @@ pub(crate) struct Session {
     pub(crate) numbers: Option<Stats>,
     /// What EXEC does in spaces, while it runs.
     pub(crate) joined: Option<Transaction>,
+    /// What TX.BEGIN has begun.
+    pub(crate) open: Option<Open>,
     /// Points of the transaction under way; and names of series that this connection has written to.
     pub(crate) points: Rows,
     /// When the scripts of the transaction under way have to have ended, from the first of them on.
@@ -208,6 +242,7 @@ impl Session {
             need: Need::NOTHING,
             numbers: None,
             joined: None,
+            open: None,
             points: Rows::default(),
             scripts_end: None,
             last_write: Position::ZERO,

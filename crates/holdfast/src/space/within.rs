@@ -81,6 +81,15 @@ impl SpaceStage {
         self.joined.unwrap_or_default()
     }
 
+    /// Waits until what was read may be shown, or notes what it rests on.
+    pub(crate) fn show(&mut self, position: Position) -> Result<()> {
+        if let Some(seen) = &mut self.joined {
+            *seen = (*seen).max(position);
+            return Ok(());
+        }
+        self.store.settle(crate::kv::Shown { value: (), position })
+    }
+
     pub(crate) fn set_lease(&mut self, lease: Duration) {
         self.lease = Some(lease);
     }
@@ -532,10 +541,6 @@ impl Within<'_> {
     }
 
     fn show(&mut self, position: Option<Position>) -> Result<()> {
-        if let Some(seen) = &mut self.stage().joined {
-            *seen = (*seen).max(position.unwrap_or_default());
-            return Ok(());
-        }
-        position.map_or(Ok(()), |position| self.entries.store.settle(crate::kv::Shown { value: (), position }))
+        position.map_or(Ok(()), |position| self.stage().show(position))
     }
 }

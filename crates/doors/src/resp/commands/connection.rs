@@ -46,6 +46,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_>) -> Answer {
     call.door.snapshots().close_all(call.session.client.id);
     let session = &mut *call.session;
     session.multi = None;
+    session.open = None;
     session.watched.clear();
     session.client.set_transaction(-1, 0);
     session.select(0);

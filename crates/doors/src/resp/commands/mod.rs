@@ -28,4 +28,5 @@ pub(crate) mod space;
 pub(crate) mod strings;
 pub(crate) mod transaction;
 pub(crate) mod tree;
+pub(crate) mod tx;
 pub(crate) mod xa;

@@ -25,6 +25,9 @@ pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
     if call.session.multi.is_some() {
         return Err("ERR MULTI calls can not be nested".into());
     }
+    if call.session.open.is_some() {
+        return Err("ERR a transaction is open: TX.COMMIT or TX.ABORT before MULTI".into());
+    }
     call.session.multi = Some(Queue::default());
     call.session.client.set_transaction(0, call.session.watched.len());
     call.reply.ok();
@@ -49,6 +52,9 @@ pub(crate) fn discard(call: &mut Call<'_, '_>) -> Answer {
 pub(crate) fn watch(call: &mut Call<'_, '_>) -> Answer {
     if call.session.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
+    }
+    if call.session.open.is_some() {
+        return Err("ERR a transaction is open, which watches all keys that it reads".into());
     }
     let bucket = call.session.bucket;
     let args = call.args();

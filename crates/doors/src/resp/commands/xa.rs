@@ -271,11 +271,14 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
         let commit = show(&mut call.session.need, call.durability, decided);
         return write_commit(commit, call.reply);
     }
-    if let View::Exclusive(exclusive) = &mut call.view {
+    if call.in_exec {
         if wait_ms > 0 {
-            return Err("ERR inside MULTI a commit does not wait for others".into());
+            return Err("ERR inside a transaction a commit does not wait for others".into());
         }
-        exclusive.decide(id, &branches)?;
+        match &mut call.view {
+            View::Transaction { transaction, .. } => transaction.decide(id, &branches),
+            view => view.exclusive()?.decide(id, &branches)?,
+        }
         call.reply.ok();
         return Ok(());
     }

@@ -9,10 +9,12 @@ use holdfast::{ErrorKind, Position};
 
 use super::argument::value;
 use super::wanted::{chosen, lease};
+use super::within::Begins;
 use super::{entries, need_of, show_change, within, write_entry, write_entry_of_batch};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
+use crate::resp::open::{Came, For};
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
 use crate::resp::wire::Args;
@@ -88,12 +90,15 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
         }
         at += 2;
     }
-    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..options.clone() };
     if call.in_exec {
-        let changed = within::change(call, &entries, &wanted, &changes, &at_once)?;
-        write_changed(call.reply, changed.as_ref(), Version::Coming, previous);
-        return Ok(());
+        return within::run(call, Begins::Here, For::Lock, move |transaction, reply, patience| {
+            let options = WriteOptions { lock_timeout: patience.lock_timeout(), ..options.clone() };
+            let changed = entries.within(transaction).change(&wanted, &changes, &options)?;
+            write_changed(reply, changed.as_ref(), Version::Coming, previous);
+            Ok(Came::Done)
+        });
     }
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..options.clone() };
     let changed = match entries.change_shown(&wanted, &changes, &at_once) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;

@@ -221,8 +221,11 @@ fn try_ack(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let name = std::str::from_utf8(call.args.at(3)).map_err(|_| Fail::from("ERR a name has to be UTF-8"))?.to_owned();
     let bookmark = bookmark(call.args.at(4))?;
-    if let View::Exclusive(exclusive) = &mut call.view {
-        exclusive.acknowledge(&entries, &name, bookmark)?;
+    if call.in_exec {
+        match &mut call.view {
+            View::Transaction { transaction, .. } => entries.acknowledge_within(transaction, &name, bookmark)?,
+            view => view.exclusive()?.acknowledge(&entries, &name, bookmark)?,
+        }
         call.reply.ok();
         return Ok(());
     }

@@ -8,8 +8,10 @@ use holdfast::Shown;
 use holdfast::space::{Entries, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
+use super::within::Begins;
 use super::{entries, is_long, need_of, show, show_change, within};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
+use crate::resp::open::{Came, For};
 use crate::resp::session::Need;
 
 type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
@@ -50,9 +52,16 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
-    let count = within::count(call, &entries, &chosen.wanted)?;
-    call.reply.unsigned(count);
-    Ok(())
+    let begins = begins(&entries, &chosen.wanted)?;
+    within::run(call, begins, For::Lock, move |transaction, reply, _| {
+        reply.unsigned(entries.within(transaction).count(&chosen.wanted)?);
+        Ok(Came::Done)
+    })
+}
+
+/// Where a transaction that is open looks at entries which may be many.
+pub(crate) fn begins(entries: &Entries, wanted: &Wanted) -> Result<Begins, Fail> {
+    Ok(if is_long(entries, wanted)? { Begins::Elsewhere } else { Begins::Here })
 }
 
 pub(crate) fn clear(call: &mut Call<'_, '_>) -> Answer {
@@ -66,9 +75,12 @@ fn try_clear(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
-    let count = within::clear(call, &entries, &chosen.wanted)?;
-    call.reply.unsigned(count);
-    Ok(())
+    let most = call.door.options.limits.space_entries_max;
+    let begins = begins(&entries, &chosen.wanted)?;
+    within::run(call, begins, For::Lock, move |transaction, reply, _| {
+        reply.unsigned(entries.within(transaction).clear(&chosen.wanted, most)?);
+        Ok(Came::Done)
+    })
 }
 
 /// Always in a thread: figures are of all entries, and what they rest on is waited for there.

@@ -9,10 +9,13 @@ use holdfast::space::{Entries, ReadOptions, Taking, Wanted};
 use holdfast::{Error, ErrorKind};
 
 use super::wait::{Many, Wait};
+use super::query::begins;
 use super::wanted::{Chosen, Options, Takes, chosen, options};
+use super::within::Begins;
 use super::{entries, is_long, need_of, show, show_change, within, write_entry};
 use crate::handed::Handed;
 use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::open::{Came, For};
 use crate::resp::session::Pending;
 
 /// How many entries SPACE.MREAD and SPACE.MTAKE return unless COUNT says otherwise.
@@ -32,13 +35,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     let options = options(call, &mut chosen, Takes::Waiting)?;
     let reading = ReadOptions { version: options.version, if_exists: options.if_exists, ..ReadOptions::default() };
     if call.in_exec {
-        // As BLPOP in Redis: inside EXEC nothing waits.
-        match within::get(call, &entries, &chosen.wanted, &reading, taking)? {
-            Some(entry) => write_entry(call.reply, &entry),
-            None if options.strict => return Err(Fail::Store(gone())),
-            None => call.reply.null(),
-        }
-        return Ok(());
+        return one_within(call, entries, chosen, options, reading, taking);
     }
     let is_long = !chosen.is_id && !chosen.is_any && is_long(&entries, &chosen.wanted)?;
     if !is_long {
@@ -62,6 +59,38 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     }
     wait(call, entries, chosen, &options, taking, None, is_long);
     Ok(())
+}
+
+/// One entry within a transaction, where that of EXEC does not wait: as BLPOP in Redis.
+fn one_within(
+    call: &mut Call<'_, '_>,
+    entries: Entries,
+    chosen: Chosen,
+    options: Options,
+    reading: ReadOptions,
+    taking: Taking,
+) -> Answer {
+    let lock = within::isolation(call);
+    let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+    let what = if options.if_exists { For::Lock } else { For::Entry };
+    within::run(call, begins, what, move |transaction, reply, patience| {
+        let reading =
+            ReadOptions { wait: patience.wait(options.block), cancel: patience.cancel(), ..reading.clone() };
+        let mut within = entries.within(transaction);
+        let found = match taking {
+            Taking::Read => within.read(&chosen.wanted, lock, &reading)?,
+            Taking::Take => within.take(&chosen.wanted, &reading)?,
+        };
+        match found {
+            Some(entry) => write_entry(reply, &entry),
+            None if options.strict => return Err(Fail::Store(gone())),
+            None => {
+                reply.null();
+                return Ok(if options.block.is_some() { Came::Nothing } else { Came::Done });
+            }
+        }
+        Ok(Came::Done)
+    })
 }
 
 fn gone() -> Error {
@@ -158,14 +187,20 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
         return Err(Error::new(ErrorKind::Invalid, "IFEXISTS is for one entry: SPACE.TAKE").into());
     }
     if call.in_exec {
-        let mut taken = Vec::new();
-        while taken.len() < many.count && !many.is_enough(&taken) {
-            let reading = ReadOptions::default();
-            let Some(entry) = within::get(call, &entries, &chosen.wanted, &reading, Taking::Take)? else { break };
-            taken.push(entry);
-        }
-        many.write(call.reply, &taken);
-        return Ok(());
+        let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+        return within::run(call, begins, For::Entry, move |transaction, reply, patience| {
+            let mut taken = Vec::new();
+            while taken.len() < many.count && !many.is_enough(&taken) {
+                // What waits is the first.
+                let wait = if taken.is_empty() { patience.wait(options.block) } else { None };
+                let reading = ReadOptions { wait, cancel: patience.cancel(), ..ReadOptions::default() };
+                let Some(entry) = entries.within(transaction).take(&chosen.wanted, &reading)? else { break };
+                taken.push(entry);
+            }
+            many.write(reply, &taken);
+            let is_all = !taken.is_empty() || options.block.is_none();
+            Ok(if is_all { Came::Done } else { Came::Nothing })
+        });
     }
     let is_long = !chosen.is_id && (!chosen.is_any || many.count > 256) && is_long(&entries, &chosen.wanted)?;
     if !is_long {

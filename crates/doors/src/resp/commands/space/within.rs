@@ -1,20 +1,22 @@
-//! Entries inside EXEC: written, read and taken within a transaction that joins EXEC's batch.
+//! Entries inside EXEC, and between TX.BEGIN and TX.COMMIT: written, read and taken within a transaction.
 //!
-//! EXEC holds locks, so nothing here waits: an entry that somebody else has locked is a failure, and discards everything.
+//! EXEC holds locks, so nothing waits there: an entry that somebody else has locked is a failure, and discards everything. An
+//! open transaction waits as the commands outside do, in a thread.
 //!
-//! May use: `call`, the facade. Must not know: sockets, replies.
+//! May use: `call`, `open`, the facade. Must not know: sockets.
 
-use holdfast::space::{
-    Change, Changed, Document, Entries, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
-};
+use holdfast::space::ReadLock;
 use holdfast::{Error, ErrorKind, Transaction};
 
-use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::call::{Answer, Call, Fail, View};
+use crate::resp::open::{Came, For, Patience, Waiting, Work};
+use crate::resp::reply::Reply;
+use crate::resp::session::Pending;
 
 /// Runs a command such that inside EXEC whatever it fails of discards the transaction: the other commands must not happen
 /// without it.
 pub(crate) fn all_or_nothing(call: &mut Call<'_, '_>, run: fn(&mut Call<'_, '_>) -> Answer) -> Answer {
-    let in_exec = call.in_exec;
+    let in_exec = call.in_exec && !matches!(call.view, View::Transaction { .. });
     run(call).map_err(|fail| match fail {
         Fail::Text(text) if in_exec => {
             let text = text.strip_prefix("ERR ").unwrap_or(&text).to_owned();
@@ -24,52 +26,45 @@ pub(crate) fn all_or_nothing(call: &mut Call<'_, '_>, run: fn(&mut Call<'_, '_>)
     })
 }
 
-fn transaction<'c>(call: &'c mut Call<'_, '_>) -> Result<&'c mut Transaction, Fail> {
-    call.session.joined.as_mut().ok_or_else(|| "ERR internal error: EXEC has no transaction for spaces".into())
+/// How SPACE.READ locks what it reads.
+pub(crate) fn isolation(call: &Call<'_, '_>) -> ReadLock {
+    match call.view {
+        View::Transaction { isolation, .. } => isolation,
+        _ => ReadLock::Shared,
+    }
 }
 
-pub(crate) fn write(
+/// Where a command of an open transaction begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// Here, and in a thread once more if it has to wait.
+    Here,
+    /// In a thread: it may take long, or cannot be tried twice.
+    Elsewhere,
+}
+
+/// Does something within the transaction under way; where that is open, it waits for `what` if it must.
+pub(crate) fn run(
     call: &mut Call<'_, '_>,
-    entries: &Entries,
-    document: &Document,
-    options: &WriteOptions,
-) -> Result<Written, Fail> {
-    Ok(entries.within(transaction(call)?).write(document, options)?)
-}
-
-/// Changes an entry in place.
-pub(crate) fn change(
-    call: &mut Call<'_, '_>,
-    entries: &Entries,
-    wanted: &Wanted,
-    changes: &[Change],
-    options: &WriteOptions,
-) -> Result<Option<Changed>, Fail> {
-    Ok(entries.within(transaction(call)?).change(wanted, changes, options)?)
-}
-
-/// How many entries match.
-pub(crate) fn count(call: &mut Call<'_, '_>, entries: &Entries, wanted: &Wanted) -> Result<u64, Fail> {
-    Ok(entries.within(transaction(call)?).count(wanted)?)
-}
-
-/// Takes all that match and that nobody else has locked; how many.
-pub(crate) fn clear(call: &mut Call<'_, '_>, entries: &Entries, wanted: &Wanted) -> Result<u64, Fail> {
-    let most = call.door.options.limits.space_entries_max;
-    Ok(entries.within(transaction(call)?).clear(wanted, most)?)
-}
-
-/// Reads an entry, which stays as it is until EXEC has committed, or takes it.
-pub(crate) fn get(
-    call: &mut Call<'_, '_>,
-    entries: &Entries,
-    wanted: &Wanted,
-    options: &ReadOptions,
-    taking: Taking,
-) -> Result<Option<Entry>, Fail> {
-    let mut within = entries.within(transaction(call)?);
-    Ok(match taking {
-        Taking::Read => within.read(wanted, ReadLock::Shared, options)?,
-        Taking::Take => within.take(wanted, options)?,
-    })
+    begins: Begins,
+    what: For,
+    step: impl Fn(&mut Transaction, &mut Reply, &Patience) -> Result<Came, Fail> + Send + 'static,
+) -> Answer {
+    let mark = call.reply.len();
+    let View::Transaction { transaction, .. } = &mut call.view else {
+        let joined = call.session.joined.as_mut();
+        let joined = joined.ok_or("ERR internal error: EXEC has no transaction for spaces")?;
+        return step(joined, call.reply, &Patience::None).map(|_| ());
+    };
+    if begins == Begins::Here {
+        match step(transaction, call.reply, &Patience::None) {
+            Ok(Came::Done) => return Ok(()),
+            Ok(Came::Nothing) => {}
+            Err(Fail::Store(error)) if error.kind() == ErrorKind::Timeout => {}
+            Err(fail) => return Err(fail),
+        }
+        call.reply.truncate(mark);
+    }
+    call.session.pending = Some(Pending::Within(Waiting::new(call, what, Work::Step(Box::new(step)))));
+    Ok(())
 }

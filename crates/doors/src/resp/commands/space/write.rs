@@ -11,10 +11,12 @@ use holdfast::{ErrorKind, Position};
 
 use super::argument::{document, value, write_id};
 use super::wanted::{Chosen, Takes, lease, options};
+use super::within::Begins;
 use super::{entries, need_of, show_change, within, write_entry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::{count, durability};
 use crate::resp::number;
+use crate::resp::open::{Came, For, Patience};
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
 
@@ -29,7 +31,11 @@ struct How {
 
 impl How {
     fn at_once(&self) -> WriteOptions {
-        WriteOptions { lock_timeout: Some(Duration::ZERO), ..self.options.clone() }
+        self.patient(&Patience::None)
+    }
+
+    fn patient(&self, patience: &Patience) -> WriteOptions {
+        WriteOptions { lock_timeout: patience.lock_timeout(), ..self.options.clone() }
     }
 }
 
@@ -90,9 +96,11 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
     let document = document(call.args().at(3))?;
     let how = how(call, 4)?;
     if call.in_exec {
-        let written = within::write(call, &entries, &document, &how.at_once())?;
-        write_written(call.reply, &written, None, how.previous);
-        return Ok(());
+        return within::run(call, Begins::Here, For::Lock, move |transaction, reply, patience| {
+            let written = entries.within(transaction).write(&document, &how.patient(patience))?;
+            write_written(reply, &written, None, how.previous);
+            Ok(Came::Done)
+        });
     }
     match entries.write_shown(&document, &how.at_once()) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
@@ -126,12 +134,16 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
     let how = how(call, 4 + count)?;
     let documents: Vec<_> = args.from(4).iter().take(count).map(document).collect();
     if call.in_exec {
-        call.reply.array(documents.len());
-        for document in documents {
-            let written = within::write(call, &entries, &document?, &how.at_once())?;
-            write_written(call.reply, &written, None, how.previous);
-        }
-        return Ok(());
+        let documents = documents.into_iter().collect::<Result<Vec<_>, Fail>>()?;
+        // Some may be written before one is found locked.
+        return within::run(call, Begins::Elsewhere, For::Lock, move |transaction, reply, patience| {
+            reply.array(documents.len());
+            for document in &documents {
+                let written = entries.within(transaction).write(document, &how.patient(patience))?;
+                write_written(reply, &written, None, how.previous);
+            }
+            Ok(Came::Done)
+        });
     }
     if documents.len() > AT_ONCE_MAX {
         let asked = call.durability;

@@ -1,0 +1,339 @@
+//! A transaction between TX.BEGIN and TX.COMMIT: commands happen in it at once, one by one, while the client thinks.
+//!
+//! What it reads and changes in spaces is locked until it ends; what it reads of keys is looked at again when it commits. It
+//! belongs to its connection, and is rolled back with it. A command that has to wait, for a lock or for an entry, goes on in
+//! a thread, and the transaction with it; the connection waits. There are turns for those who wait for locks apart from those
+//! who wait for entries, which may take long: who could let go of a lock is not kept waiting by them, since what need not
+//! wait needs no turn.
+//!
+//!   session.open  --a command-->  View::Transaction  --must wait-->  Waiting, in a thread  -->  session.open
+//!
+//! May use: `handle`, `call`, `work`, the facade. Must not know: sockets, what single commands do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast::space::{Cancel, ReadLock};
+use holdfast::{Durability, Transaction};
+use tokio::sync::Semaphore;
+
+use super::call::{Answer, Call, Fail, View};
+use super::door::Door;
+use super::handle::{run, run_handler};
+use super::reply::{Form, Reply};
+use super::session::{Gathered, Need, Pending, ReplyMode, Session};
+use super::table::{BucketOf, Command, flag};
+use super::wire::Args;
+use super::work::{Worked, elsewhere};
+
+/// An open transaction of a connection.
+pub(crate) struct Open {
+    /// Not there while a command waits with it.
+    pub(crate) transaction: Option<Transaction>,
+    /// How SPACE.READ locks what it reads.
+    pub(crate) isolation: ReadLock,
+    /// How long it may hold locks, and so how long a command may wait for an entry.
+    pub(crate) lease: Duration,
+    /// What commands have asked for: the commit is as durable as the most careful of them.
+    pub(crate) asked: Vec<Durability>,
+    gathered: Gathered,
+}
+
+impl Open {
+    pub(crate) fn new(transaction: Transaction, isolation: ReadLock, lease: Duration) -> Self {
+        let gathered = Gathered::default();
+        Open { transaction: Some(transaction), isolation, lease, asked: Vec::new(), gathered }
+    }
+}
+
+/// How a command goes with an open transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It happens in it.
+    Within,
+    /// It has nothing to do with data, or shows what is committed, and runs as always.
+    Beside,
+    Refused,
+}
+
+/// How the command goes with an open transaction.
+pub(crate) fn way(row: &Command) -> Way {
+    let names_keys = row.keys.first > 0 && !row.has(flag::WHOLE);
+    match row.keys.bucket {
+        _ if row.has(flag::SCRIPT) => Way::Refused,
+        BucketOf::Space | BucketOf::Selected | BucketOf::First | BucketOf::Copy if row.has(flag::NO_MULTI) => Way::Refused,
+        BucketOf::Space => Way::Within,
+        BucketOf::Selected | BucketOf::First | BucketOf::Copy if names_keys => Way::Within,
+        BucketOf::Selected | BucketOf::First | BucketOf::Copy => Way::Refused,
+        BucketOf::Series if row.has(flag::WRITE) => Way::Within,
+        // What is committed: points of the transaction are seen behind its commit.
+        BucketOf::Series | BucketOf::None => Way::Beside,
+        BucketOf::Each if row.name == "xa.commit" => Way::Within,
+        BucketOf::Each => Way::Refused,
+    }
+}
+
+/// Whether it is about several keys or entries: one that fails in its middle would leave the transaction with a half of it.
+fn is_several(row: &Command) -> bool {
+    matches!(row.name, "space.mwrite" | "space.mtake" | "space.clear" | "ts.madd") || row.keys.first != row.keys.last
+}
+
+/// What became of a transaction that a command ran in: still open, unless half of what the command was to do is in it.
+fn left(row: &Command, transaction: Transaction, ran: Result<Need, Fail>) -> (Option<Transaction>, Result<Need, Fail>) {
+    match ran {
+        Err(fail) if row.has(flag::WRITE) && (is_several(row) || matches!(fail, Fail::TooBig(_))) => {
+            let text = format!("EXECABORT Transaction rolled back: {}", fail.text());
+            (None, Err(text.into()))
+        }
+        ran => (Some(transaction), ran),
+    }
+}
+
+/// Runs a command while a transaction is open.
+pub(crate) fn command(
+    door: &Door,
+    session: &mut Session,
+    row: &'static Command,
+    args: Args<'_>,
+    reply: &mut Reply,
+    now_ms: u64,
+) -> Answer {
+    match way(row) {
+        Way::Within => {}
+        Way::Beside => return run(door, session, row, args, reply, now_ms),
+        Way::Refused => {
+            let name = row.name.replace('|', " ").to_uppercase();
+            return Err(format!("ERR {name} is not possible within a transaction: TX.COMMIT or TX.ABORT before").into());
+        }
+    }
+    let Some(mut open) = session.open.take() else { return Err(none_open()) };
+    let Some(mut transaction) = open.transaction.take() else { return Err(none_open()) };
+    let (mark, durability) = (reply.len(), session.durability);
+    let gathered = open.gathered.add(door, args.bytes_len());
+    let ran = gathered.and_then(|()| {
+        let view = View::Transaction { transaction: &mut transaction, isolation: open.isolation };
+        let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec: true };
+        run_handler(&mut call)?;
+        Ok(call.durability)
+    });
+    if let (Ok(asked), true) = (&ran, row.has(flag::WRITE))
+        && !open.asked.contains(asked)
+    {
+        open.asked.push(*asked);
+    }
+    // Versions are known when it is committed.
+    reply.resolve(0);
+    if let Some(Pending::Within(waiting)) = &mut session.pending {
+        waiting.transaction = Some(transaction);
+        waiting.lease = open.lease;
+        session.open = Some(open);
+        return Ok(());
+    }
+    open.gathered.note(reply.len().saturating_sub(mark));
+    let ran = ran.map(|asked| {
+        let mut need = Need::NOTHING;
+        need.add(asked, transaction.seen());
+        need
+    });
+    let (transaction, ran) = left(row, transaction, ran);
+    if transaction.is_some() {
+        session.open = Some(Open { transaction, ..open });
+    } else {
+        session.forget_points();
+    }
+    session.need.merge(ran?);
+    Ok(())
+}
+
+/// Takes back the transaction of a command that has waited, if it is open still.
+pub(crate) fn back(session: &mut Session, transaction: Option<Transaction>) {
+    if transaction.is_none() {
+        session.open = None;
+        session.forget_points();
+    } else if let Some(open) = &mut session.open {
+        open.transaction = transaction;
+    }
+}
+
+/// What TX.COMMIT and TX.ABORT say without TX.BEGIN.
+pub(crate) fn none_open() -> Fail {
+    "ERR no transaction is open: TX.BEGIN begins one".into()
+}
+
+/// Whether a command may wait where it runs.
+pub(crate) enum Patience {
+    /// It may not: what would have to fails with `Timeout`, or finds nothing.
+    None,
+    /// For a lock as long as writes do, for entries as long as the transaction may, and until it is canceled.
+    Full { lease: Duration, cancel: Cancel },
+}
+
+impl Patience {
+    /// How long to wait for a lock.
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::None => Some(Duration::ZERO),
+            Self::Full { .. } => None,
+        }
+    }
+
+    /// How long to wait for an entry when `block` was asked for; zero is as long as may be.
+    pub(crate) fn wait(&self, block: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::None => None,
+            Self::Full { lease, .. } => block.map(|block| if block.is_zero() { *lease } else { block.min(*lease) }),
+        }
+    }
+
+    pub(crate) fn cancel(&self) -> Option<Cancel> {
+        match self {
+            Self::None => None,
+            Self::Full { cancel, .. } => Some(cancel.clone()),
+        }
+    }
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Its reply is written.
+    Done,
+    /// Nothing was there, which is its reply unless it may wait.
+    Nothing,
+}
+
+/// A command as it happens within a transaction. It may be tried twice, and changes nothing the first time when that did not do.
+pub(crate) type Step = Box<dyn Fn(&mut Transaction, &mut Reply, &Patience) -> Result<Came, Fail> + Send>;
+
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    Lock,
+    Entry,
+}
+
+/// A command that waits, and its transaction.
+pub(crate) struct Waiting {
+    pub(crate) what: For,
+    step: Work,
+    row: &'static Command,
+    transaction: Option<Transaction>,
+    lease: Duration,
+    cancel: Cancel,
+    form: Form,
+    bytes_max: usize,
+    durability: Durability,
+    pub(crate) is_silent: bool,
+}
+
+/// What is done elsewhere with a transaction.
+pub(crate) enum Work {
+    Step(Step),
+    /// It ends with this.
+    Commit(Commit),
+}
+
+type Commit = Box<dyn FnOnce(Transaction, &mut Reply) -> Result<Need, Fail> + Send>;
+
+impl Waiting {
+    pub(crate) fn new(call: &Call<'_, '_>, what: For, step: Work) -> Box<Self> {
+        Box::new(Waiting {
+            what,
+            step,
+            row: call.command,
+            transaction: None,
+            lease: Duration::ZERO,
+            cancel: Cancel::new(),
+            form: call.reply.form(),
+            bytes_max: call.door.options.limits.output_bytes_max,
+            durability: call.durability,
+            is_silent: call.session.reply_mode != ReplyMode::On,
+        })
+    }
+
+    /// A commit that has to wait first.
+    pub(crate) fn to_commit(call: &Call<'_, '_>, transaction: Transaction, commit: Commit) -> Box<Self> {
+        let waiting = Self::new(call, For::Lock, Work::Commit(commit));
+        Box::new(Waiting { transaction: Some(transaction), ..*waiting })
+    }
+
+    /// Ends the waiting when it is dropped, or told to.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard(self.cancel.clone())
+    }
+
+    /// Waits, and runs it. The transaction is back unless it has ended.
+    pub(crate) async fn run(self: Box<Self>, turns: Arc<Semaphore>) -> (Worked, Option<Transaction>) {
+        match elsewhere(turns, move || Ok(self.run_here())).await {
+            Ok(ran) => ran,
+            Err(fail) => (Err(fail), None),
+        }
+    }
+
+    fn run_here(self: Box<Self>) -> (Worked, Option<Transaction>) {
+        let Some(mut transaction) = self.transaction else { return (Err(none_open()), None) };
+        let mut reply = Reply::of_form(self.form, self.bytes_max);
+        let (transaction, ran) = match self.step {
+            Work::Commit(commit) => (None, commit(transaction, &mut reply)),
+            Work::Step(step) => {
+                let patience = Patience::Full { lease: self.lease, cancel: self.cancel };
+                let ran = step(&mut transaction, &mut reply, &patience);
+                reply.resolve(0);
+                let mut need = Need::NOTHING;
+                need.add(self.durability, transaction.seen());
+                let too_big = reply.take_overflow().then_some(Fail::TooBig(self.bytes_max));
+                left(self.row, transaction, too_big.map_or(ran.map(|_| need), Err))
+            }
+        };
+        (ran.map(|need| (reply.take(Vec::new()), need)), transaction)
+    }
+}
+
+/// Ends the waiting of a command when the connection is not there any more.
+pub(crate) struct Guard(Cancel);
+
+impl Guard {
+    pub(crate) fn end(&self) {
+        self.0.cancel();
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::rows::COMMANDS;
+
+    fn names(wanted: Way) -> Vec<&'static str> {
+        COMMANDS.iter().filter(|row| way(row) == wanted && !row.has(flag::IMMEDIATE)).map(|row| row.name).collect()
+    }
+
+    #[test]
+    fn what_happens_within_an_open_transaction() {
+        let within = names(Way::Within);
+        for name in ["get", "set", "mset", "copy", "expire", "kv.put", "kv.head", "ts.add", "ts.madd", "xa.commit"] {
+            assert!(within.contains(&name), "{name}");
+        }
+        let in_spaces: Vec<_> = within.iter().filter(|name| name.starts_with("space.")).copied().collect();
+        let expected = ["ack", "change", "clear", "count", "mtake", "mwrite", "read", "take", "write"];
+        assert_eq!(in_spaces, expected.map(|name| format!("space.{name}")));
+    }
+
+    #[test]
+    fn what_goes_over_more_than_it_names_is_refused_and_what_has_no_data_is_not() {
+        let (refused, beside) = (names(Way::Refused), names(Way::Beside));
+        for name in ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.select", "feed"] {
+            assert!(refused.contains(&name), "{name}");
+        }
+        for name in ["ping", "select", "info", "client|id", "ts.range", "config|get"] {
+            assert!(beside.contains(&name), "{name}");
+        }
+        let writes = COMMANDS.iter().filter(|row| row.has(flag::WRITE) && way(row) == Way::Beside);
+        assert_eq!(writes.map(|row| row.name).collect::<Vec<_>>(), [""; 0]);
+    }
+}

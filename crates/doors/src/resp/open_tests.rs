@@ -1,0 +1,377 @@
+//! Transactions that stay open, through real sockets: what they see, what others see, who waits for whom, and how they end.
+//!
+//! May use: the fixture of `serve_tests.rs`, the store. Must not know: the inside of the door.
+
+use std::io::{BufRead, BufReader};
+use std::thread;
+
+use holdfast::space::{Definition, Entries, Order, Path};
+
+use super::*;
+use crate::resp::open::For;
+
+/// A client that reads whole replies.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Sends words, which have no blanks.
+    fn send(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut command = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| command.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        self.0.get_mut().write_all(command.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// One reply, its parts with blanks between.
+    fn reply(&mut self) -> String {
+        let line = self.line();
+        let count = || line[1..].parse::<i64>().unwrap();
+        match line.as_bytes().first() {
+            Some(b'$') if count() >= 0 => self.line(),
+            Some(b'$') => "nil".to_owned(),
+            Some(b'*') => (0..count()).map(|_| self.reply()).collect::<Vec<_>>().join(" "),
+            _ => line,
+        }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply()
+    }
+
+    fn check(&mut self, steps: &[(&str, &str)]) {
+        for (line, expected) in steps {
+            assert_eq!(self.ask(line), *expected, "{line}");
+        }
+    }
+
+    /// The position that a commit answers.
+    fn commit(&mut self, line: &str) -> u64 {
+        let reply = self.ask(line);
+        reply.strip_prefix(':').and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{reply}"))
+    }
+}
+
+struct Shop {
+    server: Server,
+    entries: Entries,
+    store: Store,
+}
+
+impl Shop {
+    fn client(&self) -> Client {
+        Client(BufReader::new(self.server.connect()))
+    }
+}
+
+fn shop(order: Order) -> Shop {
+    shop_with(order, |_| ())
+}
+
+fn shop_with(order: Order, set: impl FnOnce(&mut Options)) -> Shop {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), holdfast::Options::default()).unwrap();
+    let entries = store.space("shop").declare(Definition { order, ..Definition::new("shop", "jobs") }).unwrap();
+    let mut options = Options::new("127.0.0.1:0".parse().unwrap());
+    options.reactors = 2;
+    set(&mut options);
+    Shop { server: Server { running: serve(store.clone(), options).unwrap(), _dir: dir }, entries, store }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        thread::yield_now();
+    }
+}
+
+const NONE_OPEN: &str = "-ERR no transaction is open: TX.BEGIN begins one";
+const DEADLOCK: &str =
+    "-CONFLICT a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
+const LEASE_ENDED: &str = "-TIMEOUT the transaction's lease ended, and it was rolled back: begin again";
+
+#[test]
+fn a_commit_over_keys_entries_and_points_is_one_batch_that_nobody_sees_before() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.check(&[
+        ("SET stock 7", "+OK"),
+        ("TX.BEGIN", "+OK"),
+        ("DECR stock", ":6"),
+        ("GET stock", "6"),
+        ("KV.PUT log today sold", ":0 synced"),
+        ("SPACE.WRITE shop jobs {\"id\":1,\"what\":\"pack\"}", ":1 :0"),
+        ("SPACE.CHANGE shop jobs 1 SET what send", "{\"id\":1,\"what\":\"send\"} :0 nil"),
+        ("SPACE.COUNT shop jobs ANY", ":1"),
+        ("TS.ADD sold 1700000000 1", ":1700000000000000000"),
+    ]);
+    other.check(&[("GET stock", "7"), ("KV.GET log today", ""), ("SPACE.COUNT shop jobs ANY", ":0")]);
+    assert_eq!(other.ask("TS.LAST sold"), "nil");
+    let position = one.commit("TX.COMMIT DURABILITY synced");
+    assert!(shop.store.watermarks().synced.get() > position);
+    let version = format!(":{position}");
+    assert_eq!(other.ask("KV.GET log today").split(' ').nth(1), Some(version.as_str()));
+    assert_eq!(other.ask("SPACE.READ shop jobs ID 1"), format!("{{\"id\":1,\"what\":\"send\"}} {version} nil"));
+    other.check(&[("GET stock", "6")]);
+    assert!(other.ask("TS.LAST sold").contains("1700000000000000000"), "points");
+    // What one client does in a transaction, and gives up, was never there.
+    one.check(&[("TX.BEGIN", "+OK"), ("SET stock 0", "+OK"), ("TS.ADD sold 1700000001 1", ":1700000001000000000")]);
+    one.check(&[("DEL stock", ":1"), ("EXISTS stock", ":0"), ("TX.ABORT", "+OK"), ("GET stock", "6")]);
+    assert!(!one.ask("TS.LAST sold").contains("1700000001"), "points of what was given up");
+}
+
+#[test]
+fn what_is_taken_is_locked_until_the_end() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN LEASE 60000", "+OK")]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with("{\"id\":1}"));
+    // Others see it until it is gone, and cannot have it.
+    assert!(other.ask("SPACE.READ shop jobs ID 1").starts_with("{\"id\":1}"));
+    other.check(&[("SPACE.TAKE shop jobs ID 1", "nil"), ("TX.BEGIN", "+OK"), ("SPACE.TAKE shop jobs ANY", "nil")]);
+    one.check(&[("SPACE.COUNT shop jobs ANY", ":0"), ("TX.ABORT", "+OK"), ("TX.ABORT", NONE_OPEN)]);
+    one.check(&[("TX.COMMIT", NONE_OPEN)]);
+    assert!(other.ask("SPACE.TAKE shop jobs ANY").starts_with("{\"id\":1}"));
+    other.commit("TX.COMMIT");
+    one.check(&[("SPACE.COUNT shop jobs ANY", ":0")]);
+}
+
+#[test]
+fn a_key_that_was_read_and_changed_by_another_is_a_conflict_and_nothing_happens() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    let conflict = "-CONFLICT somebody else changed what this transaction read; begin again";
+    one.check(&[("SET stock 7", "+OK"), ("TX.BEGIN", "+OK"), ("GET stock", "7"), ("SET sold 1", "+OK")]);
+    other.check(&[("SET stock 8", "+OK")]);
+    one.check(&[("GET stock", conflict), ("TX.COMMIT", conflict), ("EXISTS sold", ":0"), ("TX.COMMIT", NONE_OPEN)]);
+}
+
+#[test]
+fn who_writes_what_another_has_locked_waits_until_that_ends() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1,\"n\":0}");
+    for end in ["TX.COMMIT", "TX.ABORT"] {
+        one.check(&[("TX.BEGIN", "+OK")]);
+        assert!(one.ask("SPACE.CHANGE shop jobs 1 INCR n 1").starts_with('{'));
+        other.check(&[("TX.BEGIN", "+OK")]);
+        other.send("SPACE.CHANGE shop jobs 1 INCR n 1");
+        let turns = shop.server.running.door.turns_for(For::Lock);
+        until("it waits", || turns.available_permits() < Limits::default().transaction_waits_max);
+        one.ask(end);
+        assert!(other.reply().starts_with('{'));
+        other.commit("TX.COMMIT");
+    }
+    assert!(one.ask("SPACE.READ shop jobs ID 1").contains("\"n\":3"));
+}
+
+#[test]
+fn of_two_who_wait_for_each_other_one_is_told_at_once() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.MWRITE shop jobs 2 {\"id\":1} {\"id\":2}");
+    one.check(&[("TX.BEGIN", "+OK")]);
+    other.check(&[("TX.BEGIN", "+OK")]);
+    one.ask("SPACE.CHANGE shop jobs 1 SET by one");
+    other.ask("SPACE.CHANGE shop jobs 2 SET by other");
+    // Whoever comes second is told, and gives up; the other goes on then.
+    let ask = |client: &mut Client, line: &str| {
+        let told = client.ask(line);
+        if told == DEADLOCK {
+            client.check(&[("TX.ABORT", "+OK")]);
+            return 0;
+        }
+        assert!(told.starts_with('{'), "{told}");
+        client.commit("TX.COMMIT");
+        1
+    };
+    let went_on: i32 = thread::scope(|scope| {
+        let one = scope.spawn(|| ask(&mut one, "SPACE.CHANGE shop jobs 2 SET by one"));
+        let other = scope.spawn(|| ask(&mut other, "SPACE.CHANGE shop jobs 1 SET by other"));
+        one.join().unwrap() + other.join().unwrap()
+    });
+    assert_eq!(went_on, 1);
+}
+
+#[test]
+fn a_client_that_vanishes_rolls_back_also_while_it_waits() {
+    let shop = shop(Order::Any);
+    let mut other = shop.client();
+    other.ask("SPACE.MWRITE shop jobs 2 {\"id\":1} {\"id\":2}");
+    let mut one = shop.client();
+    one.check(&[("TX.BEGIN", "+OK")]);
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    drop(one);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 0").starts_with("{\"id\":1}"));
+    // It has the second, and waits for a third that never comes.
+    let mut one = shop.client();
+    one.check(&[("TX.BEGIN", "+OK")]);
+    one.ask("SPACE.TAKE shop jobs ID 2");
+    one.send("SPACE.TAKE shop jobs ID 3 BLOCK 0");
+    until("it waits", || shop.entries.waiters() == 1);
+    drop(one);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 2 BLOCK 0").starts_with("{\"id\":2}"));
+    until("nobody waits", || shop.entries.waiters() == 0);
+    // What comes then goes to nobody.
+    other.ask("SPACE.WRITE shop jobs {\"id\":3}");
+    other.check(&[("SPACE.COUNT shop jobs ANY", ":1")]);
+}
+
+#[test]
+fn a_lease_that_ends_frees_what_was_locked() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN LEASE 30", "+OK")]);
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 0").starts_with("{\"id\":1}"));
+    one.check(&[("SPACE.COUNT shop jobs ANY", LEASE_ENDED), ("SET a b", "+OK"), ("TX.COMMIT", LEASE_ENDED)]);
+    one.check(&[("EXISTS a", ":0")]);
+}
+
+#[test]
+fn a_take_that_waits_gets_what_comes_and_gives_it_back_with_the_transaction() {
+    let shop = shop(Order::Fifo);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.check(&[("TX.BEGIN", "+OK"), ("SPACE.TAKE shop jobs ANY BLOCK 5", "nil")]);
+    one.send("SPACE.TAKE shop jobs ANY BLOCK 0");
+    until("it waits", || shop.entries.waiters() == 1);
+    other.ask("SPACE.MWRITE shop jobs 3 {\"id\":1} {\"id\":2} {\"id\":3}");
+    assert!(one.reply().starts_with("{\"id\":1}"));
+    assert!(one.ask("SPACE.MTAKE shop jobs ANY COUNT 1 BLOCK 0").starts_with("{\"id\":2}"));
+    one.check(&[("TX.ABORT", "+OK")]);
+    assert!(other.ask("SPACE.TAKE shop jobs ANY").starts_with("{\"id\":1}"), "in order again");
+}
+
+#[test]
+fn a_group_has_one_holder_at_a_time() {
+    let shop = shop(Order::Groups(Path::parse("account").unwrap()));
+    let (mut one, mut other) = (shop.client(), shop.client());
+    for (id, account) in [(1, "a"), (2, "a"), (3, "b")] {
+        one.ask(&format!("SPACE.WRITE shop jobs {{\"id\":{id},\"account\":\"{account}\"}}"));
+    }
+    one.check(&[("TX.BEGIN", "+OK")]);
+    other.check(&[("TX.BEGIN", "+OK")]);
+    assert!(one.ask("SPACE.TAKE shop jobs ANY").contains("\"id\":1"));
+    assert!(other.ask("SPACE.TAKE shop jobs ANY").contains("\"id\":3"), "not of the group that one has");
+    other.check(&[("SPACE.TAKE shop jobs ANY", "nil")]);
+    assert!(one.ask("SPACE.TAKE shop jobs ANY").contains("\"id\":2"));
+    one.commit("TX.COMMIT");
+}
+
+#[test]
+fn isolation_says_what_reading_locks() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1,\"n\":0}");
+    // Read committed: another value the next time.
+    one.check(&[("TX.BEGIN ISOLATION COMMITTED", "+OK")]);
+    assert!(one.ask("SPACE.READ shop jobs ID 1").contains("\"n\":0"));
+    other.ask("SPACE.CHANGE shop jobs 1 INCR n 1");
+    assert!(one.ask("SPACE.READ shop jobs ID 1").contains("\"n\":1"));
+    one.commit("TX.COMMIT");
+    // Repeatable read: others read, and lock for reading, and do not change.
+    one.check(&[("TX.BEGIN ISOLATION REPEATABLE", "+OK")]);
+    assert!(one.ask("SPACE.READ shop jobs ID 1").contains("\"n\":1"));
+    other.check(&[("TX.BEGIN", "+OK")]);
+    assert!(other.ask("SPACE.READ shop jobs ID 1").contains("\"n\":1"));
+    other.commit("TX.COMMIT");
+    other.check(&[("SPACE.TAKE shop jobs ID 1", "nil")]);
+    one.commit("TX.COMMIT");
+    // Exclusive read: nobody else locks it.
+    one.check(&[("TX.BEGIN ISOLATION exclusive", "+OK")]);
+    assert!(one.ask("SPACE.READ shop jobs ID 1").contains("\"n\":1"));
+    other.check(&[("TX.BEGIN", "+OK"), ("SPACE.READ shop jobs ID 1", "nil")]);
+    one.commit("TX.COMMIT");
+    assert!(other.ask("SPACE.READ shop jobs ID 1").contains("\"n\":1"));
+}
+
+#[test]
+fn what_fails_in_its_middle_ends_the_transaction_and_other_failures_do_not() {
+    let shop = shop(Order::Any);
+    let mut one = shop.client();
+    one.ask("SPACE.WRITE shop jobs {\"id\":2}");
+    let there = "CONFLICT an entry with this id is there already";
+    one.check(&[
+        ("TX.BEGIN", "+OK"),
+        ("SPACE.WRITE shop jobs {\"id\":2} INSERT", &format!("-{there}")),
+    ]);
+    assert!(one.ask("SPACE.WRITE shop jobs {").starts_with("-ERR"));
+    assert!(one.ask("SPACE.WRITE shop jobs {\"id\":1}").starts_with(":1"));
+    one.check(&[
+        (
+            "SPACE.MWRITE shop jobs 2 {\"id\":3} {\"id\":2} INSERT",
+            &format!("-EXECABORT Transaction rolled back: {there}"),
+        ),
+        ("TX.COMMIT", NONE_OPEN),
+        ("SPACE.COUNT shop jobs ANY", ":1"),
+    ]);
+}
+
+#[test]
+fn what_is_not_possible_is_refused_and_the_transaction_goes_on() {
+    let shop = shop(Order::Any);
+    let mut one = shop.client();
+    one.check(&[
+        ("TX.COMMIT", NONE_OPEN),
+        ("TX.BEGIN LEASE 0", "-ERR a lease has 1 to 3600000 milliseconds"),
+        ("TX.BEGIN LEASE 9999999999", "-ERR a lease has 1 to 3600000 milliseconds"),
+        ("TX.BEGIN ISOLATION dirty", "-ERR ISOLATION is one of COMMITTED, REPEATABLE, EXCLUSIVE"),
+        ("MULTI", "+OK"),
+        ("TX.BEGIN", "-ERR a transaction is open already: they do not nest"),
+        ("DISCARD", "+OK"),
+        ("WATCH a", "+OK"),
+        ("TX.BEGIN", "-ERR WATCH is for MULTI: a transaction watches all keys that it reads"),
+        ("UNWATCH", "+OK"),
+        ("TX.BEGIN", "+OK"),
+        ("TX.BEGIN", "-ERR a transaction is open already: they do not nest"),
+        ("MULTI", "-ERR a transaction is open: TX.COMMIT or TX.ABORT before MULTI"),
+        ("WATCH a", "-ERR a transaction is open, which watches all keys that it reads"),
+        ("KEYS *", "-ERR KEYS is not possible within a transaction: TX.COMMIT or TX.ABORT before"),
+        ("PING", "+PONG"),
+        ("SELECT 3", "+OK"),
+        ("SET here 3", "+OK"),
+        ("SELECT 0", "+OK"),
+        ("EXISTS here", ":0"),
+    ]);
+    assert!(one.ask("TX.BEGIN LEASE").starts_with("-ERR"));
+    assert!(one.ask("TX.COMMIT DURABILITY forever").starts_with("-ERR durability is one of"));
+    one.commit("TX.COMMIT");
+    one.check(&[("SELECT 3", "+OK"), ("GET here", "3"), ("TX.BEGIN", "+OK"), ("SET here 4", "+OK"), ("RESET", "+RESET")]);
+    one.check(&[("SELECT 3", "+OK"), ("GET here", "3"), ("TX.COMMIT", NONE_OPEN)]);
+}
+
+#[test]
+fn a_transaction_is_bounded() {
+    let shop = shop_with(Order::Any, |options| options.limits = Limits::tiny());
+    let mut one = shop.client();
+    one.check(&[("TX.BEGIN", "+OK")]);
+    (0..8).for_each(|number| one.check(&[(&format!("SET k{number} v"), "+OK")]));
+    one.check(&[("SET k9 v", "-ERR the transaction has too many commands or bytes")]);
+    one.commit("TX.COMMIT");
+    one.check(&[("EXISTS k0", ":1"), ("TX.BEGIN", "+OK")]);
+    let long = format!("SET long {}", "x".repeat(5_000));
+    one.check(&[(&long, "-ERR the transaction has too many commands or bytes"), ("TX.ABORT", "+OK")]);
+}
+
+#[test]
+fn closing_the_door_rolls_back_and_waits_for_nobody() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN", "+OK")]);
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    other.check(&[("TX.BEGIN", "+OK")]);
+    other.send("SPACE.TAKE shop jobs ID 2 BLOCK 0");
+    until("it waits", || shop.entries.waiters() == 1);
+    shop.server.running.stop();
+    assert_eq!(shop.entries.usage().entries, 1);
+}
