@@ -11,6 +11,7 @@ use crate::kv::Kv;
 use crate::remote::{ConnectOptions, Remote};
 use crate::series::Series;
 use crate::space::Space;
+use crate::transaction::{Transaction, TransactionOptions};
 
 /// Where a client's calls go.
 #[derive(Clone)]
@@ -84,6 +85,14 @@ impl Client {
     #[must_use]
     pub fn series(&self) -> Series {
         Series::new(self.place.clone())
+    }
+
+    /// A transaction that holds what it reads and takes while the program thinks. Over a server it has a connection to itself.
+    ///
+    /// # Errors
+    /// `Invalid` for a lease that is nothing, or longer than a server allows, an hour; `Unavailable` when no server can be reached.
+    pub fn begin(&self, options: &TransactionOptions) -> Call<Transaction> {
+        Transaction::begin(&self.place, options)
     }
 
     /// Operations that are to happen together or not at all.

@@ -214,7 +214,7 @@ pub(crate) fn check(condition: Condition, head: Option<&Head>) -> Result<()> {
     if holds { Ok(()) } else { Err(conflict("the object is not as the condition wants it: read it again")) }
 }
 
-fn named(command: &str, bucket: &[u8], key: &[u8]) -> Words {
+pub(crate) fn named(command: &str, bucket: &[u8], key: &[u8]) -> Words {
     Words::new(command).and(bucket).and(key)
 }
 
@@ -278,7 +278,7 @@ fn term(reply: Reply) -> Result<Term> {
     }
 }
 
-fn read_head(reply: &Reply) -> Result<Head> {
+pub(crate) fn read_head(reply: &Reply) -> Result<Head> {
     let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
     let mut indexes = Vec::new();
     for index in reply.field("indexes")?.clone().list()? {

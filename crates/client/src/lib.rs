@@ -36,6 +36,7 @@ mod remote;
 mod runtime;
 mod series;
 mod space;
+mod transaction;
 mod view;
 mod words;
 
@@ -49,4 +50,5 @@ pub use near::{NearCache, NearStats};
 pub use remote::{ConnectOptions, Tls};
 pub use series::{Point, Series, SeriesName};
 pub use space::Space;
+pub use transaction::{Transaction, TransactionOptions};
 pub use view::LocalView;

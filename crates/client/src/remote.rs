@@ -4,6 +4,7 @@
 //!
 //! May use: everything of this folder, tokio. Must not know: what is asked.
 
+mod alone;
 mod answer;
 mod connection;
 mod link;
@@ -22,6 +23,7 @@ use connection::{NoConnection, Target};
 use link::{Link, Request};
 use pool::Pool;
 
+pub(crate) use alone::Alone;
 pub(crate) use answer::strange;
 pub(crate) use link::Again;
 pub use options::{ConnectOptions, Tls};
@@ -95,7 +97,7 @@ impl Remote {
     }
 
     /// The same for what has no name of its own there: metadata, terms of indexes, values of changes and conditions.
-    fn check_words(&self, words: &Words) -> Result<()> {
+    pub(crate) fn check_words(&self, words: &Words) -> Result<()> {
         if words.longest() <= ARGUMENT_BYTES {
             return Ok(());
         }

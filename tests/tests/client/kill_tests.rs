@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, ConnectOptions, Entries};
+use client::{Client, ConnectOptions, Entries, TransactionOptions};
 use holdfast::space::{Listen, ReadOptions, Wanted};
 use holdfast::{ErrorKind, PutOptions};
 use holdfast_tests::{Launch, Random, say};
@@ -168,4 +168,72 @@ fn a_listener_goes_on_behind_what_it_heard_when_the_server_is_started_again() {
     }
     assert_eq!(heard.next(Duration::from_millis(50)).wait().unwrap(), None);
     drop(server);
+}
+
+/// Moves entries through transactions, a point of the total with each, until it is told to stop; how many commits were acknowledged,
+/// and how many may have happened.
+fn move_on(client: &Client, orders: &Entries, stops: &AtomicBool) -> (u64, u64) {
+    let (mut sure, mut unsure) = (0, 0);
+    let waiting = ReadOptions { wait: Some(Duration::from_millis(50)), ..ReadOptions::default() };
+    while !stops.load(Ordering::SeqCst) {
+        let once = || -> holdfast::Result<Option<client::Transaction>> {
+            let mut transaction = client.begin(&TransactionOptions::default()).wait()?;
+            let Some(entry) = transaction.take(orders, &Wanted::all(), &waiting).wait()? else { return Ok(None) };
+            let (id, total) = (number(&entry.document, "id"), number(&entry.document, "total"));
+            // Under another id, so that one that was moved twice, or not whole, is seen.
+            transaction.write(orders, &order(id + 100, total + 1), &upsert()).wait()?;
+            let key = (id % 100).to_string();
+            let moved = transaction.get_value(b"moved", key.as_bytes()).wait()?;
+            let moved = moved.map_or(0, |digits| String::from_utf8(digits).unwrap().parse::<i64>().unwrap());
+            assert_eq!(moved, total, "key and entry are changed together");
+            let next = (moved + 1).to_string();
+            transaction.put(b"moved", key.as_bytes(), next.as_bytes(), &PutOptions::default()).wait()?;
+            Ok(Some(transaction))
+        };
+        match once() {
+            Ok(None) => {}
+            Ok(Some(transaction)) => match transaction.commit(None).wait() {
+                Ok(_) => sure += 1,
+                Err(error) if is_lost(error.kind()) => unsure += 1,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            },
+            // Nothing has happened of what was not committed.
+            Err(error) => assert!(is_lost(error.kind()) || error.kind() == ErrorKind::Unavailable, "{error}"),
+        }
+    }
+    (sure, unsure)
+}
+
+#[test]
+fn open_transactions_move_entries_whole_or_not_at_all_while_the_server_is_killed_and_started_again() {
+    const ENTRIES: i64 = 8;
+    let seed = Random::seed();
+    let mut random = Random::new(seed);
+    say!("client: HOLDFAST_SEED={seed}");
+    let folder = TempDir::new().unwrap();
+    let mut server = Launch::new(folder.path()).durability("written").start();
+    let address = server.resp().to_string();
+    let client = Client::connect(ConnectOptions::new(&address)).wait().unwrap();
+    let orders = orders(&client);
+    (0..ENTRIES).for_each(|id| drop(orders.write(&order(id, 0), &upsert()).wait().unwrap()));
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (client, orders, stops) = (&client, &orders, &stops);
+        let movers: Vec<_> = (0..4).map(|_| scope.spawn(move || move_on(client, orders, stops))).collect();
+        for _ in 0..KILLS {
+            thread::sleep(Duration::from_millis(100 + random.below(300) as u64));
+            server.kill();
+            server = Launch::new(folder.path()).durability("written").resp(&address).start_again();
+        }
+        thread::sleep(Duration::from_millis(100));
+        stops.store(true, Ordering::SeqCst);
+        let moved: Vec<(u64, u64)> = movers.into_iter().map(|mover| mover.join().unwrap()).collect();
+        let (sure, unsure) = moved.iter().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let left = orders.read_many(&Wanted::all(), 100).wait().unwrap();
+        let total: i64 = left.iter().map(|entry| number(&entry.document, "total")).sum();
+        say!("{sure} moved, {unsure} unsure, {total} in the entries");
+        assert_eq!(left.len() as i64, ENTRIES);
+        assert!(left.iter().all(|entry| number(&entry.document, "id") / 100 == number(&entry.document, "total")));
+        assert!(sure > 20 && (sure..=sure + unsure).contains(&(total as u64)), "{sure} {unsure} {total}");
+    });
 }

@@ -6,6 +6,7 @@
 mod both_batch_tests;
 mod both_space_tests;
 mod both_tests;
+mod both_transaction_tests;
 mod cut;
 mod cut_tests;
 mod kill_tests;

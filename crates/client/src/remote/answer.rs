@@ -40,6 +40,7 @@ pub(crate) fn error(text: &str) -> Error {
         "EXECABORT" => {
             // The reason stands behind, with its own code.
             let reason = rest.strip_prefix("Transaction discarded: ");
+            let reason = reason.or_else(|| rest.strip_prefix("Transaction rolled back: "));
             return reason.map_or_else(|| Error::new(ErrorKind::Invalid, rest), error);
         }
         // The user may not, or the server does not know the command: the code is a part of what is to be read.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connection::{Connection, NoConnection, Target};
@@ -20,31 +20,30 @@ const IDLE_MAX: usize = 16;
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 
+fn closed(_: tokio::sync::AcquireError) -> Error {
+    Error::new(ErrorKind::Closed, "the client is closed")
+}
+
 /// The connections.
 pub(crate) struct Pool {
     target: Arc<Target>,
     idle: Mutex<Vec<Connection>>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(crate) fn new(target: Arc<Target>) -> Self {
-        let room = Semaphore::new(target.options.connections_max);
+        let room = Arc::new(Semaphore::new(target.options.connections_max));
         Self { target, idle: Mutex::default(), room }
     }
 
     /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
     pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
-        let closed = |_| Error::new(ErrorKind::Closed, "the client is closed");
         let patience = self.target.options.timeout;
         let room = self.room.acquire();
         let _room = match block {
             // Those who block hold connections for as long as they like: who does not is told.
-            Some(Duration::ZERO) => timeout(patience, room).await.map_err(|_| {
-                let all = self.target.options.connections_max;
-                let text = format!("it was not sent: all {all} connections are in use, see connections_max");
-                Error::new(ErrorKind::Unavailable, text)
-            })?,
+            Some(Duration::ZERO) => timeout(patience, room).await.map_err(|_| self.full())?,
             _ => room.await,
         }
         .map_err(closed)?;
@@ -80,11 +79,38 @@ impl Pool {
         }
     }
 
+    /// A connection on which this was answered, and its place. Asked again on another one when one breaks: it is for what begins
+    /// something that ends with its connection.
+    pub(crate) async fn take(&self, request: &[u8]) -> Result<(Connection, OwnedSemaphorePermit, Reply)> {
+        let patience = self.target.options.timeout;
+        let room = Arc::clone(&self.room).acquire_owned();
+        let room = timeout(patience, room).await.map_err(|_| self.full())?.map_err(closed)?;
+        let until = Instant::now() + patience;
+        loop {
+            let mut connection = self.connection(until).await?;
+            let broken = match timeout_at(until, connection.call(request)).await {
+                Ok(Ok(reply)) => return Ok((connection, room, reply)),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {patience:?}"),
+            };
+            if Instant::now() >= until {
+                return Err(Error::new(ErrorKind::Unavailable, broken));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn full(&self) -> Error {
+        let all = self.target.options.connections_max;
+        let text = format!("it was not sent: all {all} connections are in use, see connections_max");
+        Error::new(ErrorKind::Unavailable, text)
+    }
+
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, connection: Connection) {
+    pub(crate) fn keep(&self, connection: Connection) {
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
             idle.push(connection);

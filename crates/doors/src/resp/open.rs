@@ -61,7 +61,9 @@ pub(crate) fn way(row: &Command) -> Way {
     let names_keys = row.keys.first > 0 && !row.has(flag::WHOLE);
     match row.keys.bucket {
         _ if row.has(flag::SCRIPT) => Way::Refused,
-        BucketOf::Space | BucketOf::Selected | BucketOf::First | BucketOf::Copy if row.has(flag::NO_MULTI) => Way::Refused,
+        BucketOf::Space | BucketOf::Selected | BucketOf::First | BucketOf::Copy if row.has(flag::NO_MULTI) => {
+            Way::Refused
+        }
         BucketOf::Space => Way::Within,
         BucketOf::Selected | BucketOf::First | BucketOf::Copy if names_keys => Way::Within,
         BucketOf::Selected | BucketOf::First | BucketOf::Copy => Way::Refused,
@@ -75,7 +77,7 @@ pub(crate) fn way(row: &Command) -> Way {
 
 /// Whether it is about several keys or entries: one that fails in its middle would leave the transaction with a half of it.
 fn is_several(row: &Command) -> bool {
-    matches!(row.name, "space.mwrite" | "space.mtake" | "space.clear" | "ts.madd") || row.keys.first != row.keys.last
+    matches!(row.name, "space.mwrite" | "space.mtake" | "space.clear") || row.keys.first != row.keys.last
 }
 
 /// What became of a transaction that a command ran in: still open, unless half of what the command was to do is in it.
@@ -327,7 +329,9 @@ mod tests {
     #[test]
     fn what_goes_over_more_than_it_names_is_refused_and_what_has_no_data_is_not() {
         let (refused, beside) = (names(Way::Refused), names(Way::Beside));
-        for name in ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.select", "feed"] {
+        for name in
+            ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.select", "feed"]
+        {
             assert!(refused.contains(&name), "{name}");
         }
         for name in ["ping", "select", "info", "client|id", "ts.range", "config|get"] {

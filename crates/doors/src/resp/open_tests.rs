@@ -300,10 +300,7 @@ fn what_fails_in_its_middle_ends_the_transaction_and_other_failures_do_not() {
     let mut one = shop.client();
     one.ask("SPACE.WRITE shop jobs {\"id\":2}");
     let there = "CONFLICT an entry with this id is there already";
-    one.check(&[
-        ("TX.BEGIN", "+OK"),
-        ("SPACE.WRITE shop jobs {\"id\":2} INSERT", &format!("-{there}")),
-    ]);
+    one.check(&[("TX.BEGIN", "+OK"), ("SPACE.WRITE shop jobs {\"id\":2} INSERT", &format!("-{there}"))]);
     assert!(one.ask("SPACE.WRITE shop jobs {").starts_with("-ERR"));
     assert!(one.ask("SPACE.WRITE shop jobs {\"id\":1}").starts_with(":1"));
     one.check(&[
@@ -345,7 +342,13 @@ fn what_is_not_possible_is_refused_and_the_transaction_goes_on() {
     assert!(one.ask("TX.BEGIN LEASE").starts_with("-ERR"));
     assert!(one.ask("TX.COMMIT DURABILITY forever").starts_with("-ERR durability is one of"));
     one.commit("TX.COMMIT");
-    one.check(&[("SELECT 3", "+OK"), ("GET here", "3"), ("TX.BEGIN", "+OK"), ("SET here 4", "+OK"), ("RESET", "+RESET")]);
+    one.check(&[
+        ("SELECT 3", "+OK"),
+        ("GET here", "3"),
+        ("TX.BEGIN", "+OK"),
+        ("SET here 4", "+OK"),
+        ("RESET", "+RESET"),
+    ]);
     one.check(&[("SELECT 3", "+OK"), ("GET here", "3"), ("TX.COMMIT", NONE_OPEN)]);
 }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use holdfast::series::Rows;
 use holdfast::{Durability, Position, Stats, Transaction};
 
+use super::call::Fail;
 use super::clients::Client;
 use super::commands::feed::Follow;
 use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
-use super::call::Fail;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
 use super::door::Door;

@@ -37,11 +37,8 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
             let wrong = || format!("ERR a lease has 1 to {} milliseconds", lease_max.as_millis());
             lease = Some(Duration::from_millis(ms.ok_or_else(wrong)?));
         } else if is(option, "isolation") && isolation.is_none() {
-            let kinds = [
-                ("committed", ReadLock::None),
-                ("repeatable", ReadLock::Shared),
-                ("exclusive", ReadLock::Exclusive),
-            ];
+            let kinds =
+                [("committed", ReadLock::None), ("repeatable", ReadLock::Shared), ("exclusive", ReadLock::Exclusive)];
             let named = kinds.into_iter().find(|(name, _)| is(argument, name));
             isolation = Some(named.ok_or("ERR ISOLATION is one of COMMITTED, REPEATABLE, EXCLUSIVE")?.1);
         } else {

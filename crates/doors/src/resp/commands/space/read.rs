@@ -8,8 +8,8 @@
 use holdfast::space::{Entries, ReadOptions, Taking, Wanted};
 use holdfast::{Error, ErrorKind};
 
-use super::wait::{Many, Wait};
 use super::query::begins;
+use super::wait::{Many, Wait};
 use super::wanted::{Chosen, Options, Takes, chosen, options};
 use super::within::Begins;
 use super::{entries, is_long, need_of, show, show_change, within, write_entry};
@@ -74,8 +74,7 @@ fn one_within(
     let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
     let what = if options.if_exists { For::Lock } else { For::Entry };
     within::run(call, begins, what, move |transaction, reply, patience| {
-        let reading =
-            ReadOptions { wait: patience.wait(options.block), cancel: patience.cancel(), ..reading.clone() };
+        let reading = ReadOptions { wait: patience.wait(options.block), cancel: patience.cancel(), ..reading.clone() };
         let mut within = entries.within(transaction);
         let found = match taking {
             Taking::Read => within.read(&chosen.wanted, lock, &reading)?,

@@ -1,0 +1,605 @@
+//! A transaction that stays open: what it takes and reads is locked while the program thinks.
+//!
+//! In the process it is a transaction of the store; on a server it is one of a connection, which nobody else uses meanwhile. Where
+//! it is lies in a slot, out of which an operation takes it and back into which it comes: so there is one operation at a time, and an
+//! operation that is given up leaves nothing there, which ends the transaction.
+//!
+//!   Here | There  --an operation-->  Busy  --its answer-->  Here | There, or Ended
+//!
+//! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdfast::series::Rows;
+use holdfast::space::{
+    self, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
+};
+use holdfast::{Condition, Durability, Error, ErrorKind, Head, Position, PutOptions, Result};
+
+use crate::call::{Call, How, Step};
+use crate::client::Place;
+use crate::embedded::Embedded;
+use crate::entries::{At, Entries, check_changes};
+use crate::remote::{Alone, Reply, Words};
+use crate::series::{Point, SeriesName};
+use crate::{kv, read, series};
+
+/// How long a server waits for the lock of another transaction.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a transaction goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionOptions {
+    /// How long it may hold locks, from the first entry that it touches: then it is rolled back, and fails with `Timeout`. A minute
+    /// unless said; a server allows an hour.
+    pub lease: Duration,
+    /// What reading an entry locks: nothing, it for others' changes (unless said), or it for all others.
+    pub isolation: ReadLock,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(60), isolation: ReadLock::Shared }
+    }
+}
+
+enum State {
+    Here(Box<holdfast::Transaction>),
+    There(Box<Alone>),
+    Busy,
+    Ended,
+}
+
+#[derive(Clone)]
+struct Slot(Arc<Mutex<State>>);
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in it, for one operation.
+    fn take(&self) -> Result<(State, Away)> {
+        let mut slot = self.lock();
+        match std::mem::replace(&mut *slot, State::Busy) {
+            State::Busy => {
+                let text = "an operation of this transaction is under way: wait for its answer first";
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+            State::Ended => {
+                *slot = State::Ended;
+                let text = "the transaction has ended, and was rolled back unless it was committed: begin again";
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+            state => Ok((state, Away { slot: self.clone(), cancel: Cancel::new() })),
+        }
+    }
+}
+
+/// What is done with what was taken out of the slot. Dropping it without putting that back ends the transaction.
+struct Away {
+    slot: Slot,
+    cancel: Cancel,
+}
+
+impl Away {
+    fn put(self, state: State) {
+        *self.slot.lock() = state;
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        let mut slot = self.slot.lock();
+        if matches!(*slot, State::Busy) {
+            *slot = State::Ended;
+        }
+        drop(slot);
+        self.cancel.cancel();
+    }
+}
+
+/// Whether an operation in the process may wait.
+enum Patience {
+    None,
+    Full(Cancel),
+}
+
+impl Patience {
+    fn lock_timeout(&self, asked: Option<Duration>) -> Option<Duration> {
+        if matches!(self, Self::None) { Some(Duration::ZERO) } else { asked }
+    }
+
+    fn reading(&self, options: &ReadOptions) -> ReadOptions {
+        match self {
+            Self::None => ReadOptions { wait: None, ..options.clone() },
+            Self::Full(cancel) => {
+                let cancel = options.cancel.clone().unwrap_or_else(|| cancel.clone());
+                ReadOptions { cancel: Some(cancel), ..options.clone() }
+            }
+        }
+    }
+}
+
+/// What an operation in the process came to.
+enum Came<T> {
+    Done(T),
+    /// Nothing was there, which is its answer unless it may wait.
+    Nothing(T),
+}
+
+impl<T> Came<T> {
+    fn value(self) -> T {
+        match self {
+            Self::Done(value) | Self::Nothing(value) => value,
+        }
+    }
+}
+
+/// An operation on both sides.
+struct Operation<T, H, R> {
+    /// In the process; it may be tried twice, and changes nothing the first time when that did not do.
+    here: H,
+    /// What a server is asked.
+    words: Result<Words>,
+    /// How much longer than others it may take there.
+    block: Duration,
+    read: R,
+    /// Whether half of it may be done when it fails, which then ends the transaction, as on a server.
+    is_several: bool,
+    answer: std::marker::PhantomData<fn() -> T>,
+}
+
+/// A transaction that holds what it reads and takes while the program thinks: from [`Client::begin`](crate::Client::begin). It
+/// sees its own changes, nobody else does before [`Transaction::commit`], which makes one batch of the journal of all of it;
+/// dropping it rolls it back, and so does its lease when it ends. Versions of what it has written itself are 0: they are known when it is
+/// committed.
+///
+/// One operation at a time: wait for the answer before the next. Who drops a call that was sent gives the transaction up. An
+/// operation that fails has changed nothing, and the transaction goes on, unless its error says that the transaction has ended.
+#[must_use = "a transaction that is not committed is rolled back"]
+pub struct Transaction {
+    place: Place,
+    slot: Slot,
+    isolation: ReadLock,
+}
+
+impl Transaction {
+    pub(crate) fn begin(place: &Place, options: &TransactionOptions) -> Call<Self> {
+        let TransactionOptions { lease, isolation } = *options;
+        if lease.is_zero() {
+            return Call::done(Err(Error::new(ErrorKind::Invalid, "a lease has to be longer than nothing")));
+        }
+        let this = move |place: &Place, state| Self {
+            place: place.clone(),
+            slot: Slot(Arc::new(Mutex::new(state))),
+            isolation,
+        };
+        match place {
+            Place::Here(here) => {
+                let store = here.store().clone();
+                let place = place.clone();
+                Call::new(move |_| {
+                    let transaction = store.begin().with_lease(lease).joining();
+                    Step::Done(Ok(this(&place, State::Here(Box::new(transaction)))))
+                })
+            }
+            Place::There(there) => {
+                let name = match isolation {
+                    ReadLock::None => "COMMITTED",
+                    ReadLock::Shared => "REPEATABLE",
+                    ReadLock::Exclusive => "EXCLUSIVE",
+                };
+                let lease_ms = u64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+                let words = Words::new("TX.BEGIN").and("LEASE").and(lease_ms.to_string()).and("ISOLATION").and(name);
+                let place = place.clone();
+                there.alone(&words).then(move |(alone, reply)| {
+                    reply.ok()?;
+                    Ok(this(&place, State::There(Box::new(alone))))
+                })
+            }
+        }
+    }
+
+    /// The entries in the process.
+    fn of(&self, entries: &Entries) -> Result<Option<space::Entries>> {
+        match (&self.place, &entries.at) {
+            (Place::Here(_), At::Here(_, entries)) => Ok(Some(entries.clone())),
+            (Place::There(_), At::There(..)) => Ok(None),
+            _ => Err(elsewhere()),
+        }
+    }
+
+    /// Runs an operation, where the transaction is.
+    fn run<T, H, R>(&mut self, operation: Operation<T, H, R>) -> Call<T>
+    where
+        T: Send + 'static,
+        H: Fn(&mut holdfast::Transaction, &Patience) -> Result<Came<T>> + Send + 'static,
+        R: FnOnce(Reply) -> Result<T> + Send + 'static,
+    {
+        let (place, slot) = (self.place.clone(), self.slot.clone());
+        Call::new(move |how| match (slot.take(), place) {
+            (Err(error), _) => Step::Done(Err(error)),
+            (Ok((State::Here(transaction), away)), Place::Here(here)) => {
+                run_here(how, &here, (transaction, away), operation.here, operation.is_several)
+            }
+            (Ok((State::There(alone), away)), _) => match operation.words {
+                Err(error) => {
+                    away.put(State::There(alone));
+                    Step::Done(Err(error))
+                }
+                Ok(words) => Step::Running(Box::pin(run_there(alone, away, words, operation.block, operation.read))),
+            },
+            (Ok(_), _) => Step::Done(Err(elsewhere())),
+        })
+    }
+
+    /// Writes an entry; one that is there is locked. See [`Entries::write`].
+    ///
+    /// # Errors
+    /// As there; `Conflict` also when this and other transactions wait for each other: give it up, and begin again; `Timeout` also
+    /// when the transaction's lease has ended.
+    pub fn write(&mut self, entries: &Entries, document: &Document, options: &WriteOptions) -> Call<Written> {
+        let of = match self.of(entries) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let words = entries.write_words(document, options);
+        let (document, options) = (document.clone(), options.clone());
+        let here = move |transaction: &mut holdfast::Transaction, patience: &Patience| {
+            let lock_timeout = patience.lock_timeout(options.lock_timeout);
+            let options = WriteOptions { lock_timeout, ..options.clone() };
+            let written = of.as_ref().ok_or_else(elsewhere)?.within(transaction).write(&document, &options)?;
+            Ok(Came::Done(Written { version: Position::ZERO, ..written }))
+        };
+        self.run(one(here, words, LOCK_TIMEOUT, read::written))
+    }
+
+    /// Changes an entry in place, which is locked. See [`Entries::change`].
+    ///
+    /// # Errors
+    /// As [`Transaction::write`].
+    pub fn change(
+        &mut self,
+        entries: &Entries,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+    ) -> Call<Option<Changed>> {
+        let of = match self.of(entries).and_then(|of| check_changes(changes).map(|()| of)) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let words = entries.change_words(wanted, changes, options);
+        let (wanted, changes, options) = (wanted.clone(), changes.to_vec(), options.clone());
+        let here = move |transaction: &mut holdfast::Transaction, patience: &Patience| {
+            let lock_timeout = patience.lock_timeout(options.lock_timeout);
+            let options = WriteOptions { lock_timeout, ..options.clone() };
+            let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);
+            let changed = within.change(&wanted, &changes, &options)?;
+            let now = |entry: Entry| Entry { version: Position::ZERO, ..entry };
+            Ok(Came::Done(changed.map(|Changed { before, now: is }| Changed { before, now: now(is) })))
+        };
+        self.run(one(here, words, LOCK_TIMEOUT, read::changed))
+    }
+
+    /// Reads an entry, which is locked as the transaction's isolation says. See [`Entries::read`].
+    ///
+    /// # Errors
+    /// As [`Transaction::write`].
+    pub fn read(&mut self, entries: &Entries, wanted: &Wanted, options: &ReadOptions) -> Call<Option<Entry>> {
+        self.get(entries, wanted, options, Taking::Read)
+    }
+
+    /// Takes an entry: nobody else gets it, and it is gone when the transaction commits. See [`Entries::take`].
+    ///
+    /// # Errors
+    /// As [`Transaction::write`].
+    pub fn take(&mut self, entries: &Entries, wanted: &Wanted, options: &ReadOptions) -> Call<Option<Entry>> {
+        self.get(entries, wanted, options, Taking::Take)
+    }
+
+    fn get(
+        &mut self,
+        entries: &Entries,
+        wanted: &Wanted,
+        options: &ReadOptions,
+        taking: Taking,
+    ) -> Call<Option<Entry>> {
+        let of = match self.of(entries) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let words = entries.get_words(wanted, options, taking);
+        let (wanted, options, lock) = (wanted.clone(), options.clone(), self.isolation);
+        let block = options.wait.unwrap_or_default();
+        let here = move |transaction: &mut holdfast::Transaction, patience: &Patience| {
+            let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);
+            let reading = patience.reading(&options);
+            let found = match taking {
+                Taking::Read => within.read(&wanted, lock, &reading)?,
+                Taking::Take => within.take(&wanted, &reading)?,
+            };
+            let may_come = found.is_none() && options.wait.is_some();
+            Ok(if may_come { Came::Nothing(found) } else { Came::Done(found) })
+        };
+        self.run(one(here, words, block, read::some_entry))
+    }
+
+    /// How many entries match, as this transaction would have it. Nothing is locked.
+    ///
+    /// # Errors
+    /// As [`Entries::count`].
+    pub fn count(&mut self, entries: &Entries, wanted: &Wanted) -> Call<u64> {
+        let of = match self.of(entries) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let words = entries.words("SPACE.COUNT").wanted(wanted);
+        let wanted = wanted.clone();
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            Ok(Came::Done(of.as_ref().ok_or_else(elsewhere)?.within(transaction).count(&wanted)?))
+        };
+        self.run(one(here, words, Duration::ZERO, |reply: Reply| reply.unsigned()))
+    }
+
+    /// Takes up to so many entries that are there, in order; on a server 10,000 at the most. One that fails in its middle ends the
+    /// transaction.
+    ///
+    /// # Errors
+    /// As [`Transaction::write`].
+    pub fn take_many(&mut self, entries: &Entries, wanted: &Wanted, max: usize) -> Call<Vec<Entry>> {
+        let of = match self.of(entries) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let max = wanted.limit().map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
+        let count = max.min(i64::MAX as usize).to_string();
+        let words = entries.words("SPACE.MTAKE").wanted(wanted).map(|words| words.and("COUNT").and(count));
+        let wanted = wanted.clone();
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);
+            let mut taken = Vec::new();
+            while taken.len() < max
+                && let Some(entry) = within.take(&wanted, &ReadOptions::default())?
+            {
+                taken.push(entry);
+            }
+            Ok(Came::Done(taken))
+        };
+        self.run(Operation { is_several: true, ..one(here, words, Duration::ZERO, read::entries) })
+    }
+
+    /// The value of an object. Keys are not locked: the commit fails with `Conflict` when somebody has changed by then what was read of
+    /// them.
+    ///
+    /// # Errors
+    /// `Conflict` when somebody has changed it since this transaction read it first.
+    pub fn get_value(&mut self, bucket: &[u8], key: &[u8]) -> Call<Option<Vec<u8>>> {
+        let words = Ok(kv::named("KV.GET", bucket, key));
+        let (bucket, key) = (bucket.to_vec(), key.to_vec());
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            Ok(Came::Done(transaction.get(&bucket, &key)?.map(|object| object.value.to_vec())))
+        };
+        self.run(one(here, words, Duration::ZERO, |reply: Reply| {
+            let Some(object) = reply.some()? else { return Ok(None) };
+            let [value, _, _] = object.items()?;
+            value.bytes().map(Some)
+        }))
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_value`].
+    pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Call<Option<Head>> {
+        let words = Ok(kv::named("KV.HEAD", bucket, key));
+        let (bucket, key) = (bucket.to_vec(), key.to_vec());
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            let known = |head: Head| if head.version == Position::MAX { Position::ZERO } else { head.version };
+            let head = transaction.head(&bucket, &key)?;
+            Ok(Came::Done(head.map(|head| Head { version: known(head.clone()), ..head })))
+        };
+        let read = |reply: Reply| reply.some()?.map(|reply| kv::read_head(&reply)).transpose();
+        self.run(one(here, words, Duration::ZERO, read))
+    }
+
+    /// Puts an object. See [`Kv::put`](crate::Kv::put).
+    ///
+    /// # Errors
+    /// As there, and [`Transaction::get_value`].
+    pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Call<()> {
+        let words = match &self.place {
+            Place::There(there) => there.check_bytes("value", value.len()),
+            Place::Here(_) => Ok(()),
+        };
+        let words = words.map(|()| kv::put_words(bucket, key, value, options));
+        let (bucket, key, value, options) = (bucket.to_vec(), key.to_vec(), value.to_vec(), options.clone());
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            transaction.put(&bucket, &key, &value, &options).map(Came::Done)
+        };
+        self.run(one(here, words, Duration::ZERO, |reply| kv::read_put(reply).map(|_| ())))
+    }
+
+    /// Removes an object; whether it was there.
+    ///
+    /// # Errors
+    /// `Conflict` when the condition does not hold; as [`Transaction::get_value`].
+    pub fn delete(&mut self, bucket: &[u8], key: &[u8], condition: Condition) -> Call<bool> {
+        let words = Ok(kv::delete_words(bucket, key, condition));
+        let (bucket, key) = (bucket.to_vec(), key.to_vec());
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            kv::check(condition, transaction.head(&bucket, &key)?.as_ref())?;
+            transaction.delete(&bucket, &key).map(Came::Done)
+        };
+        self.run(one(here, words, Duration::ZERO, |reply| Ok(kv::read_delete(reply)?.is_some())))
+    }
+
+    /// Writes points. See [`Series::write`](crate::Series::write).
+    ///
+    /// # Errors
+    /// As there; that a series has another kind of value is told by the commit.
+    pub fn add_points(&mut self, points: &[(SeriesName, Point)]) -> Call<()> {
+        let words = series::add_words(points, None);
+        let (points, wrong) = (points.to_vec(), words.as_ref().err().cloned());
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            wrong.clone().map_or(Ok(()), Err)?;
+            // Elsewhere first: of points one of which cannot be none is added.
+            series::add_rows(&mut Rows::new("default"), &points)?;
+            series::add_rows(transaction.points(), &points).map(Came::Done)
+        };
+        self.run(one(here, words, Duration::ZERO, series::read_added))
+    }
+
+    /// Makes all of it happen: the version of everything that it changed.
+    ///
+    /// # Errors
+    /// `Conflict` when somebody has changed what it read of keys: nothing has happened, begin again. `Timeout` when its lease had ended.
+    /// `Unknown` when the connection broke before the answer: it happened as a whole or not at all, which is known by reading.
+    pub fn commit(self, durability: Option<Durability>) -> Call<Position> {
+        let words = Words::new("TX.COMMIT").durability(durability);
+        let Self { place, slot, .. } = self;
+        Call::new(move |how| match (slot.take(), place) {
+            (Err(error), _) => Step::Done(Err(error)),
+            (Ok((State::Here(transaction), _away)), Place::Here(here)) => {
+                let durability = durability.unwrap_or(here.store().durability());
+                commit_here(*transaction, &here, durability).step(how)
+            }
+            (Ok((State::There(alone), _away)), _) => Step::Running(Box::pin(async move {
+                let (alone, reply) = alone.ask(&words, Duration::ZERO).await.map_err(|error| {
+                    let text = format!("{error}; the transaction happened as a whole or not at all");
+                    Error::new(ErrorKind::Unknown, text)
+                })?;
+                alone.give_back();
+                reply.position()
+            })),
+            (Ok(_), _) => Step::Done(Err(elsewhere())),
+        })
+    }
+
+    /// Rolls it back, and waits until its locks are free.
+    ///
+    /// # Errors
+    /// `Invalid` when it has ended.
+    pub fn abort(self) -> Call<()> {
+        Call::new(move |_| match self.slot.take() {
+            Err(error) => Step::Done(Err(error)),
+            Ok((State::There(alone), _away)) => Step::Running(Box::pin(async move {
+                // A connection that breaks has rolled it back too.
+                let Ok((alone, reply)) = alone.ask(&Words::new("TX.ABORT"), Duration::ZERO).await else {
+                    return Ok(());
+                };
+                alone.give_back();
+                reply.ok()
+            })),
+            Ok((state, _away)) => {
+                drop(state);
+                Step::Done(Ok(()))
+            }
+        })
+    }
+}
+
+fn elsewhere() -> Error {
+    Error::new(ErrorKind::Invalid, "the entries are not of the client that the transaction is of")
+}
+
+/// An operation about one thing.
+fn one<T, H, R>(here: H, words: Result<Words>, block: Duration, read: R) -> Operation<T, H, R> {
+    Operation { here, words, block, read, is_several: false, answer: std::marker::PhantomData }
+}
+
+type Taken = (Box<holdfast::Transaction>, Away);
+
+/// Runs an operation on a store in the process: at once, or in another thread if it must wait and is awaited.
+fn run_here<T: Send + 'static>(
+    how: How,
+    embedded: &Embedded,
+    (mut transaction, away): Taken,
+    here: impl Fn(&mut holdfast::Transaction, &Patience) -> Result<Came<T>> + Send + 'static,
+    is_several: bool,
+) -> Step<T> {
+    let full = Patience::Full(away.cancel.clone());
+    if how == How::Wait {
+        let ran = here(&mut transaction, &full).map(Came::value);
+        let (store, ran) = (embedded.store(), back((transaction, away), ran, is_several));
+        return Step::Done(ran.and_then(|(value, seen)| {
+            seen.map_or(Ok(()), |seen| store.wait(seen, store.durability())).map(|()| value)
+        }));
+    }
+    let this = embedded.clone();
+    match here(&mut transaction, &Patience::None) {
+        Ok(Came::Nothing(_)) => {}
+        Err(error) if error.kind() == ErrorKind::Timeout => {}
+        ran => {
+            let ran = back((transaction, away), ran.map(Came::value), is_several);
+            return Step::Running(Box::pin(async move { shown(&this, ran?).await }));
+        }
+    }
+    let waiting = this.off(move || {
+        let ran = here(&mut transaction, &full).map(Came::value);
+        Ok((transaction, ran))
+    });
+    Step::Running(Box::pin(async move {
+        let (transaction, ran) = waiting.await?;
+        let ran = back((transaction, away), ran, is_several)?;
+        shown(&this, ran).await
+    }))
+}
+
+/// Puts a transaction of a store in the process back; the answer, and what it rests on.
+fn back<T>((transaction, away): Taken, ran: Result<T>, is_several: bool) -> Result<(T, Option<Position>)> {
+    let seen = Some(transaction.seen()).filter(|seen| *seen != Position::ZERO);
+    if ran.is_ok() || !is_several {
+        away.put(State::Here(transaction));
+    }
+    ran.map(|value| (value, seen))
+}
+
+/// The answer, when it may be shown.
+async fn shown<T>(embedded: &Embedded, (value, seen): (T, Option<Position>)) -> Result<T> {
+    if let Some(seen) = seen {
+        embedded.settled(seen, embedded.store().durability()).await?;
+    }
+    Ok(value)
+}
+
+/// Asks the server that has the transaction.
+async fn run_there<T>(
+    alone: Box<Alone>,
+    away: Away,
+    words: Words,
+    block: Duration,
+    read: impl FnOnce(Reply) -> Result<T>,
+) -> Result<T> {
+    if let Err(error) = alone.remote().check_words(&words) {
+        away.put(State::There(alone));
+        return Err(error);
+    }
+    let (alone, reply) = alone.ask(&words, block).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, format!("{error}; the transaction was rolled back: begin again"))
+    })?;
+    // So the server says that it is not there any more.
+    if matches!(&reply, Reply::Error(text) if text.starts_with("EXECABORT ")) {
+        alone.give_back();
+    } else {
+        away.put(State::There(Box::new(alone)));
+    }
+    read(reply)
+}
+
+fn commit_here(mut transaction: holdfast::Transaction, here: &Embedded, durability: Durability) -> Call<Position> {
+    let points = transaction.points().len();
+    let (store, this) = (here.store().clone(), here.clone());
+    let commit = move || {
+        let committed = transaction.commit_no_wait().inspect_err(|error| {
+            if let Some(position) = error.rests_on() {
+                // A refusal that has to be durable before it is told; rare, and what fails here fails for all.
+                let _ = store.wait(position, Durability::Synced);
+            }
+        });
+        committed.map(|committed| holdfast::Shown { value: committed.position, position: committed.position })
+    };
+    this.shown_with_room(points, durability, commit)
+}

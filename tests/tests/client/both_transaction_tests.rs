@@ -1,0 +1,207 @@
+//! Transactions that stay open, in the process and on a server.
+
+use std::thread;
+use std::time::Duration;
+
+use client::{Point, SeriesName, TransactionOptions};
+use holdfast::series::Value as Number;
+use holdfast::space::{Change, Path, ReadLock, ReadOptions, Wanted, WriteMode, WriteOptions};
+use holdfast::{Condition, Durability, ErrorKind, Position, PutOptions};
+use holdfast_tests::Launch;
+use tempfile::TempDir;
+
+use crate::scene::{both, connect, number, order, orders, upsert};
+
+fn begin(client: &client::Client) -> client::Transaction {
+    client.begin(&TransactionOptions::default()).wait().unwrap()
+}
+
+fn at_once() -> ReadOptions {
+    ReadOptions::default()
+}
+
+fn more() -> [Change; 1] {
+    [Change::Increment { path: Path::parse("total").unwrap(), by: 1.into() }]
+}
+
+#[test]
+fn all_of_a_transaction_happens_with_one_version_and_nobody_sees_it_before() {
+    both(|client| {
+        let orders = orders(client);
+        orders.write(&order(1, 10), &upsert()).wait().unwrap();
+        let point = Point { time: 1_700_000_000_000_000_001, value: Number::Integer(5) };
+        let name = SeriesName::new("sold").tag("shop", "a b");
+        let mut transaction = begin(client);
+        let taken = transaction.take(&orders, &Wanted::id(1), &at_once()).wait().unwrap().unwrap();
+        assert_eq!(number(&taken.document, "total"), 10);
+        let written = transaction.write(&orders, &order(2, 20), &upsert()).wait().unwrap();
+        assert_eq!((written.id, written.version), (2.into(), Position::ZERO));
+        let changed = transaction.change(&orders, &Wanted::id(2), &more(), &upsert()).wait().unwrap().unwrap();
+        assert_eq!((number(&changed.now.document, "total"), changed.now.version), (21, Position::ZERO));
+        transaction.put(b"b", b"k", b"v", &PutOptions::default()).wait().unwrap();
+        assert_eq!(transaction.get_value(b"b", b"k").wait().unwrap(), Some(b"v".to_vec()));
+        assert_eq!(transaction.head(b"b", b"k").wait().unwrap().unwrap().version, Position::ZERO);
+        assert!(!transaction.delete(b"b", b"none", Condition::None).wait().unwrap());
+        transaction.add_points(&[(name.clone(), point.clone())]).wait().unwrap();
+        assert_eq!(transaction.count(&orders, &Wanted::all()).wait().unwrap(), 1);
+        // Of others nobody sees it, nor gets what it has taken.
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 1);
+        assert_eq!(orders.take(&Wanted::id(1), &at_once()).wait().unwrap(), None);
+        assert_eq!(client.kv().get_value(b"b", b"k").wait().unwrap(), None);
+        assert_eq!(client.series().last(&name).wait().unwrap(), None);
+        let position = transaction.commit(Some(Durability::Synced)).wait().unwrap();
+        let entry = orders.read(&Wanted::all(), &at_once()).wait().unwrap().unwrap();
+        assert_eq!((number(&entry.document, "total"), entry.version), (21, position));
+        assert_eq!(client.kv().head(b"b", b"k").wait().unwrap().unwrap().version, position);
+        assert_eq!(client.series().last(&name).wait().unwrap(), Some(point));
+    });
+}
+
+#[test]
+fn what_is_given_up_or_dropped_never_happened() {
+    both(|client| {
+        let orders = orders(client);
+        orders.write(&order(1, 10), &upsert()).wait().unwrap();
+        for is_told in [true, false] {
+            let mut transaction = begin(client);
+            let taken = transaction.take_many(&orders, &Wanted::all(), 5).wait().unwrap();
+            assert_eq!(taken.len(), 1);
+            transaction.put(b"b", b"k", b"v", &PutOptions::default()).wait().unwrap();
+            if is_told {
+                transaction.abort().wait().unwrap();
+            } else {
+                drop(transaction);
+            }
+            // The server hears of a connection that is gone when it gets to it.
+            let patient = ReadOptions { wait: Some(Duration::from_secs(30)), ..at_once() };
+            assert!(orders.take(&Wanted::id(1), &patient).wait().unwrap().is_some());
+            orders.write(&order(1, 10), &upsert()).wait().unwrap();
+            assert_eq!(client.kv().get_value(b"b", b"k").wait().unwrap(), None);
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_lock_goes_on_when_it_is_free_awaited_or_not() {
+    both(|client| {
+        let orders = orders(client);
+        orders.write(&order(1, 0), &upsert()).wait().unwrap();
+        for is_awaited in [true, false] {
+            let (mut first, mut second) = (begin(client), begin(client));
+            first.change(&orders, &Wanted::id(1), &more(), &upsert()).wait().unwrap().unwrap();
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    let change = second.change(&orders, &Wanted::id(1), &more(), &upsert());
+                    if is_awaited { change.begin().wait() } else { change.wait() }
+                });
+                first.commit(None).wait().unwrap();
+                waits.join().unwrap().unwrap().unwrap();
+            });
+            second.commit(None).wait().unwrap();
+        }
+        let entry = orders.read(&Wanted::id(1), &at_once()).wait().unwrap().unwrap();
+        assert_eq!(number(&entry.document, "total"), 4);
+    });
+}
+
+#[test]
+fn a_take_that_waits_gets_what_comes_and_one_that_is_dropped_gives_the_transaction_up() {
+    both(|client| {
+        let orders = orders(client);
+        let waiting = ReadOptions { wait: Some(Duration::from_secs(60)), ..at_once() };
+        let mut transaction = begin(client);
+        let take = transaction.take(&orders, &Wanted::all(), &waiting).begin();
+        orders.write(&order(1, 1), &upsert()).wait().unwrap();
+        assert_eq!(number(&take.wait().unwrap().unwrap().document, "id"), 1);
+        let take = transaction.take(&orders, &Wanted::all(), &waiting).begin();
+        // One at a time.
+        let refused = transaction.count(&orders, &Wanted::all()).wait().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        drop(take);
+        let ended = transaction.count(&orders, &Wanted::all()).wait().unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::Invalid);
+        assert!(ended.to_string().contains("has ended"), "{ended}");
+        assert!(transaction.commit(None).wait().is_err());
+        assert_eq!(
+            orders.take(&Wanted::all(), &waiting).wait().unwrap().map(|entry| number(&entry.document, "id")),
+            Some(1)
+        );
+    });
+}
+
+#[test]
+fn conflicts_deadlocks_and_leases_are_told_as_such() {
+    both(|client| {
+        let orders = orders(client);
+        orders.write_many(&[order(1, 0), order(2, 0)], &upsert()).wait().unwrap();
+        // A key that was read is another at the commit.
+        let mut transaction = begin(client);
+        assert_eq!(transaction.get_value(b"b", b"k").wait().unwrap(), None);
+        client.kv().put(b"b", b"k", b"v", &PutOptions::default(), None).wait().unwrap();
+        transaction.write(&orders, &order(3, 0), &upsert()).wait().unwrap();
+        assert_eq!(transaction.commit(None).wait().unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 2);
+        // An operation that fails leaves the transaction as it was.
+        let mut transaction = begin(client);
+        let insert = WriteOptions { mode: WriteMode::Insert, ..upsert() };
+        transaction.write(&orders, &order(1, 0), &insert).wait().unwrap_err();
+        transaction.write(&orders, &order(4, 0), &insert).wait().unwrap();
+        transaction.commit(None).wait().unwrap();
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 3);
+        // Two that wait for each other: one is told, and the other goes on when it gives up.
+        let (mut first, mut second) = (begin(client), begin(client));
+        first.change(&orders, &Wanted::id(1), &more(), &upsert()).wait().unwrap();
+        second.change(&orders, &Wanted::id(2), &more(), &upsert()).wait().unwrap();
+        let went_on = thread::scope(|scope| {
+            let go = |mut transaction: client::Transaction, id: i64| match transaction
+                .change(&orders, &Wanted::id(id), &more(), &upsert())
+                .wait()
+            {
+                Ok(_) => transaction.commit(None).wait().is_ok(),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Conflict);
+                    transaction.abort().wait().unwrap();
+                    false
+                }
+            };
+            let first = scope.spawn(move || go(first, 2));
+            let second = scope.spawn(move || go(second, 1));
+            [first.join().unwrap(), second.join().unwrap()]
+        });
+        assert_eq!(went_on.iter().filter(|went| **went).count(), 1);
+        // A lease that has ended.
+        let options = TransactionOptions { lease: Duration::from_millis(20), isolation: ReadLock::Exclusive };
+        let mut late = client.begin(&options).wait().unwrap();
+        late.read(&orders, &Wanted::id(1), &at_once()).wait().unwrap().unwrap();
+        let patient = ReadOptions { wait: Some(Duration::from_secs(30)), ..at_once() };
+        assert!(orders.take(&Wanted::id(1), &patient).wait().unwrap().is_some());
+        assert_eq!(late.commit(None).wait().unwrap_err().kind(), ErrorKind::Timeout);
+        let nothing = TransactionOptions { lease: Duration::ZERO, ..TransactionOptions::default() };
+        assert!(client.begin(&nothing).wait().is_err_and(|error| error.kind() == ErrorKind::Invalid));
+    });
+}
+
+#[test]
+fn a_server_that_is_killed_has_rolled_back_what_was_open_and_kept_what_was_committed() {
+    let folder = TempDir::new().unwrap();
+    let server = Launch::new(folder.path()).start();
+    let client = connect(&server);
+    let orders_there = orders(&client);
+    orders_there.write_many(&[order(1, 0), order(2, 0)], &upsert()).wait().unwrap();
+    let (mut done, mut open) = (begin(&client), begin(&client));
+    done.take(&orders_there, &Wanted::id(1), &at_once()).wait().unwrap().unwrap();
+    done.put(b"b", b"took", b"1", &PutOptions::default()).wait().unwrap();
+    open.take(&orders_there, &Wanted::id(2), &at_once()).wait().unwrap().unwrap();
+    open.put(b"b", b"took", b"2", &PutOptions::default()).wait().unwrap();
+    done.commit(None).wait().unwrap();
+    server.kill();
+    let broken = open.count(&orders_there, &Wanted::all()).wait().unwrap_err();
+    assert_eq!(broken.kind(), ErrorKind::Unavailable);
+    assert!(open.commit(None).wait().is_err());
+    let server = Launch::new(folder.path()).start();
+    let client = connect(&server);
+    let orders = orders(&client);
+    let left = orders.take_many(&Wanted::all(), 5, &at_once()).wait().unwrap();
+    assert_eq!(left.iter().map(|entry| number(&entry.document, "id")).collect::<Vec<_>>(), [2]);
+    assert_eq!(client.kv().get_value(b"b", b"took").wait().unwrap(), Some(b"1".to_vec()));
+}
