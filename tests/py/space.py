@@ -196,4 +196,55 @@ def programs(r):
     equal("packed", document(r.execute_command("SPACE.READ", "shop", "many", "ID", "x")), {"id": "x", "n": 1})
 
 
-main(documents, programs, leases, arrival_order, killed_while_waiting, together, garbage)
+WORKER = """
+import sys, redis
+r = redis.Redis(port=int(sys.argv[1]), protocol=int(sys.argv[2]))
+with r.client() as t:
+    t.execute_command("TX.BEGIN")
+    t.execute_command("SPACE.TAKE", "shop", "open", "ANY", "BLOCK", 60000)
+    t.set("half", "done")
+    print("took", flush=True)
+    sys.stdin.read()
+"""
+
+
+def open_transactions(r):
+    """A transaction stays open while its program thinks; one that is killed meanwhile did nothing."""
+    fresh(r, "open", "GROUPS", "account")
+    r.delete("half", "done")
+    arguments = [str(check.ARGUMENTS.port), str(check.ARGUMENTS.protocol)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, *arguments], **pipes)
+    try:
+        for number in range(3):
+            r.execute_command("SPACE.WRITE", "shop", "open", json.dumps({"id": number, "account": number // 2}))
+        equal("it took the first", worker.stdout.readline(), "took\n")
+        with r.client() as t:
+            equal("begin", t.execute_command("TX.BEGIN", "LEASE", 30000), b"OK")
+            taken = document(t.execute_command("SPACE.TAKE", "shop", "open", "ANY"))
+            equal("of the group that is free", taken, {"id": 2, "account": 1})
+            equal("no more", t.execute_command("SPACE.TAKE", "shop", "open", "ANY"), None)
+            equal("seen by itself", (t.incr("done"), t.get("done")), (1, b"1"))
+            equal("and by nobody else", r.get("done"), None)
+            raises("not over more than it names", ERROR, "TX.COMMIT or TX.ABORT", lambda: t.keys("*"))
+            position = t.execute_command("TX.COMMIT")
+            true("a position", isinstance(position, int) and position > 0)
+        equal("now it is there", r.get("done"), b"1")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        with r.client() as t:
+            t.execute_command("TX.BEGIN")
+            for number in range(2):
+                taken = document(t.execute_command("SPACE.TAKE", "shop", "open", "ANY", "BLOCK", 60000))
+                equal("what it had, in order", taken["id"], number)
+            t.execute_command("TX.COMMIT")
+        equal("nothing of the killed one", r.get("half"), None)
+        equal("all are gone", r.execute_command("SPACE.COUNT", "shop", "open", "ANY"), 0)
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stdin.close()
+        worker.stdout.close()
+
+
+main(documents, programs, leases, arrival_order, killed_while_waiting, open_transactions, together, garbage)
