@@ -40,9 +40,9 @@ impl Signal {
 
     /// Wakes the waiter, or the next to wait.
     pub fn raise(&self) {
-        let mut raised = self.lock();
-        if !*raised {
-            *raised = true;
+        let was_raised = std::mem::replace(&mut *self.lock(), true);
+        // The lock is free again, or who wakes up at once would sleep once more to wait for it.
+        if !was_raised {
             self.changed.notify_one();
         }
     }

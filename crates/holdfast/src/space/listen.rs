@@ -93,8 +93,11 @@ impl Buffer {
                 state.pushed += 1;
             }
         }
-        let waker = state.waker.take();
-        drop(state);
+    }
+
+    /// Wakes whoever waits for an event.
+    fn wake(&self) {
+        let waker = self.state().waker.take();
         self.signal.raise();
         if let Some(waker) = waker {
             waker.wake();
@@ -150,16 +153,23 @@ struct List {
     newest: (Position, u32),
 }
 
-/// The right to tell listeners of a type; while it is held nobody else does.
-pub(crate) struct Telling<'a>(MutexGuard<'a, List>);
+/// The right to tell listeners of a type; while it is held nobody else does. Those who were told are woken when it is given up: who
+/// wakes up has to have it to look, and would sleep once more to wait for it.
+pub(crate) struct Telling<'a> {
+    /// There until it is given up.
+    list: Option<MutexGuard<'a, List>>,
+    told: BTreeMap<u64, Arc<Buffer>>,
+}
 
 impl Telling<'_> {
     pub(crate) fn tell(&mut self, event: &Event, definition: &Definition) {
-        let number = if self.0.newest.0 == event.position { self.0.newest.1 + 1 } else { 1 };
-        self.0.newest = (event.position, number);
-        self.0.buffers.retain(|_, buffer| match buffer.upgrade() {
+        let Self { list: Some(list), told } = self else { return };
+        let number = if list.newest.0 == event.position { list.newest.1 + 1 } else { 1 };
+        list.newest = (event.position, number);
+        list.buffers.retain(|name, buffer| match buffer.upgrade() {
             Some(buffer) => {
                 buffer.push(number, event, definition);
+                told.insert(*name, buffer);
                 true
             }
             None => false,
@@ -167,10 +177,17 @@ impl Telling<'_> {
     }
 }
 
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        drop(self.list.take());
+        self.told.values().for_each(|buffer| buffer.wake());
+    }
+}
+
 impl Listeners {
     /// To be asked for before a batch has its position; `None` when nobody listens.
     pub(crate) fn telling(&self) -> Option<Telling<'_>> {
-        self.any.load(Ordering::SeqCst).then(|| Telling(self.lock()))
+        self.any.load(Ordering::SeqCst).then(|| Telling { list: Some(self.lock()), told: BTreeMap::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -180,11 +197,7 @@ impl Listeners {
     /// Has all listeners look again.
     pub(crate) fn wake_all(&self) {
         let buffers: Vec<_> = self.lock().buffers.values().filter_map(Weak::upgrade).collect();
-        for buffer in buffers {
-            let waker = buffer.state().waker.take();
-            buffer.signal.raise();
-            waker.into_iter().for_each(std::task::Waker::wake);
-        }
+        buffers.iter().for_each(|buffer| buffer.wake());
     }
 
     /// From now on `buffer` is told of everything; whatever is on its way must be waited for.
