@@ -143,8 +143,15 @@ pub(crate) fn command(
     } else {
         session.forget_points();
     }
+    tell(session);
     session.need.merge(ran?);
     Ok(())
+}
+
+/// Has CLIENT LIST show how many commands the transaction has had, if one is open.
+pub(crate) fn tell(session: &Session) {
+    let commands = session.open.as_ref().map_or(-1, |open| i64::try_from(open.gathered.commands()).unwrap_or(i64::MAX));
+    session.client.set_transaction(commands, session.watched.len());
 }
 
 /// Takes back the transaction of a command that has waited, if it is open still.
@@ -152,6 +159,7 @@ pub(crate) fn back(session: &mut Session, transaction: Option<Transaction>) {
     if transaction.is_none() {
         session.open = None;
         session.forget_points();
+        tell(session);
     } else if let Some(open) = &mut session.open {
         open.transaction = transaction;
     }

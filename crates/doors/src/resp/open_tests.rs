@@ -33,7 +33,11 @@ impl Client {
         let line = self.line();
         let count = || line[1..].parse::<i64>().unwrap();
         match line.as_bytes().first() {
-            Some(b'$') if count() >= 0 => self.line(),
+            Some(b'$') if count() >= 0 => {
+                let mut text = vec![0; count() as usize + 2];
+                self.0.read_exact(&mut text).unwrap();
+                String::from_utf8(text).unwrap().trim_end().to_owned()
+            }
             Some(b'$') => "nil".to_owned(),
             Some(b'*') => (0..count()).map(|_| self.reply()).collect::<Vec<_>>().join(" "),
             _ => line,
@@ -112,6 +116,10 @@ fn a_commit_over_keys_entries_and_points_is_one_batch_that_nobody_sees_before() 
         ("SPACE.COUNT shop jobs ANY", ":1"),
         ("TS.ADD sold 1700000000 1", ":1700000000000000000"),
     ]);
+    let shown = |client: &mut Client| {
+        client.ask("CLIENT INFO").split(' ').find_map(|it| it.strip_prefix("multi=").map(str::to_owned))
+    };
+    assert_eq!((shown(&mut one).as_deref(), shown(&mut other).as_deref()), (Some("7"), Some("-1")));
     other.check(&[("GET stock", "7"), ("KV.GET log today", ""), ("SPACE.COUNT shop jobs ANY", ":0")]);
     assert_eq!(other.ask("TS.LAST sold"), "nil");
     let position = one.commit("TX.COMMIT DURABILITY synced");

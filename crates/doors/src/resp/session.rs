@@ -129,6 +129,11 @@ impl Gathered {
         Ok(())
     }
 
+    /// How many commands there were.
+    pub(crate) fn commands(&self) -> usize {
+        self.commands
+    }
+
     /// Counts what a command has brought in: the next one is refused if that was too much.
     pub(crate) fn note(&mut self, bytes: usize) {
         self.bytes += bytes;

@@ -50,6 +50,7 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     let transaction = call.door.store.begin().with_lease(lease).joining();
     call.session.forget_points();
     call.session.open = Some(Open::new(transaction, isolation.unwrap_or(ReadLock::Shared), lease));
+    open::tell(call.session);
     call.reply.ok();
     Ok(())
 }
@@ -58,6 +59,7 @@ pub(crate) fn abort(call: &mut Call<'_, '_>) -> Answer {
     if call.session.open.take().is_none() {
         return Err(none_open());
     }
+    open::tell(call.session);
     call.session.forget_points();
     call.reply.ok();
     Ok(())
@@ -73,6 +75,7 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
         (is_asked, index) = (true, index + 2);
     }
     let open = call.session.open.take().ok_or_else(none_open)?;
+    open::tell(call.session);
     let mut transaction = open.transaction.ok_or_else(none_open)?;
     // What it asks for itself counts, and nothing else then: it is what was said last.
     let asked = if is_asked || open.asked.is_empty() { vec![call.durability] } else { open.asked };
