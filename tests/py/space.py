@@ -247,4 +247,45 @@ def open_transactions(r):
         worker.stdout.close()
 
 
-main(documents, programs, leases, arrival_order, killed_while_waiting, open_transactions, together, garbage)
+def workers(r):
+    """The worker of the examples, killed and cut off again and again: each job is done once."""
+    jobs = 60
+    fresh(r, "jobs")
+    fresh(r, "results", "INDEX", "job", "HASH", 1, "job")
+    r.delete("done")
+    here = os.path.dirname(os.path.abspath(check.__file__))
+    worker = os.path.join(here, "..", "..", "examples", "python", "worker.py")
+    start = lambda: subprocess.Popen([sys.executable, "-B", worker, str(check.ARGUMENTS.port)], stderr=subprocess.DEVNULL)
+    running = [start(), start()]
+    own = r.client_id() if check.ARGUMENTS.protocol == 2 else r.execute_command("CLIENT", "ID")
+    try:
+        for number in range(jobs):
+            job = json.dumps({"id": number, "numbers": [number, 1]})
+            r.execute_command("SPACE.WRITE", "shop", "jobs", job)
+            if number % 12 == 5:
+                running[0].kill()
+                running[0].wait()
+                running[0] = start()
+            if number % 12 == 11:
+                # Connections break: what is left of a transaction must not happen on the next ones.
+                for client in r.client_list():
+                    if int(client["id"]) != own and client.get("multi") != "-1":
+                        try:
+                            r.client_kill_filter(_id=client["id"])
+                        except ERROR:
+                            pass
+        end = time.time() + 60
+        while int(r.get("done") or 0) < jobs and time.time() < end:
+            time.sleep(0.01)
+        equal("each is counted once", int(r.get("done") or 0), jobs)
+        equal("none is left", r.execute_command("SPACE.COUNT", "shop", "jobs", "ANY"), 0)
+        got = r.execute_command("SPACE.MREAD", "shop", "results", "ANY", "COUNT", 1000)
+        results = sorted((entry["job"], entry["sum"]) for entry in map(document, got))
+        equal("each has one result", results, [(number, number + 1) for number in range(jobs)])
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+main(documents, programs, workers, leases, arrival_order, killed_while_waiting, open_transactions, together, garbage)

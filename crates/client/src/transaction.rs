@@ -11,7 +11,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdfast::series::Rows;
 use holdfast::space::{
     self, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
 };
@@ -139,15 +138,13 @@ impl<T> Came<T> {
 
 /// An operation on both sides.
 struct Operation<T, H, R> {
-    /// In the process; it may be tried twice, and changes nothing the first time when that did not do.
+    /// In the process; it may be tried twice, and changes nothing the first time when it would have to wait.
     here: H,
     /// What a server is asked.
     words: Result<Words>,
     /// How much longer than others it may take there.
     block: Duration,
     read: R,
-    /// Whether half of it may be done when it fails, which then ends the transaction, as on a server.
-    is_several: bool,
     answer: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -156,8 +153,8 @@ struct Operation<T, H, R> {
 /// dropping it rolls it back, and so does its lease when it ends. Versions of what it has written itself are 0: they are known when it is
 /// committed.
 ///
-/// One operation at a time: wait for the answer before the next. Who drops a call that was sent gives the transaction up. An
-/// operation that fails has changed nothing, and the transaction goes on, unless its error says that the transaction has ended.
+/// One operation at a time: wait for the answer before the next. An operation that fails ends the transaction, which is rolled back,
+/// and so does dropping a call that was sent.
 #[must_use = "a transaction that is not committed is rolled back"]
 pub struct Transaction {
     place: Place,
@@ -195,7 +192,8 @@ impl Transaction {
                 let words = Words::new("TX.BEGIN").and("LEASE").and(lease_ms.to_string()).and("ISOLATION").and(name);
                 let place = place.clone();
                 there.alone(&words).then(move |(alone, reply)| {
-                    reply.ok()?;
+                    // Its id, for clients that share connections.
+                    reply.unsigned()?;
                     Ok(this(&place, State::There(Box::new(alone))))
                 })
             }
@@ -222,7 +220,7 @@ impl Transaction {
         Call::new(move |how| match (slot.take(), place) {
             (Err(error), _) => Step::Done(Err(error)),
             (Ok((State::Here(transaction), away)), Place::Here(here)) => {
-                run_here(how, &here, (transaction, away), operation.here, operation.is_several)
+                run_here(how, &here, (transaction, away), operation.here)
             }
             (Ok((State::There(alone), away)), _) => match operation.words {
                 Err(error) => {
@@ -344,8 +342,7 @@ impl Transaction {
         self.run(one(here, words, Duration::ZERO, |reply: Reply| reply.unsigned()))
     }
 
-    /// Takes up to so many entries that are there, in order; on a server 10,000 at the most. One that fails in its middle ends the
-    /// transaction.
+    /// Takes up to so many entries that are there, in order; on a server 10,000 at the most.
     ///
     /// # Errors
     /// As [`Transaction::write`].
@@ -368,7 +365,7 @@ impl Transaction {
             }
             Ok(Came::Done(taken))
         };
-        self.run(Operation { is_several: true, ..one(here, words, Duration::ZERO, read::entries) })
+        self.run(one(here, words, Duration::ZERO, read::entries))
     }
 
     /// The value of an object. Keys are not locked: the commit fails with `Conflict` when somebody has changed by then what was read of
@@ -445,8 +442,6 @@ impl Transaction {
         let (points, wrong) = (points.to_vec(), words.as_ref().err().cloned());
         let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
             wrong.clone().map_or(Ok(()), Err)?;
-            // Elsewhere first: of points one of which cannot be none is added.
-            series::add_rows(&mut Rows::new("default"), &points)?;
             series::add_rows(transaction.points(), &points).map(Came::Done)
         };
         self.run(one(here, words, Duration::ZERO, series::read_added))
@@ -478,12 +473,13 @@ impl Transaction {
         })
     }
 
-    /// Rolls it back, and waits until its locks are free.
+    /// Rolls it back, and waits until its locks are free. One that has ended is rolled back already.
     ///
     /// # Errors
-    /// `Invalid` when it has ended.
+    /// `Invalid` while an operation is under way.
     pub fn abort(self) -> Call<()> {
         Call::new(move |_| match self.slot.take() {
+            Err(_) if matches!(*self.slot.lock(), State::Ended) => Step::Done(Ok(())),
             Err(error) => Step::Done(Err(error)),
             Ok((State::There(alone), _away)) => Step::Running(Box::pin(async move {
                 // A connection that breaks has rolled it back too.
@@ -507,7 +503,7 @@ fn elsewhere() -> Error {
 
 /// An operation about one thing.
 fn one<T, H, R>(here: H, words: Result<Words>, block: Duration, read: R) -> Operation<T, H, R> {
-    Operation { here, words, block, read, is_several: false, answer: std::marker::PhantomData }
+    Operation { here, words, block, read, answer: std::marker::PhantomData }
 }
 
 type Taken = (Box<holdfast::Transaction>, Away);
@@ -518,12 +514,11 @@ fn run_here<T: Send + 'static>(
     embedded: &Embedded,
     (mut transaction, away): Taken,
     here: impl Fn(&mut holdfast::Transaction, &Patience) -> Result<Came<T>> + Send + 'static,
-    is_several: bool,
 ) -> Step<T> {
     let full = Patience::Full(away.cancel.clone());
     if how == How::Wait {
         let ran = here(&mut transaction, &full).map(Came::value);
-        let (store, ran) = (embedded.store(), back((transaction, away), ran, is_several));
+        let (store, ran) = (embedded.store(), back((transaction, away), ran));
         return Step::Done(ran.and_then(|(value, seen)| {
             seen.map_or(Ok(()), |seen| store.wait(seen, store.durability())).map(|()| value)
         }));
@@ -533,7 +528,7 @@ fn run_here<T: Send + 'static>(
         Ok(Came::Nothing(_)) => {}
         Err(error) if error.kind() == ErrorKind::Timeout => {}
         ran => {
-            let ran = back((transaction, away), ran.map(Came::value), is_several);
+            let ran = back((transaction, away), ran.map(Came::value));
             return Step::Running(Box::pin(async move { shown(&this, ran?).await }));
         }
     }
@@ -543,18 +538,17 @@ fn run_here<T: Send + 'static>(
     });
     Step::Running(Box::pin(async move {
         let (transaction, ran) = waiting.await?;
-        let ran = back((transaction, away), ran, is_several)?;
+        let ran = back((transaction, away), ran)?;
         shown(&this, ran).await
     }))
 }
 
-/// Puts a transaction of a store in the process back; the answer, and what it rests on.
-fn back<T>((transaction, away): Taken, ran: Result<T>, is_several: bool) -> Result<(T, Option<Position>)> {
+/// Puts a transaction of a store in the process back, unless its operation has failed; the answer, and what it rests on.
+fn back<T>((transaction, away): Taken, ran: Result<T>) -> Result<(T, Option<Position>)> {
+    let value = ran?;
     let seen = Some(transaction.seen()).filter(|seen| *seen != Position::ZERO);
-    if ran.is_ok() || !is_several {
-        away.put(State::Here(transaction));
-    }
-    ran.map(|value| (value, seen))
+    away.put(State::Here(transaction));
+    Ok((value, seen))
 }
 
 /// The answer, when it may be shown.
@@ -580,12 +574,15 @@ async fn run_there<T>(
     let (alone, reply) = alone.ask(&words, block).await.map_err(|error| {
         Error::new(ErrorKind::Unavailable, format!("{error}; the transaction was rolled back: begin again"))
     })?;
-    // So the server says that it is not there any more.
-    if matches!(&reply, Reply::Error(text) if text.starts_with("EXECABORT ")) {
-        alone.give_back();
-    } else {
-        away.put(State::There(Box::new(alone)));
+    if let Reply::Error(_) = reply {
+        // It is rolled back there, and its connection as good as before once that is acknowledged.
+        if let Ok((alone, Reply::Bytes(_))) = alone.ask(&Words::new("TX.ABORT"), Duration::ZERO).await {
+            alone.give_back();
+        }
+        drop(away);
+        return read(reply);
     }
+    away.put(State::There(Box::new(alone)));
     read(reply)
 }
 

@@ -49,12 +49,20 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction by itself when it takes longer than this from the first entry of a space that it touches: others
-    /// wait for entries that it has locked. What it does after that fails with `Timeout`.
+    /// Ends the transaction by itself when it takes longer than this from now: others wait for entries that it has locked. What
+    /// it does after that fails with `Timeout`.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.space.set_lease(lease);
+        self.space.begin(lease);
         self
+    }
+
+    /// Whether its lease lasts still.
+    ///
+    /// # Errors
+    /// `Timeout` when it has ended; `Closed`.
+    pub fn check(&self) -> Result<()> {
+        self.space.check()
     }
 
     /// Makes it one whose reads do not wait until what they show is durable: [`Transaction::seen`] says what that rests on. For
@@ -117,6 +125,7 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when somebody changed it since this transaction read it first.
     pub fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>> {
+        self.check()?;
         let shown = self.store.kv().peek_head(bucket, key)?;
         let stored = self.show(shown)?;
         self.note(bucket, key, stored.as_ref().map(|head| head.version))?;
@@ -148,6 +157,7 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` when something stored is damaged.
     pub fn page(&mut self, page: &Page<'_>) -> Result<PageOut> {
+        self.check()?;
         let shown = self.store.kv().page(page)?;
         if *self.listed.get_or_insert(shown.position) != shown.position {
             return Err(conflict());
@@ -160,6 +170,7 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when the condition does not hold; `Limit` when bucket, key, value, metadata or indexes are too large.
     pub fn put(&mut self, bucket: &[u8], key: &[u8], value: &[u8], options: &PutOptions) -> Result<()> {
+        self.check()?;
         let mut expires_ms = options.expires_ms.unwrap_or(0);
         if options.condition != crate::Condition::None || options.keep_expiry {
             let head = self.head(bucket, key)?;

@@ -141,13 +141,16 @@ fn conflicts_deadlocks_and_leases_are_told_as_such() {
         transaction.write(&orders, &order(3, 0), &upsert()).wait().unwrap();
         assert_eq!(transaction.commit(None).wait().unwrap_err().kind(), ErrorKind::Conflict);
         assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 2);
-        // An operation that fails leaves the transaction as it was.
+        // An operation that fails ends the transaction, and nothing of it happens.
         let mut transaction = begin(client);
         let insert = WriteOptions { mode: WriteMode::Insert, ..upsert() };
-        transaction.write(&orders, &order(1, 0), &insert).wait().unwrap_err();
         transaction.write(&orders, &order(4, 0), &insert).wait().unwrap();
-        transaction.commit(None).wait().unwrap();
-        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 3);
+        let there = transaction.write(&orders, &order(1, 0), &insert).wait().unwrap_err();
+        assert_eq!(there.kind(), ErrorKind::Conflict);
+        let ended = transaction.write(&orders, &order(5, 0), &insert).wait().unwrap_err();
+        assert!(ended.to_string().contains("has ended"), "{ended}");
+        assert_eq!(transaction.commit(None).wait().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(orders.count(&Wanted::all()).wait().unwrap(), 2);
         // Two that wait for each other: one is told, and the other goes on when it gives up.
         let (mut first, mut second) = (begin(client), begin(client));
         first.change(&orders, &Wanted::id(1), &more(), &upsert()).wait().unwrap();

@@ -517,7 +517,7 @@ impl Connection {
                     return false;
                 };
                 self.session.client.set_waiting(false);
-                open::back(&mut self.session, transaction);
+                open::back(&mut self.session, transaction, &worked);
                 handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
             }
             Some(Blocked::Entry(waiting, is_silent)) => {

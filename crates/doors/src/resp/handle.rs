@@ -52,6 +52,10 @@ pub(crate) fn command(
     };
     if let Err(fail) = answer {
         add(&session.counters.errors, 1);
+        let row = if let Found::Row { row, .. } = found { Some(row) } else { None };
+        if open::fails_with(session, row) {
+            open::fail(session, &fail);
+        }
         reply.truncate(mark);
         reply.error(&fail.text());
     }
@@ -72,7 +76,7 @@ pub(crate) fn command(
 }
 
 /// What is checked before a command runs or is queued.
-pub(super) fn admit(door: &Door, session: &Session, row: &'static Command, args: Args<'_>) -> Answer {
+pub(crate) fn admit(door: &Door, session: &Session, row: &'static Command, args: Args<'_>) -> Answer {
     if !row.accepts(args.len()) {
         return Err(arity(row.name));
     }
@@ -98,7 +102,7 @@ fn break_transaction(session: &mut Session) {
     }
 }
 
-pub(super) fn unknown_subcommand(container: &Command, args: Args<'_>) -> Fail {
+pub(crate) fn unknown_subcommand(container: &Command, args: Args<'_>) -> Fail {
     let sub = String::from_utf8_lossy(args.at(1));
     let sub: String = sub.chars().take(128).collect();
     format!("ERR unknown subcommand '{sub}'. Try {} HELP.", container.name.to_uppercase()).into()
@@ -143,6 +147,7 @@ fn start(
         return Ok(());
     }
     if session.open.is_some() && !row.has(flag::IMMEDIATE) {
+        open::stray(session, row)?;
         return open::command(door, session, row, args, reply, now_ms);
     }
     run(door, session, row, args, reply, now_ms)

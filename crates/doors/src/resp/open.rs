@@ -1,12 +1,17 @@
 //! A transaction between TX.BEGIN and TX.COMMIT: commands happen in it at once, one by one, while the client thinks.
 //!
 //! What it reads and changes in spaces is locked until it ends; what it reads of keys is looked at again when it commits. It
-//! belongs to its connection, and is rolled back with it. A command that has to wait, for a lock or for an entry, goes on in
+//! belongs to its connection, and is rolled back with it. A command that fails rolls it back too, and those behind it fail
+//! until the client has said that it knows: clients send several at once, and half a transaction is none. Clients that share
+//! or change connections without a word begin a *strict* one: what is to happen in it names it, and nothing else is let in.
+//!
+//! A command that has to wait, for a lock or for an entry, goes on in
 //! a thread, and the transaction with it; the connection waits. There are turns for those who wait for locks apart from those
 //! who wait for entries, which may take long: who could let go of a lock is not kept waiting by them, since what need not
 //! wait needs no turn.
 //!
 //!   session.open  --a command-->  View::Transaction  --must wait-->  Waiting, in a thread  -->  session.open
+//!                 --one that fails-->  without its transaction, until TX.COMMIT or TX.ABORT
 //!
 //! May use: `handle`, `call`, `work`, the facade. Must not know: sockets, what single commands do.
 
@@ -28,8 +33,14 @@ use super::work::{Worked, elsewhere};
 
 /// An open transaction of a connection.
 pub(crate) struct Open {
-    /// Not there while a command waits with it.
+    /// What TX.BEGIN answered.
+    pub(crate) id: u64,
+    /// Not there while a command waits with it, nor when it has failed.
     pub(crate) transaction: Option<Transaction>,
+    /// Why it was rolled back.
+    pub(crate) failed: Option<String>,
+    /// Whether commands have to name it.
+    pub(crate) is_strict: bool,
     /// How SPACE.READ locks what it reads.
     pub(crate) isolation: ReadLock,
     /// How long it may hold locks, and so how long a command may wait for an entry.
@@ -40,9 +51,10 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) fn new(transaction: Transaction, isolation: ReadLock, lease: Duration) -> Self {
-        let gathered = Gathered::default();
-        Open { transaction: Some(transaction), isolation, lease, asked: Vec::new(), gathered }
+    pub(crate) fn new(id: u64, transaction: Transaction, lease: Duration) -> Self {
+        let (transaction, gathered) = (Some(transaction), Gathered::default());
+        let isolation = ReadLock::Shared;
+        Open { id, transaction, failed: None, is_strict: false, isolation, lease, asked: Vec::new(), gathered }
     }
 }
 
@@ -75,22 +87,6 @@ pub(crate) fn way(row: &Command) -> Way {
     }
 }
 
-/// Whether it is about several keys or entries: one that fails in its middle would leave the transaction with a half of it.
-fn is_several(row: &Command) -> bool {
-    matches!(row.name, "space.mwrite" | "space.mtake" | "space.clear") || row.keys.first != row.keys.last
-}
-
-/// What became of a transaction that a command ran in: still open, unless half of what the command was to do is in it.
-fn left(row: &Command, transaction: Transaction, ran: Result<Need, Fail>) -> (Option<Transaction>, Result<Need, Fail>) {
-    match ran {
-        Err(fail) if row.has(flag::WRITE) && (is_several(row) || matches!(fail, Fail::TooBig(_))) => {
-            let text = format!("EXECABORT Transaction rolled back: {}", fail.text());
-            (None, Err(text.into()))
-        }
-        ran => (Some(transaction), ran),
-    }
-}
-
 /// Runs a command while a transaction is open.
 pub(crate) fn command(
     door: &Door,
@@ -109,43 +105,79 @@ pub(crate) fn command(
         }
     }
     let Some(mut open) = session.open.take() else { return Err(none_open()) };
-    let Some(mut transaction) = open.transaction.take() else { return Err(none_open()) };
+    let Some(mut transaction) = open.transaction.take() else {
+        let fail = over(&open);
+        session.open = Some(open);
+        return Err(fail);
+    };
     let (mark, durability) = (reply.len(), session.durability);
-    let gathered = open.gathered.add(door, args.bytes_len());
-    let ran = gathered.and_then(|()| {
+    let may = transaction.check().map_err(Fail::from);
+    let ran = may.and_then(|()| open.gathered.add(door, args.bytes_len()).map_err(limit)).and_then(|()| {
         let view = View::Transaction { transaction: &mut transaction, isolation: open.isolation };
         let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec: true };
         run_handler(&mut call)?;
         Ok(call.durability)
     });
+    // Versions are known when it is committed.
+    reply.resolve(0);
+    open.gathered.note(reply.len().saturating_sub(mark));
     if let (Ok(asked), true) = (&ran, row.has(flag::WRITE))
         && !open.asked.contains(asked)
     {
         open.asked.push(*asked);
     }
-    // Versions are known when it is committed.
-    reply.resolve(0);
+    if let Ok(asked) = ran {
+        session.need.add(asked, transaction.seen());
+    }
     if let Some(Pending::Within(waiting)) = &mut session.pending {
         waiting.transaction = Some(transaction);
         waiting.lease = open.lease;
-        session.open = Some(open);
-        return Ok(());
-    }
-    open.gathered.note(reply.len().saturating_sub(mark));
-    let ran = ran.map(|asked| {
-        let mut need = Need::NOTHING;
-        need.add(asked, transaction.seen());
-        need
-    });
-    let (transaction, ran) = left(row, transaction, ran);
-    if transaction.is_some() {
-        session.open = Some(Open { transaction, ..open });
     } else {
+        open.transaction = Some(transaction);
+    }
+    session.open = Some(open);
+    tell(session);
+    ran.map(|_| ())
+}
+
+/// What a transaction that holds too much is told, by the code that says so of other things.
+fn limit(fail: Fail) -> Fail {
+    match fail {
+        Fail::Text(text) => text.replacen("ERR ", "LIMIT ", 1).into(),
+        fail => fail,
+    }
+}
+
+/// What commands of a transaction are told that was rolled back.
+pub(crate) fn over(open: &Open) -> Fail {
+    let why = open.failed.as_deref().unwrap_or("ERR internal error: it is not there");
+    format!("EXECABORT the transaction was rolled back: {why}; TX.ABORT, and begin again").into()
+}
+
+/// Whether a command that fails rolls the open transaction back: one that would have happened in it, and one that is none.
+pub(crate) fn fails_with(session: &Session, row: Option<&Command>) -> bool {
+    let happens_in_it = |row: &Command| !row.has(flag::IMMEDIATE) && way(row) != Way::Beside;
+    session.open.as_ref().is_some_and(|open| !open.is_strict) && row.is_none_or(happens_in_it)
+}
+
+/// Rolls the open transaction back, because a command of it has failed.
+pub(crate) fn fail(session: &mut Session, fail: &Fail) {
+    if let Some(open) = session.open.as_mut().filter(|open| open.failed.is_none()) {
+        open.failed = Some(fail.text().into_owned());
+        open.transaction = None;
         session.forget_points();
     }
-    tell(session);
-    session.need.merge(ran?);
-    Ok(())
+}
+
+/// What a command hears that does not name the strict transaction that is open, unless it has nothing to do with data.
+pub(crate) fn stray(session: &Session, row: &Command) -> Answer {
+    match &session.open {
+        Some(open) if open.is_strict && way(row) != Way::Beside => {
+            Err("ERR a strict transaction is open on this connection: TX.RUN names it, TX.COMMIT and TX.ABORT end it"
+                .into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Has CLIENT LIST show how many commands the transaction has had, if one is open.
@@ -154,20 +186,19 @@ pub(crate) fn tell(session: &Session) {
     session.client.set_transaction(commands, session.watched.len());
 }
 
-/// Takes back the transaction of a command that has waited, if it is open still.
-pub(crate) fn back(session: &mut Session, transaction: Option<Transaction>) {
-    if transaction.is_none() {
-        session.open = None;
-        session.forget_points();
-        tell(session);
-    } else if let Some(open) = &mut session.open {
+/// Takes back the transaction of a command that has waited, and whose answer this is.
+pub(crate) fn back(session: &mut Session, transaction: Option<Transaction>, worked: &Worked) {
+    if let Some(open) = &mut session.open {
         open.transaction = transaction;
+    }
+    if let Err(failed) = worked {
+        fail(session, failed);
     }
 }
 
-/// What TX.COMMIT and TX.ABORT say without TX.BEGIN.
+/// What is said where no transaction is open.
 pub(crate) fn none_open() -> Fail {
-    "ERR no transaction is open: TX.BEGIN begins one".into()
+    "NOTX no transaction is open on this connection: TX.BEGIN begins one".into()
 }
 
 /// Whether a command may wait where it runs.
@@ -226,7 +257,6 @@ pub(crate) enum For {
 pub(crate) struct Waiting {
     pub(crate) what: For,
     step: Work,
-    row: &'static Command,
     transaction: Option<Transaction>,
     lease: Duration,
     cancel: Cancel,
@@ -250,7 +280,6 @@ impl Waiting {
         Box::new(Waiting {
             what,
             step,
-            row: call.command,
             transaction: None,
             lease: Duration::ZERO,
             cancel: Cancel::new(),
@@ -292,7 +321,7 @@ impl Waiting {
                 let mut need = Need::NOTHING;
                 need.add(self.durability, transaction.seen());
                 let too_big = reply.take_overflow().then_some(Fail::TooBig(self.bytes_max));
-                left(self.row, transaction, too_big.map_or(ran.map(|_| need), Err))
+                (Some(transaction), too_big.map_or(ran.map(|_| need), Err))
             }
         };
         (ran.map(|need| (reply.take(Vec::new()), need)), transaction)

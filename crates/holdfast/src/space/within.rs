@@ -57,7 +57,6 @@ type Key = (TypeId, PartitionId, Vec<u8>);
 pub(crate) struct SpaceStage {
     store: Store,
     holder: Option<Holder>,
-    lease: Option<Duration>,
     kinds: BTreeMap<TypeId, Arc<Kind>>,
     staged: BTreeMap<Key, Staged>,
     is_over: bool,
@@ -68,7 +67,7 @@ pub(crate) struct SpaceStage {
 impl SpaceStage {
     pub(crate) fn new(store: Store) -> Self {
         let (kinds, staged) = (BTreeMap::new(), BTreeMap::new());
-        Self { store, holder: None, lease: None, kinds, staged, is_over: false, joined: None }
+        Self { store, holder: None, kinds, staged, is_over: false, joined: None }
     }
 
     /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
@@ -90,22 +89,24 @@ impl SpaceStage {
         self.store.settle(crate::kv::Shown { value: (), position })
     }
 
-    pub(crate) fn set_lease(&mut self, lease: Duration) {
-        self.lease = Some(lease);
+    /// Begins, for so long at the most.
+    pub(crate) fn begin(&mut self, lease: Duration) {
+        let inner = self.store.inner();
+        self.holder.get_or_insert_with(|| {
+            let holder = inner.spaces.locks.begin(Some(inner.clock.now().after(lease)));
+            inner.space_wake.raise();
+            holder
+        });
+    }
+
+    /// Whether it was ended for having taken too long.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.holder.map_or(Ok(()), |holder| self.store.inner().spaces.locks.check(holder))
     }
 
     fn holder(&mut self) -> Result<Holder> {
-        let inner = self.store.inner();
-        match self.holder {
-            Some(holder) => inner.spaces.locks.check(holder).map(|()| holder),
-            None => {
-                let until = self.lease.map(|lease| inner.clock.now().after(lease));
-                let holder = inner.spaces.locks.begin(until);
-                inner.space_wake.raise();
-                self.holder = Some(holder);
-                Ok(holder)
-            }
-        }
+        self.check()?;
+        Ok(*self.holder.get_or_insert_with(|| self.store.inner().spaces.locks.begin(None)))
     }
 
     /// The changes, as they go into the batch.
@@ -285,6 +286,14 @@ impl Within<'_> {
         self.stage().holder()
     }
 
+    fn check_durable(&self) -> Result<()> {
+        if self.entries.definition().storage == ::space::Storage::Durable {
+            return Ok(());
+        }
+        let text = "entries of a volatile type are in no journal, and so in no transaction";
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
     fn put(&mut self, id: &Value, staged: Staged) {
         let of = self.entries.kind.of;
         self.stage().staged.insert((of, staged.partition, key_of(id.scalar())), staged);
@@ -303,11 +312,8 @@ impl Within<'_> {
     /// transaction's lease has ended.
     pub fn write(&mut self, document: &Document, options: &WriteOptions) -> Result<Written> {
         let holder = self.begin()?;
+        self.check_durable()?;
         let definition = self.entries.definition();
-        if definition.storage == ::space::Storage::Volatile {
-            let text = "entries of a volatile type are in no journal, and so in no transaction";
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
@@ -398,6 +404,7 @@ impl Within<'_> {
     /// As [`Entries::take`]; `Timeout` when the transaction's lease has ended.
     pub fn take(&mut self, wanted: &Wanted, options: &ReadOptions) -> Result<Option<Entry>> {
         let holder = self.begin()?;
+        self.check_durable()?;
         if let Some((id, staged)) = self.own(wanted) {
             let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
                 document,
@@ -422,6 +429,9 @@ impl Within<'_> {
     /// As [`Entries::read`]; `Timeout` when the transaction's lease has ended.
     pub fn read(&mut self, wanted: &Wanted, lock: ReadLock, options: &ReadOptions) -> Result<Option<Entry>> {
         let holder = self.begin()?;
+        if lock != ReadLock::None {
+            self.check_durable()?;
+        }
         if let Some((_, staged)) = self.own(wanted) {
             return Ok(staged.will.map(|(document, expires_ms)| Entry {
                 document,
@@ -505,6 +515,7 @@ impl Within<'_> {
     /// As [`Within::take`]; `Limit` when more than `max` match, and then none is taken.
     pub fn clear(&mut self, wanted: &Wanted, max: usize) -> Result<u64> {
         let holder = self.begin()?;
+        self.check_durable()?;
         wanted.check_unordered("clear")?;
         let definition = self.entries.definition();
         let id_of = |document: &Document| document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! TX.BEGIN, TX.COMMIT and TX.ABORT: a transaction that stays open while the client thinks. See `resp/open.rs`.
+//! TX.BEGIN, TX.RUN, TX.COMMIT and TX.ABORT: a transaction that stays open while the client thinks. See `resp/open.rs`.
 //!
 //! May use: `open`, the facade. Must not know: sockets, what commands do within it.
 
@@ -12,26 +12,35 @@ use holdfast::{Durability, Transaction};
 use super::own::durability;
 use crate::numbers::PointCounts;
 use crate::resp::call::{Answer, Call, Fail, SYNTAX, store_error_text};
-use crate::resp::number;
+use crate::resp::handle::{admit, unknown_subcommand};
 use crate::resp::open::{self, Open, none_open};
 use crate::resp::reply::Reply;
 use crate::resp::session::{Need, Pending};
+use crate::resp::table::{Found, find, flag};
+use crate::resp::{number, unsupported};
 
 /// How long a transaction may hold locks unless it says otherwise.
 const LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
-    if call.session.multi.is_some() || call.session.open.is_some() {
+    if call.session.multi.is_some() {
+        return Err("ERR TX.BEGIN is not possible within MULTI: EXEC or DISCARD before".into());
+    }
+    if call.session.open.is_some() {
         return Err("ERR a transaction is open already: they do not nest".into());
     }
     if !call.session.watched.is_empty() {
         return Err("ERR WATCH is for MULTI: a transaction watches all keys that it reads".into());
     }
     let lease_max = call.door.options.limits.transaction_lease_max;
-    let (mut lease, mut isolation, mut index) = (None, None, 1);
+    let (mut lease, mut isolation, mut is_strict, mut index) = (None, None, false, 1);
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     while let Some(option) = call.args.get(index) {
+        if is(option, "strict") && !is_strict {
+            (is_strict, index) = (true, index + 1);
+            continue;
+        }
         let argument = call.args.get(index + 1).ok_or(SYNTAX)?;
-        let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is(option, "lease") && lease.is_none() {
             let ms = number::parse_u64(argument).filter(|ms| (1..=lease_max.as_millis()).contains(&u128::from(*ms)));
             let wrong = || format!("ERR a lease has 1 to {} milliseconds", lease_max.as_millis());
@@ -47,36 +56,82 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
         index += 2;
     }
     let lease = lease.unwrap_or(LEASE.min(lease_max));
+    // Not to be guessed by a connection that has another one, and exact where numbers are doubles.
+    let id = call.session.next_random() >> 11 | 1;
     let transaction = call.door.store.begin().with_lease(lease).joining();
+    let mut open = Open::new(id, transaction, lease);
+    open.is_strict = is_strict;
+    open.isolation = isolation.unwrap_or(open.isolation);
     call.session.forget_points();
-    call.session.open = Some(Open::new(transaction, isolation.unwrap_or(ReadLock::Shared), lease));
+    call.session.open = Some(open);
     open::tell(call.session);
-    call.reply.ok();
+    call.reply.unsigned(id);
     Ok(())
+}
+
+/// Looks that the transaction that an argument names is open here; or any, where none is named and it is not strict.
+fn named(call: &Call<'_, '_>, id: Option<&[u8]>) -> Answer {
+    match (&call.session.open, id) {
+        (None, None) => Err(none_open()),
+        (Some(open), None) if open.is_strict => {
+            Err("ERR a strict transaction is named: ID, and what TX.BEGIN answered".into())
+        }
+        (Some(_), None) => Ok(()),
+        (Some(open), Some(id)) if number::parse_u64(id) == Some(open.id) => Ok(()),
+        (_, Some(_)) => {
+            let text = "NOTX this connection has no such transaction: it has ended, or its connection has; whether it was committed is known by reading";
+            Err(text.into())
+        }
+    }
 }
 
 pub(crate) fn abort(call: &mut Call<'_, '_>) -> Answer {
-    if call.session.open.take().is_none() {
-        return Err(none_open());
-    }
+    let id = match call.args.get(1) {
+        None => None,
+        Some(word) if word.eq_ignore_ascii_case(b"id") && call.args.len() == 3 => call.args.get(2),
+        Some(_) => return Err(SYNTAX.into()),
+    };
+    named(call, id)?;
+    call.session.open = None;
     open::tell(call.session);
     call.session.forget_points();
     call.reply.ok();
     Ok(())
 }
 
+/// TX.RUN: a command within the transaction that it names.
+pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
+    named(call, call.args.get(1))?;
+    let args = call.args().from(2);
+    let ran = match find(args) {
+        Found::Row { row, .. } if row.has(flag::IMMEDIATE) => {
+            return Err(format!("ERR {} is not run by TX.RUN", row.name.to_uppercase()).into());
+        }
+        Found::Row { row, .. } => admit(call.door, call.session, row, args)
+            .and_then(|()| open::command(call.door, call.session, row, args, call.reply, call.now_ms)),
+        Found::UnknownSubcommand { container } => Err(unknown_subcommand(container, args)),
+        Found::Unknown => Err(unsupported::unknown_command(call.session, args)),
+    };
+    ran.inspect_err(|failed| open::fail(call.session, failed))
+}
+
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
-    let mut index = 1;
-    let mut is_asked = false;
+    let (mut id, mut is_asked, mut index) = (None, false, 1);
     while let Some(option) = call.args.get(index) {
-        if is_asked || !durability(call, option, index)? {
+        if option.eq_ignore_ascii_case(b"id") && id.is_none() {
+            id = Some(call.args.get(index + 1).ok_or(SYNTAX)?);
+        } else if !is_asked && durability(call, option, index)? {
+            is_asked = true;
+        } else {
             return Err(SYNTAX.into());
         }
-        (is_asked, index) = (true, index + 2);
+        index += 2;
     }
+    named(call, id)?;
     let open = call.session.open.take().ok_or_else(none_open)?;
     open::tell(call.session);
-    let mut transaction = open.transaction.ok_or_else(none_open)?;
+    let failed = open::over(&open);
+    let mut transaction = open.transaction.ok_or(failed)?;
     // What it asks for itself counts, and nothing else then: it is what was said last.
     let asked = if is_asked || open.asked.is_empty() { vec![call.durability] } else { open.asked };
     *transaction.points() = std::mem::take(&mut call.session.points);

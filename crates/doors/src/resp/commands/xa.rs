@@ -276,10 +276,16 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
             return Err("ERR inside a transaction a commit does not wait for others".into());
         }
         match &mut call.view {
-            View::Transaction { transaction, .. } => transaction.decide(id, &branches),
-            view => view.exclusive()?.decide(id, &branches)?,
+            View::Transaction { transaction, .. } => {
+                transaction.decide(id, &branches);
+                // Nothing is decided yet: TX.COMMIT says so.
+                call.reply.simple("QUEUED");
+            }
+            view => {
+                view.exclusive()?.decide(id, &branches)?;
+                call.reply.ok();
+            }
         }
-        call.reply.ok();
         return Ok(());
     }
     let patience = if wait_ms > 0 { Patience::Waits } else { Patience::Over };

@@ -93,7 +93,10 @@ fn one_within(
 }
 
 fn gone() -> Error {
-    Error::new(ErrorKind::Conflict, "there is no such entry: read again")
+    Error::new(
+        ErrorKind::Conflict,
+        "there is no such entry that is free: it is gone, or a transaction has it; read again",
+    )
 }
 
 fn answer(
