@@ -24,6 +24,9 @@ use crate::space::{Entries, EntryChange, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Store;
 
+/// What one key takes in memory that was read or changed, beside its value.
+const KEY_BYTES: u64 = 256;
+
 /// Operations that happen together or not at all. Begun by [`Store::begin`]; dropping it changes nothing.
 pub struct Transaction {
     store: Store,
@@ -72,6 +75,14 @@ impl Transaction {
     pub fn joining(mut self) -> Self {
         self.space.will_join();
         self
+    }
+
+    /// How many keys and entries it has changed or locked, and the bytes that they take in memory until it ends.
+    #[must_use]
+    pub fn held(&self) -> (usize, u64) {
+        let (entries, bytes) = self.space.held();
+        let keys = self.changes.len() + self.reads.len();
+        (entries + keys, bytes + self.changes.bytes() + keys as u64 * KEY_BYTES)
     }
 
     /// What the reads of one that is [`Transaction::joining`] rest on: nothing that they showed lies behind this position.

@@ -22,7 +22,7 @@ use super::reply::Reply;
 use super::session::{Need, Pending, ReplyMode, Session};
 use super::table::Command;
 use super::wire::Args;
-use super::work::Work;
+use super::work::{Turn, Work};
 
 /// What a handler answers: it wrote its reply, or it fails and what it wrote is taken back.
 pub(crate) type Answer = Result<(), Fail>;
@@ -312,7 +312,12 @@ impl<'c> Call<'c, '_> {
 
     /// As [`Call::defer`], for a write of points that is held back.
     pub(crate) fn hold_back(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
-        self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).held_write()));
+        self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).of(Turn::HeldWrite)));
+    }
+
+    /// As [`Call::defer`], for what waits until a transaction lets go of an entry.
+    pub(crate) fn defer_for_lock(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).of(Turn::Lock)));
     }
 
     /// The arguments, free of the borrow of `self`.

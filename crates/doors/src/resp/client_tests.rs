@@ -56,7 +56,10 @@ fn a_strict_condition_discards_everything() {
         ("KV.PUT b other w XX STRICT", unfit),
         ("KV.DEL b k IFVERSION 1 STRICT", unfit),
         ("KV.DEL b other XX STRICT", unfit),
-        ("SPACE.TAKE shop orders ID 2 STRICT", "CONFLICT there is no such entry that is free: it is gone, or a transaction has it; read again"),
+        (
+            "SPACE.TAKE shop orders ID 2 STRICT",
+            "CONFLICT there is no such entry that is free: it is gone, or a transaction has it; read again",
+        ),
     ] {
         assert_eq!(fixture.run(line), format!("-{why}"), "{line}");
         let reply = queue(&mut fixture, &["SET x 1", line], "EXEC");

@@ -464,9 +464,9 @@ impl Connection {
             }
             Some(Pending::Within(waiting)) => {
                 let (is_silent, guard) = (waiting.is_silent, waiting.guard());
-                let turns = self.reactor.door.turns_for(waiting.what);
+                let door = self.reactor.door.clone();
                 self.session.client.set_waiting(true);
-                Some(Blocked::Within(Box::pin(waiting.run(turns)), guard, is_silent))
+                Some(Blocked::Within(Box::pin(waiting.run(door)), guard, is_silent))
             }
             Some(Pending::Feed(follow)) => {
                 let is_silent = follow.is_silent;
@@ -517,7 +517,7 @@ impl Connection {
                     return false;
                 };
                 self.session.client.set_waiting(false);
-                open::back(&mut self.session, transaction, &worked);
+                let worked = open::back(&self.reactor.door, &mut self.session, transaction, worked);
                 handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
             }
             Some(Blocked::Entry(waiting, is_silent)) => {

@@ -22,7 +22,7 @@ use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
-use super::work::Work;
+use super::work::{Turn, Work};
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::durable::Syncer;
@@ -205,7 +205,11 @@ impl Door {
 
     /// Where what runs off the event loop waits for its turn.
     pub(crate) fn turns_of(&self, work: &Work) -> Arc<Semaphore> {
-        Arc::clone(if work.is_held_write { &self.held_writes } else { &self.turns })
+        Arc::clone(match work.turn {
+            Turn::Long => &self.turns,
+            Turn::HeldWrite => &self.held_writes,
+            Turn::Lock => &self.lock_waits,
+        })
     }
 
     /// Where a command of an open transaction waits for its turn to wait.

@@ -17,7 +17,7 @@ use super::reply::Reply;
 use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
-use super::work::Worked;
+use super::work::{Turn, Worked};
 use super::{number, open, permit, slowlog, unsupported};
 use crate::handed::Handed;
 
@@ -140,7 +140,7 @@ fn start(
                 reply.simple("QUEUED");
                 Ok(Need::NOTHING)
             });
-            session.pending = Some(Pending::Work(held.held_write()));
+            session.pending = Some(Pending::Work(held.of(Turn::HeldWrite)));
             return Ok(());
         }
         reply.simple("QUEUED");

@@ -36,6 +36,8 @@ pub struct Limits {
     /// Commands of open transactions that wait for locks at a time, in threads of their own, and as many that wait for entries; the
     /// next ones wait for their turn.
     pub transaction_waits_max: usize,
+    /// Keys and entries that one open transaction may have read, changed or locked.
+    pub transaction_entries_max: usize,
     /// The longest lease of an open transaction, which holds locks.
     pub transaction_lease_max: Duration,
     /// Keys one client may WATCH.
@@ -111,6 +113,7 @@ impl Default for Limits {
             queue_commands_max: 1 << 16,
             queue_bytes_max: 64 << 20,
             transaction_waits_max: 128,
+            transaction_entries_max: 10_000,
             transaction_lease_max: Duration::from_secs(3600),
             watched_keys_max: 1 << 16,
             cursors_max: 16 << 10,
@@ -160,6 +163,7 @@ impl Limits {
             queue_commands_max: 8,
             queue_bytes_max: 4 << 10,
             transaction_waits_max: 2,
+            transaction_entries_max: 32,
             transaction_lease_max: Duration::from_secs(5),
             watched_keys_max: 4,
             cursors_max: 4,

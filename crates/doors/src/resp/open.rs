@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast::space::{Cancel, ReadLock};
-use holdfast::{Durability, Transaction};
-use tokio::sync::Semaphore;
+use holdfast::{Durability, ErrorKind, Transaction};
 
 use super::call::{Answer, Call, Fail, View};
 use super::door::Door;
@@ -110,7 +109,7 @@ pub(crate) fn command(
         session.open = Some(open);
         return Err(fail);
     };
-    let (mark, durability) = (reply.len(), session.durability);
+    let durability = session.durability;
     let may = transaction.check().map_err(Fail::from);
     let ran = may.and_then(|()| open.gathered.add(door, args.bytes_len()).map_err(limit)).and_then(|()| {
         let view = View::Transaction { transaction: &mut transaction, isolation: open.isolation };
@@ -120,7 +119,11 @@ pub(crate) fn command(
     });
     // Versions are known when it is committed.
     reply.resolve(0);
-    open.gathered.note(reply.len().saturating_sub(mark));
+    let ran = ran.and_then(|asked| {
+        let (things, bytes) = transaction.held();
+        open.gathered.hold(door, things, bytes)?;
+        Ok(asked)
+    });
     if let (Ok(asked), true) = (&ran, row.has(flag::WRITE))
         && !open.asked.contains(asked)
     {
@@ -186,14 +189,16 @@ pub(crate) fn tell(session: &Session) {
     session.client.set_transaction(commands, session.watched.len());
 }
 
-/// Takes back the transaction of a command that has waited, and whose answer this is.
-pub(crate) fn back(session: &mut Session, transaction: Option<Transaction>, worked: &Worked) {
+/// Takes back the transaction of a command that has waited; what is to be answered.
+pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Transaction>, worked: Worked) -> Worked {
+    let mut worked = worked;
     if let Some(open) = &mut session.open {
+        if let Some((things, bytes)) = transaction.as_ref().map(Transaction::held) {
+            worked = worked.and_then(|done| open.gathered.hold(door, things, bytes).map(|()| done));
+        }
         open.transaction = transaction;
     }
-    if let Err(failed) = worked {
-        fail(session, failed);
-    }
+    worked.inspect_err(|failed| fail(session, failed))
 }
 
 /// What is said where no transaction is open.
@@ -253,10 +258,17 @@ pub(crate) enum For {
     Entry,
 }
 
+/// The longest that somebody waits for a lock, and so for a turn to wait for one.
+const LOCK_MAX: Duration = Duration::from_secs(5);
+
 /// A command that waits, and its transaction.
 pub(crate) struct Waiting {
-    pub(crate) what: For,
+    what: For,
     step: Work,
+    /// Whether it has to be done elsewhere because it may take long, and need not wait.
+    is_long: bool,
+    /// How long it was asked to wait for an entry; zero is as long as it may.
+    block: Duration,
     transaction: Option<Transaction>,
     lease: Duration,
     cancel: Cancel,
@@ -280,6 +292,8 @@ impl Waiting {
         Box::new(Waiting {
             what,
             step,
+            is_long: false,
+            block: Duration::ZERO,
             transaction: None,
             lease: Duration::ZERO,
             cancel: Cancel::new(),
@@ -293,7 +307,17 @@ impl Waiting {
     /// A commit that has to wait first.
     pub(crate) fn to_commit(call: &Call<'_, '_>, transaction: Transaction, commit: Commit) -> Box<Self> {
         let waiting = Self::new(call, For::Lock, Work::Commit(commit));
-        Box::new(Waiting { transaction: Some(transaction), ..*waiting })
+        Box::new(Waiting { transaction: Some(transaction), is_long: true, ..*waiting })
+    }
+
+    /// It may take long, and is tried first without waiting.
+    pub(crate) fn long(self: Box<Self>) -> Box<Self> {
+        Box::new(Waiting { is_long: true, ..*self })
+    }
+
+    /// How long it was asked to wait for an entry.
+    pub(crate) fn for_so_long(self: Box<Self>, block: Option<Duration>) -> Box<Self> {
+        Box::new(Waiting { block: block.unwrap_or_default(), ..*self })
     }
 
     /// Ends the waiting when it is dropped, or told to.
@@ -301,31 +325,100 @@ impl Waiting {
         Guard(self.cancel.clone())
     }
 
-    /// Waits, and runs it. The transaction is back unless it has ended.
-    pub(crate) async fn run(self: Box<Self>, turns: Arc<Semaphore>) -> (Worked, Option<Transaction>) {
-        match elsewhere(turns, move || Ok(self.run_here())).await {
-            Ok(ran) => ran,
-            Err(fail) => (Err(fail), None),
+    /// Waits, and runs it. The transaction is back unless it has ended. Nobody has a turn to wait while there is work to do, nor one
+    /// to work while waiting: who could let go of what others wait for is not kept waiting by them.
+    pub(crate) async fn run(self: Box<Self>, door: Arc<Door>) -> (Worked, Option<Transaction>) {
+        let mut this = self;
+        if this.is_long {
+            let ran = elsewhere(door.turns.clone(), move || Ok(this.work())).await;
+            this = match ran {
+                Ok(Ok(ran)) => return ran,
+                Ok(Err(must_wait)) => must_wait,
+                Err(fail) => return (Err(fail), None),
+            };
         }
+        // It waits no longer for its turn than it would wait itself.
+        let longest = match this.what {
+            For::Lock => LOCK_MAX,
+            For::Entry if this.block.is_zero() => this.lease,
+            For::Entry => this.block.min(this.lease),
+        };
+        let Ok(Ok(turn)) = tokio::time::timeout(longest, door.turns_for(this.what).acquire_owned()).await else {
+            return this.end_waiting();
+        };
+        let waited = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            this.wait()
+        });
+        waited.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a command of a transaction ended without an answer");
+            (Err("ERR internal error".into()), None)
+        })
     }
 
-    fn run_here(self: Box<Self>) -> (Worked, Option<Transaction>) {
-        let Some(mut transaction) = self.transaction else { return (Err(none_open()), None) };
-        let mut reply = Reply::of_form(self.form, self.bytes_max);
-        let (transaction, ran) = match self.step {
-            Work::Commit(commit) => (None, commit(transaction, &mut reply)),
-            Work::Step(step) => {
-                let patience = Patience::Full { lease: self.lease, cancel: self.cancel };
-                let ran = step(&mut transaction, &mut reply, &patience);
-                reply.resolve(0);
-                let mut need = Need::NOTHING;
-                need.add(self.durability, transaction.seen());
-                let too_big = reply.take_overflow().then_some(Fail::TooBig(self.bytes_max));
-                (Some(transaction), too_big.map_or(ran.map(|_| need), Err))
+    /// Does it without waiting; or says that it has to.
+    fn work(self: Box<Self>) -> Result<(Worked, Option<Transaction>), Box<Self>> {
+        let mut this = *self;
+        let Some(mut transaction) = this.transaction.take() else { return Ok((Err(none_open()), None)) };
+        let mut reply = Reply::of_form(this.form, this.bytes_max);
+        let step = match this.step {
+            Work::Commit(commit) => {
+                let ran = commit(transaction, &mut reply);
+                return Ok((ran.map(|need| (reply.take(Vec::new()), need)), None));
             }
+            Work::Step(step) => step,
         };
-        (ran.map(|need| (reply.take(Vec::new()), need)), transaction)
+        match step(&mut transaction, &mut reply, &Patience::None) {
+            Ok(Came::Nothing) => {}
+            Err(Fail::Store(error)) if error.kind() == ErrorKind::Timeout => {}
+            ran => {
+                let ran = ran.map(|_| ());
+                return Ok((answer(this.durability, &transaction, reply, this.bytes_max, ran), Some(transaction)));
+            }
+        }
+        Err(Box::new(Waiting { transaction: Some(transaction), step: Work::Step(step), ..this }))
     }
+
+    /// Its time is over, and it had no turn to wait: as if it had waited in vain.
+    fn end_waiting(self: Box<Self>) -> (Worked, Option<Transaction>) {
+        let Waiting { transaction: Some(mut transaction), step: Work::Step(step), .. } = *self else {
+            return (Err(none_open()), None);
+        };
+        let mut reply = Reply::of_form(self.form, self.bytes_max);
+        let ran = step(&mut transaction, &mut reply, &Patience::None).map(|_| ());
+        (answer(self.durability, &transaction, reply, self.bytes_max, ran), Some(transaction))
+    }
+
+    /// Does it, and waits where it has to.
+    fn wait(self: Box<Self>) -> (Worked, Option<Transaction>) {
+        let Waiting { transaction: Some(mut transaction), step: Work::Step(step), .. } = *self else {
+            return (Err(none_open()), None);
+        };
+        let mut reply = Reply::of_form(self.form, self.bytes_max);
+        let patience = Patience::Full { lease: self.lease, cancel: self.cancel };
+        let ran = step(&mut transaction, &mut reply, &patience).map(|_| ());
+        // Nothing came, because its time is over.
+        let ran = ran.and_then(|()| Ok(transaction.check()?));
+        (answer(self.durability, &transaction, reply, self.bytes_max, ran), Some(transaction))
+    }
+}
+
+/// What is answered, and what that rests on.
+fn answer(
+    durability: Durability,
+    transaction: &Transaction,
+    mut reply: Reply,
+    bytes_max: usize,
+    ran: Result<(), Fail>,
+) -> Worked {
+    ran?;
+    reply.resolve(0);
+    if reply.take_overflow() {
+        return Err(Fail::TooBig(bytes_max));
+    }
+    let mut need = Need::NOTHING;
+    need.add(durability, transaction.seen());
+    Ok((reply.take(Vec::new()), need))
 }
 
 /// Ends the waiting of a command when the connection is not there any more.

@@ -476,6 +476,80 @@ fn a_transaction_is_bounded() {
 }
 
 #[test]
+fn a_transaction_holds_so_many_entries_and_no_more() {
+    let shop = shop_with(Order::Any, |options| {
+        options.limits = Limits { queue_bytes_max: 1 << 20, args_max: 1 << 10, ..Limits::tiny() };
+    });
+    let mut one = shop.client();
+    let many = format!("SPACE.MWRITE shop jobs 33{}", " {}".repeat(33));
+    let much = "-LIMIT a transaction reads keys, changes and locks 32 keys and entries at the most";
+    one.check(&[("TX.BEGIN", ID), (&many, much), ("TX.COMMIT", &over(much)), ("SPACE.COUNT shop jobs ANY", ":0")]);
+}
+
+#[test]
+fn nothing_of_a_transaction_is_left_on_a_connection_that_is_reset() {
+    let shop = shop(Order::Any);
+    let mut one = shop.client();
+    one.check(&[
+        ("TX.BEGIN", ID),
+        ("TS.ADD sold 1700000000 7", ":1700000000000000000"),
+        ("RESET", "+RESET"),
+        ("TS.ADD other 1700000000 1", ":1700000000000000000"),
+        ("TS.LAST sold", "nil"),
+    ]);
+}
+
+#[test]
+fn several_that_are_written_wait_for_a_lock_in_their_middle() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":2}");
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 2").starts_with("{\"id\":2}"));
+    other.check(&[("TX.BEGIN", ID)]);
+    other.send("SPACE.MWRITE shop jobs 3 {\"id\":1} {\"id\":2} {\"id\":3} INSERT");
+    let turns = shop.server.running.door.turns_for(For::Lock);
+    until("it waits", || turns.available_permits() < Limits::default().transaction_waits_max);
+    one.commit("TX.COMMIT");
+    assert_eq!(other.reply(), ":1 :0 :2 :0 :3 :0");
+    other.commit("TX.COMMIT");
+    one.check(&[("SPACE.COUNT shop jobs ANY", ":3")]);
+}
+
+#[test]
+fn who_waits_while_something_is_there_gets_whatever_is_let_go_of() {
+    let shop = shop(Order::Any);
+    let (mut one, mut two, mut three) = (shop.client(), shop.client(), shop.client());
+    one.ask("SPACE.MWRITE shop jobs 2 {\"id\":1} {\"id\":2}");
+    for (client, id) in [(&mut one, 1), (&mut two, 2)] {
+        client.check(&[("TX.BEGIN", ID)]);
+        assert!(client.ask(&format!("SPACE.TAKE shop jobs ID {id}")).starts_with('{'));
+    }
+    for (client, id) in [(&mut one, 1), (&mut two, 2)] {
+        three.send("SPACE.TAKE shop jobs ANY IFEXISTS BLOCK 60000");
+        client.check(&[("TX.ABORT", "+OK")]);
+        assert!(three.reply().starts_with(&format!("{{\"id\":{id}}}")));
+    }
+}
+
+#[test]
+fn versions_and_groups_hold_within_a_transaction() {
+    let shop = shop(Order::Groups(Path::parse("account").unwrap()));
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.MWRITE shop jobs 2 {\"id\":1,\"account\":\"a\"} {\"id\":2,\"account\":\"a\"}");
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.WRITE shop jobs {\"id\":9,\"account\":\"b\"}").starts_with(":9"));
+    let changed = "-CONFLICT the entry has another version: this transaction has changed it";
+    one.check(&[("SPACE.TAKE shop jobs ID 9 VERSION 123", changed), ("TX.ABORT", "+OK"), ("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    // Another entry of the group that one has.
+    let held = "-TIMEOUT another transaction has an entry of the same group, and so all of them";
+    other.check(&[("TX.BEGIN", ID), ("SPACE.WRITE shop jobs {\"id\":2,\"account\":\"a\"}", held), ("TX.ABORT", "+OK")]);
+    one.commit("TX.COMMIT");
+    assert!(other.ask("SPACE.TAKE shop jobs ANY").starts_with("{\"account\":\"a\",\"id\":2}"));
+}
+
+#[test]
 fn closing_the_door_rolls_back_and_waits_for_nobody() {
     let shop = shop(Order::Any);
     let (mut one, mut other) = (shop.client(), shop.client());

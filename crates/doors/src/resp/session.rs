@@ -134,9 +134,27 @@ impl Gathered {
         self.commands
     }
 
-    /// Counts what a command has brought in: the next one is refused if that was too much.
-    pub(crate) fn note(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// Makes room for what the transaction has come to hold besides, so many things and bytes.
+    ///
+    /// # Errors
+    /// When that is too much.
+    pub(crate) fn hold(&mut self, door: &Door, things: usize, bytes: u64) -> Result<(), Fail> {
+        if things > door.options.limits.transaction_entries_max {
+            let most = door.options.limits.transaction_entries_max;
+            return Err(format!(
+                "LIMIT a transaction reads keys, changes and locks {most} keys and entries at the most"
+            )
+            .into());
+        }
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes > door.options.limits.queue_bytes_max {
+            return Err("LIMIT the transaction holds too many bytes".into());
+        }
+        let all = self.bytes + bytes;
+        if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
+            return Err("LIMIT transactions and unfinished commands of all clients take all the memory that they may (resp.input_bytes_max)".into());
+        }
+        Ok(())
     }
 }
 
@@ -285,6 +303,14 @@ impl Session {
     pub(crate) fn keep_points(&mut self, mut points: Rows) {
         points.clear();
         self.points = if points.name_bytes() > POINT_NAME_BYTES_MAX { Rows::default() } else { points };
+    }
+
+    /// Ends the open transaction, if there is one: rolled back, unless it was taken out to be committed.
+    pub(crate) fn end_open(&mut self) {
+        if self.open.take().is_some() {
+            self.forget_points();
+            self.client.set_transaction(-1, self.watched.len());
+        }
     }
 
     /// Forgets the points of a transaction of which nothing came.

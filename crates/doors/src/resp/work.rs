@@ -22,8 +22,19 @@ pub(crate) struct Work {
     bytes_max: usize,
     /// Whether its reply is to be sent.
     pub(crate) is_silent: bool,
-    /// Whether it is a write of points that is held back, and not a command that takes long.
-    pub(crate) is_held_write: bool,
+    /// Among whom it waits for its turn.
+    pub(crate) turn: Turn,
+}
+
+/// Why a command is run elsewhere. Of each kind so many run at a time, so that none keeps the others from their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It takes long.
+    Long,
+    /// It writes points, and is held back.
+    HeldWrite,
+    /// It waits for the lock of a transaction.
+    Lock,
 }
 
 /// A reply that was written elsewhere.
@@ -37,12 +48,12 @@ impl Work {
         is_silent: bool,
         run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
     ) -> Self {
-        Work { run: Box::new(run), form, bytes_max, is_silent, is_held_write: false }
+        Work { run: Box::new(run), form, bytes_max, is_silent, turn: Turn::Long }
     }
 
-    /// It is a write of points that is held back.
-    pub(crate) fn held_write(self) -> Self {
-        Work { is_held_write: true, ..self }
+    /// It waits for its turn among these.
+    pub(crate) fn of(self, turn: Turn) -> Self {
+        Work { turn, ..self }
     }
 
     /// Runs it here. Blocks.

@@ -2,7 +2,7 @@
 //!
 //! May use: `space`, partitions, `journal`. Must not know: conditions, who asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
@@ -266,15 +266,23 @@ impl<'a> Opened<'a> {
     /// Offers what was written, and what is free again, to those who wait for it.
     pub(crate) fn offer(mut self) {
         self.telling.clear();
+        // Of types with an order of their own, whoever waits looks at all there is: once.
+        let mut served = BTreeSet::new();
+        let mut is_due =
+            |kind: &Kind, of: PartitionId| kind.definition().order == Order::Any || served.insert((kind.of, of));
         for at in &self.free {
             if let (Some((partition, engine)), Some(kind)) =
                 (self.guards.get_mut(&at.partition), self.inner.spaces.get(at.place.of))
+                && is_due(&kind, at.partition)
             {
                 self.inner.offer(&kind, partition, engine, at.place);
             }
         }
         for Change { kind, partition, what } in self.changes {
             let What::Write { document, .. } = what else { continue };
+            if !is_due(kind, *partition) {
+                continue;
+            }
             let Some((partition, engine)) = self.guards.get_mut(partition) else { continue };
             let place = document.get(&kind.definition().id).and_then(|id| engine.find_id(kind.of, id));
             if let Some(place) = place {

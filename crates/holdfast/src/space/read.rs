@@ -41,6 +41,9 @@ pub struct ReadOptions {
     pub cancel: Option<Cancel>,
 }
 
+/// How long who waits for a lock waits before looking whether something else is free.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// What was found in one partition.
 enum Look {
     Got(Granted),
@@ -176,8 +179,11 @@ impl Entries {
                     return Ok(None);
                 }
                 let left = deadline.since(self.inner().clock.now());
-                match locks.wait_while((purpose.holder(), at, mode(purpose)), left, &|| !is_canceled()) {
-                    Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
+                // Another that is wanted may be let go of, or come.
+                let until_a_look = left.min(LOOK_INTERVAL);
+                match locks.wait_while((purpose.holder(), at, mode(purpose)), until_a_look, &|| !is_canceled()) {
+                    Err(error) if error.kind() == ErrorKind::Timeout && left <= LOOK_INTERVAL => return Ok(None),
+                    Err(error) if error.kind() == ErrorKind::Timeout => locks.check(purpose.holder())?,
                     waited => waited?,
                 }
                 found = self.look(wanted, options, purpose)?;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Change as InPlace, Document, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Document, Order, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, Over, What};
@@ -26,6 +26,7 @@ use super::write::{
     Changed, LOCK_TIMEOUT, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::partition::Partition;
 use crate::store::{Inner, Store};
 use crate::transaction::Transaction;
 
@@ -53,12 +54,43 @@ pub struct EntryChange {
 /// Entries with one id, and other routing, may lie in other partitions.
 type Key = (TypeId, PartitionId, Vec<u8>);
 
+/// What a transaction has come to of one type.
+#[derive(Default)]
+struct OfType {
+    /// All of it, by entry key: what looking for others leaves out.
+    keys: Arc<BTreeSet<Vec<u8>>>,
+    /// What is to be there.
+    written: BTreeSet<(PartitionId, Vec<u8>)>,
+}
+
+/// What one staged entry takes in memory, beside its documents.
+const STAGED_BYTES: u64 = 256;
+
+impl Staged {
+    fn bytes(&self) -> u64 {
+        let was = self.was.as_ref().map_or(0, |was| was.document.as_bytes().len());
+        let will = self.will.as_ref().map_or(0, |(document, _)| document.as_bytes().len());
+        STAGED_BYTES + (was + will) as u64
+    }
+
+    /// What tells the entry from all others of its type.
+    fn entry_key(&self, definition: &::space::Definition) -> Option<Vec<u8>> {
+        let will = self.will.as_ref().map(|(document, _)| document);
+        let document = will.or(self.was.as_ref().map(|was| &was.document))?;
+        Some(definition.entry_key(document.fields()))
+    }
+}
+
 /// The part of a transaction that is in spaces.
 pub(crate) struct SpaceStage {
     store: Store,
     holder: Option<Holder>,
     kinds: BTreeMap<TypeId, Arc<Kind>>,
     staged: BTreeMap<Key, Staged>,
+    /// What of each type is staged, so that no operation goes through all of it.
+    of_type: BTreeMap<TypeId, OfType>,
+    /// Bytes of what is staged.
+    bytes: u64,
     is_over: bool,
     /// Of one that is joined to a batch: the newest position that its reads rest on.
     joined: Option<Position>,
@@ -66,8 +98,8 @@ pub(crate) struct SpaceStage {
 
 impl SpaceStage {
     pub(crate) fn new(store: Store) -> Self {
-        let (kinds, staged) = (BTreeMap::new(), BTreeMap::new());
-        Self { store, holder: None, kinds, staged, is_over: false, joined: None }
+        let (kinds, staged, of_type) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { store, holder: None, kinds, staged, of_type, bytes: 0, is_over: false, joined: None }
     }
 
     /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
@@ -107,6 +139,11 @@ impl SpaceStage {
     fn holder(&mut self) -> Result<Holder> {
         self.check()?;
         Ok(*self.holder.get_or_insert_with(|| self.store.inner().spaces.locks.begin(None)))
+    }
+
+    /// How many entries it has come to, and the bytes that they take.
+    pub(crate) fn held(&self) -> (usize, u64) {
+        (self.staged.len(), self.bytes)
     }
 
     /// The changes, as they go into the batch.
@@ -222,9 +259,12 @@ impl Inner {
         }
         self.spaces.locks.end(holder);
         // Only now: of what one transaction had locked, the first in order is to be the first that others get.
+        let mut served = BTreeSet::new();
         for at in held {
             let Some(partition) = self.partitions.get(at.partition.index()) else { continue };
-            if let Some(kind) = self.spaces.get(at.place.of) {
+            if let Some(kind) = self.spaces.get(at.place.of)
+                && (kind.definition().order == Order::Any || served.insert((at.place.of, at.partition)))
+            {
                 self.offer(&kind, partition, &mut partition.space(), at.place);
             }
         }
@@ -295,8 +335,23 @@ impl Within<'_> {
     }
 
     fn put(&mut self, id: &Value, staged: Staged) {
-        let of = self.entries.kind.of;
-        self.stage().staged.insert((of, staged.partition, key_of(id.scalar())), staged);
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let stage = self.stage();
+        let of_type = stage.of_type.entry(of).or_default();
+        if let Some(key) = staged.entry_key(&definition) {
+            // Nobody else has it while nobody looks for others.
+            Arc::make_mut(&mut of_type.keys).insert(key);
+        }
+        let key = key_of(id.scalar());
+        if staged.will.is_some() {
+            of_type.written.insert((staged.partition, key.clone()));
+        } else {
+            of_type.written.remove(&(staged.partition, key.clone()));
+        }
+        stage.bytes += staged.bytes();
+        if let Some(earlier) = stage.staged.insert((of, staged.partition, key), staged) {
+            stage.bytes -= earlier.bytes();
+        }
     }
 
     fn staged(&mut self, id: &Value, partition: PartitionId) -> Option<Staged> {
@@ -359,6 +414,10 @@ impl Within<'_> {
                 partition.check()?;
                 let Some(place) = engine.find_id(self.entries.kind.of, id.scalar()) else { return Ok(None) };
                 let at = LockedPlace { partition: partition.id, place };
+                if engine.is_held(place, holder) {
+                    let text = "another transaction has an entry of the same group, and so all of them";
+                    return Err(Error::new(ErrorKind::Timeout, text));
+                }
                 if inner.lock_entry(holder, at, Mode::Exclusive, &mut engine).is_some() {
                     return Ok(engine.get(place));
                 }
@@ -372,30 +431,38 @@ impl Within<'_> {
     /// What this transaction itself has written that is wanted.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
         let (of, definition) = (self.entries.kind.of, self.entries.definition());
-        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let mut found = None;
-        for (_, staged) in mine {
-            let Some((document, _)) = &staged.will else { continue };
-            if wanted.matches(&definition, document.fields()) {
-                let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
-                found = Some((id, staged.clone()));
-                break;
+        let stage = self.stage();
+        let of_type = stage.of_type.get(&of)?;
+        let staged = |(partition, key): &(PartitionId, Vec<u8>)| stage.staged.get(&(of, *partition, key.clone()));
+        let is_wanted = |staged: &&Staged| {
+            staged.will.as_ref().is_some_and(|(document, _)| wanted.matches(&definition, document.fields()))
+        };
+        let found = match &wanted.id {
+            // Entries with one id, and other routing, may lie in other partitions.
+            Some(id) => {
+                let key = key_of(id.scalar());
+                let of_partition = |partition: &Partition| stage.staged.get(&(of, partition.id, key.clone()));
+                stage.store.inner().partitions.iter().filter_map(of_partition).find(is_wanted)
             }
-        }
-        found
+            None => of_type.written.iter().filter_map(staged).find(is_wanted),
+        }?;
+        let id = found.will.as_ref().and_then(|(document, _)| document.get(&definition.id));
+        Some((id.map(ValueRef::to_value).unwrap_or_default(), found.clone()))
     }
 
-    /// What is wanted, without what this transaction has changed.
+    /// What is wanted, without what this transaction has changed. To be dropped before something is [`put`](Self::put).
     fn others(&mut self, wanted: &Wanted) -> Wanted {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
-        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let key = |staged: &Staged| {
-            let will = staged.will.as_ref().map(|(document, _)| document);
-            let document = will.or(staged.was.as_ref().map(|was| &was.document))?;
-            Some(definition.entry_key(document.fields()))
-        };
-        let except: BTreeSet<Vec<u8>> = mine.filter_map(|(_, staged)| key(staged)).collect();
-        Wanted { except: Arc::new(except), ..wanted.clone() }
+        let of = self.entries.kind.of;
+        let except = self.stage().of_type.get(&of).map(|of_type| Arc::clone(&of_type.keys)).unwrap_or_default();
+        Wanted { except, ..wanted.clone() }
+    }
+
+    /// Whether what this transaction has made of an entry may be read or taken with these options.
+    fn check_version(options: &ReadOptions) -> Result<()> {
+        if options.version.is_none() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, "the entry has another version: this transaction has changed it"))
     }
 
     /// Takes an entry: it is locked now, and gone when the transaction commits.
@@ -406,6 +473,7 @@ impl Within<'_> {
         let holder = self.begin()?;
         self.check_durable()?;
         if let Some((id, staged)) = self.own(wanted) {
+            Self::check_version(options)?;
             let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
                 document,
                 version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
@@ -414,8 +482,9 @@ impl Within<'_> {
             self.put(&id, Staged { will: None, ..staged });
             return Ok(entry);
         }
-        let wanted = self.others(wanted);
-        let found = self.entries.find_or_wait(&wanted, options, Purpose::Lock(holder, Mode::Exclusive))?;
+        let others = self.others(wanted);
+        let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
+        drop(others);
         let Some(granted) = found else { return Ok(None) };
         let id = granted.entry.document.get(&self.entries.definition().id).map(ValueRef::to_value).unwrap_or_default();
         self.put(&id, taken(&granted));
@@ -433,6 +502,7 @@ impl Within<'_> {
             self.check_durable()?;
         }
         if let Some((_, staged)) = self.own(wanted) {
+            Self::check_version(options)?;
             return Ok(staged.will.map(|(document, expires_ms)| Entry {
                 document,
                 version: staged.was.map_or(Position::ZERO, |was| was.version),
@@ -528,6 +598,7 @@ impl Within<'_> {
         let others = self.others(wanted);
         let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
         let found = self.entries.read_many_shown(&others, enough)?.value;
+        drop(others);
         if own.len() + found.len() > max {
             let text =
                 format!("more than {max} entries match, and a transaction clears no more: say LIMIT, or clear outside");

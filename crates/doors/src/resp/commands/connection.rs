@@ -46,7 +46,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_>) -> Answer {
     call.door.snapshots().close_all(call.session.client.id);
     let session = &mut *call.session;
     session.multi = None;
-    session.open = None;
+    session.end_open();
     session.watched.clear();
     session.client.set_transaction(-1, 0);
     session.select(0);
@@ -161,6 +161,8 @@ pub(crate) fn authenticated(
         None => reply.error(WRONG_PASSWORD),
         Some(user) => {
             session.client.names().user.clone_from(&user.name);
+            // What another user has begun is not this one's to commit.
+            session.end_open();
             session.user = Some(user);
             match hello {
                 Some(hello) => greet(session, hello, reply),

@@ -91,7 +91,7 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
         at += 2;
     }
     if call.in_exec {
-        return within::run(call, Begins::Here, For::Lock, move |transaction, reply, patience| {
+        return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
             let options = WriteOptions { lock_timeout: patience.lock_timeout(), ..options.clone() };
             let changed = entries.within(transaction).change(&wanted, &changes, &options)?;
             write_changed(reply, changed.as_ref(), Version::Coming, previous);
@@ -102,7 +102,7 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
     let changed = match entries.change_shown(&wanted, &changes, &at_once) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;
-            call.defer(move |reply| {
+            call.defer_for_lock(move |reply| {
                 let changed = entries.change_shown(&wanted, &changes, &options)?;
                 write_changed(reply, changed.as_ref(), Version::Known, previous);
                 let version = changed.map_or(Position::ZERO, |changed| changed.now.version);

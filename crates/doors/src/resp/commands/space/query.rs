@@ -53,7 +53,7 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
     let mut chosen = chosen(call.args(), 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     let begins = begins(&entries, &chosen.wanted)?;
-    within::run(call, begins, For::Lock, move |transaction, reply, _| {
+    within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
         reply.unsigned(entries.within(transaction).count(&chosen.wanted)?);
         Ok(Came::Done)
     })
@@ -77,7 +77,7 @@ fn try_clear(call: &mut Call<'_, '_>) -> Answer {
     options(call, &mut chosen, Takes::Nothing)?;
     let most = call.door.options.limits.space_entries_max;
     let begins = begins(&entries, &chosen.wanted)?;
-    within::run(call, begins, For::Lock, move |transaction, reply, _| {
+    within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
         reply.unsigned(entries.within(transaction).clear(&chosen.wanted, most)?);
         Ok(Came::Done)
     })

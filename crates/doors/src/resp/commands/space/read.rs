@@ -72,8 +72,7 @@ fn one_within(
 ) -> Answer {
     let lock = within::isolation(call);
     let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
-    let what = if options.if_exists { For::Lock } else { For::Entry };
-    within::run(call, begins, what, move |transaction, reply, patience| {
+    within::run(call, begins, (For::Entry, options.block), move |transaction, reply, patience| {
         let reading = ReadOptions { wait: patience.wait(options.block), cancel: patience.cancel(), ..reading.clone() };
         let mut within = entries.within(transaction);
         let found = match taking {
@@ -190,7 +189,7 @@ fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
     }
     if call.in_exec {
         let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
-        return within::run(call, begins, For::Entry, move |transaction, reply, patience| {
+        return within::run(call, begins, (For::Entry, options.block), move |transaction, reply, patience| {
             let mut taken = Vec::new();
             while taken.len() < many.count && !many.is_enough(&taken) {
                 // What waits is the first.

@@ -5,6 +5,8 @@
 //!
 //! May use: `call`, `open`, the facade. Must not know: sockets.
 
+use std::time::Duration;
+
 use holdfast::space::ReadLock;
 use holdfast::{Error, ErrorKind, Transaction};
 
@@ -39,15 +41,15 @@ pub(crate) fn isolation(call: &Call<'_, '_>) -> ReadLock {
 pub(crate) enum Begins {
     /// Here, and in a thread once more if it has to wait.
     Here,
-    /// In a thread: it may take long, or cannot be tried twice.
+    /// In a thread: it may take long.
     Elsewhere,
 }
 
-/// Does something within the transaction under way; where that is open, it waits for `what` if it must.
+/// Does something within the transaction under way; where that is open, it waits for `what` if it must, an entry for so long.
 pub(crate) fn run(
     call: &mut Call<'_, '_>,
     begins: Begins,
-    what: For,
+    (what, block): (For, Option<Duration>),
     step: impl Fn(&mut Transaction, &mut Reply, &Patience) -> Result<Came, Fail> + Send + 'static,
 ) -> Answer {
     let mark = call.reply.len();
@@ -65,6 +67,7 @@ pub(crate) fn run(
         }
         call.reply.truncate(mark);
     }
-    call.session.pending = Some(Pending::Within(Waiting::new(call, what, Work::Step(Box::new(step)))));
+    let waiting = Waiting::new(call, what, Work::Step(Box::new(step))).for_so_long(block);
+    call.session.pending = Some(Pending::Within(if begins == Begins::Elsewhere { waiting.long() } else { waiting }));
     Ok(())
 }

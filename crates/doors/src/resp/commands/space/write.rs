@@ -4,6 +4,7 @@
 //!
 //! May use: `argument`, `wanted`, `within`. Must not know: sockets, dispatch.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast::space::{Document, Entries, Wanted, WriteMode, WriteOptions, Written};
@@ -96,7 +97,7 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
     let document = document(call.args().at(3))?;
     let how = how(call, 4)?;
     if call.in_exec {
-        return within::run(call, Begins::Here, For::Lock, move |transaction, reply, patience| {
+        return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
             let written = entries.within(transaction).write(&document, &how.patient(patience))?;
             write_written(reply, &written, None, how.previous);
             Ok(Came::Done)
@@ -105,7 +106,7 @@ fn try_write(call: &mut Call<'_, '_>) -> Answer {
     match entries.write_shown(&document, &how.at_once()) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;
-            call.defer(move |reply| {
+            call.defer_for_lock(move |reply| {
                 let written = entries.write_shown(&document, &how.options)?;
                 write_written(reply, &written, Some(written.version), how.previous);
                 Ok(need_of(&entries, asked, written.version))
@@ -135,20 +136,23 @@ fn try_mwrite(call: &mut Call<'_, '_>) -> Answer {
     let documents: Vec<_> = args.from(4).iter().take(count).map(document).collect();
     if call.in_exec {
         let documents = documents.into_iter().collect::<Result<Vec<_>, Fail>>()?;
-        // Some may be written before one is found locked.
-        return within::run(call, Begins::Elsewhere, For::Lock, move |transaction, reply, patience| {
-            reply.array(documents.len());
-            for document in &documents {
-                let written = entries.within(transaction).write(document, &how.patient(patience))?;
-                write_written(reply, &written, None, how.previous);
+        // Some may be written when one is found locked: it goes on behind them when it is tried again.
+        let done = Mutex::new(Vec::new());
+        let begins = if documents.len() > AT_ONCE_MAX { Begins::Elsewhere } else { Begins::Here };
+        return within::run(call, begins, (For::Lock, None), move |transaction, reply, patience| {
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            for document in documents.iter().skip(done.len()) {
+                done.push(entries.within(transaction).write(document, &how.patient(patience))?);
             }
+            reply.array(done.len());
+            done.iter().for_each(|written| write_written(reply, written, None, how.previous));
             Ok(Came::Done)
         });
     }
     if documents.len() > AT_ONCE_MAX {
         let asked = call.durability;
         call.defer(move |reply| {
-            let outcomes = write_each(&entries, documents, &how.options);
+            let outcomes = write_each(&entries, documents, &how.at_once());
             Ok(write_outcomes(reply, &entries, &outcomes, how.previous, asked))
         });
         return Ok(());
@@ -202,7 +206,7 @@ pub(crate) fn renew(call: &mut Call<'_, '_>) -> Answer {
     match entries.renew_shown(&chosen.wanted, until, Some(Duration::ZERO)) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;
-            call.defer(move |reply| {
+            call.defer_for_lock(move |reply| {
                 let shown = entries.renew_shown(&chosen.wanted, until, None)?;
                 reply.integer(i64::from(shown.value));
                 Ok(need_of(&entries, asked, shown.position))
