@@ -2,6 +2,8 @@
 //!
 //! May use: `call`, `embedded`, `remote`, the facade. Must not know: sockets.
 
+pub(crate) mod listing;
+
 use holdfast::{
     Committed, Compression, Condition, Durability, Head, IndexCursor, IndexPage, IndexQuery, Indexes, Metadata, Object,
     PutOptions, Result, Scope, Shown, Term, Value,
@@ -10,6 +12,7 @@ use holdfast::{
 use crate::call::{Call, How, Step};
 use crate::client::Place;
 use crate::remote::{Again, Reply, Words, strange};
+pub use listing::Keys;
 
 /// Objects by bucket and key. See [`holdfast::Kv`].
 #[derive(Clone)]

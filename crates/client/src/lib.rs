@@ -43,7 +43,7 @@ pub use batch::{Batch, Done, Made};
 pub use call::Call;
 pub use client::Client;
 pub use entries::{Entries, Iteration};
-pub use kv::{IndexRange, Kv};
+pub use kv::{IndexRange, Keys, Kv};
 pub use listen::{Events, Listener};
 pub use near::{NearCache, NearStats};
 pub use remote::{ConnectOptions, Tls};
