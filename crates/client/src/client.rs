@@ -9,6 +9,7 @@ use crate::call::Call;
 use crate::embedded::Embedded;
 use crate::kv::Kv;
 use crate::remote::{ConnectOptions, Remote};
+use crate::scripts::Scripts;
 use crate::series::Series;
 use crate::space::Space;
 
@@ -84,6 +85,12 @@ impl Client {
     #[must_use]
     pub fn series(&self) -> Series {
         Series::new(self.place.clone())
+    }
+
+    /// Scripts and libraries of functions, which only a server has.
+    #[must_use]
+    pub fn scripts(&self) -> Scripts {
+        Scripts::new(self.place.clone())
     }
 
     /// Operations that are to happen together or not at all.

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast::{Error, ErrorKind, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connection::{Connection, NoConnection, Target};
+use super::held::{Held, broke, late};
 use super::link::Again;
 use super::wire::Reply;
 
@@ -24,40 +25,42 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Pool {
     target: Arc<Target>,
     idle: Mutex<Vec<Connection>>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(crate) fn new(target: Arc<Target>) -> Self {
-        let room = Semaphore::new(target.options.connections_max);
+        let room = Arc::new(Semaphore::new(target.options.connections_max));
         Self { target, idle: Mutex::default(), room }
     }
 
-    /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
-    pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
+    /// Waits for its turn to have a connection, without end for who blocks.
+    async fn turn(&self, block: Option<Duration>) -> Result<OwnedSemaphorePermit> {
         let closed = |_| Error::new(ErrorKind::Closed, "the client is closed");
-        let patience = self.target.options.timeout;
-        let room = self.room.acquire();
-        let _room = match block {
+        let room = Arc::clone(&self.room).acquire_owned();
+        match block {
             // Those who block hold connections for as long as they like: who does not is told.
-            Some(Duration::ZERO) => timeout(patience, room).await.map_err(|_| {
+            Some(Duration::ZERO) => timeout(self.target.options.timeout, room).await.map_err(|_| {
                 let all = self.target.options.connections_max;
                 let text = format!("it was not sent: all {all} connections are in use, see connections_max");
                 Error::new(ErrorKind::Unavailable, text)
             })?,
             _ => room.await,
         }
-        .map_err(closed)?;
+        .map_err(closed)
+    }
+
+    /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
+    pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
+        let patience = self.target.options.timeout;
+        let _room = self.turn(block).await?;
         let begin = Instant::now();
         loop {
             let mut connection = self.connection(begin + patience).await?;
             let until = block.and_then(|block| Instant::now().checked_add(patience.saturating_add(block)));
             let call = connection.call(request);
             let reply = match until {
-                Some(until) => timeout_at(until, call).await.map_err(|_| {
-                    let text = format!("no answer within {patience:?}; whether it happened is known by reading");
-                    Error::new(ErrorKind::Timeout, text)
-                })?,
+                Some(until) => timeout_at(until, call).await.map_err(|_| late(patience))?,
                 None => call.await,
             };
             match reply {
@@ -66,16 +69,26 @@ impl Pool {
                     return Ok(reply);
                 }
                 Err(_) if again == Again::May && begin.elapsed() < patience => sleep(PAUSE).await,
-                Err(error) => {
-                    let (kind, text) = match again {
-                        Again::May => (ErrorKind::Unavailable, format!("no answer: {error}")),
-                        Again::MustNot => {
-                            let text = "the connection broke before the answer came, and it may have happened";
-                            (ErrorKind::Unknown, format!("{text}: {error}"))
-                        }
-                    };
-                    return Err(Error::new(kind, text));
+                Err(error) => return Err(broke(again, &error)),
+            }
+        }
+    }
+
+    /// Asks `first` on a connection that is the caller's from then on. It must be something that may be asked again.
+    pub(crate) async fn hold(&self, first: &[u8]) -> Result<(Held, Reply)> {
+        let patience = self.target.options.timeout;
+        let begin = Instant::now();
+        loop {
+            let room = self.turn(Some(Duration::ZERO)).await?;
+            let connection = self.connection(begin + patience).await?;
+            let held = Held::new(connection, patience, room);
+            match held.ask(first, 1, Again::May).await {
+                Ok(mut replies) => return Ok((held, replies.pop().unwrap_or(Reply::Null))),
+                Err(error) if error.kind() == ErrorKind::Unavailable && begin.elapsed() < patience => {
+                    drop(held);
+                    sleep(PAUSE).await;
                 }
+                Err(error) => return Err(error),
             }
         }
     }
