@@ -24,7 +24,7 @@ pub(crate) enum Place {
 /// ends them, and calls that were begun and not waited for may not happen.
 #[derive(Clone)]
 pub struct Client {
-    place: Place,
+    pub(crate) place: Place,
 }
 
 impl Client {

@@ -269,7 +269,7 @@ pub(crate) fn read_delete(reply: Reply) -> Result<Option<Committed>> {
     Ok((there.unsigned()? != 0).then_some(Committed { position: version.position()? }))
 }
 
-fn pairs(reply: &Reply) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn pairs(reply: &Reply) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let Reply::Map(pairs) = reply else { return Err(strange(reply)) };
     pairs.iter().map(|(name, value)| Ok((name.clone().bytes()?, value.clone().bytes()?))).collect()
 }
@@ -281,13 +281,17 @@ fn term(reply: Reply) -> Result<Term> {
     }
 }
 
-fn read_head(reply: &Reply) -> Result<Head> {
-    let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
-    let mut indexes = Vec::new();
-    for index in reply.field("indexes")?.clone().list()? {
+/// `[[index, term] ...]`.
+pub(crate) fn terms(reply: Reply) -> Result<Vec<(Vec<u8>, Term)>> {
+    let pair = |index: Reply| {
         let [name, of] = index.items()?;
-        indexes.push((name.bytes()?, term(of)?));
-    }
+        Ok((name.bytes()?, term(of)?))
+    };
+    reply.list()?.into_iter().map(pair).collect()
+}
+
+pub(crate) fn read_head(reply: &Reply) -> Result<Head> {
+    let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
     let compression: Compression = reply.field("compression")?.text()?.parse().map_err(|_| strange(reply))?;
     let expires = reply.field("expires")?.clone();
     Ok(Head {
@@ -297,7 +301,7 @@ fn read_head(reply: &Reply) -> Result<Head> {
         expires_ms: expires.some()?.map(|at| at.unsigned()).transpose()?,
         modified_ms: number("modified")?,
         metadata: Metadata::from_pairs(pairs(reply.field("metadata")?)?),
-        indexes: Indexes::from_pairs(indexes),
+        indexes: Indexes::from_pairs(terms(reply.field("indexes")?.clone())?),
         compression,
     })
 }

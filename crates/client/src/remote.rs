@@ -52,6 +52,12 @@ impl Remote {
         self.0.runtime.handle()
     }
 
+    /// A pause that any runtime may poll.
+    pub(crate) fn sleep(&self, time: Duration) -> tokio::time::Sleep {
+        let _entered = self.0.runtime.handle().enter();
+        tokio::time::sleep(time)
+    }
+
     /// How long its calls wait.
     pub(crate) fn timeout(&self) -> Duration {
         self.0.timeout
