@@ -217,7 +217,7 @@ pub(crate) fn check(condition: Condition, head: Option<&Head>) -> Result<()> {
     if holds { Ok(()) } else { Err(conflict("the object is not as the condition wants it: read it again")) }
 }
 
-fn named(command: &str, bucket: &[u8], key: &[u8]) -> Words {
+pub(crate) fn named(command: &str, bucket: &[u8], key: &[u8]) -> Words {
     Words::new(command).and(bucket).and(key)
 }
 
@@ -306,7 +306,7 @@ pub(crate) fn read_head(reply: &Reply) -> Result<Head> {
     })
 }
 
-fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words> {
+pub(crate) fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words> {
     let mut words = Words::new("KV.INDEX").and(bucket).and(index).and("TERMS");
     words = match (&range.from, &range.to) {
         (Term::Integer(from), Term::Integer(to)) => {
@@ -328,7 +328,7 @@ fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words>
 }
 
 /// `[[key, term] ..., where to go on, durability]`.
-fn read_index(reply: Reply) -> Result<IndexPage> {
+pub(crate) fn read_index(reply: Reply) -> Result<IndexPage> {
     let [entries, next, _] = reply.items()?;
     let mut page = IndexPage::default();
     for entry in entries.list()? {

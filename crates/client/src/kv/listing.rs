@@ -16,6 +16,9 @@ use crate::remote::{Again, Reply, Words, strange};
 /// What a call waits for that does not block.
 const NO_BLOCK: Option<Duration> = Some(Duration::ZERO);
 
+/// Most entries of a page of a store in the process, whatever was asked for.
+pub(crate) const ENTRIES_MAX: usize = 100_000;
+
 /// Keys of one bucket, ascending: from [`Kv::keys`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys {
