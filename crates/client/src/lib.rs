@@ -51,7 +51,7 @@ pub use kv::{IndexRange, Keys, Kv};
 pub use listen::{Events, Listener};
 pub use near::{NearCache, NearStats};
 pub use remote::{ConnectOptions, Tls};
-pub use scripts::Scripts;
+pub use scripts::{Script, Scripts};
 pub use series::{Point, Series, SeriesName};
 pub use snapshot::{FoldPage, FoldShow, FoldedObject, Snapshot};
 pub use space::Space;

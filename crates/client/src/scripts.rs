@@ -44,6 +44,24 @@ impl Scripts {
         self.run("EVAL", script, keys, arguments)
     }
 
+    /// Has the server know a script, so that running it sends its hash and not its text.
+    ///
+    /// # Errors
+    /// `Invalid` when it does not compile.
+    pub fn prepare(&self, script: &str) -> Call<Script> {
+        let Place::There(there) = &self.place else { return only_there() };
+        if let Err(error) = there.check_bytes("script", script.len()) {
+            return Call::done(Err(error));
+        }
+        let (scripts, text) = (self.clone(), script.to_owned());
+        let words = Words::new("SCRIPT").and("LOAD").and(script);
+        // Known twice it is the same.
+        there.call_alone(&words, Again::May, Some(Duration::ZERO), |reply| {
+            let sha = reply.text()?.into_owned();
+            Ok(Script { scripts, text, sha })
+        })
+    }
+
     /// Runs a function of a library that was loaded, as [`Scripts::eval`] runs a script.
     ///
     /// # Errors
@@ -72,6 +90,35 @@ impl Scripts {
         let mut words = Words::new(command).and(what).and(keys.len().to_string());
         keys.iter().chain(arguments).for_each(|word| words.add(word));
         there.call_alone(&words, Again::MustNot, Some(Duration::ZERO), value)
+    }
+}
+
+/// A script that the server was told: from [`Scripts::prepare`].
+#[derive(Clone)]
+pub struct Script {
+    scripts: Scripts,
+    text: String,
+    sha: String,
+}
+
+impl Script {
+    /// Runs it, as [`Scripts::eval`] does. A server that does not know it any more, since it was started again, is sent the text.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run(&self, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
+        let known = self.scripts.run("EVALSHA", &self.sha, keys, arguments);
+        // Made now, because the arguments are borrowed, and sent only if it is awaited.
+        let unknown = self.scripts.run("EVAL", &self.text, keys, arguments);
+        Call::running(async move {
+            match known.await {
+                // Nothing has happened then, also when the script said so itself.
+                Err(error) if error.kind() == ErrorKind::Invalid && error.to_string().starts_with("NOSCRIPT") => {
+                    unknown.await
+                }
+                answer => answer,
+            }
+        })
     }
 }
 

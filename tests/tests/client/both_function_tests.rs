@@ -163,6 +163,28 @@ fn scripts_run_on_a_server_all_or_nothing() {
 }
 
 #[test]
+fn a_script_that_was_prepared_runs_also_where_it_was_forgotten() {
+    let folder = TempDir::new().unwrap();
+    let server = Launch::new(folder.path()).start();
+    let address = server.resp().to_string();
+    let client = connect(&server);
+    let refused = client.scripts().prepare("this is no script").wait().map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    let count = client.scripts().prepare("return redis.call('INCRBY', KEYS[1], ARGV[1])").wait().unwrap();
+    let add = || count.run(&[b"n"], &[b"2"]);
+    assert_eq!(add().wait().unwrap(), Value::I64(2));
+    server.client().call(&["SCRIPT", "FLUSH"]).unwrap();
+    assert_eq!(add().begin().wait().unwrap(), Value::I64(4));
+    server.kill();
+    let _server = Launch::new(folder.path()).resp(&address).start_again();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(add()).unwrap(), Value::I64(6));
+    assert_eq!(add().wait().unwrap(), Value::I64(8));
+    let no = client.scripts().prepare("return redis.error_reply('NOSCRIPT of my own')").wait().unwrap();
+    assert!(no.run(&[], &[]).wait().unwrap_err().to_string().starts_with("NOSCRIPT of my own"));
+}
+
+#[test]
 fn a_store_in_the_process_says_that_it_has_no_scripts() {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path(), Options::default()).unwrap();
@@ -171,6 +193,7 @@ fn a_store_in_the_process_says_that_it_has_no_scripts() {
         scripts.eval("return 1", &[], &[]).wait().map(drop),
         scripts.call("spend", &[], &[]).wait().map(drop),
         scripts.load(BANK).wait().map(drop),
+        scripts.prepare("return 1").wait().map(drop),
     ];
     for refused in refused {
         let refused = refused.unwrap_err();
