@@ -4,15 +4,15 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use client::{Client, ConnectOptions, Feed};
+use client::{Client, Feed};
 use holdfast::{
-    Condition, ErrorKind, FeedChange, FeedItem, FeedLimit, Indexes, Metadata, Options, Position, PutOptions, Store,
-    Term,
+    CompactionOptions, Condition, ErrorKind, FeedChange, FeedItem, FeedLimit, Fold, Indexes, Limits, Metadata, Options,
+    Position, PutOptions, Store, Term,
 };
-use holdfast_tests::Launch;
+use holdfast_tests::{Launch, until};
 use tempfile::TempDir;
 
-use crate::scene::{both, connect, order, orders, upsert};
+use crate::scene::{both, configured, connect, impatient, order, orders, upsert};
 
 const MANY: FeedLimit = FeedLimit { items: 1_000, bytes: 1 << 20 };
 const LONG: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ fn batches_are_told_in_order_with_all_that_they_changed() {
 #[test]
 fn a_server_tells_new_expiries_and_buckets_that_were_emptied() {
     let folder = TempDir::new().unwrap();
-    let server = Launch::new(folder.path()).start();
+    let server = configured(&folder, "[script]\ntime_milliseconds_max = 10000\n").start();
     let client = connect(&server);
     let mut feed = client.feed(Position::ZERO).wait().unwrap();
     let eval = |script: &str| drop(client.scripts().eval(script, &[], &[]).wait().unwrap());
@@ -205,10 +205,7 @@ fn a_feed_goes_on_when_its_server_is_started_again() {
     let folder = TempDir::new().unwrap();
     let server = Launch::new(folder.path()).start();
     let address = server.resp().to_string();
-    let options = ConnectOptions { timeout: Duration::from_secs(10), ..ConnectOptions::new(&address) };
-    let client = Client::connect(options).wait().unwrap();
-    let impatient = ConnectOptions { timeout: Duration::from_millis(200), ..ConnectOptions::new(&address) };
-    let impatient = Client::connect(impatient).wait().unwrap();
+    let (client, impatient) = (connect(&server), impatient(&address));
     put(&client, "k00");
     let mut feed = client.feed(Position::ZERO).wait().unwrap();
     let mut short = impatient.feed(Position::ZERO).wait().unwrap();
@@ -222,6 +219,51 @@ fn a_feed_goes_on_when_its_server_is_started_again() {
     let _server = Launch::new(folder.path()).resp(&address).start_again();
     assert_eq!(keys_of(&next.wait().unwrap()), names(1..2));
     assert_eq!(keys_of(&all(&mut short)), names(0..2), "it has not moved");
+}
+
+/// Writes much that replaces what was before, so that the journal has much to let go of.
+fn overwrite(client: &Client) {
+    let value = vec![b'h'; 1 << 20];
+    (0..40).for_each(|_| _ = client.kv().put(b"b", b"hot", &value, &PutOptions::default(), None).wait().unwrap());
+}
+
+/// A feed was away while everything before was compacted away.
+fn is_told(client: &Client, floor: impl Fn() -> Position) {
+    let first = put(client, "k00");
+    overwrite(client);
+    until(LONG, || (floor() > first).then_some(())).expect("the journal is compacted");
+    let refused = client.feed(first).wait().map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("the feed"), "{refused}");
+    let snapshot = client.snapshot().wait().unwrap();
+    assert_eq!(snapshot.count(&Fold::default()).wait().unwrap(), 2);
+    let mut feed = client.feed(Position::new(snapshot.position().get() + 1)).wait().unwrap();
+    put(client, "k01");
+    assert_eq!(keys_of(&feed.next(MANY, LONG).wait().unwrap()), names(1..2));
+}
+
+#[test]
+fn a_feed_that_was_away_too_long_is_told_and_begins_with_a_snapshot() {
+    let folder = TempDir::new().unwrap();
+    let options = Options {
+        limits: Limits { value_bytes_max: 1 << 20, segment_bytes: 8 << 20, ..Limits::default() },
+        compaction: CompactionOptions { keep_bytes: 0, ..CompactionOptions::default() },
+        ..Options::default()
+    };
+    let store = Store::open(folder.path(), options).unwrap();
+    is_told(&Client::embedded(&store).unwrap(), || store.feed_floor());
+    let folder = TempDir::new().unwrap();
+    let configuration = "[compaction]\nkeep_bytes = 0\n[limits]\nvalue_bytes_max = 1048576\nsegment_bytes = 8388608\n";
+    let server = configured(&folder, configuration).start();
+    // The server tells where the feed begins by refusing, and by nothing else.
+    let floor = || match server.client().call(&["FEED", "FROM", "0"]).unwrap() {
+        holdfast_tests::Value::Error(text) => {
+            let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+            Position::new(digits.parse().unwrap())
+        }
+        _ => Position::ZERO,
+    };
+    is_told(&connect(&server), floor);
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! Functions by name, in the process and on a server; scripts, on a server.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use client::{Client, ConnectOptions, Entries};
+use client::{Client, Entries};
 use holdfast::space::{Change, Definition, Path, ReadOptions, Value, Wanted};
 use holdfast::{Durability, Error, ErrorKind, Options, Store};
-use holdfast_tests::{Launch, say};
+use holdfast_tests::say;
 use tempfile::TempDir;
 
-use crate::scene::{connect, declare, number, order, upsert};
+use crate::scene::{configured, connect, declare, impatient, number, order, upsert};
+
+/// Scripts may take as long as a busy machine makes them.
+const PATIENT: &str = "[script]\ntime_milliseconds_max = 10000\n";
 
 /// Spends of an account, and answers what is left; what is more than there is stays.
 const BANK: &str = "#!luau name=bank
@@ -82,7 +84,7 @@ fn a_function_of_the_program_and_one_of_the_server_do_the_same_by_one_call() {
     say!("in the process");
     spends(&Client::embedded(&store).unwrap());
     let folder = TempDir::new().unwrap();
-    let server = Launch::new(folder.path()).start();
+    let server = configured(&folder, PATIENT).start();
     let client = connect(&server);
     assert_eq!(client.scripts().load(BANK).wait().unwrap(), "bank");
     assert_eq!(client.scripts().load(BANK).wait().unwrap(), "bank", "in its own place");
@@ -93,7 +95,7 @@ fn a_function_of_the_program_and_one_of_the_server_do_the_same_by_one_call() {
 #[test]
 fn what_a_function_is_given_is_text_that_scripts_and_commands_understand() {
     let folder = TempDir::new().unwrap();
-    let server = Launch::new(folder.path()).start();
+    let server = configured(&folder, PATIENT).start();
     let client = connect(&server);
     client.scripts().load(BANK).wait().unwrap();
     let space = client.space("bank");
@@ -116,10 +118,8 @@ fn what_a_function_is_given_is_text_that_scripts_and_commands_understand() {
 #[test]
 fn scripts_run_on_a_server_all_or_nothing() {
     let folder = TempDir::new().unwrap();
-    let server = Launch::new(folder.path()).start();
-    let address = server.resp().to_string();
-    let options = ConnectOptions { timeout: Duration::from_secs(2), ..ConnectOptions::new(&address) };
-    let client = Client::connect(options).wait().unwrap();
+    let server = configured(&folder, "[script]\ntime_milliseconds_max = 2000\n").start();
+    let client = connect(&server);
     let scripts = client.scripts();
     let count = "return {redis.call('INCRBY', KEYS[1], ARGV[1]), ARGV[2]}";
     let counted = scripts.eval(count, &[b"n\r\n"], &[b"5", b"\xfe"]).wait().unwrap();
@@ -154,18 +154,20 @@ fn scripts_run_on_a_server_all_or_nothing() {
     assert_eq!(scripts.load("return 1").wait().unwrap_err().kind(), ErrorKind::Invalid);
     scripts.load(BANK).wait().unwrap();
     assert_eq!(scripts.call("echo", &[b"k"], &[b"a"]).wait().unwrap(), Value::List(vec![text("a")]));
+    let impatient = impatient(&server.resp().to_string());
     server.kill();
+    let scripts = impatient.scripts();
     for refused in [scripts.eval("return 1", &[], &[]).wait(), scripts.call("echo", &[], &[]).wait()] {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    let asked = client.space("bank").call("echo", &1.into(), &Value::Null, Some(Durability::Synced));
+    let asked = impatient.space("bank").call("echo", &1.into(), &Value::Null, Some(Durability::Synced));
     assert_eq!(asked.wait().unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[test]
 fn a_script_that_was_prepared_runs_also_where_it_was_forgotten() {
     let folder = TempDir::new().unwrap();
-    let server = Launch::new(folder.path()).start();
+    let server = configured(&folder, PATIENT).start();
     let address = server.resp().to_string();
     let client = connect(&server);
     let refused = client.scripts().prepare("this is no script").wait().map(|_| ()).unwrap_err();
@@ -176,7 +178,7 @@ fn a_script_that_was_prepared_runs_also_where_it_was_forgotten() {
     server.client().call(&["SCRIPT", "FLUSH"]).unwrap();
     assert_eq!(add().begin().wait().unwrap(), Value::I64(4));
     server.kill();
-    let _server = Launch::new(folder.path()).resp(&address).start_again();
+    let _server = configured(&folder, PATIENT).resp(&address).start_again();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(add()).unwrap(), Value::I64(6));
     assert_eq!(add().wait().unwrap(), Value::I64(8));
