@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::space::Value;
 use holdfast::{Durability, Error, ErrorKind, Result};
@@ -17,6 +17,9 @@ use crate::client::Place;
 use crate::remote::{Again, Remote, Reply, Words, strange};
 use crate::space::Space;
 use crate::words::durability_name;
+
+/// The shortest and the longest pause before a function is called again that found something locked.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// A server's scripts, in Luau: from [`Client::scripts`](crate::Client::scripts). Each is all or nothing, as one batch.
 ///
@@ -39,7 +42,8 @@ impl Scripts {
     ///
     /// # Errors
     /// The script's, and then nothing has happened: an error reply's code is the kind, `Invalid` where it is none of the
-    /// server's own, with the code in the text. `Unknown` when the connection broke before the answer came.
+    /// server's own, with the code in the text. `Timeout` at once when an entry that it needs is locked, also by another script: call
+    /// again. `Unknown` when the connection broke before the answer came.
     pub fn eval(&self, script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
         self.run("EVAL", script, keys, arguments)
     }
@@ -152,7 +156,8 @@ impl Space {
                     Value::List(all) => all.iter().for_each(|one| words.add(argument(one))),
                     one => words.add(argument(one)),
                 }
-                ask(there, words, durability)
+                let there = there.clone();
+                Call::running(async move { in_turn(&there, &words, durability).await })
             }
         }
     }
@@ -167,16 +172,35 @@ fn argument(value: &Value) -> Vec<u8> {
     }
 }
 
+/// Calls a function until nothing that it needs is locked by others, as it would wait for its turn in the process. A server fails
+/// it at once, with nothing done.
+async fn in_turn(there: &Remote, words: &Words, durability: Option<Durability>) -> Result<Value> {
+    let (begin, mut pause) = (Instant::now(), PAUSE.0);
+    loop {
+        match ask(there, words.clone(), durability).await? {
+            Err(locked) if begin.elapsed() >= there.timeout() => return Err(locked),
+            Err(_) => there.sleep(pause).await,
+            Ok(value) => return Ok(value),
+        }
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
 /// Asks, and has the answer as durable as that: scripts have no option for it, so it is said to a connection, which is not used again.
-fn ask(there: &Remote, words: Words, durability: Option<Durability>) -> Call<Value> {
+/// That something is locked is an answer.
+fn ask(there: &Remote, words: Words, durability: Option<Durability>) -> Call<Result<Value>> {
+    let answer = |reply: Reply| match &reply {
+        Reply::Error(text) if text.starts_with("TIMEOUT ") => Ok(reply.good().and_then(value)),
+        _ => value(reply).map(Ok),
+    };
     let Some(durability) = durability else {
-        return there.call_alone(&words, Again::MustNot, Some(Duration::ZERO), value);
+        return there.call_alone(&words, Again::MustNot, Some(Duration::ZERO), answer);
     };
     let of = there.clone();
     let said = Words::new("CLIENT").and("DURABILITY").and(durability_name(durability));
     there.hold(&said, |reply| reply.good().map(drop)).and_then(move |(held, ())| {
-        of.call_held(&Arc::new(held), &[words], Again::MustNot, |replies| {
-            value(replies.into_iter().next().unwrap_or(Reply::Null))
+        of.call_held(&Arc::new(held), &[words], Again::MustNot, move |replies| {
+            answer(replies.into_iter().next().unwrap_or(Reply::Null))
         })
     })
 }

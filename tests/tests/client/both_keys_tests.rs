@@ -7,7 +7,7 @@ use holdfast::{ErrorKind, Metadata, Page, PageOut, PutOptions};
 use holdfast_tests::Launch;
 use tempfile::TempDir;
 
-use crate::scene::{both, connect};
+use crate::scene::{both, connect, impatient};
 
 fn whole(bucket: &[u8]) -> Page<'_> {
     Page { bucket, start: Bound::Unbounded, end: Bound::Unbounded, limit: 1_000, values: false }
@@ -158,10 +158,7 @@ fn buckets_of_the_stores_own_are_not_listed() {
 fn a_server_that_has_gone_lists_nothing() {
     let folder = TempDir::new().unwrap();
     let server = Launch::new(folder.path()).start();
-    let address = server.resp().to_string();
-    let patience = std::time::Duration::from_millis(200);
-    let options = client::ConnectOptions { timeout: patience, ..client::ConnectOptions::new(&address) };
-    let client = Client::connect(options).wait().unwrap();
+    let client = impatient(&server.resp().to_string());
     people(&connect(&server));
     server.kill();
     let kv = client.kv();

@@ -13,7 +13,7 @@ use holdfast::{
 use holdfast_tests::Launch;
 use tempfile::TempDir;
 
-use crate::scene::both;
+use crate::scene::{both, impatient};
 
 fn put(client: &Client, bucket: &[u8], key: &str, value: &[u8]) -> Position {
     let options = PutOptions {
@@ -229,7 +229,7 @@ fn a_snapshot_that_is_dropped_makes_room_for_others() {
     let folder = TempDir::new().unwrap();
     let server = Launch::new(folder.path()).start();
     let options = ConnectOptions {
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(3),
         connections_max: 2,
         ..ConnectOptions::new(&server.resp().to_string())
     };
@@ -258,8 +258,7 @@ fn a_snapshot_goes_with_its_server_and_says_so() {
     let folder = TempDir::new().unwrap();
     let server = Launch::new(folder.path()).start();
     let address = server.resp().to_string();
-    let options = ConnectOptions { timeout: Duration::from_millis(500), ..ConnectOptions::new(&address) };
-    let client = Client::connect(options).wait().unwrap();
+    let client = impatient(&address);
     fill(&client);
     let snapshot = client.snapshot().wait().unwrap();
     assert_eq!(snapshot.count(&Fold::default()).wait().unwrap(), 23);

@@ -9,7 +9,7 @@ use holdfast::space::{
     Order, Path, ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
 
-use crate::scene::{both, declare, document, number, order, orders, upsert};
+use crate::scene::{both, connect, declare, document, impatient, number, order, orders, upsert};
 
 fn kind<T>(result: holdfast::Result<T>) -> ErrorKind {
     result.map(|_| ()).unwrap_err().kind()
@@ -413,12 +413,9 @@ fn all_entries_that_match_are_reduced_to_one_value() {
 fn entries_of_a_server_that_has_gone_are_not_reduced() {
     let folder = tempfile::TempDir::new().unwrap();
     let server = holdfast_tests::Launch::new(folder.path()).start();
-    let options = client::ConnectOptions {
-        timeout: Duration::from_millis(200),
-        ..client::ConnectOptions::new(&server.resp().to_string())
-    };
-    let orders = orders(&Client::connect(options).wait().unwrap());
-    orders.write(&order(1, 1), &upsert()).wait().unwrap();
+    orders(&connect(&server)).write(&order(1, 1), &upsert()).wait().unwrap();
+    let impatient = impatient(&server.resp().to_string());
+    let orders = impatient.space("shop").entries("orders").wait().unwrap();
     server.kill();
     let count = orders.reduce(&Wanted::all(), || 0, |count, _| *count += 1, |a: i64, b| a + b);
     assert_eq!(kind(count.wait()), ErrorKind::Unavailable);

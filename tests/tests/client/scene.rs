@@ -29,9 +29,9 @@ pub(crate) fn configured(folder: &TempDir, configuration: &str) -> Launch {
     Launch::new(&folder.path().join("data")).argument("--config").argument(file.to_str().unwrap())
 }
 
-/// A client of a server that may be gone.
+/// A client of a server that will be gone: as patient as a busy machine needs while it is there, and no more.
 pub(crate) fn impatient(address: &str) -> Client {
-    let timeout = std::time::Duration::from_millis(300);
+    let timeout = std::time::Duration::from_secs(3);
     Client::connect(ConnectOptions { timeout, ..ConnectOptions::new(address) }).wait().unwrap()
 }
 
