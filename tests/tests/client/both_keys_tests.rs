@@ -162,12 +162,10 @@ fn a_server_that_has_gone_lists_nothing() {
     people(&connect(&server));
     server.kill();
     let kv = client.kv();
-    let refused = [
-        kv.page(&whole(b"people")).wait().map(|_| ()),
-        kv.keys(&whole(b"people")).wait().map(|_| ()),
-        kv.count(b"people").wait().map(|_| ()),
-        kv.buckets().wait().map(|_| ()),
-    ];
+    let (page, keys) = (kv.page(&whole(b"people")).begin(), kv.keys(&whole(b"people")).begin());
+    let (count, buckets) = (kv.count(b"people").begin(), kv.buckets().begin());
+    let refused =
+        [page.wait().map(|_| ()), keys.wait().map(|_| ()), count.wait().map(|_| ()), buckets.wait().map(|_| ())];
     for refused in refused {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     }
