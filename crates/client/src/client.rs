@@ -9,6 +9,7 @@ use crate::call::Call;
 use crate::embedded::Embedded;
 use crate::kv::Kv;
 use crate::remote::{ConnectOptions, Remote};
+use crate::scripts::Scripts;
 use crate::series::Series;
 use crate::space::Space;
 use crate::transaction::{Transaction, TransactionOptions};
@@ -24,7 +25,7 @@ pub(crate) enum Place {
 /// ends them, and calls that were begun and not waited for may not happen.
 #[derive(Clone)]
 pub struct Client {
-    place: Place,
+    pub(crate) place: Place,
 }
 
 impl Client {
@@ -93,6 +94,12 @@ impl Client {
     /// `Invalid` for a lease that is nothing, or longer than a server allows, an hour; `Unavailable` when no server can be reached.
     pub fn begin(&self, options: &TransactionOptions) -> Call<Transaction> {
         Transaction::begin(&self.place, options)
+    }
+
+    /// Scripts and libraries of functions, which only a server has.
+    #[must_use]
+    pub fn scripts(&self) -> Scripts {
+        Scripts::new(self.place.clone())
     }
 
     /// Operations that are to happen together or not at all.

@@ -6,6 +6,7 @@
 
 mod here;
 mod many;
+mod reduce;
 
 use std::sync::Arc;
 use std::time::Duration;

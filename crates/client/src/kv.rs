@@ -2,6 +2,8 @@
 //!
 //! May use: `call`, `embedded`, `remote`, the facade. Must not know: sockets.
 
+pub(crate) mod listing;
+
 use holdfast::{
     Committed, Compression, Condition, Durability, Head, IndexCursor, IndexPage, IndexQuery, Indexes, Metadata, Object,
     PutOptions, Result, Scope, Shown, Term, Value,
@@ -10,6 +12,7 @@ use holdfast::{
 use crate::call::{Call, How, Step};
 use crate::client::Place;
 use crate::remote::{Again, Reply, Words, strange};
+pub use listing::Keys;
 
 /// Objects by bucket and key. See [`holdfast::Kv`].
 #[derive(Clone)]
@@ -266,7 +269,7 @@ pub(crate) fn read_delete(reply: Reply) -> Result<Option<Committed>> {
     Ok((there.unsigned()? != 0).then_some(Committed { position: version.position()? }))
 }
 
-fn pairs(reply: &Reply) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn pairs(reply: &Reply) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let Reply::Map(pairs) = reply else { return Err(strange(reply)) };
     pairs.iter().map(|(name, value)| Ok((name.clone().bytes()?, value.clone().bytes()?))).collect()
 }
@@ -278,13 +281,17 @@ fn term(reply: Reply) -> Result<Term> {
     }
 }
 
+/// `[[index, term] ...]`.
+pub(crate) fn terms(reply: Reply) -> Result<Vec<(Vec<u8>, Term)>> {
+    let pair = |index: Reply| {
+        let [name, of] = index.items()?;
+        Ok((name.bytes()?, term(of)?))
+    };
+    reply.list()?.into_iter().map(pair).collect()
+}
+
 pub(crate) fn read_head(reply: &Reply) -> Result<Head> {
     let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
-    let mut indexes = Vec::new();
-    for index in reply.field("indexes")?.clone().list()? {
-        let [name, of] = index.items()?;
-        indexes.push((name.bytes()?, term(of)?));
-    }
     let compression: Compression = reply.field("compression")?.text()?.parse().map_err(|_| strange(reply))?;
     let expires = reply.field("expires")?.clone();
     Ok(Head {
@@ -294,12 +301,12 @@ pub(crate) fn read_head(reply: &Reply) -> Result<Head> {
         expires_ms: expires.some()?.map(|at| at.unsigned()).transpose()?,
         modified_ms: number("modified")?,
         metadata: Metadata::from_pairs(pairs(reply.field("metadata")?)?),
-        indexes: Indexes::from_pairs(indexes),
+        indexes: Indexes::from_pairs(terms(reply.field("indexes")?.clone())?),
         compression,
     })
 }
 
-fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words> {
+pub(crate) fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words> {
     let mut words = Words::new("KV.INDEX").and(bucket).and(index).and("TERMS");
     words = match (&range.from, &range.to) {
         (Term::Integer(from), Term::Integer(to)) => {
@@ -321,7 +328,7 @@ fn index_words(bucket: &[u8], index: &[u8], range: &IndexRange) -> Result<Words>
 }
 
 /// `[[key, term] ..., where to go on, durability]`.
-fn read_index(reply: Reply) -> Result<IndexPage> {
+pub(crate) fn read_index(reply: Reply) -> Result<IndexPage> {
     let [entries, next, _] = reply.items()?;
     let mut page = IndexPage::default();
     for entry in entries.list()? {

@@ -7,6 +7,7 @@
 mod alone;
 mod answer;
 mod connection;
+mod held;
 mod link;
 mod options;
 mod pool;
@@ -25,6 +26,7 @@ use pool::Pool;
 
 pub(crate) use alone::Alone;
 pub(crate) use answer::strange;
+pub(crate) use held::Held;
 pub(crate) use link::Again;
 pub use options::{ConnectOptions, Tls};
 pub(crate) use wire::{Reply, Words};
@@ -50,6 +52,12 @@ impl Remote {
     /// What drives its sockets.
     pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
         self.0.runtime.handle()
+    }
+
+    /// A pause that any runtime may poll.
+    pub(crate) fn sleep(&self, time: Duration) -> tokio::time::Sleep {
+        let _entered = self.0.runtime.handle().enter();
+        tokio::time::sleep(time)
     }
 
     /// How long its calls wait.
@@ -194,11 +202,61 @@ impl Remote {
             let task = handle.spawn(async move { this.0.pool.call(&bytes, again, block).await });
             Step::Running(Box::pin(async move {
                 let mut task = Ends(task);
-                let ended = |_| Error::new(ErrorKind::Closed, "the client was closed before the answer came");
                 read((&mut task.0).await.map_err(ended)??)
             }))
         })
     }
+
+    /// Asks on a connection that is the caller's from then on; what is asked must be something that may be asked again.
+    pub(crate) fn hold<T: Send + 'static>(
+        &self,
+        words: &Words,
+        read: impl FnOnce(Reply) -> Result<T> + Send + 'static,
+    ) -> Call<(Held, T)> {
+        let (this, bytes) = (self.clone(), words.to_bytes());
+        Call::new(move |_| {
+            let handle = this.0.runtime.handle().clone();
+            let task = handle.spawn(async move {
+                let (connection, room, reply) = this.0.pool.take(&bytes).await?;
+                Result::Ok((Held::new(connection, this.timeout(), room), reply))
+            });
+            Step::Running(Box::pin(async move {
+                let mut task = Ends(task);
+                let (held, reply) = (&mut task.0).await.map_err(ended)??;
+                Ok((held, read(reply)?))
+            }))
+        })
+    }
+
+    /// Asks several things on a connection that is the caller's. One whose call is dropped goes on, so that the connection stays
+    /// what it is.
+    pub(crate) fn call_held<T: Send + 'static>(
+        &self,
+        held: &Arc<Held>,
+        all: &[Words],
+        again: Again,
+        read: impl FnOnce(Vec<Reply>) -> Result<T> + Send + 'static,
+    ) -> Call<T> {
+        if let Some(Err(error)) = all.iter().map(|words| self.check_words(words)).find(Result::is_err) {
+            return Call::done(Err(error));
+        }
+        let mut bytes = Vec::new();
+        all.iter().for_each(|words| words.write(&mut bytes));
+        let (this, held, count) = (self.clone(), Arc::clone(held), all.len());
+        Call::new(move |_| {
+            let handle = this.0.runtime.handle().clone();
+            let task = handle.spawn(async move { held.ask(&bytes, count, again).await });
+            Step::Running(Box::pin(async move {
+                let replies = task.await.map_err(ended)?;
+                drop(this);
+                read(replies?)
+            }))
+        })
+    }
+}
+
+fn ended(_: tokio::task::JoinError) -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed before the answer came")
 }
 
 /// A task that ends with whoever waits for it.

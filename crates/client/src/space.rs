@@ -17,7 +17,7 @@ use crate::words;
 /// A named space: types, and entries of them. See [`holdfast::space::Space`].
 #[derive(Clone)]
 pub struct Space {
-    place: Place,
+    pub(crate) place: Place,
     name: String,
 }
 

@@ -35,6 +35,15 @@ fn lease(lease: Lease) -> Option<String> {
     }
 }
 
+/// The name of a durability. A window is as wide as the server's own.
+pub(crate) fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "synced",
+        Durability::Window(_) => "window",
+        _ => "written",
+    }
+}
+
 impl Words {
     pub(crate) fn wanted(mut self, wanted: &Wanted) -> Result<Self> {
         match (wanted.by_id(), wanted.by()) {
@@ -65,15 +74,11 @@ impl Words {
         }
     }
 
-    /// A window is as wide as the server's own.
     pub(crate) fn durability(self, durability: Option<Durability>) -> Self {
-        let name = match durability {
-            None => return self,
-            Some(Durability::Synced) => "synced",
-            Some(Durability::Window(_)) => "window",
-            Some(_) => "written",
-        };
-        self.and("DURABILITY").and(name)
+        match durability {
+            Some(durability) => self.and("DURABILITY").and(durability_name(durability)),
+            None => self,
+        }
     }
 
     pub(crate) fn writing(mut self, options: &WriteOptions) -> Self {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use client::Client;
 use holdfast::ErrorKind;
 use holdfast::space::{
-    AtLimit, Change, Definition, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind, Order, Path,
-    ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
+    AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
+    Order, Path, ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
 
-use crate::scene::{both, declare, document, number, order, orders, upsert};
+use crate::scene::{both, connect, declare, document, impatient, number, order, orders, upsert};
 
 fn kind<T>(result: holdfast::Result<T>) -> ErrorKind {
     result.map(|_| ()).unwrap_err().kind()
@@ -378,6 +378,47 @@ fn a_listener_by_name_goes_on_behind_what_was_acknowledged() {
         assert_eq!(kind(orders.acknowledge("nosuch", all[0].bookmark).wait()), ErrorKind::Invalid);
         assert_eq!(kind(named(Some(u64::MAX))), ErrorKind::Limit);
     });
+}
+
+#[test]
+fn all_entries_that_match_are_reduced_to_one_value() {
+    both(|client| {
+        let orders = orders(client);
+        let documents: Vec<_> = (0..12_000).map(|id| order(id, id % 7)).collect();
+        orders.write_many(&documents, &upsert()).wait().unwrap();
+        let sum = |query: &str| {
+            let wanted = if query.is_empty() { Wanted::all() } else { Wanted::query(query, &[]).unwrap() };
+            let add = |(count, sum): &mut (u64, i64), document: &Document| {
+                *count += 1;
+                *sum += number(document, "total");
+            };
+            orders.reduce(&wanted, || (0, 0), add, |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        let total = (0..12_000).map(|id| id % 7).sum();
+        assert_eq!(sum("").wait().unwrap(), (12_000, total));
+        assert_eq!(sum("total = 3").wait().unwrap(), (1_714, 3 * 1_714));
+        assert_eq!(sum("total > 7").wait().unwrap(), (0, 0));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let both = runtime.block_on(async { futures_util::join!(sum(""), sum("id < 10")) });
+        assert_eq!((both.0.unwrap(), both.1.unwrap()), ((12_000, total), (10, 24)));
+        for query in ["total = 3 LIMIT 5", "total = 3 ORDER BY id", "total = 3 ORDER BY id LIMIT 5 OFFSET 2"] {
+            assert_eq!(kind(sum(query).wait()), ErrorKind::Invalid, "{query}");
+        }
+        assert!(client.space("shop").drop_type("orders").wait().unwrap());
+        assert_eq!(kind(sum("").wait()), ErrorKind::Invalid);
+    });
+}
+
+#[test]
+fn entries_of_a_server_that_has_gone_are_not_reduced() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let server = holdfast_tests::Launch::new(folder.path()).start();
+    orders(&connect(&server)).write(&order(1, 1), &upsert()).wait().unwrap();
+    let impatient = impatient(&server.resp().to_string());
+    let orders = impatient.space("shop").entries("orders").wait().unwrap();
+    server.kill();
+    let count = orders.reduce(&Wanted::all(), || 0, |count, _| *count += 1, |a: i64, b| a + b);
+    assert_eq!(kind(count.wait()), ErrorKind::Unavailable);
 }
 
 #[test]

@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod both_batch_tests;
+mod both_feed_tests;
+mod both_function_tests;
+mod both_keys_tests;
+mod both_snapshot_tests;
 mod both_space_tests;
 mod both_tests;
 mod both_transaction_tests;

@@ -22,6 +22,19 @@ pub(crate) fn connect(server: &Server) -> Client {
     Client::connect(ConnectOptions::new(&server.resp().to_string())).wait().unwrap()
 }
 
+/// A server of its own configuration; one that is about scripts lets them take long, because machines may be busy.
+pub(crate) fn configured(folder: &TempDir, configuration: &str) -> Launch {
+    let file = folder.path().join("holdfast.toml");
+    std::fs::write(&file, configuration).unwrap();
+    Launch::new(&folder.path().join("data")).argument("--config").argument(file.to_str().unwrap())
+}
+
+/// A client of a server that will be gone: as patient as a busy machine needs while it is there, and no more.
+pub(crate) fn impatient(address: &str) -> Client {
+    let timeout = std::time::Duration::from_secs(3);
+    Client::connect(ConnectOptions { timeout, ..ConnectOptions::new(address) }).wait().unwrap()
+}
+
 pub(crate) fn declare(client: &Client, definition: Definition) -> Entries {
     client.space(&definition.space.clone()).declare(definition).wait().unwrap()
 }

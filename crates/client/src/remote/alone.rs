@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
-use holdfast::{Error, ErrorKind};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::wire::{Reply, Words};
-use super::{Ends, Remote};
+use super::{Ends, Remote, ended};
 use crate::call::{Call, Step};
 
 /// A connection to a server. Dropping it closes it.
@@ -33,14 +32,10 @@ impl Remote {
             });
             Step::Running(Box::pin(async move {
                 let mut task = Ends(task);
-                (&mut task.0).await.map_err(|_| closed())?
+                (&mut task.0).await.map_err(ended)?
             }))
         })
     }
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the client was closed before the answer came")
 }
 
 impl Alone {

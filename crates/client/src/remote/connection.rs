@@ -138,6 +138,11 @@ impl Connection {
     pub(crate) async fn call(&mut self, request: &[u8]) -> io::Result<Reply> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
+        self.reply().await
+    }
+
+    /// Waits for a reply to what was sent before.
+    pub(crate) async fn reply(&mut self) -> io::Result<Reply> {
         loop {
             if let Some(reply) = self.input.next()? {
                 return Ok(reply);

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::connection::{Connection, NoConnection, Target};
+use super::held::{broke, late};
 use super::link::Again;
 use super::wire::Reply;
 
@@ -37,26 +38,32 @@ impl Pool {
         Self { target, idle: Mutex::default(), room }
     }
 
+    /// Waits for its turn to have a connection, without end for who blocks.
+    async fn turn(&self, block: Option<Duration>) -> Result<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room).acquire_owned();
+        match block {
+            // Those who block hold connections for as long as they like: who does not is told.
+            Some(Duration::ZERO) => timeout(self.target.options.timeout, room).await.map_err(|_| {
+                let all = self.target.options.connections_max;
+                let text = format!("it was not sent: all {all} connections are in use, see connections_max");
+                Error::new(ErrorKind::Unavailable, text)
+            })?,
+            _ => room.await,
+        }
+        .map_err(closed)
+    }
+
     /// Asks, and waits for the reply `block` longer than for others; `None` is without end.
     pub(crate) async fn call(&self, request: &[u8], again: Again, block: Option<Duration>) -> Result<Reply> {
         let patience = self.target.options.timeout;
-        let room = self.room.acquire();
-        let _room = match block {
-            // Those who block hold connections for as long as they like: who does not is told.
-            Some(Duration::ZERO) => timeout(patience, room).await.map_err(|_| self.full())?,
-            _ => room.await,
-        }
-        .map_err(closed)?;
+        let _room = self.turn(block).await?;
         let begin = Instant::now();
         loop {
             let mut connection = self.connection(begin + patience).await?;
             let until = block.and_then(|block| Instant::now().checked_add(patience.saturating_add(block)));
             let call = connection.call(request);
             let reply = match until {
-                Some(until) => timeout_at(until, call).await.map_err(|_| {
-                    let text = format!("no answer within {patience:?}; whether it happened is known by reading");
-                    Error::new(ErrorKind::Timeout, text)
-                })?,
+                Some(until) => timeout_at(until, call).await.map_err(|_| late(patience))?,
                 None => call.await,
             };
             match reply {
@@ -65,45 +72,26 @@ impl Pool {
                     return Ok(reply);
                 }
                 Err(_) if again == Again::May && begin.elapsed() < patience => sleep(PAUSE).await,
-                Err(error) => {
-                    let (kind, text) = match again {
-                        Again::May => (ErrorKind::Unavailable, format!("no answer: {error}")),
-                        Again::MustNot => {
-                            let text = "the connection broke before the answer came, and it may have happened";
-                            (ErrorKind::Unknown, format!("{text}: {error}"))
-                        }
-                    };
-                    return Err(Error::new(kind, text));
-                }
+                Err(error) => return Err(broke(again, &error)),
             }
         }
     }
 
     /// A connection on which this was answered, and its place. Asked again on another one when one breaks: it is for what begins
     /// something that ends with its connection.
-    pub(crate) async fn take(&self, request: &[u8]) -> Result<(Connection, OwnedSemaphorePermit, Reply)> {
+    pub(crate) async fn take(&self, first: &[u8]) -> Result<(Connection, OwnedSemaphorePermit, Reply)> {
         let patience = self.target.options.timeout;
-        let room = Arc::clone(&self.room).acquire_owned();
-        let room = timeout(patience, room).await.map_err(|_| self.full())?.map_err(closed)?;
+        let room = self.turn(Some(Duration::ZERO)).await?;
         let until = Instant::now() + patience;
         loop {
             let mut connection = self.connection(until).await?;
-            let broken = match timeout_at(until, connection.call(request)).await {
+            match timeout_at(until, connection.call(first)).await {
                 Ok(Ok(reply)) => return Ok((connection, room, reply)),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("no answer within {patience:?}"),
-            };
-            if Instant::now() >= until {
-                return Err(Error::new(ErrorKind::Unavailable, broken));
+                Ok(Err(error)) if Instant::now() >= until => return Err(broke(Again::May, &error)),
+                Ok(Err(_)) => sleep(PAUSE).await,
+                Err(_) => return Err(late(patience)),
             }
-            sleep(PAUSE).await;
         }
-    }
-
-    fn full(&self) -> Error {
-        let all = self.target.options.connections_max;
-        let text = format!("it was not sent: all {all} connections are in use, see connections_max");
-        Error::new(ErrorKind::Unavailable, text)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

@@ -12,8 +12,8 @@
 const REPLY_BYTES_MAX: usize = 512 << 20;
 /// Most values in one reply.
 const VALUES_MAX: usize = 1 << 24;
-/// How deep lists and maps may lie within each other.
-const DEPTH_MAX: usize = 12;
+/// How deep lists and maps may lie within each other: what scripts answer may be 32 deep.
+const DEPTH_MAX: usize = 40;
 /// Longest line: lengths, numbers and the texts of errors.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -289,7 +289,7 @@ mod tests {
             };
             assert!(refused, "{}", bytes.escape_ascii());
         }
-        assert!(decode(&[&b"*1\r\n".repeat(20)[..], b":1\r\n"].concat()).is_err());
+        assert!(decode(&[&b"*1\r\n".repeat(50)[..], b":1\r\n"].concat()).is_err());
         assert!(Scan::default().end(&[b'+'; 70_000]).is_err());
     }
 
