@@ -57,16 +57,12 @@ impl Wanted {
         Ok(names)
     }
 
-    /// The values of a label. Those of all series are read from the index, but for names, which fields are a part of.
+    /// The values of a label. Those of all series are read from the index.
     fn values(&self, reader: &Reader, name: &str) -> Result<BTreeSet<String>, Refusal> {
         let found = match (self.matches.is_empty(), name) {
             (false, _) => self.found(reader)?,
-            (true, NAME) => BTreeSet::from_iter(Selector::having(NAME).labels(reader, &self.database, i64::MIN)?),
-            (true, _) => {
-                let pairs = reader.cardinality(&self.database)?.pairs;
-                let value = |pair: &String| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned());
-                return Ok(pairs.keys().filter_map(value).collect());
-            }
+            (true, NAME) => return Ok(Selector::names(reader, &self.database)?),
+            (true, _) => return Ok(reader.values(&self.database, None, name)?.into_iter().collect()),
         };
         Ok(found.iter().map(|labels| labels.get(name).to_owned()).filter(|value| !value.is_empty()).collect())
     }

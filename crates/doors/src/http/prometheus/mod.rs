@@ -17,6 +17,8 @@ mod remote_read;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+mod tests_names;
 use std::sync::Arc;
 
 use axum::http::header::CONTENT_TYPE;
