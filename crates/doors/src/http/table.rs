@@ -84,6 +84,9 @@ pub(crate) struct Route {
 pub(crate) const TYPES_PREFIX: &str = "/types/default";
 
 const KEY: &str = "/buckets/{bucket}/keys/{key}";
+/// The prefix by which clients that send no parameters of their own name a database: see [`super::uri::take_database`].
+pub(crate) const DATABASE_PREFIX: &str = "/db/{database}";
+
 const TYPE: &str = "/spaces/{space}/types/{type}";
 const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
 const ENTRY: &str = "/spaces/{space}/types/{type}/entries/{id}";
@@ -417,6 +420,11 @@ pub(crate) enum Found<'s> {
 }
 
 /// Looks for a method of a path in decoded segments.
+    /// Whether it is there under [`DATABASE_PREFIX`] too.
+    pub(crate) fn has_database(&self) -> bool {
+        self.path.starts_with("/api/")
+    }
+
 pub(crate) fn find<'s>(method: &str, segments: &'s [Vec<u8>]) -> Found<'s> {
     let verb = Verb::of(method);
     let (alias, rest) = segments.split_at_checked(2).unwrap_or((&[], segments));

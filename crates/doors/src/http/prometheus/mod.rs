@@ -139,7 +139,8 @@ async fn answer(
 ) -> Result<Response, Refusal> {
     let form = if operation == Operation::RemoteRead { &[] } else { body.as_slice() };
     let params = Params::parse(form, asked.parts.uri.query())?;
-    let database = params.get("db").unwrap_or(DATABASE_DEFAULT).to_owned();
+    let named = asked.database.as_deref().or_else(|| params.get("db"));
+    let database = named.unwrap_or(DATABASE_DEFAULT).to_owned();
     let right = if operation == Operation::DeleteSeries { Right::Admin } else { Right::Read };
     if user.is_some_and(|user| !user.may(right, database.as_bytes())) {
         return Err(Refusal::forbidden(&database));

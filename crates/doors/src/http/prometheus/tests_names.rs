@@ -66,3 +66,38 @@ fn a_tag_with_an_equals_sign_in_its_name_is_no_other_tag() {
     let pair = |name: &str| json!({ "name": name, "value": 1 });
     assert_eq!(pairs, &json!([pair("a=b=c"), pair("a=x"), pair("a=b=c")]));
 }
+
+#[test]
+fn a_database_may_stand_in_the_path() {
+    let door = door(1 << 20);
+    let body = br#"{"metric":"oven.heat","timestamp":100,"value":0.5,"tags":{"host":"a"}}"#;
+    assert_eq!(door.send("POST /db/plant/api/put", &[], Some(body)).status, 204);
+    // It counts before what a client puts there by itself.
+    assert_eq!(door.send("POST /db/plant/api/put/?db=other&details", &[], Some(body)).status, 200);
+    let found = |path: &str| door.get(&format!("{path}/api/query?start=1&end=200&m=sum:oven.heat")).json();
+    assert_eq!(found("/db/plant")[0]["dps"], json!({ "100": 0.5 }));
+    assert!(found("")["error"].is_object());
+    assert_eq!(door.get("/db/plant/api/suggest?type=metrics").json(), json!(["oven.heat"]));
+    assert_eq!(data(&door, "/db/plant/api/v1/label/__name__/values?db=other"), json!(["oven.heat"]));
+    assert_eq!(data(&door, "/db/other/api/v1/label/__name__/values"), json!([]));
+    for (path, status) in
+        [("/db/plant", 404), ("/db//api/version", 404), ("/db/plant/health", 404), ("/db/%ff/api/version", 400)]
+    {
+        assert_eq!(door.get(path).status, status, "{path}");
+    }
+}
+
+#[test]
+fn a_slash_at_the_end_of_a_path_under_api_is_passed_over() {
+    let door = door(1 << 20);
+    let body = br#"{"metric":"m","timestamp":100,"value":1,"tags":{"host":"a"}}"#;
+    assert_eq!(door.send("POST /api/put/", &[], Some(body)).status, 204);
+    for path in
+        ["/api/version/", "/api/suggest/?type=metrics", "/api/query/?start=1&end=200&m=sum:m", "/api/v1/labels/"]
+    {
+        assert_eq!(door.get(path).status, 200, "{path}");
+    }
+    for path in ["/api/", "/api/version//", "/buckets/", "/health/", "/buckets/api/keys/"] {
+        assert_ne!(door.get(path).status, 200, "{path}");
+    }
+}
