@@ -12,6 +12,7 @@ use holdfast::Store;
 use holdfast::series::promql::{Labels, NAME, Selector};
 use holdfast::series::{Reader, Source};
 
+use super::escaped::unescaped;
 use super::json;
 use super::params::{Params, selectors};
 use super::refusal::Refusal;
@@ -82,7 +83,7 @@ pub(super) async fn labels(asked: &Asked<'_>, params: &Params, database: String)
 pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let wanted = Wanted::of(params, database)?;
     let name = std::str::from_utf8(asked.captured(0)).map_err(|_| Refusal::bad("the label's name is no UTF-8"))?;
-    let name = name.to_owned();
+    let name = unescaped(name);
     let list = move |store: &Store| {
         let reader = store.series().reader();
         let values = wanted.values(&reader, &name)?;

@@ -7,6 +7,7 @@
 //! May use: the facade's `series`, `handle`, `table`, `upload`. Must not know: sockets.
 
 mod catalog;
+mod escaped;
 mod export;
 mod json;
 mod params;

@@ -62,9 +62,18 @@ fn a_tag_with_an_equals_sign_in_its_name_is_no_other_tag() {
     let door = door(1 << 20);
     write(&door, "default", "m,a\\=b=c v=1\nm,a=x v=1\nm,a=b\\=c v=1\n");
     assert_eq!(data(&door, "/api/v1/label/a/values"), json!(["b=c", "x"]));
+    assert_eq!(data(&door, "/api/v1/label/U__a_3d_b/values"), json!(["c"]));
     let pairs = &data(&door, "/api/v1/status/tsdb")["seriesCountByLabelValuePair"];
     let pair = |name: &str| json!({ "name": name, "value": 1 });
     assert_eq!(pairs, &json!([pair("a=b=c"), pair("a=x"), pair("a=b=c")]));
+}
+
+#[test]
+fn names_of_labels_may_be_escaped_as_prometheus_does() {
+    let door = door(1 << 20);
+    write(&door, "default", "m,k\\ ey\\,x=1 value=1\n");
+    assert_eq!(data(&door, "/api/v1/label/U__k_20_ey_2c_x/values"), json!(["1"]));
+    assert_eq!(data(&door, "/api/v1/label/k%20ey,x/values"), json!(["1"]));
 }
 
 #[test]
