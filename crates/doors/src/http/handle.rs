@@ -151,6 +151,7 @@ impl Asked<'_> {
             Operation::Health => Ok(admin::health(self.shared, self.parts).await),
             Operation::Metrics => admin::metrics(self.shared).await,
             Operation::Stats => admin::stats(self.shared).await,
+            Operation::Welcome => Ok(admin::welcome(&self.shared.options.version)),
             Operation::OpenApi => Ok(admin::json(StatusCode::OK, &openapi::render(&self.shared.options.version))),
             Operation::Buckets => self.buckets(user).await,
             Operation::Props => Ok(with_type(JSON, listing::props(self.captured(0)).to_string())),

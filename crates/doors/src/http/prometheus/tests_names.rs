@@ -20,6 +20,7 @@ fn data(door: &Door, path: &str) -> Json {
     answer["data"].take()
 }
 
+/// With a million series a list of metrics took seconds, because all series were gone through.
 #[test]
 fn names_are_listed_without_looking_at_the_series_that_have_them() {
     // Less than the series of one of the metrics would take.
@@ -57,6 +58,7 @@ fn names_are_listed_without_looking_at_the_series_that_have_them() {
     assert_eq!(data(&door, "/api/v1/label/__name__/values"), json!(["cpu", "cpu_user"]));
 }
 
+/// Tag and value were joined by a `=` and split again, so a tag `a=b` with the value `c` was shown as a value of the tag `a`.
 #[test]
 fn a_tag_with_an_equals_sign_in_its_name_is_no_other_tag() {
     let door = door(1 << 20);
@@ -74,6 +76,23 @@ fn names_of_labels_may_be_escaped_as_prometheus_does() {
     write(&door, "default", "m,k\\ ey\\,x=1 value=1\n");
     assert_eq!(data(&door, "/api/v1/label/U__k_20_ey_2c_x/values"), json!(["1"]));
     assert_eq!(data(&door, "/api/v1/label/k%20ey,x/values"), json!(["1"]));
+}
+
+#[test]
+fn what_is_not_here_has_the_shape_that_clients_look_for() {
+    let door = door(1 << 20);
+    for (path, wanted) in [
+        ("rules", json!({ "groups": [] })),
+        ("alerts", json!({ "alerts": [] })),
+        ("query_exemplars?query=x", json!([])),
+        ("targets", json!({ "activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {} })),
+    ] {
+        assert_eq!(data(&door, &format!("/api/v1/{path}")), wanted);
+    }
+    for path in ["/-/healthy", "/-/ready", "/ready"] {
+        assert_eq!((door.get(path).status, door.get(path).json()), (200, json!({ "status": "ok" })), "{path}");
+    }
+    assert!(door.get("/").text().starts_with("Holdfast "));
 }
 
 #[test]
@@ -96,6 +115,7 @@ fn a_database_may_stand_in_the_path() {
     }
 }
 
+/// OpenTSDB takes a slash at the end of its paths, and clients send it.
 #[test]
 fn a_slash_at_the_end_of_a_path_under_api_is_passed_over() {
     let door = door(1 << 20);
