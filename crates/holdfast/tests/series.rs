@@ -2,14 +2,18 @@
 //! in between.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use base::Random;
 use base::memory::Disk;
-use holdfast::series::{Key, Match, Points, Range, Rows, Select, SeriesError, Source, Typing, Value, ValueRef};
+use holdfast::series::{Key, Match, Range, Rows, Select, SeriesError, Source, Typing, Value, ValueRef};
 use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Scope, Store, World};
+
+#[path = "series/contents.rs"]
+mod contents;
+
+use contents::{Contents, contents};
 
 const DATABASE: &str = "default";
 
@@ -45,23 +49,6 @@ fn add(rows: &mut Rows, key: &Key, time: i64, value: ValueRef<'_>) {
         .unwrap();
     let slot = rows.field(row, 0, key.field.as_bytes(), |_| Ok(key.field.clone())).unwrap();
     rows.push(slot, time, value);
-}
-
-type Contents = BTreeMap<Key, BTreeMap<i64, Value>>;
-
-fn contents(store: &Store) -> Contents {
-    let reader = store.series().reader();
-    let all = reader.series(&Select { database: DATABASE.into(), ..Select::default() }).unwrap();
-    let mut contents = Contents::new();
-    for series in all {
-        let mut points = Points::new();
-        reader.points(series.id, Range::ALL, &mut points).unwrap();
-        assert!(points.is_sorted());
-        assert_eq!(reader.last(series.id).unwrap(), points.last(), "{:?}", series.key);
-        let points = points.iter().map(|(time, value)| (time, value.to_value())).collect();
-        contents.insert(Key::clone(&series.key), points);
-    }
-    contents
 }
 
 /// One random change of the store, and of what it should hold.

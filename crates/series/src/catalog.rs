@@ -42,8 +42,8 @@ struct Metric {
 pub struct Cardinality {
     /// Series by metric.
     pub metrics: BTreeMap<String, u64>,
-    /// Series by tag and value, as `name=value`.
-    pub pairs: BTreeMap<String, u64>,
+    /// Series by tag and value.
+    pub pairs: BTreeMap<(String, String), u64>,
 }
 
 impl Named {
@@ -303,6 +303,48 @@ impl Catalog {
         values.map(|name| self.names.text(*name))
     }
 
+    /// The metrics of a database, each with each of its fields.
+    pub(crate) fn fields(&self, database: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.metrics_of(database)
+            .flat_map(move |(metric, of)| of.fields.keys().map(move |field| (metric, self.names.text(*field))))
+    }
+
+    /// The series of a metric's field.
+    pub(crate) fn of_field(&self, database: &str, metric: &str, field: &str) -> RoaringBitmap {
+        let mut found = RoaringBitmap::new();
+        let series = self.names.find(field).and_then(|field| self.metric(database, metric)?.fields.get(&field));
+        if let Some(series) = series {
+            series.add_to(&mut found);
+        }
+        found
+    }
+
+    /// The metrics of a database, each with the name of each tag of it.
+    pub(crate) fn tags(&self, database: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.metrics_of(database)
+            .flat_map(move |(metric, of)| of.tags.keys().map(move |tag| (metric, self.names.text(*tag))))
+    }
+
+    /// The values of a tag in a metric, or in all of a database; each once.
+    pub(crate) fn values(&self, database: &str, metric: Option<&str>, tag: &str) -> impl Iterator<Item = &str> {
+        let tag = self.names.find(tag);
+        let of_tag = |metric: &Metric| {
+            let values = tag.and_then(|tag| metric.tags.get(&tag));
+            values.into_iter().flat_map(BTreeMap::keys).copied().collect::<Vec<_>>()
+        };
+        let mut values = match metric {
+            Some(metric) => self.metric(database, metric).map(of_tag).unwrap_or_default(),
+            None => self.metrics_of(database).flat_map(|(_, metric)| of_tag(metric)).collect(),
+        };
+        values.sort_unstable();
+        values.dedup();
+        values.into_iter().map(|value| self.names.text(value))
+    }
+
+    fn metric(&self, database: &str, metric: &str) -> Option<&Metric> {
+        self.databases.get(&self.names.find(database)?)?.get(&self.names.find(metric)?)
+    }
+
     /// Adds how many series have what in a database.
     pub(crate) fn count_into(&self, database: &str, to: &mut Cardinality) {
         for (name, metric) in self.metrics_of(database) {
@@ -310,7 +352,7 @@ impl Catalog {
             for (tag, values) in &metric.tags {
                 let tag = self.names.text(*tag);
                 for (value, postings) in values {
-                    let pair = format!("{tag}={}", self.names.text(*value));
+                    let pair = (tag.to_owned(), self.names.text(*value).to_owned());
                     *to.pairs.entry(pair).or_default() += postings.len();
                 }
             }

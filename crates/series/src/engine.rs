@@ -412,6 +412,28 @@ impl Engine {
         self.catalog.tag_values(database)
     }
 
+    /// The metrics of a database, each with each of its fields.
+    pub fn fields(&self, database: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.catalog.fields(database)
+    }
+
+    /// The types that series of a metric's field have.
+    #[must_use]
+    pub fn kinds(&self, database: &str, metric: &str, field: &str) -> BTreeSet<Kind> {
+        let series = self.catalog.of_field(database, metric, field);
+        series.iter().filter_map(|number| self.kind(number)).collect()
+    }
+
+    /// The metrics of a database, each with the name of each tag of it.
+    pub fn tags(&self, database: &str) -> impl Iterator<Item = (&str, &str)> {
+        self.catalog.tags(database)
+    }
+
+    /// The values of a tag in a metric, or in all of a database; each once.
+    pub fn values(&self, database: &str, metric: Option<&str>, tag: &str) -> impl Iterator<Item = &str> {
+        self.catalog.values(database, metric, tag)
+    }
+
     /// Adds how many series have what in a database.
     pub fn count_into(&self, database: &str, to: &mut Cardinality) {
         self.catalog.count_into(database, to);

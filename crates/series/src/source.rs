@@ -2,6 +2,7 @@
 //!
 //! May use: `key`, `points`, `rollup`, `select`, what is kept of continuous queries. Must not know: query languages, files.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -9,7 +10,7 @@ use crate::influxql::ContinuousQuery;
 use crate::key::Key;
 use crate::points::Points;
 use crate::rollup::{Summary, Windows};
-use crate::select::Select;
+use crate::select::{Match, Select};
 use crate::value::{Kind, Value};
 
 /// Names a series as long as it is there; a series that was dropped and comes again has another.
@@ -128,6 +129,56 @@ pub trait Source {
     /// # Errors
     /// [`crate::Error::Source`].
     fn tag_values(&self, database: &str) -> Result<Vec<String>>;
+
+    /// The metrics of a database, each with each of its fields, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn fields(&self, database: &str) -> Result<Vec<(String, String)>> {
+        let select = Select { database: database.to_owned(), ..Select::default() };
+        let all = self.series(&select)?;
+        let fields: BTreeSet<_> =
+            all.iter().map(|series| (series.key.metric.clone(), series.key.field.clone())).collect();
+        Ok(fields.into_iter().collect())
+    }
+
+    /// The types that series of a metric's field have, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn kinds(&self, database: &str, metric: &str, field: &str) -> Result<Vec<Kind>> {
+        let select = Select { field: Some(Match::is(field)), ..Select::metric(database, metric) };
+        let kinds: BTreeSet<Kind> = self.series(&select)?.iter().map(|series| series.kind).collect();
+        Ok(kinds.into_iter().collect())
+    }
+
+    /// The metrics of a database, each with the name of each tag that some of its series have, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`].
+    fn tags(&self, database: &str) -> Result<Vec<(String, String)>> {
+        let select = Select { database: database.to_owned(), ..Select::default() };
+        let all = self.series(&select)?;
+        let of = |series: &Series| {
+            let key = Arc::clone(&series.key);
+            let names = key.tags.iter().map(|(name, _)| (key.metric.clone(), name.clone()));
+            names.collect::<Vec<_>>()
+        };
+        let tags: BTreeSet<_> = all.iter().flat_map(of).collect();
+        Ok(tags.into_iter().collect())
+    }
+
+    /// The values that a tag has in series of a metric, or of all of them, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Source`]; [`crate::Error::Memory`].
+    fn values(&self, database: &str, metric: Option<&str>, tag: &str) -> Result<Vec<String>> {
+        let metric = metric.map(Match::is);
+        let select = Select { database: database.to_owned(), metric, ..Select::default() };
+        let all = self.series(&select.and_tag(tag, Match::present()))?;
+        let values: BTreeSet<String> = all.iter().map(|series| series.key.tag(tag).to_owned()).collect();
+        Ok(values.into_iter().collect())
+    }
 
     /// The continuous queries of all databases, sorted by database and name.
     ///

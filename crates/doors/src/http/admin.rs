@@ -1,4 +1,4 @@
-//! How the server is: `/health`, `/metrics`, `/stats`.
+//! What the server is and how: `/`, `/health`, `/metrics`, `/stats`.
 //!
 //! May use: `shared`, `influx`, `metrics`, `numbers`, axum. Must not know: objects.
 
@@ -32,6 +32,15 @@ pub(crate) async fn metrics(shared: &Arc<Shared>) -> Result<Response, Failure> {
 
 pub(crate) async fn stats(shared: &Arc<Shared>) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &numbers::render(&shared.snapshot().await?)))
+}
+
+/// What this is, for who comes without knowing.
+pub(crate) fn welcome(version: &str) -> Response {
+    let text = format!(
+        "Holdfast {version}: keys and values, spaces of objects and time series.\n\
+         /openapi.json says what there is here, /health how the server is, /metrics and /stats its numbers.\n"
+    );
+    text.into_response()
 }
 
 /// JSON for people to read too.

@@ -66,16 +66,20 @@ impl From<Failure> for Refused {
 async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> Result<Response, Refused> {
     check_ambiguous(&parts.headers)?;
     upload.check_declared()?;
-    let segments = uri::segments(parts.uri.path())?;
+    let mut segments = uri::segments(parts.uri.path())?;
+    let database = uri::take_database(&mut segments)?;
     let (route, captured) = match find(parts.method.as_str(), &segments) {
         Found::Route(route, captured) => (route, captured),
         Found::Allow(methods) => return Ok(not_allowed(&methods)),
         Found::Nothing => return Err(Failure::new(StatusCode::NOT_FOUND, NOTHING).into()),
     };
-    let query = Query::parse(parts.uri.query())?;
+    let mut query = Query::parse(parts.uri.query())?;
+    if let Some(database) = &database {
+        query.put_first("db", database);
+    }
     let who = Who { headers: &parts.headers, query: route.takes_credentials().then_some(&query) };
     let user = admit(shared, who, route.access, captured.first().copied()).await?;
-    let asked = Asked { shared, parts, query, captured };
+    let asked = Asked { shared, parts, query, captured, database };
     if matches!(route.access, Access::Read | Access::Write) && route.is_of_bucket() {
         asked.check_names(route)?;
     }
@@ -114,6 +118,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) query: Query,
     captured: Vec<&'a [u8]>,
+    /// The database that the path names; it is the first parameter `db` of `query` too.
+    pub(crate) database: Option<String>,
 }
 
 impl Asked<'_> {
@@ -145,6 +151,7 @@ impl Asked<'_> {
             Operation::Health => Ok(admin::health(self.shared, self.parts).await),
             Operation::Metrics => admin::metrics(self.shared).await,
             Operation::Stats => admin::stats(self.shared).await,
+            Operation::Welcome => Ok(admin::welcome(&self.shared.options.version)),
             Operation::OpenApi => Ok(admin::json(StatusCode::OK, &openapi::render(&self.shared.options.version))),
             Operation::Buckets => self.buckets(user).await,
             Operation::Props => Ok(with_type(JSON, listing::props(self.captured(0)).to_string())),

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::table::{Access, Route, TYPES_PREFIX, Verb, routes};
+use super::table::{Access, DATABASE_PREFIX, Route, TYPES_PREFIX, Verb, routes};
 
 /// The whole document.
 pub(crate) fn render(version: &str) -> Value {
@@ -13,6 +13,9 @@ pub(crate) fn render(version: &str) -> Value {
         add(&mut paths, route.path.to_owned(), route);
         if route.has_alias() {
             add(&mut paths, format!("{TYPES_PREFIX}{}", route.path), route);
+        }
+        if route.has_database() {
+            add(&mut paths, format!("{DATABASE_PREFIX}{}", route.path), route);
         }
     }
     json!({

@@ -21,6 +21,7 @@ pub(crate) enum Operation {
     Metrics,
     Stats,
     OpenApi,
+    Welcome,
     Buckets,
     Props,
     Keys,
@@ -83,6 +84,9 @@ pub(crate) struct Route {
 /// The prefix under which Riak's clients that know bucket types ask for the same.
 pub(crate) const TYPES_PREFIX: &str = "/types/default";
 
+/// The prefix by which clients that send no parameters of their own name a database: see [`super::uri::take_database`].
+pub(crate) const DATABASE_PREFIX: &str = "/db/{database}";
+
 const KEY: &str = "/buckets/{bucket}/keys/{key}";
 const TYPE: &str = "/spaces/{space}/types/{type}";
 const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
@@ -94,6 +98,20 @@ const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "con
 /// Every route: those of this table, and those of the protocols of time series.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
     [ROUTES, ingest::ROUTES, opentsdb::ROUTES, influx::ROUTES, prometheus::ROUTES].into_iter().flatten()
+}
+
+/// `/health` under the names that Prometheus' and InfluxDB's clients know.
+const fn health(path: &'static str) -> Route {
+    let summary = "Says whether clients should be sent here, as /health does.";
+    Route {
+        verb: Verb::Get,
+        path,
+        operation: Operation::Health,
+        access: Access::Open,
+        summary,
+        query: &[],
+        statuses: &[200],
+    }
 }
 
 static ROUTES: &[Route] = &[
@@ -112,6 +130,18 @@ static ROUTES: &[Route] = &[
         operation: Operation::Health,
         access: Access::Open,
         summary: "Says whether clients should be sent here.",
+        query: &[],
+        statuses: &[200],
+    },
+    health("/-/healthy"),
+    health("/-/ready"),
+    health("/ready"),
+    Route {
+        verb: Verb::Get,
+        path: "/",
+        operation: Operation::Welcome,
+        access: Access::Open,
+        summary: "Says what this is, for people.",
         query: &[],
         statuses: &[200],
     },
@@ -390,6 +420,11 @@ impl Route {
         self.path.starts_with("/buckets")
     }
 
+    /// Whether it is there under [`DATABASE_PREFIX`] too.
+    pub(crate) fn has_database(&self) -> bool {
+        self.path.starts_with("/api/")
+    }
+
     /// What stands for the braces, if these segments are this path.
     fn captures<'s>(&self, segments: &'s [Vec<u8>]) -> Option<Vec<&'s [u8]>> {
         let mut captured = Vec::new();
@@ -467,8 +502,9 @@ mod tests {
             ("GET", "/types/other/buckets/b/keys/k", "nothing"),
             ("GET", "/buckets/b/keys/k/more", "nothing"),
             ("GET", "/buckets/", "nothing"),
-            ("GET", "/", "nothing"),
-            ("GET", "", "nothing"),
+            ("GET", "/", "Welcome "),
+            ("GET", "", "Welcome "),
+            ("GET", "/-/ready", "Health "),
         ] {
             assert_eq!(found(method, path), wanted, "{method} {path}");
         }

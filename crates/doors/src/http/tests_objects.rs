@@ -297,6 +297,8 @@ fn every_route_is_in_the_document_and_the_document_names_no_other() {
             assert!(listed.remove(&(method.to_owned(), route.path.to_owned())), "{method} {}", route.path);
             let alias = (method.to_owned(), format!("{}{}", table::TYPES_PREFIX, route.path));
             assert_eq!(listed.remove(&alias), route.has_alias());
+            let of_database = (method.to_owned(), format!("{}{}", table::DATABASE_PREFIX, route.path));
+            assert_eq!(listed.remove(&of_database), route.has_database());
         }
     }
     assert!(listed.is_empty(), "{listed:?}");

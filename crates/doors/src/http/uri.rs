@@ -70,6 +70,28 @@ pub(crate) fn segments(path: &str) -> Result<Vec<Vec<u8>>, Failure> {
     rest.split('/').map(|segment| decode(segment.as_bytes()).ok_or_else(bad)).collect()
 }
 
+/// Takes the database out of `/db/{database}/api/...`, which is for clients that send no parameters of their own, and the slash from the
+/// end of a path under `/api`: OpenTSDB takes both ways of writing it. Elsewhere the empty segment is a name.
+///
+/// # Errors
+/// 400 when the database's name is not UTF-8.
+pub(crate) fn take_database(segments: &mut Vec<Vec<u8>>) -> Result<Option<String>, Failure> {
+    let database = match segments.as_slice() {
+        [db, name, api, ..] if db == b"db" && api == b"api" && !name.is_empty() => {
+            let name = String::from_utf8(name.clone());
+            Some(name.map_err(|_| Failure::bad("the name of the database is not UTF-8"))?)
+        }
+        _ => None,
+    };
+    if database.is_some() {
+        segments.drain(..2);
+    }
+    if matches!(segments.as_slice(), [api, _, .., last] if api == b"api" && last.is_empty()) {
+        segments.pop();
+    }
+    Ok(database)
+}
+
 /// The parameters of a query, decoded; of parameters with one name the first counts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
@@ -86,6 +108,11 @@ impl Query {
             Ok((text(name)?, text(value)?))
         });
         Ok(Query(pairs.collect::<Result<_, Failure>>()?))
+    }
+
+    /// Puts a parameter before all others.
+    pub(crate) fn put_first(&mut self, name: &str, value: &str) {
+        self.0.insert(0, (name.into(), value.into()));
     }
 
     /// The value of a parameter.

@@ -26,7 +26,11 @@ pub(crate) struct Source {
     pub(crate) owner: Owner,
     /// Answers that were not sent yet.
     pub(crate) output: RefCell<Vec<u8>>,
-    /// How much of them may wait.
+    /// What the client did wrong, until it is a good moment to tell it.
+    complaints: RefCell<Vec<u8>>,
+    /// Complaints that had no place among them.
+    left_out: Cell<u64>,
+    /// How much of both may wait.
     output_bytes_max: usize,
     /// The newest batch with points of this source.
     pub(crate) position: Cell<Position>,
@@ -62,6 +66,8 @@ impl Source {
         Source {
             owner: Owner(owner),
             output: RefCell::default(),
+            complaints: RefCell::default(),
+            left_out: Cell::new(0),
             output_bytes_max,
             position: Cell::new(Position::ZERO),
             gathered: Cell::new(0),
@@ -81,15 +87,37 @@ impl Source {
         }
     }
 
-    /// Tells the client what it did wrong, unless it does not listen.
+    /// Notes what the client did wrong; beyond a bound it is only counted.
     pub(crate) fn complain(&self, door: &Door, line: &str) {
-        let mut output = self.output.borrow_mut();
-        if output.len() + line.len() >= self.output_bytes_max / 2 {
+        let mut complaints = self.complaints.borrow_mut();
+        if self.output.borrow().len() + complaints.len() + line.len() >= self.output_bytes_max / 2 {
             door.unsaid.fetch_add(1, Relaxed);
+            self.left_out.set(self.left_out.get() + 1);
             return;
         }
-        output.extend_from_slice(line.as_bytes());
-        output.push(b'\n');
+        complaints.extend_from_slice(line.as_bytes());
+        complaints.push(b'\n');
+    }
+
+    /// Whether there is something that the client was not told.
+    pub(crate) fn has_complaints(&self) -> bool {
+        !self.complaints.borrow().is_empty() || self.left_out.get() > 0
+    }
+
+    /// Puts complaints among what is sent.
+    pub(crate) fn tell_complaints(&self) {
+        let mut output = self.output.borrow_mut();
+        output.append(&mut self.complaints.borrow_mut());
+        let left_out = self.left_out.take();
+        if left_out > 0 {
+            output.extend_from_slice(format!("error: {left_out} more error lines were left out\n").as_bytes());
+        }
+    }
+
+    /// Says what was asked, and what is to be told before it: who asks is listening.
+    pub(crate) fn answer(&self, text: &str) {
+        self.tell_complaints();
+        self.output.borrow_mut().extend_from_slice(text.as_bytes());
     }
 
     /// Notes that points of it were not written.

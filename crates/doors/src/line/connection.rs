@@ -3,9 +3,13 @@
 //! A turn is one read, of a bounded size, whose lines are parsed at once; then the other connections have theirs. What is
 //! left of a line that is not all there is kept until its rest comes. A checkpoint holds the connection up, and nobody else.
 //!
+//! What a client asked is answered at once. What it did wrong is told when it pauses, asks or ends: a client that does not read
+//! and closes while something lies in its socket resets the connection, and its system then throws away the lines it has not sent.
+//!
 //! May use: tokio, `batch`, `handle`, `wire`. Must not know: how points are written.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,8 +17,10 @@ use std::task::{Context, Poll, ready};
 
 use holdfast::Position;
 use memchr::memchr;
+use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::batch::{Ask, Reactor, Source};
 use super::handle::{self, Answer};
@@ -36,6 +42,12 @@ pub(crate) struct Connection {
     lines: u64,
     mode: Mode,
     is_registered: bool,
+    /// Whether what is to be said does not reach the client any more.
+    is_mute: bool,
+    /// When something came last.
+    heard: Instant,
+    /// Ends when nothing has come for long enough; made for the first complaint.
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the connection does.
@@ -59,6 +71,9 @@ impl Connection {
             lines: 0,
             mode: Mode::Reading,
             is_registered: false,
+            is_mute: false,
+            heard: Instant::now(),
+            silence: None,
         }
     }
 
@@ -76,7 +91,13 @@ impl Connection {
         }
         loop {
             match self.source.ask.get() {
-                Ask::Kill => return Poll::Ready(Ok(())),
+                Ask::Kill => {
+                    self.is_mute = true;
+                    let rest = std::mem::take(&mut self.rest);
+                    self.turn(&rest);
+                    self.end_text();
+                    return Poll::Ready(Ok(()));
+                }
                 Ask::Finish if matches!(self.mode, Mode::Reading) => self.mode = Mode::Ending,
                 Ask::EndText => {
                     self.source.ask.set(Ask::Nothing);
@@ -85,7 +106,10 @@ impl Connection {
                 Ask::Finish | Ask::Nothing => {}
             }
             self.poll_checkpoint(cx);
-            let is_sent = self.poll_send(cx)?;
+            if matches!(self.mode, Mode::Ending) {
+                self.source.tell_complaints();
+            }
+            let is_sent = self.poll_send(cx);
             match self.mode {
                 Mode::Ending if is_sent => return Pin::new(&mut self.stream).poll_shutdown(cx),
                 Mode::Ending | Mode::Waiting(..) => return Poll::Pending,
@@ -99,16 +123,43 @@ impl Connection {
                 self.turn(&rest);
                 continue;
             }
-            if ready!(self.poll_receive(cx))? {
-                // The others first.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            match self.poll_receive(cx) {
+                Poll::Ready(true) => {
+                    // The others first.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(false) => {}
+                Poll::Pending if self.poll_silence(cx) => self.source.tell_complaints(),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
 
+    /// Whether there are complaints, and the client has paused for long enough to be told.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.source.has_complaints() {
+            return false;
+        }
+        let due = self.heard + self.reactor.door.options.limits.complaint_delay;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if silence.deadline() != due {
+            silence.as_mut().reset(due);
+        }
+        // When the thread was busy, what came meanwhile may not have been noticed yet; it will be.
+        silence.as_mut().poll(cx).is_ready() && !self.has_unread()
+    }
+
+    /// Whether the system has something that was not read.
+    fn has_unread(&self) -> bool {
+        recv(self.stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok()
+    }
+
     /// Whether so much waits to be sent that nothing more may be read.
     fn is_full(&self) -> bool {
+        if self.is_mute {
+            self.source.output.borrow_mut().clear();
+        }
         let is_full = self.source.output.borrow().len() >= self.reactor.door.options.limits.output_bytes_max;
         if is_full && self.source.stalled_ms.get() == 0 {
             self.source.stalled_ms.set(self.reactor.door.store.now_ms());
@@ -117,7 +168,7 @@ impl Connection {
     }
 
     /// Reads once, and handles what arrived. Whether there was as much as may be read in one turn.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let reactor = Rc::clone(&self.reactor);
         let mut scratch = reactor.scratch.borrow_mut();
         let had = self.rest.len();
@@ -125,18 +176,23 @@ impl Connection {
         let (old, new) = scratch.split_at_mut_checked(had).expect("the beginning of a line is no longer than a line");
         let room = new.get_mut(..turn_bytes).expect("there is room for a line and a turn");
         let mut room = ReadBuf::new(room);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room))?;
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room));
+        if let Err(error) = &read {
+            tracing::debug!(%error, "a line connection broke off");
+            self.is_mute = true;
+        }
         let received = room.filled().len();
+        self.heard = Instant::now();
         self.source.active_ms.set(reactor.door.store.now_ms());
         if received == 0 {
             self.end();
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(false);
         }
         reactor.door.received_bytes.fetch_add(received as u64, Relaxed);
         old.copy_from_slice(&self.rest);
         self.rest.clear();
         self.turn(scratch.get(..had + received).unwrap_or_default());
-        Poll::Ready(Ok(received == turn_bytes))
+        Poll::Ready(received == turn_bytes)
     }
 
     /// The client sends no more. Half a line is not taken: its other half may be lost, and `12` is another value than `123`.
@@ -239,7 +295,7 @@ impl Connection {
 
     fn word(&mut self, line: &[u8]) {
         match handle::word(&self.reactor.door, line) {
-            Some(Answer::Text(text)) => self.source.output.borrow_mut().extend_from_slice(text.as_bytes()),
+            Some(Answer::Text(text)) => self.source.answer(&text),
             Some(Answer::Exit) => self.mode = Mode::Ending,
             Some(Answer::Checkpoint) => {
                 let position = self.reactor.checkpoint(&self.source);
@@ -266,26 +322,31 @@ impl Connection {
             None => format!("checkpoint {position:016x} lines {lines} errors {errors}\n"),
             Some(reason) => format!("checkpoint failed lines {lines} errors {errors}: {reason}\n"),
         };
-        self.source.output.borrow_mut().extend_from_slice(line.as_bytes());
+        self.source.answer(&line);
         self.mode = Mode::Reading;
     }
 
-    /// Sends what may be sent. Whether nothing is left.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Sends what may be sent. Whether nothing is left. A client that takes nothing any more may have sent lines before: they are
+    /// read to their end.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> bool {
         let mut output = self.source.output.borrow_mut();
-        while !output.is_empty() {
+        while !output.is_empty() && !self.is_mute {
             match Pin::new(&mut self.stream).poll_write(cx, &output) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(written) => {
-                    let written = written?;
-                    if written == 0 {
-                        return Err(io::ErrorKind::WriteZero.into());
-                    }
+                Poll::Pending => return false,
+                Poll::Ready(Ok(written)) if written > 0 => {
                     output.drain(..written);
+                    self.source.stalled_ms.set(0);
+                }
+                Poll::Ready(written) => {
+                    tracing::debug!(?written, "a line connection takes no answers");
+                    self.is_mute = true;
                     self.source.stalled_ms.set(0);
                 }
             }
         }
-        Ok(true)
+        if self.is_mute {
+            output.clear();
+        }
+        true
     }
 }

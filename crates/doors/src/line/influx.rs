@@ -126,7 +126,7 @@ impl<'t> Cursor<'t> {
             match (number, after) {
                 (number, [] | [b',' | b' ', ..]) => {
                     self.at += used;
-                    return Ok(Scanned::Float(number.float()));
+                    return Ok(Scanned::Float(float(rest, number)));
                 }
                 (Number::Integer(value), [b'i'] | [b'i', b',' | b' ', ..]) => {
                     self.at += used + 1;
@@ -172,6 +172,14 @@ impl<'t> Cursor<'t> {
     }
 }
 
+/// A number without a type is a double, and doubles have a zero below zero.
+fn float(text: &[u8], number: Number) -> f64 {
+    match number {
+        Number::Integer(0) if text.first() == Some(&b'-') => -0.0,
+        number => number.float(),
+    }
+}
+
 /// Words that are no plain number.
 fn rare(word: &[u8]) -> Result<Scanned, Bad> {
     let digits = |text: &[u8]| std::str::from_utf8(text).ok().map(str::to_owned);
@@ -181,7 +189,7 @@ fn rare(word: &[u8]) -> Result<Scanned, Bad> {
         [] => return Err("missing field value: a field is a name, = and a value".into()),
         [text @ .., b'i'] => digits(text).and_then(|text| text.parse().ok()).map(Scanned::Integer),
         [text @ .., b'u'] => digits(text).and_then(|text| text.parse().ok()).map(Scanned::Unsigned),
-        _ => number(word).map(|number| Scanned::Float(number.float())),
+        _ => number(word).map(|number| Scanned::Float(float(word, number))),
     };
     scanned.ok_or_else(|| {
         let usual = "write a number such as 1.5, an integer such as 7i or 7u, true, false, or a text in \" \"";

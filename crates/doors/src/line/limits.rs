@@ -20,6 +20,9 @@ pub struct Limits {
     pub batch_points_max: usize,
     /// Bytes of lines that are gathered before their points are written: texts are as long as lines.
     pub batch_bytes_max: usize,
+    /// How long nothing may have come before a client is told of bad lines. One that writes and does not read resets its connection
+    /// when it closes with an error line in its socket, and loses what it has not sent; one that reads waits so much longer.
+    pub complaint_delay: Duration,
     /// Bytes of answers that wait for one client. Beyond half of it error lines are counted and left out; beyond all of it
     /// nothing more is read from the client.
     pub output_bytes_max: usize,
@@ -37,6 +40,7 @@ impl Default for Limits {
             turn_bytes: 16 << 10,
             batch_points_max: 32 << 10,
             batch_bytes_max: 8 << 20,
+            complaint_delay: Duration::from_millis(50),
             output_bytes_max: 64 << 10,
             stall_timeout: Duration::from_secs(60),
         }
@@ -53,6 +57,7 @@ impl Limits {
             turn_bytes: 256,
             batch_points_max: 8,
             batch_bytes_max: 1 << 10,
+            complaint_delay: Duration::from_millis(5),
             output_bytes_max: 4 << 10,
             stall_timeout: Duration::from_millis(200),
         }

@@ -13,6 +13,9 @@ use super::*;
 use crate::line::Limits;
 use crate::numbers::PointTotals;
 
+#[path = "deaf_tests.rs"]
+mod deaf;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a store was given, and how it behaves.
@@ -26,6 +29,8 @@ struct Given {
     /// Writes that fail from now on.
     failures: AtomicU64,
     syncs_fail: AtomicU64,
+    /// Writes wait while somebody holds it.
+    gate: Mutex<()>,
 }
 
 #[derive(Clone, Default)]
@@ -33,6 +38,7 @@ struct Fake(Arc<Given>);
 
 impl Writes for Fake {
     fn write(&self, rows: &mut Rows) -> holdfast::Result<Written> {
+        drop(self.0.gate.lock().unwrap());
         if self.0.failures.load(SeqCst) > 0 {
             self.0.failures.fetch_sub(1, SeqCst);
             return Err(failure());

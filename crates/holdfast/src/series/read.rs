@@ -2,14 +2,14 @@
 //!
 //! May use: the shelf, partitions. Must not know: query languages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ::series::influxql::ContinuousQuery;
 use ::series::{
-    BlockAt, Cardinality, Engine, Erased, LastPoint, Piece, Points, Policy, Range, Select, Series, SeriesId, Source,
-    Value, View, Windows, without_erased,
+    BlockAt, Cardinality, Engine, Erased, Kind, LastPoint, Piece, Points, Policy, Range, Select, Series, SeriesId,
+    Source, Value, View, Windows, without_erased,
 };
 use journal::Position;
 
@@ -32,6 +32,8 @@ pub struct Reader {
 
 /// What a series that was found counts as in memory, with its name.
 const SERIES_BYTES: u64 = 256;
+/// What a value of a tag that was found counts as.
+const VALUE_BYTES: u64 = 64;
 
 impl Drop for Reader {
     fn drop(&mut self) {
@@ -108,6 +110,22 @@ impl Reader {
         let mut all = BTreeSet::new();
         self.each(|engine| add(engine, &mut all)).map_err(source)?;
         Ok(all.into_iter().collect())
+    }
+
+    /// Pairs of names, sorted, each once.
+    fn pairs(&self, each: impl Fn(&Engine, &mut dyn FnMut((&str, &str)))) -> ::series::Result<Vec<(String, String)>> {
+        let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        self.each(|engine| {
+            each(engine, &mut |(first, second)| {
+                if !all.get(first).is_some_and(|known| known.contains(second)) {
+                    all.entry(first.to_owned()).or_default().insert(second.to_owned());
+                }
+            });
+        })
+        .map_err(source)?;
+        let of =
+            |(first, known): (String, BTreeSet<String>)| known.into_iter().map(move |second| (first.clone(), second));
+        Ok(all.into_iter().flat_map(of).collect())
     }
 
     /// What there is of a series in a range; `None` when there is no such series.
@@ -392,6 +410,37 @@ impl Source for Reader {
 
     fn tag_values(&self, database: &str) -> ::series::Result<Vec<String>> {
         self.names(|engine, all| all.extend(engine.tag_values(database).map(str::to_owned)))
+    }
+
+    fn fields(&self, database: &str) -> ::series::Result<Vec<(String, String)>> {
+        self.pairs(|engine, add| engine.fields(database).for_each(add))
+    }
+
+    fn kinds(&self, database: &str, metric: &str, field: &str) -> ::series::Result<Vec<Kind>> {
+        let mut all = BTreeSet::new();
+        self.each(|engine| all.append(&mut engine.kinds(database, metric, field))).map_err(source)?;
+        Ok(all.into_iter().collect())
+    }
+
+    fn tags(&self, database: &str) -> ::series::Result<Vec<(String, String)>> {
+        self.pairs(|engine, add| engine.tags(database).for_each(add))
+    }
+
+    fn values(&self, database: &str, metric: Option<&str>, tag: &str) -> ::series::Result<Vec<String>> {
+        let (mut all, mut refused) = (BTreeSet::new(), None);
+        self.each(|engine| {
+            let before = all.len();
+            for value in engine.values(database, metric, tag).filter(|_| refused.is_none()) {
+                if !all.contains(value) {
+                    all.insert(value.to_owned());
+                }
+            }
+            if refused.is_none() {
+                refused = self.hold((all.len() - before) as u64 * VALUE_BYTES).err();
+            }
+        })
+        .map_err(source)?;
+        refused.map_or_else(|| Ok(all.into_iter().collect()), Err)
     }
 
     fn continuous_queries(&self) -> ::series::Result<Vec<ContinuousQuery>> {

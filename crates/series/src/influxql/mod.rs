@@ -38,6 +38,7 @@ mod cardinality;
 mod change;
 mod continuous;
 mod insert;
+mod names;
 mod run;
 mod show;
 

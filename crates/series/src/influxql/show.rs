@@ -2,7 +2,7 @@
 //!
 //! May use: `input`, `filter`, `answer`. Must not know: points, but for their types.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::Env;
 use super::answer::Sink;
@@ -11,6 +11,7 @@ use super::cardinality::cardinality;
 use super::condition::Condition;
 use super::filter::{Filter, Kept};
 use super::input::{Input, Member};
+use super::names;
 use super::times::Clock;
 use crate::error::Result;
 use crate::select::{Match, Select};
@@ -99,13 +100,9 @@ pub(crate) fn show(env: &Env<'_>, kind: &Kind, sink: &mut dyn Sink) -> Result<()
             out(sink, *page).send("measurements", &["name"], names.into_iter().map(|name| vec![name]))
         }
         Kind::ShowTagKeys(show) => {
-            let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-            for series in series(env, show)? {
-                let known = keys.entry(series.key.metric.clone()).or_default();
-                known.extend(series.key.tags.iter().map(|(name, _)| name.clone()));
-            }
             let mut out = out(sink, show.page);
-            keys.into_iter()
+            names::tag_keys(env, show)?
+                .into_iter()
                 .try_for_each(|(metric, keys)| out.send(&metric, &["tagKey"], keys.into_iter().map(|key| vec![key])))
         }
         Kind::ShowTagValues { show, keys } => tag_values(env, show, keys, &mut out(sink, show.page)),
@@ -164,36 +161,13 @@ fn measurements(
 }
 
 fn tag_values(env: &Env<'_>, show: &Show, keys: &Wanted, out: &mut Out<'_>) -> Result<()> {
-    let mut values: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
-    for series in series(env, show)? {
-        let wanted = series.key.tags.iter().filter(|(name, _)| keys.matches(name));
-        let mut wanted = wanted.peekable();
-        if wanted.peek().is_none() {
-            continue;
-        }
-        match values.get_mut(&series.key.metric) {
-            Some(known) => wanted.for_each(|tag| {
-                if !known.contains(tag) {
-                    known.insert(tag.clone());
-                }
-            }),
-            None => {
-                values.insert(series.key.metric.clone(), wanted.cloned().collect());
-            }
-        }
-    }
-    values.into_iter().try_for_each(|(metric, values)| {
+    names::tag_values(env, show, keys)?.into_iter().try_for_each(|(metric, values)| {
         out.send(&metric, &["key", "value"], values.into_iter().map(|(key, value)| vec![key, value]))
     })
 }
 
 fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
-    let mut kinds: BTreeMap<String, BTreeSet<(String, &'static str)>> = BTreeMap::new();
-    for series in series(env, show)? {
-        let known = kinds.entry(series.key.metric.clone()).or_default();
-        known.insert((series.key.field.clone(), series.kind.name()));
-    }
-    kinds.into_iter().try_for_each(|(metric, kinds)| {
+    names::field_keys(env, show)?.into_iter().try_for_each(|(metric, kinds)| {
         let rows = kinds.into_iter().map(|(field, kind)| vec![field, kind.to_owned()]);
         out.send(&metric, &["fieldKey", "fieldType"], rows)
     })

@@ -6,6 +6,8 @@
 //!
 //! May use: `labels`, `select`, `source`. Must not know: functions, points.
 
+use std::collections::BTreeSet;
+
 use promql_parser::label::{MatchOp, Matcher};
 use promql_parser::parser::VectorSelector;
 
@@ -14,7 +16,7 @@ use crate::key::FIELD_DEFAULT;
 use crate::select::{Match, Select, TagMatch};
 use crate::source::{Series, SeriesId, Source};
 
-use super::labels::{Labels, NAME, name_of};
+use super::labels::{Labels, NAME, name_in, name_of};
 
 /// Alternatives of an expression that are looked up one by one.
 const ALTERNATIVES_MAX: usize = 64;
@@ -97,6 +99,15 @@ impl Selector {
         found.sort_by_key(|series| series.id);
         found.dedup_by_key(|series| series.id);
         Ok(found)
+    }
+
+    /// The names of all metrics of a database, sorted: from the index, without looking at series.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn names(source: &dyn Source, database: &str) -> Result<BTreeSet<String>> {
+        let fields = source.fields(database)?;
+        Ok(fields.iter().map(|(metric, field)| name_in(metric, field)).collect())
     }
 
     /// The series that are meant, sorted by their labels.

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::key::Key;
+use crate::key::{FIELD_DEFAULT, Key};
 
 /// The label that holds the name of the metric.
 pub const NAME: &str = "__name__";
@@ -96,7 +96,12 @@ impl fmt::Display for Labels {
 
 /// The name of a series' metric as Prometheus sees it.
 pub(crate) fn name_of(key: &Key) -> String {
-    if key.has_default_field() { key.metric.clone() } else { format!("{}_{}", key.metric, key.field) }
+    name_in(&key.metric, &key.field)
+}
+
+/// The name of a metric's field.
+pub(crate) fn name_in(metric: &str, field: &str) -> String {
+    if field == FIELD_DEFAULT { metric.to_owned() } else { format!("{metric}_{field}") }
 }
 
 /// Whether a text may be the name of a label.

@@ -113,7 +113,8 @@ fn reason(outcome: &Outcome) -> String {
     let mut reasons: Vec<String> = malformed.iter().take(LINES_MAX).map(say).collect();
     let more = malformed_count.saturating_sub(reasons.len() as u64);
     reasons.extend((more > 0).then(|| format!("and {more} more lines")));
-    reasons.extend(refused.iter().take(LINES_MAX).map(|refused| refused.reason.clone()));
+    // Of conflicts InfluxDB says the first.
+    reasons.extend(refused.first().map(|refused| refused.reason.clone()));
     let reasons = reasons.join("\n");
     if *written == 0 && *refused_points == 0 {
         // Nothing could be parsed, so nothing was written in part.

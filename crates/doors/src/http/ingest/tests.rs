@@ -176,6 +176,9 @@ fn influx_lines_are_answered_as_influxdb_does_it() {
     let wanted = "partial write: field type conflict: input field \"v\" on measurement \"cpu\" is type integer, already exists as type float dropped=1";
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));
     assert_eq!(points(&door, "default").len(), 3);
+    // Of several conflicts the first is told.
+    let answer = post(&door, "/write?precision=s", "cpu v=1i,w=t 4");
+    assert_eq!(answer.json()["error"].as_str(), Some(wanted.replace("dropped=1", "dropped=2").as_str()));
     let answer = post(&door, "/write?precision=x", "cpu v=1");
     let wanted = "invalid precision \"x\" (use n, u, ms, s, m or h)";
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));

@@ -12,6 +12,7 @@ use holdfast::Store;
 use holdfast::series::promql::{Labels, NAME, Selector};
 use holdfast::series::{Reader, Source};
 
+use super::escaped::unescaped;
 use super::json;
 use super::params::{Params, selectors};
 use super::refusal::Refusal;
@@ -57,16 +58,12 @@ impl Wanted {
         Ok(names)
     }
 
-    /// The values of a label. Those of all series are read from the index, but for names, which fields are a part of.
+    /// The values of a label. Those of all series are read from the index.
     fn values(&self, reader: &Reader, name: &str) -> Result<BTreeSet<String>, Refusal> {
         let found = match (self.matches.is_empty(), name) {
             (false, _) => self.found(reader)?,
-            (true, NAME) => BTreeSet::from_iter(Selector::having(NAME).labels(reader, &self.database, i64::MIN)?),
-            (true, _) => {
-                let pairs = reader.cardinality(&self.database)?.pairs;
-                let value = |pair: &String| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned());
-                return Ok(pairs.keys().filter_map(value).collect());
-            }
+            (true, NAME) => return Ok(Selector::names(reader, &self.database)?),
+            (true, _) => return Ok(reader.values(&self.database, None, name)?.into_iter().collect()),
         };
         Ok(found.iter().map(|labels| labels.get(name).to_owned()).filter(|value| !value.is_empty()).collect())
     }
@@ -86,7 +83,7 @@ pub(super) async fn labels(asked: &Asked<'_>, params: &Params, database: String)
 pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let wanted = Wanted::of(params, database)?;
     let name = std::str::from_utf8(asked.captured(0)).map_err(|_| Refusal::bad("the label's name is no UTF-8"))?;
-    let name = name.to_owned();
+    let name = unescaped(name);
     let list = move |store: &Store| {
         let reader = store.series().reader();
         let values = wanted.values(&reader, &name)?;

@@ -161,19 +161,29 @@ pub(super) fn matrix_line(line: &Line, to: &mut String) {
 }
 
 /// What there are most of, at most `top` of each. A metric counts with all its fields.
+/// What there is most of.
+fn most_of<K>(counts: &BTreeMap<K, u64>, top: usize) -> Vec<(&K, u64)> {
+    let mut counts: Vec<_> = counts.iter().map(|(of, count)| (of, *count)).collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts.truncate(top);
+    counts
+}
+
 pub(super) fn cardinality(found: &Cardinality, top: usize) -> String {
+    let shown = |name: &str, value: u64| json!({ "name": name, "value": value });
     let most = |counts: &BTreeMap<String, u64>| -> Vec<_> {
-        let mut counts: Vec<_> = counts.iter().collect();
-        counts.sort_by_key(|(_, count)| Reverse(**count));
-        counts.into_iter().take(top).map(|(name, value)| json!({ "name": name, "value": value })).collect()
+        most_of(counts, top).into_iter().map(|(name, value)| shown(name, value)).collect()
     };
     let mut values: BTreeMap<String, u64> = BTreeMap::new();
     if !found.metrics.is_empty() {
         values.insert(NAME.to_owned(), found.metrics.len() as u64);
     }
-    for name in found.pairs.keys().filter_map(|pair| Some(pair.split_once('=')?.0)) {
-        *values.entry(name.to_owned()).or_default() += 1;
+    for (name, _) in found.pairs.keys() {
+        *values.entry(name.clone()).or_default() += 1;
     }
+    // As Prometheus writes them; which `=` parts them does not show, so two may look alike.
+    let pairs = most_of(&found.pairs, top).into_iter();
+    let pairs: Vec<_> = pairs.map(|((name, value), count)| shown(&format!("{name}={value}"), count)).collect();
     let nothing: [u64; 0] = [];
     success(
         &json!({
@@ -184,7 +194,7 @@ pub(super) fn cardinality(found: &Cardinality, top: usize) -> String {
             "seriesCountByMetricName": most(&found.metrics),
             "labelValueCountByLabelName": most(&values),
             "memoryInBytesByLabelName": nothing,
-            "seriesCountByLabelValuePair": most(&found.pairs),
+            "seriesCountByLabelValuePair": pairs,
         })
         .to_string(),
     )

@@ -7,6 +7,7 @@
 //! May use: the facade's `series`, `handle`, `table`, `upload`. Must not know: sockets.
 
 mod catalog;
+mod escaped;
 mod export;
 mod json;
 mod params;
@@ -16,6 +17,8 @@ mod refusal;
 mod remote_read;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_names;
 
 use std::sync::Arc;
 
@@ -46,12 +49,35 @@ pub(crate) enum Operation {
     DeleteSeries,
     Export,
     RemoteRead,
+    /// What is not there, in the shape that clients look at.
+    Nothing(Nothing),
+}
+
+/// What Prometheus has and this server does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nothing {
+    Rules,
+    Alerts,
+    Exemplars,
+    Targets,
+}
+
+impl Nothing {
+    const fn data(self) -> &'static str {
+        match self {
+            Nothing::Rules => r#"{"groups":[]}"#,
+            Nothing::Alerts => r#"{"alerts":[]}"#,
+            Nothing::Exemplars => "[]",
+            Nothing::Targets => r#"{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}"#,
+        }
+    }
 }
 
 const QUERY: &[&str] = &["query", "time", "timeout", "limit", "db"];
 const QUERY_RANGE: &[&str] = &["query", "start", "end", "step", "timeout", "limit", "db"];
 const MATCH: &[&str] = &["match[]", "start", "end", "limit", "db"];
 const REMOTE_READ: &str = "The points of series, by Prometheus' remote read.";
+const NO_EXEMPLARS: &str = "Nothing: exemplars are not kept.";
 const ANSWERS: &[u16] = &[200, 400, 422];
 
 const fn route(verb: Verb, path: &'static str, operation: Operation, summary: &'static str) -> Route {
@@ -62,7 +88,7 @@ const fn route(verb: Verb, path: &'static str, operation: Operation, summary: &'
         Operation::DeleteSeries => &["match[]", "start", "end", "db", "durability"],
         Operation::Cardinality => &["limit", "db"],
         Operation::RemoteRead => &["db"],
-        Operation::Metadata | Operation::BuildInfo => &[],
+        Operation::Metadata | Operation::BuildInfo | Operation::Nothing(_) => &[],
     };
     let statuses: &[u16] = match operation {
         Operation::DeleteSeries => &[204, 400, 507],
@@ -88,6 +114,11 @@ pub(crate) static ROUTES: &[Route] = &[
     route(Verb::Get, "/api/v1/series", Operation::Series, "The labels of series that selectors mean."),
     route(Verb::Post, "/api/v1/series", Operation::Series, "The labels of series; the parameters are a form."),
     route(Verb::Get, "/api/v1/metadata", Operation::Metadata, "Nothing: metrics have no descriptions here."),
+    route(Verb::Get, "/api/v1/rules", Operation::Nothing(Nothing::Rules), "Nothing: there are no rules here."),
+    route(Verb::Get, "/api/v1/alerts", Operation::Nothing(Nothing::Alerts), "Nothing: there are no alerts here."),
+    route(Verb::Get, "/api/v1/query_exemplars", Operation::Nothing(Nothing::Exemplars), NO_EXEMPLARS),
+    route(Verb::Post, "/api/v1/query_exemplars", Operation::Nothing(Nothing::Exemplars), NO_EXEMPLARS),
+    route(Verb::Get, "/api/v1/targets", Operation::Nothing(Nothing::Targets), "Nothing: nobody is scraped from here."),
     route(Verb::Get, "/api/v1/status/buildinfo", Operation::BuildInfo, "Which Prometheus this is like."),
     route(Verb::Get, "/api/v1/status/tsdb", Operation::Cardinality, "What there are many series of."),
     route(
@@ -137,7 +168,8 @@ async fn answer(
 ) -> Result<Response, Refusal> {
     let form = if operation == Operation::RemoteRead { &[] } else { body.as_slice() };
     let params = Params::parse(form, asked.parts.uri.query())?;
-    let database = params.get("db").unwrap_or(DATABASE_DEFAULT).to_owned();
+    let named = asked.database.as_deref().or_else(|| params.get("db"));
+    let database = named.unwrap_or(DATABASE_DEFAULT).to_owned();
     let right = if operation == Operation::DeleteSeries { Right::Admin } else { Right::Read };
     if user.is_some_and(|user| !user.may(right, database.as_bytes())) {
         return Err(Refusal::forbidden(&database));
@@ -149,6 +181,7 @@ async fn answer(
         Operation::Values => catalog::values(asked, &params, database).await,
         Operation::Series => catalog::series(asked, &params, database).await,
         Operation::Metadata => Ok(success("{}")),
+        Operation::Nothing(of) => Ok(success(of.data())),
         Operation::BuildInfo => Ok(success(&json::build_info(&asked.shared.options.version))),
         Operation::Cardinality => catalog::cardinality(asked, &params, database).await,
         Operation::DeleteSeries => delete(asked, &params, database).await,
