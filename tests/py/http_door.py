@@ -169,6 +169,43 @@ def one_wins(c):
     equal("no increment is lost", ask(c, "GET", path)[2], b"100")
 
 
+def post(c, path, document):
+    """Status and answer."""
+    status, _, body = ask(c, "POST", path, json.dumps(document).encode())
+    return status, json.loads(body)
+
+
+def batches(c):
+    """Several threads move what is in entries and note it in keys: nothing is made, lost, or noted otherwise than it happened."""
+    equal("declare", ask(c, "PUT", "/spaces/bank/types/accounts", b"")[0], 204)
+    accounts = "/spaces/bank/types/accounts"
+    for number in range(3):
+        equal("open", ask(c, "PUT", f"{accounts}/entries/{number}", b'{"amount":100}')[0], 204)
+    moved = []
+
+    def transfer(number):
+        own = connect()
+        for turn in range(20):
+            place = {"space": "bank", "type": "accounts"}
+            change = lambda account, by: {"change": {**place, "id": account, "changes": [{"increment": "amount", "by": by}]}}
+            note = {"put": {"bucket": "bank", "key": f"{number}-{turn}", "value": "1", "absent": True}}
+            status, _ = post(own, "/batch", {"operations": [note, change(number, -1), change((number + 1) % 3, 1)]})
+            true("it happens, or meets another", status in (200, 409))
+            moved.append((number, status == 200))
+
+    threads = [threading.Thread(target=transfer, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = post(c, f"{accounts}/query", {"select": "SELECT SUM(amount) AS all FROM accounts"})[1]["rows"]
+    equal("nothing is made or lost", rows, [{"all": 300}])
+    keys = json.loads(ask(c, "GET", "/buckets/bank/keys?keys=true")[2])["keys"]
+    equal("each that happened is noted", len(keys), sum(happened for _, happened in moved))
+    status, fault = post(c, "/batch", {"operations": [{"get": {"bucket": "bank", "key": "x"}}, {"burn": {}}]})
+    equal("the operation is named", (status, fault["operation"]), (400, 1))
+
+
 def pipelined(c):
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as raw:
         request = b"".join(
@@ -199,7 +236,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     PORT = parser.parse_args().port
-    for group in [objects, bytes_of_any_kind, chunks, indexes, bad_requests, one_wins, pipelined, numbers]:
+    for group in [objects, bytes_of_any_kind, chunks, indexes, bad_requests, one_wins, batches, pipelined, numbers]:
         connection = connect()
         try:
             group(connection)

@@ -26,6 +26,12 @@ pub struct Limits {
     pub body_idle_timeout: Duration,
     /// How long a client may take for a whole body; then it is 408.
     pub body_timeout: Duration,
+    /// Bytes of the body of a batch of operations; the door's longest body bounds it too. More is answered with 413.
+    pub batch_body_bytes_max: u64,
+    /// Operations of one batch; more is answered with 413.
+    pub batch_operations_max: usize,
+    /// Bytes of entries and objects that one batch reads, which lie in memory until it is answered; more is answered with 413.
+    pub batch_answer_bytes_max: usize,
     /// Entries of a listing that are fetched and sent at a time.
     pub page_entries_max: usize,
     /// Bytes of a regular expression; more is answered with 400.
@@ -78,6 +84,9 @@ impl Default for Limits {
             bodies_bytes_max: 256 << 20,
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(600),
+            batch_body_bytes_max: 8 << 20,
+            batch_operations_max: 10_000,
+            batch_answer_bytes_max: 16 << 20,
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
             threads_max: THREADS_MAX,
@@ -113,6 +122,9 @@ impl Limits {
             bodies_bytes_max: 4 << 10,
             body_idle_timeout: Duration::from_millis(200),
             body_timeout: Duration::from_secs(2),
+            batch_body_bytes_max: 1 << 10,
+            batch_operations_max: 4,
+            batch_answer_bytes_max: 256,
             page_entries_max: 2,
             regex_bytes_max: 32,
             threads_max: 4,

@@ -28,6 +28,8 @@ mod space;
 mod space_json;
 mod spaces;
 
+mod batch;
+
 mod message;
 
 mod influx;
@@ -47,11 +49,14 @@ mod openapi;
 mod base64;
 mod credentials;
 mod failure;
+mod fields;
 mod limits;
 mod options;
 mod shared;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_batch;
 #[cfg(test)]
 mod tests_client;
 #[cfg(test)]

@@ -109,6 +109,22 @@ impl Shared {
         self.options.limits.body_bytes_max.min(self.store.limits().value_bytes_max as u64)
     }
 
+    /// The durability of this name.
+    ///
+    /// # Errors
+    /// 400 when there is none.
+    pub(crate) fn durability(&self, name: &[u8]) -> Result<Durability, Failure> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"synced" => Ok(Durability::Synced),
+            b"written" => Ok(Durability::Written),
+            b"window" => Ok(match self.store.durability() {
+                own @ Durability::Window(_) => own,
+                Durability::Synced | Durability::Written => Durability::Window(self.options.window),
+            }),
+            _ => Err(Failure::bad("durability is one of synced, window, written")),
+        }
+    }
+
     /// A key that nobody guesses and that was most likely never there.
     pub(crate) fn new_key(&self) -> String {
         let seed = (self.keys_made.fetch_add(1, Relaxed), self.store.now_ms());

@@ -30,6 +30,7 @@ pub(crate) enum Operation {
     Delete,
     IndexExact,
     IndexRange,
+    Batch,
     Spaces,
     Describe,
     Declare,
@@ -231,6 +232,15 @@ static ROUTES: &[Route] = &[
         summary: "Finds the keys with terms between two, both included.",
         query: INDEX_QUERY,
         statuses: &[200, 400],
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/batch",
+        operation: Operation::Batch,
+        access: Access::User,
+        summary: "Does several things with entries, objects and points, together or not at all.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 408, 409, 411, 412, 413, 415, 507],
     },
     Route {
         verb: Verb::Get,
