@@ -35,6 +35,10 @@ impl Fields {
         self.0.get(name).is_some_and(|value| *value != Value::Null)
     }
 
+    pub(crate) fn put(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| *value != Value::Null)
     }

@@ -30,8 +30,11 @@ pub struct Limits {
     pub batch_body_bytes_max: u64,
     /// Operations of one batch; more is answered with 413.
     pub batch_operations_max: usize,
-    /// Bytes of entries and objects that one batch reads, which lie in memory until it is answered; more is answered with 413.
-    pub batch_answer_bytes_max: usize,
+    /// Bytes of entries and objects in one answer of a batch and of events, which lie in memory until it is sent. To a
+    /// batch that reads more the answer is 413, the others end behind the one that exceeds it.
+    pub documents_bytes_max: usize,
+    /// Clients that wait for events of entries; one more is answered with 503. A few thousand events may be in memory for each.
+    pub listeners_max: usize,
     /// Entries of a listing that are fetched and sent at a time.
     pub page_entries_max: usize,
     /// Bytes of a regular expression; more is answered with 400.
@@ -86,7 +89,8 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(600),
             batch_body_bytes_max: 8 << 20,
             batch_operations_max: 10_000,
-            batch_answer_bytes_max: 16 << 20,
+            documents_bytes_max: 16 << 20,
+            listeners_max: 64,
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
             threads_max: THREADS_MAX,
@@ -124,7 +128,8 @@ impl Limits {
             body_timeout: Duration::from_secs(2),
             batch_body_bytes_max: 1 << 10,
             batch_operations_max: 4,
-            batch_answer_bytes_max: 256,
+            documents_bytes_max: 256,
+            listeners_max: 1,
             page_entries_max: 2,
             regex_bytes_max: 32,
             threads_max: 4,

@@ -29,6 +29,9 @@ mod space_json;
 mod spaces;
 
 mod batch;
+mod event_json;
+mod event_stream;
+mod events;
 
 mod message;
 
@@ -59,6 +62,8 @@ mod tests;
 mod tests_batch;
 #[cfg(test)]
 mod tests_client;
+#[cfg(test)]
+mod tests_events;
 #[cfg(test)]
 mod tests_held;
 #[cfg(test)]

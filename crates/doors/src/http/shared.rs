@@ -3,8 +3,8 @@
 //! May use: the facade, `durable`, `options`, `turns`, `upload`. Must not know: sockets.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use holdfast::{Durability, Position, Stats, Store};
@@ -41,6 +41,9 @@ pub(crate) struct Shared {
     syncer: Syncer,
     /// Bytes of bodies in memory.
     pub(crate) budget: Budget,
+    /// Clients that wait for events, and events that are read at a time.
+    pub(crate) listeners: Arc<Semaphore>,
+    pub(crate) event_turns: Arc<Semaphore>,
     /// Passwords that are verified at a time.
     pub(crate) verifying: Semaphore,
     keys: (RandomState, RandomState),
@@ -88,6 +91,8 @@ impl Shared {
             budget: Budget::new(limits.bodies_bytes_max.max(largest + 1024)),
             writers: Writers::start(&store, limits.write_threads)?,
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
+            listeners: Arc::new(Semaphore::new(limits.listeners_max)),
+            event_turns: Arc::new(Semaphore::new(limits.queries())),
             turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),
             store,

@@ -44,6 +44,10 @@ pub(crate) enum Operation {
     DeleteEntry,
     QueryEntries,
     TakeEntries,
+    Events,
+    Listen,
+    Listeners,
+    ForgetListener,
     Ingest(ingest::Operation),
     OpenTsdb(opentsdb::Operation),
     Influx(influx::Operation),
@@ -88,6 +92,7 @@ const KEY: &str = "/buckets/{bucket}/keys/{key}";
 const TYPE: &str = "/spaces/{space}/types/{type}";
 const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
 const ENTRY: &str = "/spaces/{space}/types/{type}/entries/{id}";
+const EVENTS: &str = "/spaces/{space}/types/{type}/events";
 const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
 const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
@@ -358,6 +363,54 @@ static ROUTES: &[Route] = &[
         summary: "Reads entries and removes them; waits for one if it is told to.",
         query: &["durability"],
         statuses: &[200, 400, 404, 411, 507],
+    },
+    Route {
+        verb: Verb::Get,
+        path: EVENTS,
+        operation: Operation::Events,
+        access: Access::Read,
+        summary: "What happened to entries behind a bookmark; waits if it is told to. As text/event-stream, as it happens.",
+        query: &[
+            "from",
+            "wait_ms",
+            "limit",
+            "hears",
+            "conflate",
+            "where",
+            "parameters",
+            "id",
+            "template",
+            "routing",
+            "durability",
+        ],
+        statuses: &[200, 400, 404],
+    },
+    Route {
+        verb: Verb::Post,
+        path: EVENTS,
+        operation: Operation::Listen,
+        access: Access::Read,
+        summary: "The same with a body; by a name, it goes on behind what was acknowledged.",
+        query: &["durability"],
+        statuses: &[200, 400, 404, 411, 507],
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/spaces/{space}/types/{type}/listeners",
+        operation: Operation::Listeners,
+        access: Access::Read,
+        summary: "Lists the listeners that are known by name, and where they stand.",
+        query: &[],
+        statuses: &[200, 404],
+    },
+    Route {
+        verb: Verb::Delete,
+        path: "/spaces/{space}/types/{type}/listeners/{name}",
+        operation: Operation::ForgetListener,
+        access: Access::Write,
+        summary: "Forgets a listener by its name, and what is kept for it.",
+        query: &[],
+        statuses: &[204, 400, 404, 507],
     },
 ];
 

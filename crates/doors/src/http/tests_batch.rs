@@ -316,7 +316,7 @@ fn batches_are_bounded() {
         options.limits = Limits {
             batch_body_bytes_max: tiny.batch_body_bytes_max,
             batch_operations_max: tiny.batch_operations_max,
-            batch_answer_bytes_max: tiny.batch_answer_bytes_max,
+            documents_bytes_max: tiny.documents_bytes_max,
             page_entries_max: tiny.page_entries_max,
             ..limits
         };

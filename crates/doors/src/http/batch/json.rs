@@ -12,7 +12,7 @@ use crate::http::failure::Failure;
 use crate::http::fields::Fields;
 use crate::http::object::{Expiry, Name};
 use crate::http::space::Place;
-use crate::http::{base64, metadata, space_json};
+use crate::http::{base64, event_json, metadata, space_json};
 use crate::line::{Unit, time};
 
 /// The database of points that name none.
@@ -35,8 +35,7 @@ pub(super) fn batch(body: &[u8], operations_max: usize) -> Result<(Vec<Operation
     Ok((operations.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, durability))
 }
 
-const UNKNOWN: &str =
-    "an operation is an object with one of write, read, take, change, delete, count, clear, put, get and points";
+const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, delete, count, clear, put, get, points and acknowledge";
 
 fn operation(value: Value) -> Result<Operation, Failure> {
     let (word, value) = Fields::of("an operation", value)?.only().ok_or_else(|| Failure::bad(UNKNOWN))?;
@@ -55,6 +54,10 @@ fn operation(value: Value) -> Result<Operation, Failure> {
         "count" => Operation::Count(which(&mut fields, Takes::Nothing)?),
         "clear" => Operation::Clear(which(&mut fields, Takes::Nothing)?),
         "put" => put(&mut fields)?,
+        "acknowledge" => {
+            let (place, name) = (place(&mut fields)?, fields.needed_text("name")?);
+            Operation::Acknowledge { place, name, bookmark: event_json::bookmark(&fields.needed_text("bookmark")?)? }
+        }
         "get" => Operation::Get(name(&mut fields)?),
         _ => return Err(Failure::bad(UNKNOWN)),
     };

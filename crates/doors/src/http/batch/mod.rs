@@ -77,7 +77,7 @@ impl Asked<'_> {
         let bounds = Bounds {
             operations: limits.batch_operations_max,
             entries: limits.page_entries_max,
-            answer_bytes: limits.batch_answer_bytes_max,
+            answer_bytes: limits.documents_bytes_max,
             end: Instant::now() + limits.answer_timeout,
         };
         upload.limit(limits.batch_body_bytes_max)?;

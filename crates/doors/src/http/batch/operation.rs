@@ -2,7 +2,7 @@
 //!
 //! May use: the facade, `space`, `object`. Must not know: JSON, how it is done.
 
-use holdfast::space::{Change, Document, Lease, Wanted, WriteMode};
+use holdfast::space::{Bookmark, Change, Document, Lease, Wanted, WriteMode};
 use holdfast::{Condition, Metadata, Position};
 
 use crate::auth::Right;
@@ -34,6 +34,7 @@ pub(super) enum Operation {
     Delete { name: Name, condition: Condition },
     Get(Name),
     Points(Vec<Point>),
+    Acknowledge { place: Place, name: String, bookmark: Bookmark },
 }
 
 /// One point of a time series.
@@ -55,7 +56,9 @@ impl Operation {
             (right, which.place.space.as_bytes())
         }
         let one = match self {
-            Operation::Write { place, .. } => Some((Right::Write, place.space.as_bytes())),
+            Operation::Write { place, .. } | Operation::Acknowledge { place, .. } => {
+                Some((Right::Write, place.space.as_bytes()))
+            }
             Operation::Read(which) | Operation::Count(which) => Some(space(Right::Read, which)),
             Operation::Take { which, .. }
             | Operation::Change { which, .. }

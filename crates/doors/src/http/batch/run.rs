@@ -47,6 +47,7 @@ enum Answer {
     Count(u64),
     Cleared(u64),
     Points(usize),
+    Acknowledged,
 }
 
 /// A version that is the batch's own.
@@ -93,7 +94,10 @@ fn try_run(
     scope.dedup();
     let mut transaction = store.begin().joining();
     let mut rows = Rows::new("default");
-    let mut exclusive = store.exclusive(&Scope::Keys(&scope)).map_err(Failure::from)?;
+    // Where the store keeps listeners is its own affair.
+    let is_everywhere = operations.iter().any(|it| matches!(it, Operation::Acknowledge { .. }));
+    let scope = if is_everywhere { Scope::All } else { Scope::Keys(&scope) };
+    let mut exclusive = store.exclusive(&scope).map_err(Failure::from)?;
     let mut running = Running {
         store,
         bounds,
@@ -223,6 +227,11 @@ impl Running<'_, '_> {
                 let Some(head) = self.exclusive.head(&name.bucket, &name.key)? else { return Ok(Answer::Got(None)) };
                 self.spend(usize::try_from(head.value_bytes).unwrap_or(usize::MAX))?;
                 Ok(Answer::Got(self.exclusive.get(&name.bucket, &name.key)?))
+            }
+            Operation::Acknowledge { place, name, bookmark } => {
+                let entries = self.entries(&place)?;
+                self.exclusive.acknowledge(&entries, &name, bookmark)?;
+                Ok(Answer::Acknowledged)
             }
             Operation::Points(points) => {
                 points.iter().try_for_each(|point| self.add(point))?;
@@ -360,6 +369,7 @@ impl Answer {
             Answer::Count(count) => json!({ "count": count }).to_string(),
             Answer::Cleared(count) => json!({ "cleared": count }).to_string(),
             Answer::Points(count) => json!({ "points": count }).to_string(),
+            Answer::Acknowledged => "{}".to_owned(),
             Answer::Changed(entry) => space_json::entry(entry, position),
             Answer::Entries(entries) => {
                 let entries: Vec<String> =
