@@ -30,11 +30,16 @@ pub struct Limits {
     pub batch_body_bytes_max: u64,
     /// Operations of one batch; more is answered with 413.
     pub batch_operations_max: usize,
-    /// Bytes of entries and objects in one answer of a batch and of events, which lie in memory until it is sent. To a
+    /// Bytes of entries and objects in one answer of a batch, of events and of an iteration, which lie in memory until it is sent. To a
     /// batch that reads more the answer is 413, the others end behind the one that exceeds it.
     pub documents_bytes_max: usize,
     /// Clients that wait for events of entries; one more is answered with 503. A few thousand events may be in memory for each.
     pub listeners_max: usize,
+    /// Iterations through entries that the door remembers; the oldest is forgotten first.
+    pub iterations_max: usize,
+    /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
+    /// one partition.
+    pub iterations_entries_max: usize,
     /// Entries of a listing that are fetched and sent at a time.
     pub page_entries_max: usize,
     /// Bytes of a regular expression; more is answered with 400.
@@ -91,6 +96,8 @@ impl Default for Limits {
             batch_operations_max: 10_000,
             documents_bytes_max: 16 << 20,
             listeners_max: 64,
+            iterations_max: 256,
+            iterations_entries_max: 2_000_000,
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
             threads_max: THREADS_MAX,
@@ -130,6 +137,8 @@ impl Limits {
             batch_operations_max: 4,
             documents_bytes_max: 256,
             listeners_max: 1,
+            iterations_max: 2,
+            iterations_entries_max: 8,
             page_entries_max: 2,
             regex_bytes_max: 32,
             threads_max: 4,

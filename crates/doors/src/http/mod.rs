@@ -32,6 +32,7 @@ mod batch;
 mod event_json;
 mod event_stream;
 mod events;
+mod many;
 
 mod message;
 
@@ -72,6 +73,8 @@ mod tests_indexes;
 mod tests_iot_benchmark;
 #[cfg(test)]
 mod tests_listings;
+#[cfg(test)]
+mod tests_many;
 #[cfg(test)]
 mod tests_memory;
 #[cfg(test)]

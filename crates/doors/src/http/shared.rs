@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::{Durability, Position, Stats, Store};
@@ -18,6 +18,7 @@ use super::options::Options;
 use super::turns::Turns;
 use crate::budget::Budget;
 use crate::durable::{State, Syncer};
+use crate::iterations::Iterations;
 use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
 
 /// What all connections of one door share.
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// Clients that wait for events, and events that are read at a time.
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) event_turns: Arc<Semaphore>,
+    /// Where clients stand that go through entries.
+    pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Passwords that are verified at a time.
     pub(crate) verifying: Semaphore,
     keys: (RandomState, RandomState),
@@ -93,6 +96,7 @@ impl Shared {
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
             listeners: Arc::new(Semaphore::new(limits.listeners_max)),
             event_turns: Arc::new(Semaphore::new(limits.queries())),
+            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),
             store,

@@ -319,4 +319,9 @@ fn who_may_only_read_has_no_name() {
     assert_eq!(ask(&format!("POST {ORDERS}/events"), Some(r#"{"name":"n"}"#)), 403);
     assert_eq!(ask(&format!("DELETE {ORDERS}/listeners/n"), None), 403);
     assert_eq!(ask("GET /spaces/other/types/orders/events", None), 403);
+    assert_eq!(
+        (ask(&format!("POST {ORDERS}/count"), Some("{}")), ask(&format!("POST {ORDERS}/iterate"), Some("{}"))),
+        (200, 200)
+    );
+    assert_eq!(ask(&format!("POST {ORDERS}/clear"), Some("{}")), 403);
 }
