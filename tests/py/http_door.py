@@ -169,6 +169,87 @@ def one_wins(c):
     equal("no increment is lost", ask(c, "GET", path)[2], b"100")
 
 
+def post(c, path, document):
+    """Status and answer."""
+    status, _, body = ask(c, "POST", path, json.dumps(document).encode())
+    return status, json.loads(body)
+
+
+def batches(c):
+    """Several threads move what is in entries and note it in keys: nothing is made, lost, or noted otherwise than it happened."""
+    equal("declare", ask(c, "PUT", "/spaces/bank/types/accounts", b"")[0], 204)
+    accounts = "/spaces/bank/types/accounts"
+    for number in range(3):
+        equal("open", ask(c, "PUT", f"{accounts}/entries/{number}", b'{"amount":100}')[0], 204)
+    moved = []
+
+    def transfer(number):
+        own = connect()
+        for turn in range(20):
+            place = {"space": "bank", "type": "accounts"}
+            change = lambda account, by: {"change": {**place, "id": account, "changes": [{"increment": "amount", "by": by}]}}
+            note = {"put": {"bucket": "bank", "key": f"{number}-{turn}", "value": "1", "absent": True}}
+            status, _ = post(own, "/batch", {"operations": [note, change(number, -1), change((number + 1) % 3, 1)]})
+            true("it happens, or meets another", status in (200, 409))
+            moved.append((number, status == 200))
+
+    threads = [threading.Thread(target=transfer, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = post(c, f"{accounts}/query", {"select": "SELECT SUM(amount) AS all FROM accounts"})[1]["rows"]
+    equal("nothing is made or lost", rows, [{"all": 300}])
+    keys = json.loads(ask(c, "GET", "/buckets/bank/keys?keys=true")[2])["keys"]
+    equal("each that happened is noted", len(keys), sum(happened for _, happened in moved))
+    status, fault = post(c, "/batch", {"operations": [{"get": {"bucket": "bank", "key": "x"}}, {"burn": {}}]})
+    equal("the operation is named", (status, fault["operation"]), (400, 1))
+
+
+def events(c):
+    """Who comes back with the newest bookmark is told every entry once, and a stream tells the same."""
+    path = "/spaces/py/types/events"
+    equal("declare", ask(c, "PUT", path, b"")[0], 204)
+    bookmark = json.loads(ask(c, "GET", f"{path}/events")[2])["bookmark"]
+    stream = connect()
+    stream.request("GET", f"{path}/events?from={bookmark}", headers={"Accept": "text/event-stream"})
+    answer = stream.getresponse()
+    equal("its type", answer.getheader("content-type"), "text/event-stream")
+
+    def write():
+        own = connect()
+        for number in range(50):
+            ask(own, "PUT", f"{path}/entries/{number}", b"{}")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    told = []
+    while len(told) < 50:
+        status, _, body = ask(c, "GET", f"{path}/events?from={bookmark}&wait_ms=20000&limit=7")
+        equal("told", status, 200)
+        got = json.loads(body)
+        bookmark = got["bookmark"]
+        told += [event["now"]["id"] for event in got["events"]]
+    writer.join()
+    equal("each once, in order", told, list(range(50)))
+    streamed = []
+    while len(streamed) < 50:
+        line = answer.readline()
+        if line.startswith(b"data: "):
+            streamed.append(json.loads(line[6:])["now"]["id"])
+    equal("the stream tells the same", streamed, told)
+    stream.close()
+    equal("count", post(c, f"{path}/count", {}), (200, {"count": 50}))
+    found, page = [], post(c, f"{path}/iterate", {"limit": 20})[1]
+    while True:
+        found += [entry["document"]["id"] for entry in page["entries"]]
+        if page["cursor"] is None:
+            break
+        page = post(c, f"{path}/iterate", {"limit": 20, "cursor": page["cursor"]})[1]
+    equal("all of them", sorted(found), told)
+    equal("clear", post(c, f"{path}/clear", {"where": "id < 20"}), (200, {"cleared": 20}))
+
+
 def pipelined(c):
     with socket.create_connection(("127.0.0.1", PORT), timeout=30) as raw:
         request = b"".join(
@@ -199,7 +280,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     PORT = parser.parse_args().port
-    for group in [objects, bytes_of_any_kind, chunks, indexes, bad_requests, one_wins, pipelined, numbers]:
+    for group in [objects, bytes_of_any_kind, chunks, indexes, bad_requests, one_wins, batches, events, pipelined, numbers]:
         connection = connect()
         try:
             group(connection)

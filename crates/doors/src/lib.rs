@@ -10,6 +10,7 @@ mod durable;
 mod error;
 mod handed;
 pub mod http;
+mod iterations;
 pub mod line;
 pub mod numbers;
 mod peer;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast::ErrorKind;
 
 /// Seconds after which a client may try again what cannot be done now.
-const RETRY_SECONDS: &str = "5";
+pub(crate) const RETRY_SECONDS: &str = "5";
 /// What the journal's error says when the disk has no space: there is no kind of its own for it.
 const NO_SPACE: &str = "no space left";
 

@@ -161,6 +161,7 @@ impl Asked<'_> {
             Operation::Store => self.store(upload).await,
             Operation::Delete => self.delete().await,
             Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
+            Operation::Batch => self.batch(user, upload).await,
             Operation::Spaces => self.spaces(user).await,
             Operation::Declare => self.declare(upload).await,
             Operation::Describe => self.describe().await,
@@ -174,6 +175,13 @@ impl Asked<'_> {
             Operation::DeleteEntry => self.delete_entry().await,
             Operation::QueryEntries => self.query_entries(upload).await,
             Operation::TakeEntries => self.take_entries(upload).await,
+            Operation::CountEntries => self.count_entries(upload).await,
+            Operation::ClearEntries => self.clear_entries(upload).await,
+            Operation::IterateEntries => self.iterate_entries(upload).await,
+            Operation::Events => self.events().await,
+            Operation::Listen => self.listen(user, upload).await,
+            Operation::Listeners => self.listeners().await,
+            Operation::ForgetListener => self.forget_listener().await,
             Operation::Ingest(operation) => ingest::run(self, operation, user, upload).await,
             Operation::OpenTsdb(operation) => opentsdb::run(self, operation, user, upload).await,
             Operation::Influx(operation) => influx::run(self, operation, user, upload).await,
@@ -184,16 +192,9 @@ impl Asked<'_> {
 
     /// How durable the answer is to be: as the parameter says, or as the store is.
     pub(crate) fn durability(&self) -> Result<Durability, Failure> {
-        let own = self.shared.store.durability();
         match self.query.get("durability") {
-            None => Ok(own),
-            Some(name) if name.eq_ignore_ascii_case(b"synced") => Ok(Durability::Synced),
-            Some(name) if name.eq_ignore_ascii_case(b"written") => Ok(Durability::Written),
-            Some(name) if name.eq_ignore_ascii_case(b"window") => Ok(match own {
-                Durability::Window(_) => own,
-                Durability::Synced | Durability::Written => Durability::Window(self.shared.options.window),
-            }),
-            Some(_) => Err(Failure::bad("durability is one of synced, window, written")),
+            None => Ok(self.shared.store.durability()),
+            Some(name) => self.shared.durability(name),
         }
     }
 

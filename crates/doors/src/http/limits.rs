@@ -26,6 +26,20 @@ pub struct Limits {
     pub body_idle_timeout: Duration,
     /// How long a client may take for a whole body; then it is 408.
     pub body_timeout: Duration,
+    /// Bytes of the body of a batch of operations; the door's longest body bounds it too. More is answered with 413.
+    pub batch_body_bytes_max: u64,
+    /// Operations of one batch; more is answered with 413.
+    pub batch_operations_max: usize,
+    /// Bytes of entries and objects in one answer of a batch, of events and of an iteration, which lie in memory until it is sent. To a
+    /// batch that reads more the answer is 413, the others end behind the one that exceeds it.
+    pub documents_bytes_max: usize,
+    /// Clients that wait for events of entries; one more is answered with 503. A few thousand events may be in memory for each.
+    pub listeners_max: usize,
+    /// Iterations through entries that the door remembers; the oldest is forgotten first.
+    pub iterations_max: usize,
+    /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
+    /// one partition.
+    pub iterations_entries_max: usize,
     /// Entries of a listing that are fetched and sent at a time.
     pub page_entries_max: usize,
     /// Bytes of a regular expression; more is answered with 400.
@@ -78,6 +92,12 @@ impl Default for Limits {
             bodies_bytes_max: 256 << 20,
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(600),
+            batch_body_bytes_max: 8 << 20,
+            batch_operations_max: 10_000,
+            documents_bytes_max: 16 << 20,
+            listeners_max: 64,
+            iterations_max: 256,
+            iterations_entries_max: 2_000_000,
             page_entries_max: 1_000,
             regex_bytes_max: 1 << 10,
             threads_max: THREADS_MAX,
@@ -113,6 +133,12 @@ impl Limits {
             bodies_bytes_max: 4 << 10,
             body_idle_timeout: Duration::from_millis(200),
             body_timeout: Duration::from_secs(2),
+            batch_body_bytes_max: 1 << 10,
+            batch_operations_max: 4,
+            documents_bytes_max: 256,
+            listeners_max: 1,
+            iterations_max: 2,
+            iterations_entries_max: 8,
             page_entries_max: 2,
             regex_bytes_max: 32,
             threads_max: 4,

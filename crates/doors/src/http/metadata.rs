@@ -19,7 +19,7 @@ use super::{base64, uri};
 const META: &str = "x-riak-meta-";
 const META64: &str = "x-holdfast-meta64-";
 /// No header's name begins with a colon, so these are never a client's own names.
-const TYPE_NAME: &[u8] = b":content-type";
+pub(crate) const TYPE_NAME: &[u8] = b":content-type";
 const ENCODING_NAME: &[u8] = b":content-encoding";
 const TYPE_DEFAULT: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -31,10 +31,7 @@ const TYPE_DEFAULT: HeaderValue = HeaderValue::from_static("application/octet-st
 pub(crate) fn parse(headers: &HeaderMap, bytes_max: usize) -> Result<Metadata, Failure> {
     let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     if let Some(value) = headers.get(CONTENT_TYPE) {
-        if !is_media_type(value.as_bytes()) {
-            let text = "the Content-Type is no media type, such as text/plain";
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
-        }
+        check_type(value.as_bytes())?;
         pairs.push((TYPE_NAME.to_vec(), value.as_bytes().to_vec()));
     }
     if let Some(value) = headers.get(CONTENT_ENCODING) {
@@ -59,6 +56,23 @@ pub(crate) fn parse(headers: &HeaderMap, bytes_max: usize) -> Result<Metadata, F
         return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
     }
     Ok(metadata)
+}
+
+fn check_type(kind: &[u8]) -> Result<(), Failure> {
+    if is_media_type(kind) {
+        return Ok(());
+    }
+    let text = "the Content-Type is no media type, such as text/plain";
+    Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+}
+
+/// Metadata that is a content type alone.
+///
+/// # Errors
+/// 415 when it is none.
+pub(crate) fn content_type(kind: &[u8]) -> Result<Metadata, Failure> {
+    check_type(kind)?;
+    Ok(Metadata::from_pairs([(TYPE_NAME, kind)]))
 }
 
 /// Adds the headers that say this metadata.

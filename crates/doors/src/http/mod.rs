@@ -28,6 +28,12 @@ mod space;
 mod space_json;
 mod spaces;
 
+mod batch;
+mod event_json;
+mod event_stream;
+mod events;
+mod many;
+
 mod message;
 
 mod influx;
@@ -47,13 +53,18 @@ mod openapi;
 mod base64;
 mod credentials;
 mod failure;
+mod fields;
 mod limits;
 mod options;
 mod shared;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_batch;
+#[cfg(test)]
 mod tests_client;
+#[cfg(test)]
+mod tests_events;
 #[cfg(test)]
 mod tests_held;
 #[cfg(test)]
@@ -62,6 +73,8 @@ mod tests_indexes;
 mod tests_iot_benchmark;
 #[cfg(test)]
 mod tests_listings;
+#[cfg(test)]
+mod tests_many;
 #[cfg(test)]
 mod tests_memory;
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! May use: the facade, `durable`, `options`, `turns`, `upload`. Must not know: sockets.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use holdfast::{Durability, Position, Stats, Store};
@@ -18,6 +18,7 @@ use super::options::Options;
 use super::turns::Turns;
 use crate::budget::Budget;
 use crate::durable::{State, Syncer};
+use crate::iterations::Iterations;
 use crate::numbers::{self, DoorNumbers, PointCounts, TypeNumbers};
 
 /// What all connections of one door share.
@@ -41,6 +42,11 @@ pub(crate) struct Shared {
     syncer: Syncer,
     /// Bytes of bodies in memory.
     pub(crate) budget: Budget,
+    /// Clients that wait for events, and events that are read at a time.
+    pub(crate) listeners: Arc<Semaphore>,
+    pub(crate) event_turns: Arc<Semaphore>,
+    /// Where clients stand that go through entries.
+    pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Passwords that are verified at a time.
     pub(crate) verifying: Semaphore,
     keys: (RandomState, RandomState),
@@ -88,6 +94,9 @@ impl Shared {
             budget: Budget::new(limits.bodies_bytes_max.max(largest + 1024)),
             writers: Writers::start(&store, limits.write_threads)?,
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
+            listeners: Arc::new(Semaphore::new(limits.listeners_max)),
+            event_turns: Arc::new(Semaphore::new(limits.queries())),
+            iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),
             store,
@@ -107,6 +116,22 @@ impl Shared {
     /// The most bytes that a body may have.
     pub(crate) fn body_bytes_max(&self) -> u64 {
         self.options.limits.body_bytes_max.min(self.store.limits().value_bytes_max as u64)
+    }
+
+    /// The durability of this name.
+    ///
+    /// # Errors
+    /// 400 when there is none.
+    pub(crate) fn durability(&self, name: &[u8]) -> Result<Durability, Failure> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"synced" => Ok(Durability::Synced),
+            b"written" => Ok(Durability::Written),
+            b"window" => Ok(match self.store.durability() {
+                own @ Durability::Window(_) => own,
+                Durability::Synced | Durability::Written => Durability::Window(self.options.window),
+            }),
+            _ => Err(Failure::bad("durability is one of synced, window, written")),
+        }
     }
 
     /// A key that nobody guesses and that was most likely never there.

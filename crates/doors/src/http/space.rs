@@ -63,7 +63,12 @@ fn state(entry: &Entry) -> State {
 }
 
 /// Waits until what is shown, or was changed, is as durable as asked. What is volatile is in no journal.
-fn settle(store: &Store, entries: &Entries, position: Position, durability: Durability) -> Result<(), Failure> {
+pub(crate) fn settle(
+    store: &Store,
+    entries: &Entries,
+    position: Position,
+    durability: Durability,
+) -> Result<(), Failure> {
     if entries.definition().storage == Storage::Durable {
         store.wait(position, durability)?;
     }

@@ -1,86 +1,21 @@
 //! Types and queries as JSON. docs/reference/http.md describes both for users.
 //!
-//! May use: the facade, `failure`. Must not know: routes, the store.
+//! May use: the facade, `failure`, `fields`. Must not know: routes, the store.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use holdfast::Position;
 use holdfast::space::{
-    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Path, Storage, Usage, Value,
-    Wanted,
+    AtLimit, Change, Definition, Document, Entry, IndexDefinition, IndexKind, Order, Storage, Usage, Value, Wanted,
 };
 
 use super::failure::Failure;
+use super::fields::{Fields, path};
 use super::space::{Place, Query};
-
-/// The fields of an object, taken out one by one; what is left is not known.
-struct Fields(BTreeMap<String, Value>);
-
-impl Fields {
-    fn parse(text: &[u8]) -> Result<Self, Failure> {
-        match Value::from_json(text).map_err(holdfast::Error::from)? {
-            Value::Map(fields) => Ok(Fields(fields)),
-            _ => Err(Failure::bad("the body has to be a JSON object")),
-        }
-    }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name).filter(|value| *value != Value::Null)
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Failure::bad(format!("{name} has to be a string"))),
-        }
-    }
-
-    fn number(&mut self, name: &str) -> Result<Option<u64>, Failure> {
-        let number = match self.take(name) {
-            None => return Ok(None),
-            Some(Value::I64(number)) => u64::try_from(number).ok(),
-            Some(Value::U64(number)) => Some(number),
-            Some(_) => None,
-        };
-        number.map(Some).ok_or_else(|| Failure::bad(format!("{name} has to be a whole number")))
-    }
-
-    fn flag(&mut self, name: &str) -> Result<bool, Failure> {
-        match self.take(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
-            Some(_) => Err(Failure::bad(format!("{name} has to be true or false"))),
-        }
-    }
-
-    fn list(&mut self, name: &str) -> Result<Vec<Value>, Failure> {
-        match self.take(name) {
-            None => Ok(Vec::new()),
-            Some(Value::List(items)) => Ok(items),
-            Some(_) => Err(Failure::bad(format!("{name} has to be a list"))),
-        }
-    }
-
-    fn path(&mut self, name: &str) -> Result<Option<Path>, Failure> {
-        self.text(name)?.map(|text| path(&text)).transpose()
-    }
-
-    fn end(self) -> Result<(), Failure> {
-        match self.0.into_keys().next() {
-            None => Ok(()),
-            Some(name) => Err(Failure::bad(format!("{name} is not known here"))),
-        }
-    }
-}
-
-fn path(text: &str) -> Result<Path, Failure> {
-    Ok(Path::parse(text).map_err(holdfast::Error::from)?)
-}
 
 /// The definition that a body says. An empty one is a type as it comes.
 pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failure> {
-    let mut fields = if body.is_empty() { Fields(BTreeMap::new()) } else { Fields::parse(body)? };
+    let mut fields = if body.is_empty() { Fields::default() } else { Fields::parse(body)? };
     let mut this = Definition::new(&place.space, &place.name);
     if let Some(id) = fields.text("id")? {
         this.id = id;
@@ -113,8 +48,7 @@ pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failu
 }
 
 fn index(value: Value) -> Result<IndexDefinition, Failure> {
-    let Value::Map(fields) = value else { return Err(Failure::bad("an index has to be an object")) };
-    let mut fields = Fields(fields);
+    let mut fields = Fields::of("an index", value)?;
     let name = fields.text("name")?.ok_or_else(|| Failure::bad("an index needs a name"))?;
     let kind = match fields.text("kind")?.as_deref() {
         Some("hash") => IndexKind::Hash,
@@ -176,33 +110,50 @@ pub(crate) struct Bounds {
     pub(crate) wait: Duration,
 }
 
-/// The query that a body says: `id`, `template` or `where` with `parameters`, or none of them; `select` where that is allowed.
+/// Which entries fields say: `id`, `template` or `where` with `parameters`, or none of them, and `routing`.
+pub(crate) fn wanted(fields: &mut Fields) -> Result<Wanted, Failure> {
+    let parameters = fields.list("parameters")?;
+    wanted_with(fields, &parameters)
+}
+
+fn wanted_with(fields: &mut Fields, parameters: &[Value]) -> Result<Wanted, Failure> {
+    let wanted = match (fields.take("id"), fields.take("template"), fields.text("where")?) {
+        (_, _, None) if !parameters.is_empty() => return Err(Failure::bad("parameters are of where or select")),
+        (Some(id), None, None) => Wanted::id(id),
+        (None, Some(Value::Map(fields)), None) => Wanted::template(&Document::new(&fields)),
+        (None, Some(_), None) => return Err(Failure::bad("template has to be an object")),
+        (None, None, Some(sql)) => Wanted::query(&sql, parameters)?,
+        (None, None, None) => Wanted::all(),
+        _ => return Err(Failure::bad("of id, template, where and select there is one at the most")),
+    };
+    Ok(match fields.take("routing") {
+        Some(routing) => wanted.routed(routing),
+        None => wanted,
+    })
+}
+
+/// The most entries that are wanted: what `limit` says, or a default, and no more than the SQL does.
+pub(crate) fn limit(fields: &mut Fields, wanted: &Wanted, default: usize) -> Result<usize, Failure> {
+    let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let limit = fields.number("limit")?.map_or(default, whole);
+    Ok(wanted.limit().map_or(limit, |of_sql| limit.min(whole(of_sql))))
+}
+
+/// The query that a body says: which entries, or `select` where that is allowed.
 pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Query, Failure> {
     let mut fields = Fields::parse(body)?;
-    let parameters = fields.list("parameters")?;
-    let (id, template, sql) = (fields.take("id"), fields.take("template"), fields.text("where")?);
     let select = if is_taking { None } else { fields.text("select")? };
-    let ways = [id.is_some(), template.is_some(), sql.is_some(), select.is_some()];
-    if ways.iter().filter(|is_there| **is_there).count() > 1 {
-        return Err(Failure::bad("of id, template, where and select there is one at the most"));
-    }
-    if !parameters.is_empty() && sql.is_none() && select.is_none() {
-        return Err(Failure::bad("parameters are of where or select"));
-    }
-    let mut wanted = match (id, template, sql) {
-        (Some(id), _, _) => Wanted::id(id),
-        (_, Some(Value::Map(fields)), _) => Wanted::template(&Document::new(&fields)),
-        (_, Some(_), _) => return Err(Failure::bad("template has to be an object")),
-        (_, _, Some(sql)) => Wanted::query(&sql, &parameters)?,
-        _ => Wanted::all(),
+    let parameters = fields.list("parameters")?;
+    let wanted = match select {
+        None => wanted_with(&mut fields, &parameters)?,
+        Some(_) if ["id", "template", "where"].into_iter().any(|name| fields.has(name)) => {
+            return Err(Failure::bad("of id, template, where and select there is one at the most"));
+        }
+        Some(_) => wanted_with(&mut fields, &[])?,
     };
-    if let Some(routing) = fields.take("routing") {
-        wanted = wanted.routed(routing);
-    }
-    let limit = fields.number("limit")?.map_or(bounds.limit_default, |it| usize::try_from(it).unwrap_or(usize::MAX));
+    let limit = limit(&mut fields, &wanted, bounds.limit_default)?;
     let wait = if is_taking { fields.number("wait_ms")?.map(Duration::from_millis) } else { None };
     fields.end()?;
-    let limit = wanted.limit().map_or(limit, |it| limit.min(usize::try_from(it).unwrap_or(usize::MAX)));
     let limit = if select.is_some() { bounds.limit } else { limit.min(bounds.limit) };
     let wait = wait.unwrap_or_default().min(bounds.wait);
     Ok(Query { wanted, select: select.map(|sql| (sql, parameters)), limit, wait })
@@ -211,8 +162,14 @@ pub(crate) fn query(body: &[u8], bounds: Bounds, is_taking: bool) -> Result<Quer
 /// The changes that a body says: `{"changes": [{"set": path, "value": value}, ..]}`.
 pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Failure> {
     let mut fields = Fields::parse(body)?;
-    let changes: Vec<Change> = fields.list("changes")?.into_iter().map(change).collect::<Result<_, _>>()?;
+    let changes = changes_of(&mut fields)?;
     fields.end()?;
+    Ok(changes)
+}
+
+/// The changes among fields.
+pub(crate) fn changes_of(fields: &mut Fields) -> Result<Vec<Change>, Failure> {
+    let changes: Vec<Change> = fields.list("changes")?.into_iter().map(change).collect::<Result<_, _>>()?;
     if changes.is_empty() {
         return Err(Failure::bad("changes has to be a list of at least one change"));
     }
@@ -232,11 +189,10 @@ const CHANGES: [(&str, &str); 8] = [
 ];
 
 fn change(value: Value) -> Result<Change, Failure> {
-    let Value::Map(fields) = value else { return Err(Failure::bad("a change has to be an object")) };
+    let mut fields = Fields::of("a change", value)?;
     let unknown =
         || Failure::bad("a change is one of set, unset, increment, append, add, remove, put_key and remove_key");
-    let (word, with) = CHANGES.into_iter().find(|(word, _)| fields.contains_key(*word)).ok_or_else(unknown)?;
-    let mut fields = Fields(fields);
+    let (word, with) = CHANGES.into_iter().find(|(word, _)| fields.has(word)).ok_or_else(unknown)?;
     let path = fields.path(word)?.ok_or_else(|| Failure::bad(format!("{word} has to be a path")))?;
     let missing = |name: &str| Failure::bad(format!("{word} needs {name}"));
     let key = match word {
@@ -246,7 +202,7 @@ fn change(value: Value) -> Result<Change, Failure> {
     // Null is a value as any other here.
     let value = match with {
         "" => Value::Null,
-        name => fields.0.remove(name).ok_or_else(|| missing(name))?,
+        name => fields.take_any(name).ok_or_else(|| missing(name))?,
     };
     fields.end()?;
     Ok(match word {
@@ -261,14 +217,17 @@ fn change(value: Value) -> Result<Change, Failure> {
     })
 }
 
-/// Entries as JSON: the version is that of the entity tag.
+/// An entry as JSON: the version is that of the entity tag.
+pub(crate) fn entry(entry: &Entry, version: Position) -> String {
+    let expires = entry.expires_ms.map_or_else(|| "null".to_owned(), |at| at.to_string());
+    let (version, document) = (version.get(), entry.document.to_json());
+    format!("{{\"version\":\"{version:016x}\",\"expires_ms\":{expires},\"document\":{document}}}")
+}
+
+/// Entries as JSON.
 pub(crate) fn entries(entries: &[Entry]) -> String {
-    let one = |entry: &Entry| {
-        let expires = entry.expires_ms.map_or_else(|| "null".to_owned(), |at| at.to_string());
-        let (version, document) = (entry.version.get(), entry.document.to_json());
-        format!("{{\"version\":\"{version:016x}\",\"expires_ms\":{expires},\"document\":{document}}}")
-    };
-    format!("{{\"entries\":[{}]}}", entries.iter().map(one).collect::<Vec<_>>().join(","))
+    let entries: Vec<String> = entries.iter().map(|it| entry(it, it.version)).collect();
+    format!("{{\"entries\":[{}]}}", entries.join(","))
 }
 
 /// Documents as JSON.

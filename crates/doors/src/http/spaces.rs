@@ -43,7 +43,7 @@ fn write_state(entry: &Entry, headers: &mut HeaderMap) {
 }
 
 /// Waits until the client is gone.
-async fn gone(peer: Option<&Peer>) {
+pub(crate) async fn gone(peer: Option<&Peer>) {
     let Some(peer) = peer else { return std::future::pending().await };
     while !peer.is_gone() {
         tokio::time::sleep(LOOK_INTERVAL).await;
@@ -51,12 +51,12 @@ async fn gone(peer: Option<&Peer>) {
 }
 
 /// What nobody reads.
-fn left() -> Failure {
+pub(crate) fn left() -> Failure {
     Failure::unavailable("the client has closed its connection")
 }
 
 impl Asked<'_> {
-    fn place(&self) -> Result<Place, Failure> {
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
         Ok(Place { space: name(self.captured(0))?, name: name(self.captured(1))? })
     }
 

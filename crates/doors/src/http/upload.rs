@@ -69,6 +69,15 @@ impl Upload {
         if self.declared.is_some_and(|bytes| bytes > self.bytes_max) { Err(self.too_large()) } else { Ok(()) }
     }
 
+    /// Reads no more than this.
+    ///
+    /// # Errors
+    /// 413 when the client announces more.
+    pub(crate) fn limit(&mut self, bytes_max: u64) -> Result<(), Failure> {
+        self.bytes_max = self.bytes_max.min(bytes_max);
+        self.check_declared()
+    }
+
     /// # Errors
     /// 411 when the client says nothing of a body.
     pub(crate) fn check_present(&self) -> Result<(), Failure> {

@@ -15,7 +15,7 @@ use super::call::store_error_text;
 use super::clients::Clients;
 use super::counters::Counters;
 use super::cursors::Cursors;
-use super::iterations::{Iterations, locked};
+
 use super::limits::Limits;
 use super::open::For;
 use super::script::{self, Functions, ScriptOptions, Scripts};
@@ -26,6 +26,7 @@ use super::work::{Turn, Work};
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::durable::Syncer;
+use crate::iterations::{Iterations, locked};
 use crate::numbers::{DoorNumbers, DoorTotals, PointCounts, RecoverySource};
 
 /// What happens when a client with the right to do so sends SHUTDOWN. Must not block: it tells the program to stop.

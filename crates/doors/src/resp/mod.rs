@@ -15,7 +15,6 @@ mod door;
 mod extended;
 mod glob;
 mod handle;
-mod iterations;
 mod limits;
 mod lingering;
 mod moving;

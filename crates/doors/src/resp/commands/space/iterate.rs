@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use super::wanted::{Takes, chosen, options};
 use super::{entries, need_of, write_entry};
+use crate::iterations::Going;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
-use crate::resp::iterations::Going;
+
 use crate::resp::number;
 
 /// How many entries are returned unless COUNT says otherwise.
@@ -54,7 +55,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
             found.push(entry);
         }
         let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
-        let cursor = if is_over { 0 } else { crate::resp::iterations::locked(&door).add(going, Instant::now()) };
+        let cursor = if is_over { 0 } else { crate::iterations::locked(&door).add(going, Instant::now()) };
         reply.array(2);
         reply.text(&cursor.to_string());
         reply.array(found.len());

@@ -1,4 +1,4 @@
-//! Iterations through entries that clients have begun: SPACE.ITERATE.
+//! Iterations through entries that clients of a door have begun: SPACE.ITERATE, and `/iterate` over HTTP.
 //!
 //! A cursor serves once: with each batch there is a new one, so that a client that asks twice is told and does not miss entries.
 //! Their number, their life and the entries that they hold together are bounded: each holds those of a partition that it has come to.

@@ -1,0 +1,87 @@
+//! What a batch may do.
+//!
+//! May use: the facade, `space`, `object`. Must not know: JSON, how it is done.
+
+use holdfast::space::{Bookmark, Change, Document, Lease, Wanted, WriteMode};
+use holdfast::{Condition, Metadata, Position};
+
+use crate::auth::Right;
+use crate::http::object::{Expiry, Name};
+use crate::http::space::Place;
+
+/// Which entry, or entries, of a type.
+#[derive(Debug)]
+pub(super) struct Which {
+    pub(super) place: Place,
+    pub(super) wanted: Wanted,
+    /// The version that it has to have.
+    pub(super) version: Option<Position>,
+    /// There has to be one.
+    pub(super) is_needed: bool,
+}
+
+/// One operation of a batch.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Write { place: Place, document: Document, mode: WriteMode, version: Option<Position>, lease: Lease },
+    Read(Which),
+    Take { which: Which, limit: Option<usize> },
+    Change { which: Which, changes: Vec<Change>, lease: Lease },
+    Remove(Which),
+    Count(Which),
+    Clear(Which),
+    Put { name: Name, value: Vec<u8>, metadata: Metadata, expiry: Expiry, condition: Condition },
+    Delete { name: Name, condition: Condition },
+    Get(Name),
+    Points(Vec<Point>),
+    Acknowledge { place: Place, name: String, bookmark: Bookmark },
+}
+
+/// One point of a time series.
+#[derive(Debug)]
+pub(super) struct Point {
+    pub(super) database: String,
+    pub(super) metric: String,
+    pub(super) tags: Vec<(String, String)>,
+    pub(super) field: String,
+    /// Nanoseconds since 1970; `None` is now.
+    pub(super) time: Option<i64>,
+    pub(super) value: holdfast::series::Value,
+}
+
+impl Operation {
+    /// What it does to the buckets, spaces and databases that it names.
+    pub(super) fn needs(&self) -> impl Iterator<Item = (Right, &[u8])> {
+        fn space(right: Right, which: &Which) -> (Right, &[u8]) {
+            (right, which.place.space.as_bytes())
+        }
+        let one = match self {
+            Operation::Write { place, .. } | Operation::Acknowledge { place, .. } => {
+                Some((Right::Write, place.space.as_bytes()))
+            }
+            Operation::Read(which) | Operation::Count(which) => Some(space(Right::Read, which)),
+            Operation::Take { which, .. }
+            | Operation::Change { which, .. }
+            | Operation::Remove(which)
+            | Operation::Clear(which) => Some(space(Right::Write, which)),
+            Operation::Put { name, .. } | Operation::Delete { name, .. } => Some((Right::Write, &name.bucket[..])),
+            Operation::Get(name) => Some((Right::Read, &name.bucket[..])),
+            Operation::Points(_) => None,
+        };
+        let points = if let Operation::Points(points) = self { points.as_slice() } else { &[] };
+        one.into_iter().chain(points.iter().map(|point| (Right::Write, point.database.as_bytes())))
+    }
+
+    /// The object that it is about.
+    pub(super) fn object(&self) -> Option<&Name> {
+        match self {
+            Operation::Put { name, .. } | Operation::Delete { name, .. } | Operation::Get(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self, Operation::Read(_) | Operation::Count(_) | Operation::Get(_))
+    }
+}

@@ -1,0 +1,125 @@
+//! Events as they happen: Server-Sent Events, as browsers' `EventSource` reads them.
+//!
+//! ```text
+//! id: 4096.2
+//! event: written
+//! data: {"kind":"written","bookmark":"4096.2","now":{"id":1},"before":null,"reason":null}
+//! ```
+//! The first thing that is sent is an id alone, so that a client which comes back knows where it stood before anything happened.
+//! So it is, too, when nothing was to be told for a while: it keeps the connection open, and finds out that the client is gone.
+//!
+//! Nothing is read before the client has taken what was read before: a slow one costs the memory of a page.
+//!
+//! May use: `events`, `event_json`, hyper, tokio. Must not know: routes.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use holdfast::space::Listener;
+use hyper::body::{Body, Bytes, Frame};
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::event_json;
+use super::events::{Read, Reading};
+
+/// How long nothing is sent at the most.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Milliseconds after which a client whose connection broke comes back.
+const RETRY_MS: u64 = 1_000;
+
+type Next = Pin<Box<dyn Future<Output = (String, Option<Listener>)> + Send>>;
+
+/// The body of an answer without end: but for the door's.
+pub(crate) struct Stream {
+    reading: Reading,
+    ready: Option<String>,
+    next: Option<Next>,
+    /// When something has to be sent.
+    quiet_until: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    /// Goes on behind what was read.
+    pub(super) fn begin(reading: Reading, first: Read, place: OwnedSemaphorePermit) -> Self {
+        let begin = match first.notices.is_empty() {
+            true => format!("retry: {RETRY_MS}\nid: {}\n\n", first.bookmark()),
+            false => format!("retry: {RETRY_MS}\n{}", page(&first)),
+        };
+        let next = Some(next(reading.clone(), first.listener, Instant::now() + SILENCE_MAX));
+        Stream { reading, ready: Some(begin), next, quiet_until: Instant::now() + SILENCE_MAX, _place: place }
+    }
+}
+
+/// Events, each with its bookmark as its id.
+fn page(read: &Read) -> String {
+    let one = |notice| {
+        let (kind, event) = (event_json::kind(notice), event_json::event(notice));
+        format!("id: {}\nevent: {kind}\ndata: {event}\n\n", notice.bookmark)
+    };
+    read.notices.iter().map(one).collect()
+}
+
+/// Waits until the listener is woken: by an event, or because its type is gone.
+async fn woken(listener: &Listener) {
+    let mut was_asked = false;
+    poll_fn(|context| {
+        if was_asked {
+            return Poll::Ready(());
+        }
+        was_asked = true;
+        listener.wake_with(context.waker());
+        Poll::Pending
+    })
+    .await;
+}
+
+/// What is sent next, if anything, and the listener behind it; without one that was the end.
+fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
+    Box::pin(async move {
+        let mut stop = reading.shared.stop.clone();
+        tokio::select! {
+            () = woken(&listener) => {}
+            () = tokio::time::sleep_until(quiet_until) => {}
+            _ = stop.wait_for(|stop| *stop) => return (String::new(), None),
+        }
+        match reading.go_on(listener).await {
+            Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {
+                (format!("id: {}\n\n", read.bookmark()), Some(read.listener))
+            }
+            Ok(read) => (page(&read), Some(read.listener)),
+            Err(failure) => {
+                let error = json!({ "error": failure.text() });
+                (format!("event: failed\ndata: {error}\n\n"), None)
+            }
+        }
+    })
+}
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        loop {
+            if let Some(text) = self.ready.take().filter(|text| !text.is_empty()) {
+                return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+            }
+            let Some(making) = &mut self.next else { return Poll::Ready(None) };
+            let (text, listener) = ready!(making.as_mut().poll(context));
+            if !text.is_empty() {
+                self.quiet_until = Instant::now() + SILENCE_MAX;
+            }
+            self.next = listener.map(|listener| next(self.reading.clone(), listener, self.quiet_until));
+            self.ready = Some(text);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What is asked about many entries of a type: how many there are, that all of them go, and all of them, some at a time.
+//!
+//! May use: everything of the door but sockets.
+
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use holdfast::Store;
+use holdfast::space::Wanted;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::fields::Fields;
+use super::handle::{Asked, JSON, say_durability, with_type};
+use super::object::shown_at;
+use super::space;
+use super::space_json;
+use super::upload::Upload;
+use super::uri;
+use crate::iterations::{Going, locked};
+
+/// Entries that an iteration returns at a time unless its limit says otherwise.
+const LIMIT_DEFAULT: usize = 100;
+
+/// Where an iteration begins, or goes on.
+enum Begins {
+    Now(Box<Wanted>),
+    At(u64),
+}
+
+impl Asked<'_> {
+    async fn which(&self, upload: &mut Upload) -> Result<Wanted, Failure> {
+        upload.check_present()?;
+        let mut fields = Fields::parse(&upload.read().await?)?;
+        let wanted = space_json::wanted(&mut fields)?;
+        fields.end()?;
+        Ok(wanted)
+    }
+
+    pub(crate) async fn count_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        let wanted = self.which(upload).await?;
+        let count = move |store: &Store| {
+            let entries = place.entries(store)?;
+            let shown = entries.count_shown(&wanted)?;
+            space::settle(store, &entries, shown.position, shown_at(durability))?;
+            Ok::<_, Failure>(shown.value)
+        };
+        let count = self.shared.ask(count).await??;
+        Ok(say_durability(with_type(JSON, json!({ "count": count }).to_string()), durability))
+    }
+
+    pub(crate) async fn clear_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        let wanted = self.which(upload).await?;
+        let clear = move |store: &Store| {
+            let entries = place.entries(store)?;
+            let shown = entries.clear_shown(&wanted)?;
+            space::settle(store, &entries, shown.position, durability)?;
+            Ok::<_, Failure>(shown.value)
+        };
+        let count = self.shared.ask(clear).await??;
+        Ok(say_durability(with_type(JSON, json!({ "cleared": count }).to_string()), durability))
+    }
+
+    pub(crate) async fn iterate_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let (place, durability) = (self.place()?, self.durability()?);
+        upload.check_present()?;
+        let mut fields = Fields::parse(&upload.read().await?)?;
+        let limits = &self.shared.options.limits;
+        let limit = fields.number("limit")?.map_or(LIMIT_DEFAULT, |it| usize::try_from(it).unwrap_or(usize::MAX));
+        let (limit, bytes_max) = (limit.clamp(1, limits.page_entries_max), limits.documents_bytes_max);
+        let begins = match fields.text("cursor")? {
+            None => Begins::Now(Box::new(space_json::wanted(&mut fields)?)),
+            Some(cursor) => {
+                let number = uri::number(cursor.as_bytes());
+                Begins::At(number.ok_or_else(|| Failure::bad("the cursor is none that this server made"))?)
+            }
+        };
+        fields.end()?;
+        let known = std::sync::Arc::clone(&self.shared.iterations);
+        let go_on = move |store: &Store| {
+            let entries = place.entries(store)?;
+            let name = (place.space.into_bytes(), place.name.into_bytes());
+            let mut going = match begins {
+                Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
+                Begins::At(id) => {
+                    let going = locked(&known).take(id, (&name.0, &name.1), Instant::now());
+                    let text = "there is no such cursor any more, or it was used: begin anew";
+                    going.ok_or_else(|| Failure::new(StatusCode::GONE, text))?
+                }
+            };
+            let (mut found, mut bytes, mut is_over) = (Vec::new(), 0, false);
+            while found.len() < limit && bytes < bytes_max {
+                let Some(entry) = going.next()? else {
+                    is_over = true;
+                    break;
+                };
+                bytes += entry.document.as_bytes().len();
+                found.push(entry);
+            }
+            let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
+            space::settle(store, &entries, newest, shown_at(durability))?;
+            let cursor = if is_over { None } else { Some(locked(&known).add(going, Instant::now())) };
+            Ok::<_, Failure>((cursor, found))
+        };
+        let (cursor, found) = self.shared.ask(go_on).await??;
+        let cursor = cursor.map_or_else(|| "null".to_owned(), |cursor| format!("\"{cursor}\""));
+        let body = format!("{{\"cursor\":{cursor},{}", space_json::entries(&found).trim_start_matches('{'));
+        Ok(say_durability(with_type(JSON, body), durability))
+    }
+}
