@@ -8,7 +8,8 @@
 //!
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod slot;
+
 use std::time::Duration;
 
 use holdfast::space::{
@@ -23,10 +24,10 @@ use crate::entries::{At, Entries, check_changes};
 use crate::remote::{Alone, Reply, Words};
 use crate::series::{Point, SeriesName};
 use crate::{kv, read, series};
+use slot::{Away, Slot, State};
 
 /// How long a server waits for the lock of another transaction.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// How a transaction goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionOptions {
@@ -40,62 +41,6 @@ pub struct TransactionOptions {
 impl Default for TransactionOptions {
     fn default() -> Self {
         Self { lease: Duration::from_secs(60), isolation: ReadLock::Shared }
-    }
-}
-
-enum State {
-    Here(Box<holdfast::Transaction>),
-    There(Box<Alone>),
-    Busy,
-    Ended,
-}
-
-#[derive(Clone)]
-struct Slot(Arc<Mutex<State>>);
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is in it, for one operation.
-    fn take(&self) -> Result<(State, Away)> {
-        let mut slot = self.lock();
-        match std::mem::replace(&mut *slot, State::Busy) {
-            State::Busy => {
-                let text = "an operation of this transaction is under way: wait for its answer first";
-                Err(Error::new(ErrorKind::Invalid, text))
-            }
-            State::Ended => {
-                *slot = State::Ended;
-                let text = "the transaction has ended, and was rolled back unless it was committed: begin again";
-                Err(Error::new(ErrorKind::Invalid, text))
-            }
-            state => Ok((state, Away { slot: self.clone(), cancel: Cancel::new() })),
-        }
-    }
-}
-
-/// What is done with what was taken out of the slot. Dropping it without putting that back ends the transaction.
-struct Away {
-    slot: Slot,
-    cancel: Cancel,
-}
-
-impl Away {
-    fn put(self, state: State) {
-        *self.slot.lock() = state;
-    }
-}
-
-impl Drop for Away {
-    fn drop(&mut self) {
-        let mut slot = self.slot.lock();
-        if matches!(*slot, State::Busy) {
-            *slot = State::Ended;
-        }
-        drop(slot);
-        self.cancel.cancel();
     }
 }
 
@@ -168,11 +113,7 @@ impl Transaction {
         if lease.is_zero() {
             return Call::done(Err(Error::new(ErrorKind::Invalid, "a lease has to be longer than nothing")));
         }
-        let this = move |place: &Place, state| Self {
-            place: place.clone(),
-            slot: Slot(Arc::new(Mutex::new(state))),
-            isolation,
-        };
+        let this = move |place: &Place, state| Self { place: place.clone(), slot: Slot::new(state), isolation };
         match place {
             Place::Here(here) => {
                 let store = here.store().clone();
@@ -479,7 +420,7 @@ impl Transaction {
     /// `Invalid` while an operation is under way.
     pub fn abort(self) -> Call<()> {
         Call::new(move |_| match self.slot.take() {
-            Err(_) if matches!(*self.slot.lock(), State::Ended) => Step::Done(Ok(())),
+            Err(_) if self.slot.has_ended() => Step::Done(Ok(())),
             Err(error) => Step::Done(Err(error)),
             Ok((State::There(alone), _away)) => Step::Running(Box::pin(async move {
                 // A connection that breaks has rolled it back too.

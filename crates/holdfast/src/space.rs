@@ -18,6 +18,7 @@ mod near;
 mod notify;
 mod read;
 mod route;
+mod stage;
 mod task;
 mod wait;
 mod wanted;
@@ -40,15 +41,16 @@ pub use named::{KnownListener, ListenName};
 pub use near::{NearCounts, NearTable};
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
+pub use stage::EntryChange;
 pub use task::Task;
 pub use wanted::{Wanted, WantedBy};
-pub use within::{EntryChange, ReadLock, Within};
+pub use within::{ReadLock, Within};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};
 pub(crate) use kind::{Kind, Registry};
 pub(crate) use named::Known as KnownListeners;
-pub(crate) use within::SpaceStage;
+pub(crate) use stage::SpaceStage;
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};

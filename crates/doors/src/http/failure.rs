@@ -19,11 +19,13 @@ const NO_SPACE: &str = "no space left";
 pub(crate) struct Failure {
     status: StatusCode,
     text: Cow<'static, str>,
+    /// Whether the same request may be answered otherwise in a moment.
+    passes: bool,
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
-        Failure { status, text: text.into() }
+        Failure { status, text: text.into(), passes: status == StatusCode::SERVICE_UNAVAILABLE }
     }
 
     /// 400: the request makes no sense.
@@ -34,6 +36,11 @@ impl Failure {
     /// 404.
     pub(crate) fn not_found() -> Self {
         Failure::new(StatusCode::NOT_FOUND, "not found")
+    }
+
+    /// 409: a transaction has locked the entry.
+    pub(crate) fn locked() -> Self {
+        Failure { passes: true, ..Failure::new(StatusCode::CONFLICT, "a transaction has locked the entry: try again") }
     }
 
     /// 412: a condition in the headers does not hold.
@@ -75,9 +82,9 @@ impl From<holdfast::Error> for Failure {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Unavailable if text.contains(NO_SPACE) => StatusCode::INSUFFICIENT_STORAGE,
-            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Closed => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            // Nothing of the store's own takes too long but the lock of a transaction.
+            ErrorKind::Timeout => return Failure::locked(),
+            ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Failure::new(status, text)
@@ -89,7 +96,7 @@ impl IntoResponse for Failure {
         let mut answer = (self.status, format!("{}\n", self.text)).into_response();
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if self.passes {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
         }
         answer

@@ -27,6 +27,7 @@ mod pages;
 mod space;
 mod space_json;
 mod spaces;
+mod spaces_table;
 
 mod batch;
 mod event_json;

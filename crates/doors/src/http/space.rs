@@ -124,7 +124,7 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
         Some(_) => return Err(Failure::bad(format!("{field} in the document is not the id in the path"))),
     };
     let seen = judge(&entries, &one.wanted(), &how.conditions)?;
-    let mut options = WriteOptions { mode: how.mode, lease: how.lease, ..WriteOptions::default() };
+    let mut options = WriteOptions { mode: how.mode, lease: how.lease, ..at_once() };
     match seen {
         None => {}
         Some(Some(version)) => options.version = Some(version),
@@ -142,7 +142,7 @@ pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> R
 pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) -> Result<Entry, Failure> {
     let entries = one.place.entries(store)?;
     let version = judge(&entries, &one.wanted(), &how.conditions)?.flatten();
-    let options = WriteOptions { lease: how.lease, version, ..WriteOptions::default() };
+    let options = WriteOptions { lease: how.lease, version, ..at_once() };
     let changed = entries.change_shown(&one.wanted(), changes, &options)?.ok_or_else(Failure::not_found)?;
     settle(store, &entries, changed.now.version, how.durability)?;
     Ok(changed.now)
@@ -154,7 +154,7 @@ pub(crate) fn change(store: &Store, one: &One, changes: &[Change], how: &How) ->
 /// 404 when there is none, and what the store says.
 pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> {
     let entries = one.place.entries(store)?;
-    let shown = entries.renew_shown(&one.wanted(), how.lease, None)?;
+    let shown = entries.renew_shown(&one.wanted(), how.lease, Some(Duration::ZERO))?;
     if !shown.value {
         return Err(Failure::not_found());
     }
@@ -167,7 +167,7 @@ pub(crate) fn renew(store: &Store, one: &One, how: &How) -> Result<(), Failure> 
 /// 412 when there is one with its id, and what the store says.
 pub(crate) fn create(store: &Store, place: &Place, document: &Document, how: &How) -> Result<Written, Failure> {
     let entries = place.entries(store)?;
-    let options = WriteOptions { mode: WriteMode::Insert, lease: how.lease, ..WriteOptions::default() };
+    let options = WriteOptions { mode: WriteMode::Insert, lease: how.lease, ..at_once() };
     let written = entries.write_shown(document, &options)?;
     settle(store, &entries, written.version, how.durability)?;
     Ok(written)
@@ -181,7 +181,17 @@ pub(crate) fn delete(store: &Store, one: &One, conditions: &Conditions, durabili
     let entries = one.place.entries(store)?;
     let version = judge(&entries, &one.wanted(), conditions)?.flatten();
     let taken = entries.take_shown(&one.wanted(), &ReadOptions { version, ..ReadOptions::default() })?;
-    settle(store, &entries, taken.ok_or_else(Failure::not_found)?.position, durability)
+    let Some(taken) = taken else {
+        // What a transaction has locked is there for who reads.
+        let is_there = entries.read_shown(&one.wanted(), &ReadOptions::default())?.is_some();
+        return Err(if is_there { Failure::locked() } else { Failure::not_found() });
+    };
+    settle(store, &entries, taken.position, durability)
+}
+
+/// Threads of the door do not wait for transactions: who asks again does.
+fn at_once() -> WriteOptions {
+    WriteOptions { lock_timeout: Some(Duration::ZERO), ..WriteOptions::default() }
 }
 
 /// Declares a type.

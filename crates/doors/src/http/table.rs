@@ -2,7 +2,7 @@
 //!
 //! May use: the tables of the time series' protocols. Must not know: what operations do.
 
-use super::{influx, ingest, opentsdb, prometheus};
+use super::{influx, ingest, opentsdb, prometheus, spaces_table};
 
 /// What a request wants done with a path. HEAD is GET without the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,17 +96,15 @@ pub(crate) const TYPES_PREFIX: &str = "/types/default";
 pub(crate) const DATABASE_PREFIX: &str = "/db/{database}";
 
 const KEY: &str = "/buckets/{bucket}/keys/{key}";
-const TYPE: &str = "/spaces/{space}/types/{type}";
-const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
-const ENTRY: &str = "/spaces/{space}/types/{type}/entries/{id}";
-const EVENTS: &str = "/spaces/{space}/types/{type}/events";
 const PUT_QUERY: &[&str] = &["returnbody", "durability", "ttl", "compression"];
 const PUT_STATUSES: &[u16] = &[200, 204, 400, 408, 409, 411, 412, 413, 414, 415, 431, 507];
 const INDEX_QUERY: &[&str] = &["return_terms", "term_regex", "max_results", "continuation", "stream", "durability"];
 
-/// Every route: those of this table, and those of the protocols of time series.
+/// Every route: those of this table, and those of spaces and of the protocols of time series.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> {
-    [ROUTES, ingest::ROUTES, opentsdb::ROUTES, influx::ROUTES, prometheus::ROUTES].into_iter().flatten()
+    [ROUTES, spaces_table::ROUTES, ingest::ROUTES, opentsdb::ROUTES, influx::ROUTES, prometheus::ROUTES]
+        .into_iter()
+        .flatten()
 }
 
 /// `/health` under the names that Prometheus' and InfluxDB's clients know.
@@ -279,198 +277,6 @@ static ROUTES: &[Route] = &[
         summary: "Does several things with entries, objects and points, together or not at all.",
         query: &["durability"],
         statuses: &[200, 400, 404, 408, 409, 411, 412, 413, 415, 507],
-    },
-    Route {
-        verb: Verb::Get,
-        path: "/spaces",
-        operation: Operation::Spaces,
-        access: Access::User,
-        summary: "Lists the spaces that the user may read, and their types.",
-        query: &[],
-        statuses: &[200],
-    },
-    Route {
-        verb: Verb::Get,
-        path: TYPE,
-        operation: Operation::Describe,
-        access: Access::Read,
-        summary: "What a type is, what it takes of memory, and how many wait for its entries.",
-        query: &[],
-        statuses: &[200, 404],
-    },
-    Route {
-        verb: Verb::Put,
-        path: TYPE,
-        operation: Operation::Declare,
-        access: Access::Write,
-        summary: "Declares a type of entries, or changes one while it is used.",
-        query: &[],
-        statuses: &[204, 400, 412, 507],
-    },
-    Route {
-        verb: Verb::Delete,
-        path: TYPE,
-        operation: Operation::DropType,
-        access: Access::Drop,
-        summary: "Removes a type with all its entries.",
-        query: &[],
-        statuses: &[204, 404, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: ENTRIES,
-        operation: Operation::CreateEntry,
-        access: Access::Write,
-        summary: "Writes an entry that is not there; without an id it is given one.",
-        query: &["durability", "lease_ms"],
-        statuses: &[201, 400, 404, 411, 412, 413, 507],
-    },
-    Route {
-        verb: Verb::Get,
-        path: ENTRY,
-        operation: Operation::FetchEntry,
-        access: Access::Read,
-        summary: "Reads an entry.",
-        query: &["durability", "routing"],
-        statuses: &[200, 304, 400, 404, 412],
-    },
-    Route {
-        verb: Verb::Put,
-        path: ENTRY,
-        operation: Operation::StoreEntry,
-        access: Access::Write,
-        summary: "Writes or replaces an entry.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[204, 400, 404, 411, 412, 413, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: ENTRY,
-        operation: Operation::MergeEntry,
-        access: Access::Write,
-        summary: "Changes the fields of an entry that the document names.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[204, 400, 404, 411, 412, 413, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/entries/{id}/change",
-        operation: Operation::ChangeEntry,
-        access: Access::Write,
-        summary: "Changes an entry in place, all changes or none, and answers what it is now.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[200, 400, 404, 411, 412, 413, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/entries/{id}/renew",
-        operation: Operation::RenewEntry,
-        access: Access::Write,
-        summary: "Ends an entry's lease at another time.",
-        query: &["durability", "routing", "lease_ms"],
-        statuses: &[204, 400, 404, 507],
-    },
-    Route {
-        verb: Verb::Delete,
-        path: ENTRY,
-        operation: Operation::DeleteEntry,
-        access: Access::Write,
-        summary: "Removes an entry.",
-        query: &["durability", "routing"],
-        statuses: &[204, 400, 404, 412, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/query",
-        operation: Operation::QueryEntries,
-        access: Access::Read,
-        summary: "Reads entries by id, template or SQL, or answers a whole query.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 411],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/take",
-        operation: Operation::TakeEntries,
-        access: Access::Write,
-        summary: "Reads entries and removes them; waits for one if it is told to.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 411, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/count",
-        operation: Operation::CountEntries,
-        access: Access::Read,
-        summary: "Says how many entries match.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 411],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/clear",
-        operation: Operation::ClearEntries,
-        access: Access::Write,
-        summary: "Removes all entries that match, and says how many.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 411, 507],
-    },
-    Route {
-        verb: Verb::Post,
-        path: "/spaces/{space}/types/{type}/iterate",
-        operation: Operation::IterateEntries,
-        access: Access::Read,
-        summary: "Goes through all entries that match, some at a time.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 410, 411],
-    },
-    Route {
-        verb: Verb::Get,
-        path: EVENTS,
-        operation: Operation::Events,
-        access: Access::Read,
-        summary: "What happened to entries behind a bookmark; waits if it is told to. As text/event-stream, as it happens.",
-        query: &[
-            "from",
-            "wait_ms",
-            "limit",
-            "hears",
-            "conflate",
-            "where",
-            "parameters",
-            "id",
-            "template",
-            "routing",
-            "durability",
-        ],
-        statuses: &[200, 400, 404],
-    },
-    Route {
-        verb: Verb::Post,
-        path: EVENTS,
-        operation: Operation::Listen,
-        access: Access::Read,
-        summary: "The same with a body; by a name, it goes on behind what was acknowledged.",
-        query: &["durability"],
-        statuses: &[200, 400, 404, 411, 507],
-    },
-    Route {
-        verb: Verb::Get,
-        path: "/spaces/{space}/types/{type}/listeners",
-        operation: Operation::Listeners,
-        access: Access::Read,
-        summary: "Lists the listeners that are known by name, and where they stand.",
-        query: &[],
-        statuses: &[200, 404],
-    },
-    Route {
-        verb: Verb::Delete,
-        path: "/spaces/{space}/types/{type}/listeners/{name}",
-        operation: Operation::ForgetListener,
-        access: Access::Write,
-        summary: "Forgets a listener by its name, and what is kept for it.",
-        query: &[],
-        statuses: &[204, 400, 404, 507],
     },
 ];
 

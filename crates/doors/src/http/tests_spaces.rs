@@ -213,3 +213,32 @@ fn who_vanishes_while_waiting_takes_nothing() {
     }
     until("both are there", || entries.usage().entries == 2);
 }
+
+#[test]
+fn what_a_transaction_has_locked_is_neither_changed_nor_said_to_be_gone_nor_waited_for() {
+    use holdfast::space::{ReadOptions, Wanted};
+    let door = declared();
+    door.put(&entry("1"), &[], r#"{"n":1}"#);
+    let entries = door.store.space("shop").entries("orders").unwrap();
+    let mut transaction = door.store.begin();
+    assert!(entries.within(&mut transaction).take(&Wanted::id(1), &ReadOptions::default()).unwrap().is_some());
+    let one = entry("1");
+    for (request, body) in [
+        (format!("PUT {one}"), r#"{"n":2}"#),
+        (format!("POST {one}"), r#"{"n":2}"#),
+        (format!("POST {one}/change"), r#"{"changes":[{"unset":"n"}]}"#),
+        (format!("POST {one}/renew?lease_ms=5000"), ""),
+        (format!("DELETE {one}"), ""),
+    ] {
+        let answer = door.send(&request, &[], Some(body.as_bytes()));
+        assert_eq!(
+            (answer.status, answer.header("retry-after").is_some()),
+            (409, true),
+            "{request}: {}",
+            answer.text()
+        );
+    }
+    assert_eq!(door.get(&one).status, 200);
+    drop(transaction);
+    assert_eq!(door.send(&format!("DELETE {one}"), &[], None).status, 204);
+}

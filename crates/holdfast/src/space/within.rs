@@ -6,20 +6,19 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Change as InPlace, Document, Order, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Document, Order, Stored, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
-use super::commit::{Change, Opened, Over, What};
+use super::commit::Over;
 use super::entries::{Entries, Entry};
-use super::kind::Kind;
-use super::limit::{self, Growth};
 use super::locks::{Holder, LockedPlace, Mode};
 use super::read::ReadOptions;
 use super::route;
+use super::stage::{SpaceStage, Staged};
 use super::wait::{Granted, Purpose};
 use super::wanted::Wanted;
 use super::write::{
@@ -27,227 +26,8 @@ use super::write::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
-use crate::store::{Inner, Store};
+use crate::store::Inner;
 use crate::transaction::Transaction;
-
-/// What a transaction makes of an entry.
-#[derive(Debug, Clone)]
-struct Staged {
-    partition: PartitionId,
-    /// What was there when the transaction came to it first.
-    was: Option<Stored>,
-    /// What is to be there; `None` when it is to be gone.
-    will: Option<(Document, u64)>,
-    /// Whether what was there had ended, and was nothing to the transaction.
-    over: Over,
-}
-
-/// What a transaction will have made of one entry: from [`Transaction::changes_of`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct EntryChange {
-    /// What was there when the transaction came to it.
-    pub before: Option<Document>,
-    /// What it leaves there; `None` when the entry goes.
-    pub after: Option<Document>,
-}
-
-/// Entries with one id, and other routing, may lie in other partitions.
-type Key = (TypeId, PartitionId, Vec<u8>);
-
-/// What a transaction has come to of one type.
-#[derive(Default)]
-struct OfType {
-    /// All of it, by entry key: what looking for others leaves out.
-    keys: Arc<BTreeSet<Vec<u8>>>,
-    /// What is to be there.
-    written: BTreeSet<(PartitionId, Vec<u8>)>,
-}
-
-/// What one staged entry takes in memory, beside its documents.
-const STAGED_BYTES: u64 = 256;
-
-impl Staged {
-    fn bytes(&self) -> u64 {
-        let was = self.was.as_ref().map_or(0, |was| was.document.as_bytes().len());
-        let will = self.will.as_ref().map_or(0, |(document, _)| document.as_bytes().len());
-        STAGED_BYTES + (was + will) as u64
-    }
-
-    /// What tells the entry from all others of its type.
-    fn entry_key(&self, definition: &::space::Definition) -> Option<Vec<u8>> {
-        let will = self.will.as_ref().map(|(document, _)| document);
-        let document = will.or(self.was.as_ref().map(|was| &was.document))?;
-        Some(definition.entry_key(document.fields()))
-    }
-}
-
-/// The part of a transaction that is in spaces.
-pub(crate) struct SpaceStage {
-    store: Store,
-    holder: Option<Holder>,
-    kinds: BTreeMap<TypeId, Arc<Kind>>,
-    staged: BTreeMap<Key, Staged>,
-    /// What of each type is staged, so that no operation goes through all of it.
-    of_type: BTreeMap<TypeId, OfType>,
-    /// Bytes of what is staged.
-    bytes: u64,
-    is_over: bool,
-    /// Of one that is joined to a batch: the newest position that its reads rest on.
-    joined: Option<Position>,
-}
-
-impl SpaceStage {
-    pub(crate) fn new(store: Store) -> Self {
-        let (kinds, staged, of_type) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { store, holder: None, kinds, staged, of_type, bytes: 0, is_over: false, joined: None }
-    }
-
-    /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
-    pub(crate) fn will_join(&mut self) {
-        self.joined = Some(Position::ZERO);
-    }
-
-    /// What its reads rest on that did not wait.
-    pub(crate) fn seen(&self) -> Position {
-        self.joined.unwrap_or_default()
-    }
-
-    /// Waits until what was read may be shown, or notes what it rests on.
-    pub(crate) fn show(&mut self, position: Position) -> Result<()> {
-        if let Some(seen) = &mut self.joined {
-            *seen = (*seen).max(position);
-            return Ok(());
-        }
-        self.store.settle(crate::kv::Shown { value: (), position })
-    }
-
-    /// Begins, for so long at the most.
-    pub(crate) fn begin(&mut self, lease: Duration) {
-        let inner = self.store.inner();
-        self.holder.get_or_insert_with(|| {
-            let holder = inner.spaces.locks.begin(Some(inner.clock.now().after(lease)));
-            inner.space_wake.raise();
-            holder
-        });
-    }
-
-    /// Whether it was ended for having taken too long.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.holder.map_or(Ok(()), |holder| self.store.inner().spaces.locks.check(holder))
-    }
-
-    fn holder(&mut self) -> Result<Holder> {
-        self.check()?;
-        Ok(*self.holder.get_or_insert_with(|| self.store.inner().spaces.locks.begin(None)))
-    }
-
-    /// How many entries it has come to, and the bytes that they take.
-    pub(crate) fn held(&self) -> (usize, u64) {
-        (self.staged.len(), self.bytes)
-    }
-
-    /// The changes, as they go into the batch.
-    pub(crate) fn changes(&self) -> Vec<Change> {
-        let change = |((of, ..), staged): (&Key, &Staged)| {
-            let kind = Arc::clone(self.kinds.get(of)?);
-            let what = match (&staged.will, &staged.was) {
-                (Some((document, expires_ms)), _) => {
-                    What::Write { document: document.clone(), expires_ms: *expires_ms, over: staged.over }
-                }
-                (None, Some(was)) => {
-                    let id = was.document.get(&kind.definition().id)?.to_value();
-                    let reason = if staged.over == Over::Ended { Reason::Expired } else { Reason::Taken };
-                    What::Remove { id, reason }
-                }
-                (None, None) => return None,
-            };
-            Some(Change { kind, partition: staged.partition, what })
-        };
-        self.staged.iter().filter_map(change).collect()
-    }
-
-    /// What becomes of the entries of one type.
-    pub(crate) fn changes_of(&self, of: TypeId) -> Vec<EntryChange> {
-        let of_type = self.staged.iter().filter(|((it, ..), _)| *it == of);
-        of_type
-            .map(|(_, staged)| EntryChange {
-                before: staged.was.as_ref().map(|was| was.document.clone()),
-                after: staged.will.as_ref().map(|(document, _)| document.clone()),
-            })
-            .filter(|change| change.before.is_some() || change.after.is_some())
-            .collect()
-    }
-
-    /// Checks, when all partitions are locked, that what this transaction saw is still so.
-    pub(crate) fn validate(&self, opened: &mut Opened<'_>) -> Result<()> {
-        self.claim()?;
-        let mut of_type: BTreeMap<(TypeId, PartitionId), Vec<Outcome<'_>>> = BTreeMap::new();
-        for ((of, ..), staged) in &self.staged {
-            let Some(kind) = self.kinds.get(of) else { continue };
-            kind.check()?;
-            let Some(engine) = opened.engine(staged.partition) else { continue };
-            let document = staged.will.as_ref().map(|(document, _)| document);
-            let document = document.or(staged.was.as_ref().map(|was| &was.document));
-            let id = document.and_then(|document| document.get(&kind.definition().id));
-            let place = id.and_then(|id| engine.find_id(*of, id));
-            let now = place.and_then(|place| engine.get(place)).map(|stored| stored.version);
-            if now != staged.was.as_ref().map(|was| was.version) {
-                let text = "somebody else wrote an entry that this transaction writes; begin again";
-                return Err(Error::new(ErrorKind::Conflict, text));
-            }
-            if let Some(id) = id {
-                of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
-            }
-        }
-        for (of, partition) in of_type.keys() {
-            let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
-            let growth = Growth::of(self.staged.iter().filter(of_this).map(|(_, staged)| {
-                (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
-            }));
-            let keeps = |id: ValueRef<'_>| self.staged.contains_key(&(*of, *partition, key_of(id)));
-            let inner = self.store.inner();
-            let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
-            if let (Some(kind), Some(there)) = (self.kinds.get(of), there) {
-                limit::make_room(inner, kind, there, &growth, &keeps)?;
-            }
-        }
-        for ((of, partition), all) in &of_type {
-            opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
-        }
-        Ok(())
-    }
-
-    /// Keeps its locks until [`SpaceStage::end`], unless they are lost.
-    pub(crate) fn claim(&self) -> Result<()> {
-        self.holder.map_or(Ok(()), |holder| self.store.inner().spaces.locks.claim(holder))
-    }
-
-    /// Lets go of the locks in partitions that are open, before anybody else gets there.
-    pub(crate) fn let_go_in(&self, opened: &mut Opened<'_>) {
-        let Some(holder) = self.holder else { return };
-        let inner = self.store.inner();
-        for at in inner.spaces.locks.begin_end(holder) {
-            if let Some(engine) = opened.engine(at.partition) {
-                inner.let_go_of(holder, at, engine);
-                opened.is_free(at);
-            }
-        }
-    }
-
-    /// Lets go of all locks that are left: with no partition open, because they are anywhere.
-    pub(crate) fn end(&mut self) {
-        if let Some(holder) = self.holder.filter(|_| !self.is_over) {
-            self.is_over = true;
-            self.store.inner().end_holder(holder);
-        }
-    }
-}
-
-impl Drop for SpaceStage {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
 
 impl Inner {
     /// Ends a transaction's locks, and offers what is free again to those who wait for it.
@@ -271,7 +51,7 @@ impl Inner {
     }
 
     /// The caller has locked the partition, so that nobody else uses the place meanwhile.
-    fn let_go_of(&self, holder: Holder, at: LockedPlace, engine: &mut ::space::Engine) {
+    pub(super) fn let_go_of(&self, holder: Holder, at: LockedPlace, engine: &mut ::space::Engine) {
         let Some((mode, is_locked)) = self.spaces.locks.release(holder, at) else { return };
         // What the transaction removed is gone, and its group was let go of with it.
         if !engine.is_locked(at.place) {
