@@ -5,6 +5,7 @@
 //!
 //! May use: everything in this crate, tokio. Must not know: protocols.
 
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 
@@ -54,7 +55,21 @@ fn use_small_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
+/// Looks whether the doors' addresses are free before a first start makes a store: one that cannot be served is not left behind.
+/// A store that is there says first if another process has it.
+fn check_free(config: &Config) -> Result<(), Failure> {
+    if config.dir.join("store").exists() {
+        return Ok(());
+    }
+    let free = |address: SocketAddr| {
+        TcpListener::bind(address).map(drop).map_err(|source| doors::ServeError::Listen { address, source })
+    };
+    free(config.resp.listen).map_err(Failure::Resp)?;
+    free(config.http.listen).map_err(Failure::Http)
+}
+
 async fn run(config: Config) -> Result<(), Failure> {
+    check_free(&config)?;
     let mut signals = Signals::watch().map_err(Failure::Start)?;
     let (dir, options) = (config.dir.clone(), options(&config));
     let opening = spawn_blocking(move || Store::open(&dir, options));

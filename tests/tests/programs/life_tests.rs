@@ -173,6 +173,7 @@ fn a_port_that_is_taken_and_an_unknown_argument_are_said_clearly() {
     ] {
         let done = run(std::process::Command::new(holdfast()).args(&arguments), b"", Duration::from_secs(30));
         assert!(done.code.is_some_and(|code| code != 0), "{arguments:?} exits {:?}:\n{}", done.code, done.text);
+        assert!(!folder.path().join("data").exists(), "{arguments:?} leaves a store that nobody serves");
         assert!(!done.text.trim().is_empty() && !done.text.contains("panicked"), "{arguments:?} says:\n{}", done.text);
     }
 }

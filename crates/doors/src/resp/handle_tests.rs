@@ -213,7 +213,7 @@ fn a_transaction_is_one_commit() {
         ("KV.PUT other b 2", "+QUEUED"),
         ("INCR a", "+QUEUED"),
         ("GET a", "+QUEUED"),
-        ("LPUSH a b", "-ERR unsupported command 'lpush': Holdfast does not have lists; it has strings, keys, transactions and KV.* (see COMMAND LIST)"),
+        ("LPUSH a b", "-ERR unsupported command 'lpush': Holdfast does not have lists; it has strings, keys, transactions, scripts, KV.*, SPACE.* (objects, queues) and TS.* (see COMMAND LIST)"),
         ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
         ("EXISTS a", ":0"),
         ("MULTI", "+OK"),

@@ -210,7 +210,7 @@ pub(crate) fn unknown_command(session: &mut Session, args: Args<'_>) -> Fail {
     }
     if let Some((what, _)) = UNSUPPORTED.iter().find(|(_, names)| names.contains(&lower.as_str())) {
         return format!(
-            "ERR unsupported command '{lower}': Holdfast does not have {what}; it has strings, keys, transactions and KV.* (see COMMAND LIST)"
+            "ERR unsupported command '{lower}': Holdfast does not have {what}; it has strings, keys, transactions, scripts, KV.*, SPACE.* (objects, queues) and TS.* (see COMMAND LIST)"
         )
         .into();
     }
