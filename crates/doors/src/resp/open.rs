@@ -5,10 +5,9 @@
 //! until the client has said that it knows: clients send several at once, and half a transaction is none. Clients that share
 //! or change connections without a word begin a *strict* one: what is to happen in it names it, and nothing else is let in.
 //!
-//! A command that has to wait, for a lock or for an entry, goes on in
-//! a thread, and the transaction with it; the connection waits. There are turns for those who wait for locks apart from those
-//! who wait for entries, which may take long: who could let go of a lock is not kept waiting by them, since what need not
-//! wait needs no turn.
+//! A command that has to wait, for a lock or for an entry, goes on in a thread, and the transaction with it; the connection
+//! waits. There are turns for those who wait for locks, for those who wait for entries, and for those who only take long: who
+//! could let go of what others wait for is not kept waiting by them.
 //!
 //!   session.open  --a command-->  View::Transaction  --must wait-->  Waiting, in a thread  -->  session.open
 //!                 --one that fails-->  without its transaction, until TX.COMMIT or TX.ABORT
@@ -132,11 +131,16 @@ pub(crate) fn command(
     if let Ok(asked) = ran {
         session.need.add(asked, transaction.seen());
     }
-    if let Some(Pending::Within(waiting)) = &mut session.pending {
-        waiting.transaction = Some(transaction);
-        waiting.lease = open.lease;
-    } else {
-        open.transaction = Some(transaction);
+    match &mut session.pending {
+        Some(Pending::Within(waiting)) if ran.is_ok() => {
+            waiting.transaction = Some(transaction);
+            waiting.lease = open.lease;
+        }
+        pending => {
+            // What has failed goes on nowhere.
+            pending.take_if(|pending| matches!(pending, Pending::Within(_)));
+            open.transaction = Some(transaction);
+        }
     }
     session.open = Some(open);
     tell(session);

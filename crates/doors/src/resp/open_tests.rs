@@ -484,6 +484,13 @@ fn a_transaction_holds_so_many_entries_and_no_more() {
     let many = format!("SPACE.MWRITE shop jobs 33{}", " {}".repeat(33));
     let much = "-LIMIT a transaction reads keys, changes and locks 32 keys and entries at the most";
     one.check(&[("TX.BEGIN", ID), (&many, much), ("TX.COMMIT", &over(much)), ("SPACE.COUNT shop jobs ANY", ":0")]);
+    // Too much before something is found locked: it does not wait, and is answered once.
+    let mut other = shop.client();
+    one.ask("SPACE.WRITE shop jobs {\"id\":\"x\"}");
+    other.check(&[("TX.BEGIN", ID)]);
+    other.ask("SPACE.TAKE shop jobs ID \"x\"");
+    let many = format!("SPACE.MWRITE shop jobs 34{} {{\"id\":\"x\"}}", " {}".repeat(33));
+    one.check(&[("TX.BEGIN", ID), (&many, much), ("PING", "+PONG"), ("TX.ABORT", "+OK")]);
 }
 
 #[test]

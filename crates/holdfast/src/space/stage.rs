@@ -28,7 +28,8 @@ pub(super) struct Staged {
     pub(super) over: Over,
 }
 
-/// What a transaction will have made of one entry: from [`Transaction::changes_of`].
+/// What a transaction will have made of one entry: from
+/// [`Transaction::changes_of`](crate::Transaction::changes_of).
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntryChange {
     /// What was there when the transaction came to it.
