@@ -112,6 +112,14 @@ impl Remote {
         self.check_bytes("an argument", words.longest())
     }
 
+    /// Several requests, if servers take each of them.
+    fn encode(&self, all: &[Words]) -> Result<Vec<u8>> {
+        all.iter().try_for_each(|words| self.check_words(words))?;
+        let mut bytes = Vec::new();
+        all.iter().for_each(|words| words.write(&mut bytes));
+        Ok(bytes)
+    }
+
     /// Asks on the connection that all share.
     pub(crate) fn call<T: Send + 'static>(
         &self,
@@ -144,11 +152,10 @@ impl Remote {
         again: Again,
         read: impl FnOnce(Vec<Reply>) -> Result<T> + Send + 'static,
     ) -> Call<T> {
-        if let Some(Err(error)) = all.iter().map(|words| self.check_words(words)).find(Result::is_err) {
-            return Call::done(Err(error));
-        }
-        let mut bytes = Vec::new();
-        all.iter().for_each(|words| words.write(&mut bytes));
+        let bytes = match self.encode(all) {
+            Ok(bytes) => bytes,
+            Err(error) => return Call::done(Err(error)),
+        };
         self.call_raw(Request { bytes, replies: all.len(), again }, move |replies| read(replies?))
     }
 
@@ -237,11 +244,10 @@ impl Remote {
         again: Again,
         read: impl FnOnce(Vec<Reply>) -> Result<T> + Send + 'static,
     ) -> Call<T> {
-        if let Some(Err(error)) = all.iter().map(|words| self.check_words(words)).find(Result::is_err) {
-            return Call::done(Err(error));
-        }
-        let mut bytes = Vec::new();
-        all.iter().for_each(|words| words.write(&mut bytes));
+        let bytes = match self.encode(all) {
+            Ok(bytes) => bytes,
+            Err(error) => return Call::done(Err(error)),
+        };
         let (this, held, count) = (self.clone(), Arc::clone(held), all.len());
         Call::new(move |_| {
             let handle = this.0.runtime.handle().clone();
