@@ -3,7 +3,7 @@
 //! May use: the operating system's threads. Must not know: what the workers do.
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many processors this process may use; at least one.
 #[must_use]
@@ -76,6 +76,18 @@ impl Gate {
     /// Sleeps until [`Gate::open`] was called, at any time since the gate was made.
     pub fn wait(&self) {
         self.0.wait();
+    }
+
+    /// Like [`Gate::wait`], but only gives way to threads that are ready, for at most `awake`, before it sleeps. Where many threads
+    /// share processors and wait for something short, to put each to sleep and to wake it costs more than their taking turns does.
+    pub fn wait_awake(&self, awake: Duration) {
+        let begun = Instant::now();
+        while self.0.get().is_none() {
+            if begun.elapsed() >= awake {
+                return self.wait();
+            }
+            yield_now();
+        }
     }
 
     /// Wakes all who wait; later ones do not sleep at all.

@@ -23,7 +23,7 @@ use crate::journal::Journal;
 use crate::log::{Level, Window};
 use crate::position::Position;
 use crate::segment::Segment;
-use crate::syncing::{Next, Turn};
+use crate::syncing::{Next, Synced, Turn};
 use crate::tail::shrink;
 
 /// How closely the age of unsynced batches is known.
@@ -204,7 +204,7 @@ impl Journal {
             drop(syncing);
             match next {
                 Next::Lead(turn) => self.lead(turn),
-                Next::Wait(ended) => ended.wait(),
+                Next::Wait(ended, awake) => ended.wait_awake(awake),
             }
         }
     }
@@ -239,16 +239,16 @@ impl Journal {
         let written = self.sync_written(turn);
         self.wait_for_turn(turn);
         // After a failure of an earlier one nothing is promised, whatever the later ones say.
-        let took = match written {
+        let synced = match written {
             Ok(written) if self.check().is_ok() => {
-                self.note_synced(&written);
+                let batches = self.note_synced(&written);
                 let nanos = self.clock.now().since(started).as_nanos();
                 self.counters.sync_nanos.add(u64::try_from(nanos).unwrap_or(u64::MAX));
-                Some(written.took)
+                Some(Synced { took: written.took, batches })
             }
             _ => None,
         };
-        let ended = lock(&self.syncing).end(took);
+        let ended = lock(&self.syncing).end(synced);
         ended.open();
     }
 
@@ -289,13 +289,15 @@ impl Journal {
         segment.sync().map_err(|error| self.poisoned(error))
     }
 
-    fn note_synced(&self, &Written { target, batches, .. }: &Written) {
+    /// Returns how many batches shared the sync.
+    fn note_synced(&self, &Written { target, batches, .. }: &Written) -> u64 {
         lock(&self.ages).synced(target);
         let before = self.synced.fetch_max(target.get(), Ordering::AcqRel);
         let group = batches - self.counters.synced_batches.swap(batches, Ordering::AcqRel);
         self.counters.group_batches.add(group);
         self.last_group.store(group, Ordering::Relaxed);
         self.note_group(target.get().saturating_sub(before));
+        group
     }
 
     /// Sees to it that a sync starts within the window.

@@ -9,6 +9,10 @@
 //! a *lane* for itself, which is a handle of the file of its own: the system tells a failed write to each handle once, so of two
 //! that share one only one would hear of it.
 //!
+//! Those who wait sleep, one at a time or a few. Of a crowd each would cost a sleep and a wake-up for every batch, which is several
+//! times what the batch costs: as long as syncs are short and shared by many, their waiters stay awake and give way to each other
+//! (measured, 64 writers on two processors: 1.6 times the batches, and a sixth less processor for each).
+//!
 //! May use: `base`, positions. Must not know: files, clocks.
 
 use std::collections::VecDeque;
@@ -26,6 +30,13 @@ const SLOW: Duration = Duration::from_millis(1);
 /// So many in a row: one that had to wait for a processor says nothing about the disk.
 const SLOW_SYNCS: u32 = 8;
 
+/// So many batches that shared the last sync are a crowd: with fewer, to stay awake costs processor time that sleepers leave.
+const CROWD: u64 = 8;
+/// Syncs that took longer are slept through.
+const SHORT: Duration = Duration::from_micros(250);
+/// How long one of a crowd waits before it sleeps all the same: some short syncs.
+const AWAKE: Duration = Duration::from_micros(500);
+
 /// The syncs that run, in the order of their beginning.
 #[derive(Default)]
 pub(crate) struct Syncing {
@@ -33,6 +44,8 @@ pub(crate) struct Syncing {
     begun: u64,
     /// Syncs in a row that took long.
     slow: u32,
+    /// How long those who wait stay awake, by what the last sync was like.
+    awake: Duration,
     /// Opened when the next sync ends: for all who wait, those whom it does not cover too. To wake these once more costs less than
     /// to wake each by itself, and the first of them leads the next sync.
     ended: Arc<Gate>,
@@ -53,12 +66,21 @@ pub(crate) struct Turn {
     pub(crate) lane: usize,
 }
 
+/// What a sync was like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Synced {
+    /// How long the disk took.
+    pub(crate) took: Duration,
+    /// How many batches shared it.
+    pub(crate) batches: u64,
+}
+
 /// What whoever needs a sync does next.
 pub(crate) enum Next {
     /// Leads one.
     Lead(Turn),
-    /// Waits for the end of one, and looks again.
-    Wait(Arc<Gate>),
+    /// Waits for the end of one, awake for at most so long, and looks again.
+    Wait(Arc<Gate>, Duration),
 }
 
 impl Syncing {
@@ -73,7 +95,7 @@ impl Syncing {
                 self.running.push_back(Running { number: self.begun, lane, reaches: None });
                 Next::Lead(Turn { number: self.begun, lane })
             }
-            _ => Next::Wait(Arc::clone(&self.ended)),
+            _ => Next::Wait(Arc::clone(&self.ended), self.awake),
         }
     }
 
@@ -95,14 +117,13 @@ impl Syncing {
         (!is_first).then(|| Arc::clone(&self.ended))
     }
 
-    /// The first sync has ended; its disk took so long, if it answered. Returns the gate to open for all who wait.
-    pub(crate) fn end(&mut self, took: Option<Duration>) -> Arc<Gate> {
+    /// The first sync has ended, with this result if the disk answered. Returns the gate to open for all who wait.
+    pub(crate) fn end(&mut self, synced: Option<Synced>) -> Arc<Gate> {
         self.running.pop_front();
-        self.slow = match took {
-            Some(took) if took >= SLOW => self.slow.saturating_add(1),
-            Some(_) => 0,
-            None => self.slow,
-        };
+        if let Some(Synced { took, batches }) = synced {
+            self.slow = if took >= SLOW { self.slow.saturating_add(1) } else { 0 };
+            self.awake = if batches >= CROWD && took <= SHORT { AWAKE } else { Duration::ZERO };
+        }
         self.take_gate()
     }
 
@@ -123,8 +144,12 @@ mod tests {
     fn lead(syncing: &mut Syncing, position: u64) -> Option<Turn> {
         match syncing.next(at(position)) {
             Next::Lead(turn) => Some(turn),
-            Next::Wait(_) => None,
+            Next::Wait(..) => None,
         }
+    }
+
+    fn took(took: Duration) -> Option<Synced> {
+        Some(Synced { took, batches: 1 })
     }
 
     fn slow() -> Syncing {
@@ -132,7 +157,7 @@ mod tests {
         for _ in 0..SLOW_SYNCS {
             assert!(!syncing.overlaps());
             lead(&mut syncing, 1).unwrap();
-            syncing.end(Some(SLOW));
+            syncing.end(took(SLOW));
         }
         syncing
     }
@@ -141,12 +166,32 @@ mod tests {
     fn a_fast_disk_has_one_sync_at_a_time() {
         let mut syncing = slow();
         lead(&mut syncing, 1).unwrap();
-        syncing.end(Some(SLOW / 2));
+        syncing.end(took(SLOW / 2));
         let first = lead(&mut syncing, 10).unwrap();
         syncing.reach(first, at(11));
         assert_eq!((lead(&mut syncing, 10), lead(&mut syncing, 12)), (None, None));
         syncing.end(None);
         assert!(lead(&mut syncing, 12).is_some());
+    }
+
+    #[test]
+    fn those_who_wait_stay_awake_in_crowds_on_fast_disks_alone() {
+        for (batches, took, awake) in [
+            (CROWD, SHORT, AWAKE),
+            (CROWD - 1, SHORT, Duration::ZERO),
+            (1000, SHORT * 2, Duration::ZERO),
+        ] {
+            let mut syncing = Syncing::default();
+            lead(&mut syncing, 1).unwrap();
+            syncing.end(Some(Synced { took, batches }));
+            let turn = lead(&mut syncing, 2).unwrap();
+            syncing.reach(turn, at(3));
+            assert!(matches!(syncing.next(at(2)), Next::Wait(_, for_so_long) if for_so_long == awake));
+            // A sync that failed says nothing about the next.
+            syncing.end(None);
+            lead(&mut syncing, 4).unwrap();
+            assert!(matches!(syncing.next(at(4)), Next::Wait(_, for_so_long) if for_so_long == awake));
+        }
     }
 
     #[test]
@@ -170,7 +215,7 @@ mod tests {
         assert!(
             syncing.ahead_of(turns[0]).is_none() && turns[1..].iter().all(|turn| syncing.ahead_of(*turn).is_some())
         );
-        syncing.end(Some(SLOW));
+        syncing.end(took(SLOW));
         assert!(syncing.ahead_of(turns[1]).is_none());
         assert_eq!(lead(&mut syncing, 1000).unwrap().lane, turns[0].lane);
     }

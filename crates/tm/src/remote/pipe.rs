@@ -23,6 +23,11 @@ use crate::tls::explained;
 
 /// Most lazy requests without an answer; more are dropped, and counted.
 const LAZY_MAX: usize = 100_000;
+/// So many callers that wait at the same time are a crowd: to put each to sleep and to wake it costs more than the rest of its call,
+/// so they stay awake and give way to each other. Fewer would keep processors from sleeping.
+const CROWD: usize = 12;
+/// How long one of a crowd waits before it sleeps all the same.
+const AWAKE: Duration = Duration::from_millis(1);
 /// After a failed attempt to connect callers are refused at once for so long, instead of each trying for itself.
 const REFUSAL: Duration = Duration::from_millis(100);
 
@@ -80,14 +85,15 @@ impl Pipe {
         let slot = Slot::here();
         let patience = self.0.target.patience.saturating_add(patience);
         let state = self.0.connected().map_err(|text| Broken { sent: false, text })?;
+        let awake = if state.waiting.len() < CROWD { Duration::ZERO } else { AWAKE };
         let socket = self.0.send(state, &request, Arc::clone(&slot));
-        if let Some(reply) = slot.wait(patience) {
+        if let Some(reply) = slot.wait(awake, patience) {
             return reply;
         }
         let text = format!("the server did not answer within {patience:?}");
         self.0.broke(&socket, &text);
         // The slot was filled by that, or just before.
-        slot.wait(patience).unwrap_or(Err(Broken { sent: true, text }))
+        slot.wait(Duration::ZERO, patience).unwrap_or(Err(Broken { sent: true, text }))
     }
 
     /// Leaves a request to be sent with others.

@@ -39,12 +39,18 @@ impl Slot {
         self.thread.unpark();
     }
 
-    /// Sleeps until the reply is there; `None` when it is not after `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Reply, Broken>> {
+    /// Waits until the reply is there; `None` when it is not after `patience`. For the first `awake` of that it gives way to
+    /// threads that are ready instead of sleeping.
+    pub(crate) fn wait(&self, awake: Duration, patience: Duration) -> Option<Result<Reply, Broken>> {
         let start = Instant::now();
         while !self.filled.load(Ordering::Acquire) {
-            let left = patience.checked_sub(start.elapsed()).filter(|left| !left.is_zero())?;
-            thread::park_timeout(left);
+            let waited = start.elapsed();
+            let left = patience.checked_sub(waited).filter(|left| !left.is_zero())?;
+            if waited < awake {
+                thread::yield_now();
+            } else {
+                thread::park_timeout(left);
+            }
         }
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
