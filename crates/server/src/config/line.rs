@@ -15,7 +15,7 @@ use holdfast::{Dial, Durability};
 use super::bind::{self, Verdict};
 use super::error::ConfigError;
 use super::file::LineTable;
-use super::reading::{Reading, reactors};
+use super::reading::{FOR_STREAMS, Reading, one_for};
 use super::{CONNECTIONS, IDLE_SECONDS, REACTORS};
 use crate::cli::Place;
 
@@ -93,7 +93,9 @@ impl Reading<'_> {
         Ok(Line {
             listen,
             udp_listen,
-            reactors: self.number("line.reactors", table.reactors, REACTORS)?.unwrap_or_else(reactors),
+            reactors: self
+                .number("line.reactors", table.reactors, REACTORS)?
+                .unwrap_or_else(|| one_for(FOR_STREAMS)),
             limits: doors::line::Limits {
                 connections_max: self
                     .number("line.connections_max", table.connections_max, CONNECTIONS)?

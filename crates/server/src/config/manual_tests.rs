@@ -68,8 +68,10 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     assert_eq!(words("tree.leaves").get(2..4), Some(&[default, format!("0, {leaves}")][..]));
     let reactors = ["one for two processors".to_owned(), format!("{} to {}", REACTORS.start(), REACTORS.end())];
     assert_eq!(words("resp.reactors").get(2..4), Some(&reactors[..]));
-    let pipeline_reactors = ["one for each processor".to_owned(), reactors[1].clone()];
-    assert_eq!(words("resp.pipeline_reactors").get(2..4), Some(&pipeline_reactors[..]));
+    let for_streams = ["one for each processor".to_owned(), reactors[1].clone()];
+    for key in ["resp.pipeline_reactors", "line.reactors"] {
+        assert_eq!(words(key).get(2..4), Some(&for_streams[..]), "{key}");
+    }
     assert_eq!(words("compression")[2], format!("\"{}\"", holdfast::Options::default().compression));
     assert_eq!(words("compaction.schedule")[2], format!("\"{}\"", When::default()));
 }
