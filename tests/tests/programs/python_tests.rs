@@ -66,3 +66,14 @@ fn redis_py_runs_scripts_and_functions() {
 fn redis_py_writes_and_takes_entries_of_spaces() {
     script("space.py", 60);
 }
+
+#[test]
+fn what_programs_do_with_types_of_redis_is_done_with_entries() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let server = Launch::new(folder.path()).durability("written").start();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/python/from_redis.py");
+    let mut command = Command::new(python());
+    command.arg("-B").arg(example).arg(server.resp().port().to_string());
+    let done = run(&mut command, b"", Duration::from_secs(60));
+    assert_eq!((done.code, done.text.trim()), (Some(0), "10 habits moved"), "{}", done.text);
+}
