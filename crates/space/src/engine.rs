@@ -6,6 +6,7 @@
 //! May use: all of this crate. Must not know: how batches are made, who waits, what time it is.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use journal::Position;
@@ -297,6 +298,13 @@ impl Engine {
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
         self.types.values().filter_map(|share| share.leases.first()).map(|(at, _)| *at).min()
+    }
+
+    /// When the first of the leases ends that have not ended by `now_ms`.
+    #[must_use]
+    pub fn next_expiry_after(&self, now_ms: u64) -> Option<u64> {
+        let behind = (Bound::Excluded((now_ms, Slot::MAX)), Bound::Unbounded);
+        self.types.values().filter_map(|share| share.leases.range(behind).next()).map(|(at, _)| *at).min()
     }
 
     /// Entries that may go to make room, those first that were not used for longest.
