@@ -475,3 +475,26 @@ fn transactions_that_wait_to_take_what_the_other_has_are_told_at_once() {
     assert_eq!(orders.within(&mut first).take(&Wanted::id(2), &waits(1)).unwrap(), None);
     assert_eq!(orders.within(&mut second).take(&Wanted::id(1), &waits(1)).unwrap(), None);
 }
+
+#[test]
+fn changing_many_waits_for_all_locks_as_long_as_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    // In order of their own they are changed in it.
+    let orders = store.space("shop").declare(Definition { order: Order::Fifo, ..Definition::new("shop", "order") });
+    let orders = orders.unwrap();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.write(&order(2, "ada", 0), &upsert()).unwrap();
+    // The second goes behind the end of the waiting, and not so far behind that who waited anew would not get it.
+    let holding = [(1, 600), (2, 1_500)].map(|(number, lease_ms)| {
+        let mut holder = store.begin().with_lease(Duration::from_millis(lease_ms));
+        orders.within(&mut holder).read(&Wanted::id(number), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        holder
+    });
+    let options = WriteOptions { lock_timeout: Some(Duration::from_millis(1_000)), ..upsert() };
+    let unset = [Change::Unset { path: Path::parse("total").unwrap() }];
+    let changed = orders.change_many(&Wanted::all(), &unset, &options);
+    assert_eq!(changed.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(orders.count(&Wanted::query("total IS NULL", &[]).unwrap()).unwrap(), 1, "the first became free");
+    drop(holding);
+}
