@@ -216,6 +216,13 @@ impl Engine {
         self.types.get(&place.of)?.entries.get(place.slot)
     }
 
+    /// Tells the entry at a place from those that lay there before it, and will: of several one after another each has another
+    /// one, and an entry has the same for as long as it is there. 0 where nothing lies.
+    #[must_use]
+    pub fn sequence(&self, place: Place) -> u64 {
+        self.entry(place).map_or(0, |entry| entry.sequence)
+    }
+
     /// A place where nothing lies.
     #[must_use]
     pub fn nowhere(&self) -> Place {

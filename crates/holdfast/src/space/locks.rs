@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::space::Place;
+use ::space::{Engine, Place};
 use base::{Clock, Time};
 use journal::PartitionId;
 
@@ -26,6 +26,15 @@ pub(crate) const NOBODY: Holder = 0;
 pub(crate) struct LockedPlace {
     pub(crate) partition: PartitionId,
     pub(crate) place: Place,
+    /// Which of all entries that ever lay there: who waits for one that is gone does not wait for the next one's lock.
+    pub(crate) sequence: u64,
+}
+
+impl LockedPlace {
+    /// Of what lies there now.
+    pub(crate) fn of(engine: &Engine, partition: PartitionId, place: Place) -> Self {
+        LockedPlace { partition, place, sequence: engine.sequence(place) }
+    }
 }
 
 /// How an entry is locked.
@@ -305,8 +314,8 @@ mod tests {
     use super::*;
 
     fn place(slot: u16) -> LockedPlace {
-        let engine = ::space::Engine::default();
-        LockedPlace { partition: PartitionId::new(slot), place: engine.nowhere() }
+        let engine = Engine::default();
+        LockedPlace::of(&engine, PartitionId::new(slot), engine.nowhere())
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Within<'_> {
                 let mut engine = partition.space();
                 partition.check()?;
                 let Some(place) = engine.find_id(self.entries.kind.of, id.scalar()) else { return Ok(None) };
-                let at = LockedPlace { partition: partition.id, place };
+                let at = LockedPlace::of(&engine, partition.id, place);
                 if engine.is_held(place, holder) {
                     let text = "another transaction has an entry of the same group, and so all of them";
                     return Err(Error::new(ErrorKind::Timeout, text));

@@ -142,7 +142,7 @@ impl Entries {
         partition.check()?;
         let place = engine.find_id(self.kind.of, id.scalar());
         if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
-            let at = LockedPlace { partition: partition.id, place };
+            let at = LockedPlace::of(&engine, partition.id, place);
             if inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
                 return Ok(Err(at));
             }
@@ -276,7 +276,7 @@ impl Entries {
             (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(definition, old.document.fields())
         };
         let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
-        let at = LockedPlace { partition: partition.id, place };
+        let at = LockedPlace::of(&engine, partition.id, place);
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
@@ -350,7 +350,7 @@ impl Entries {
             (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.names(definition, old.document.fields())
         };
         let Some((place, stored)) = found.filter(|(_, stored)| is_wanted(stored)) else { return Ok(Ok(None)) };
-        let at = LockedPlace { partition: partition.id, place };
+        let at = LockedPlace::of(&engine, partition.id, place);
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
