@@ -7,7 +7,7 @@
 //! May use: `space`. Must not know: what transactions do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::space::{Engine, Place};
@@ -36,6 +36,9 @@ impl LockedPlace {
         LockedPlace { partition, place, sequence: engine.sequence(place) }
     }
 }
+
+/// Of many who share a lock, so many are named to who wants it alone.
+const NAMES_MAX: usize = 4;
 
 /// How an entry is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,8 @@ struct Live {
     until: Option<Time>,
     /// Its locks are being let go of: it gets no more.
     is_ending: bool,
+    /// What those are told of it who wait in vain for what it has locked.
+    name: Option<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -105,6 +110,14 @@ impl Table {
             }
         }
         false
+    }
+
+    /// Who of those that have a name keeps `who` from an entry, behind a colon; empty when none has one.
+    fn names(&self, who: Holder, at: LockedPlace) -> String {
+        let holders = self.locks.get(&at).into_iter().flat_map(Lock::holders).filter(|holder| *holder != who);
+        let names = holders.filter_map(|holder| self.live.get(&holder)?.name.as_deref());
+        let names: Vec<&str> = names.take(NAMES_MAX).collect();
+        if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
     }
 
     /// Notes that the transaction waits for a lock from now on.
@@ -144,12 +157,24 @@ impl Locks {
     }
 
     /// Lets a transaction begin.
-    pub(crate) fn begin(&self, until: Option<Time>) -> Holder {
+    pub(crate) fn begin(&self, until: Option<Time>, name: Option<Arc<str>>) -> Holder {
         let mut table = self.table();
         table.last += 1;
         let holder = table.last;
-        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false });
+        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false, name });
         holder
+    }
+
+    /// Names a transaction that has begun.
+    pub(crate) fn set_name(&self, who: Holder, name: &Arc<str>) {
+        if let Some(live) = self.table().live.get_mut(&who) {
+            live.name = Some(Arc::clone(name));
+        }
+    }
+
+    /// What somebody is told who does not get an entry, or no longer waits for it, because of somebody else's lock.
+    pub(crate) fn locked(&self, who: Holder, at: LockedPlace) -> Error {
+        locked(&self.table().names(who, at))
     }
 
     /// Whether the transaction was ended for having taken too long.
@@ -229,7 +254,7 @@ impl Locks {
         }
         table.check(who)?;
         if waited.timed_out() {
-            return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
+            return Err(locked(&table.names(who, at)));
         }
         Ok(())
     }
@@ -309,6 +334,10 @@ impl Locks {
     }
 }
 
+fn locked(names: &str) -> Error {
+    Error::new(ErrorKind::Timeout, format!("a transaction has locked the entry{names}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,7 +350,7 @@ mod tests {
     #[test]
     fn who_would_wait_for_himself_is_told() {
         let locks = Locks::default();
-        let (first, second, third) = (locks.begin(None), locks.begin(None), locks.begin(None));
+        let (first, second, third) = (locks.begin(None, None), locks.begin(None, None), locks.begin(None, None));
         assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(2), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), None);
@@ -344,7 +373,7 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
         let locks = Locks::default();
-        let (first, second) = (locks.begin(None), locks.begin(None));
+        let (first, second) = (locks.begin(None, None), locks.begin(None, None));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(true));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(false));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), Some(true));
@@ -353,5 +382,22 @@ mod tests {
         locks.end(second);
         assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
         assert!(locks.check(second).is_err() && locks.check(first).is_ok());
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_who_is_in_the_way_as_far_as_they_have_names() {
+        let locks = Locks::default();
+        let nameless = locks.begin(None, None);
+        let wait = || locks.wait(NOBODY, place(1), Mode::Exclusive, Duration::ZERO).unwrap_err().to_string();
+        assert!(locks.try_lock(nameless, place(1), Mode::Shared).is_some());
+        assert!(wait().ends_with("a transaction has locked the entry"), "{}", wait());
+        for name in ["a", "b", "c", "d", "e"] {
+            let named = locks.begin(None, Some(name.into()));
+            assert!(locks.try_lock(named, place(1), Mode::Shared).is_some());
+        }
+        assert!(wait().ends_with("a transaction has locked the entry: a, b, c, d"), "{}", wait());
+        locks.set_name(nameless, &"first".into());
+        assert!(wait().ends_with(": first, a, b, c"), "{}", wait());
+        assert!(locks.locked(nameless, place(1)).to_string().ends_with(": a, b, c, d"), "itself is in nobody's way");
     }
 }

@@ -58,7 +58,8 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     let lease = lease.unwrap_or(LEASE.min(lease_max));
     // Not to be guessed by a connection that has another one, and exact where numbers are doubles.
     let id = call.session.next_random() >> 11 | 1;
-    let transaction = call.door.store.begin().with_lease(lease).joining();
+    let name = format!("{id} of client {}", call.session.client.id);
+    let transaction = call.door.store.begin().with_name(&name).with_lease(lease).joining();
     let mut open = Open::new(id, transaction, lease);
     open.is_strict = is_strict;
     open.isolation = isolation.unwrap_or(open.isolation);
