@@ -6,6 +6,29 @@
 use super::*;
 
 #[test]
+fn open_transactions_are_counted_and_those_whose_lease_ended() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    let shows = |open: u64, expired: u64| {
+        let expected = format!("# Transactions\r\nopen_transactions:{open}\r\nexpired_transactions:{expired}");
+        until(&expected, || shop.client().ask("INFO transactions") == expected);
+    };
+    shows(0, 0);
+    one.check(&[("TX.BEGIN", ID)]);
+    other.check(&[("TX.BEGIN", ID)]);
+    shows(2, 0);
+    one.commit("TX.COMMIT");
+    other.check(&[("NOSUCH", &one_of_none(&shop))]);
+    shows(0, 0);
+    other.check(&[("TX.ABORT", "+OK"), ("TX.BEGIN LEASE 20", ID)]);
+    shows(0, 1);
+    // The client does not know yet; a transaction of a program with the store inside counts like its own.
+    let _open = shop.store.begin().with_lease(PATIENCE);
+    shows(1, 1);
+    assert!(other.ask("INFO").contains("open_transactions:1"));
+}
+
+#[test]
 fn who_waits_in_vain_for_a_lock_is_told_who_has_it() {
     let shop = shop(Order::Any);
     let (mut one, mut other) = (shop.client(), shop.client());

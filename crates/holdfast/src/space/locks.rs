@@ -15,6 +15,7 @@ use base::{Clock, Time};
 use journal::PartitionId;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::stats::TransactionStats;
 
 /// Who locks: transactions have numbers from 1.
 pub(crate) type Holder = u64;
@@ -83,6 +84,8 @@ struct Table {
     locks: BTreeMap<LockedPlace, Lock>,
     live: BTreeMap<Holder, Live>,
     last: Holder,
+    /// How many transactions were ended because their lease was over.
+    expired: u64,
     is_closed: bool,
 }
 
@@ -175,6 +178,13 @@ impl Locks {
     /// What somebody is told who does not get an entry, or no longer waits for it, because of somebody else's lock.
     pub(crate) fn locked(&self, who: Holder, at: LockedPlace) -> Error {
         locked(&self.table().names(who, at))
+    }
+
+    /// How many transactions may hold locks, and how many were ended because their lease was over.
+    pub(crate) fn stats(&self) -> TransactionStats {
+        let table = self.table();
+        let open = table.live.values().filter(|live| !live.is_ending).count() as u64;
+        TransactionStats { open, expired: table.expired }
     }
 
     /// Whether the transaction was ended for having taken too long.
@@ -320,9 +330,11 @@ impl Locks {
     pub(crate) fn overdue(&self, clock: &dyn Clock) -> Vec<Holder> {
         let now = clock.now();
         let mut table = self.table();
-        let over = table.live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
+        let Table { live, expired, .. } = &mut *table;
+        let over = live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
         over.map(|(holder, live)| {
-            live.is_ending = true;
+            // One that ends by itself just now does not end by this.
+            *expired += u64::from(!std::mem::replace(&mut live.is_ending, true));
             *holder
         })
         .collect()
