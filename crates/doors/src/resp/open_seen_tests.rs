@@ -53,3 +53,27 @@ fn who_waits_in_vain_for_a_lock_is_told_who_has_it() {
         }
     });
 }
+
+#[test]
+fn a_big_commit_keeps_no_other_client_waiting() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    let many = |of: usize| format!("SPACE.MWRITE shop jobs {of}{}", " {}".repeat(of));
+    one.check(&[("TX.BEGIN", ID)]);
+    one.ask(&many(257));
+    // Nothing that takes long gets its turn.
+    let door = &shop.server.running.door;
+    let all = u32::try_from(door.options.limits.long_commands_max).unwrap();
+    let turns = door.turns.clone().try_acquire_many_owned(all).unwrap();
+    one.send("TX.COMMIT");
+    let has_ended = || !shop.client().ask("CLIENT LIST").contains("multi=1 ");
+    until("it has come to the commit", has_ended);
+    other.check(&[("SPACE.COUNT shop jobs ANY", ":0"), ("TX.BEGIN", ID)]);
+    other.ask(&many(256));
+    other.commit("TX.COMMIT");
+    other.check(&[("SPACE.COUNT shop jobs ANY", ":256")]);
+    drop(turns);
+    let position = one.reply();
+    assert!(position.strip_prefix(':').is_some_and(|it| it.parse::<u64>().is_ok()), "{position}");
+    one.check(&[("SPACE.COUNT shop jobs ANY", ":513"), ("TX.COMMIT", NONE_OPEN)]);
+}
