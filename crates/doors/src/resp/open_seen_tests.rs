@@ -77,3 +77,19 @@ fn a_big_commit_keeps_no_other_client_waiting() {
     assert!(position.strip_prefix(':').is_some_and(|it| it.parse::<u64>().is_ok()), "{position}");
     one.check(&[("SPACE.COUNT shop jobs ANY", ":513"), ("TX.COMMIT", NONE_OPEN)]);
 }
+
+/// Its end lies behind what is not read while it waits: it was come to when the lease was over.
+#[test]
+fn a_client_that_vanishes_behind_much_that_it_has_sent_is_rolled_back() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    one.send("SPACE.TAKE shop jobs ID 2 BLOCK 0");
+    until("it waits", || shop.entries.waiters() == 1);
+    one.0.get_mut().write_all(&b"PING\r\n".repeat(20_000)).unwrap();
+    drop(one);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 20000").starts_with("{\"id\":1}"));
+    until("nobody waits", || shop.entries.waiters() == 0);
+}
