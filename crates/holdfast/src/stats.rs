@@ -54,10 +54,21 @@ pub struct Stats {
     pub partitions: u16,
     /// What the coordinator of distributed transactions did since open, and holds.
     pub xa: xa::Counters,
+    /// The transactions that may hold locks.
+    pub transactions: TransactionStats,
     /// How the time series are.
     pub series: SeriesStats,
     /// Why the store refuses writes, when it does.
     pub refuses_writes: bool,
+}
+
+/// Transactions that may hold locks: begun with a lease, or come to an entry of a space.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TransactionStats {
+    /// How many are open.
+    pub open: u64,
+    /// How many were rolled back since open because their lease was over.
+    pub expired: u64,
 }
 
 /// What the background scrubber did since open.

@@ -60,6 +60,13 @@ impl Transaction {
         self
     }
 
+    /// Names it, for those who wait in vain for an entry that it has locked: their error ends with the name.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.space.set_name(name.into());
+        self
+    }
+
     /// Whether its lease lasts still.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! May use: all of this crate. Must not know: how batches are made, who waits, what time it is.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use journal::Position;
@@ -215,6 +216,13 @@ impl Engine {
         self.types.get(&place.of)?.entries.get(place.slot)
     }
 
+    /// Tells the entry at a place from those that lay there before it, and will: of several one after another each has another
+    /// one, and an entry has the same for as long as it is there. 0 where nothing lies.
+    #[must_use]
+    pub fn sequence(&self, place: Place) -> u64 {
+        self.entry(place).map_or(0, |entry| entry.sequence)
+    }
+
     /// A place where nothing lies.
     #[must_use]
     pub fn nowhere(&self) -> Place {
@@ -297,6 +305,13 @@ impl Engine {
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
         self.types.values().filter_map(|share| share.leases.first()).map(|(at, _)| *at).min()
+    }
+
+    /// When the first of the leases ends that have not ended by `now_ms`.
+    #[must_use]
+    pub fn next_expiry_after(&self, now_ms: u64) -> Option<u64> {
+        let behind = (Bound::Excluded((now_ms, Slot::MAX)), Bound::Unbounded);
+        self.types.values().filter_map(|share| share.leases.range(behind).next()).map(|(at, _)| *at).min()
     }
 
     /// Entries that may go to make room, those first that were not used for longest.

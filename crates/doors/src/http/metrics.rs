@@ -47,6 +47,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> String {
     damage(&mut text, &snapshot.stats.damage);
     scrub(&mut text, &snapshot.stats.scrub);
     engine(&mut text, &snapshot.stats);
+    transactions(&mut text, &snapshot.stats);
     xa(&mut text, snapshot);
     series(&mut text, &snapshot.stats.series);
     let continuous = snapshot.shared.options.continuous.as_ref().map(|numbers| numbers());
@@ -137,6 +138,13 @@ fn journal(text: &mut Text, stats: &Stats) {
     text.gauge("live_bytes", "Bytes of the journal that objects still need.", stats.live_bytes);
     let dead: u64 = stats.segment_live.iter().map(|segment| segment.dead_bytes).sum();
     text.gauge("dead_bytes", "Bytes of the journal that nothing needs any more: what compaction would win.", dead);
+}
+
+fn transactions(text: &mut Text, stats: &Stats) {
+    let help = "Transactions that stay open, or have come to entries of spaces, and may hold locks.";
+    text.gauge("open_transactions", help, stats.transactions.open);
+    let help = "Transactions that were rolled back because their lease was over.";
+    text.counter("expired_transactions_total", help, stats.transactions.expired);
 }
 
 fn xa(text: &mut Text, snapshot: &Snapshot) {

@@ -37,6 +37,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
         "write_delay_seconds": stats.write_delay.as_secs_f64(),
         "delayed_writes": stats.delayed_writes,
         "expired_objects": stats.expired,
+        "transactions": { "open": stats.transactions.open, "expired": stats.transactions.expired },
         "compaction": {
             "running": stats.compaction.is_running,
             "segments": stats.compaction.segments,

@@ -73,6 +73,7 @@ fn metrics_are_well_formed_and_tell_what_happened() {
         door.store.kv().put(b"bucket", key, b"value", &holdfast::PutOptions::default()).unwrap();
     }
     door.store.space("a\"b").declare(holdfast::space::Definition::new("a\"b", "c")).unwrap();
+    let _open = door.store.begin().with_lease(Duration::from_secs(60));
     let answer = door.ask("GET /metrics", "");
     assert_eq!(status(&answer), 200);
     assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
@@ -99,6 +100,8 @@ fn metrics_are_well_formed_and_tell_what_happened() {
     assert_eq!(unique.len(), families.len(), "a family is there twice: {families:?}");
     for line in [
         "holdfast_batches_total 4",
+        "holdfast_open_transactions 1",
+        "holdfast_expired_transactions_total 0",
         "holdfast_space_entries{space=\"a\\\"b\",type=\"c\"} 0",
         "holdfast_unsynced_batches 0",
         "holdfast_refuses_writes 0",

@@ -52,6 +52,8 @@ pub(crate) struct Client {
     finish: AtomicBool,
     kill: AtomicBool,
     waker: Mutex<Option<Waker>>,
+    /// Whether the connection is to look soon whether its client is gone.
+    looks_again: AtomicBool,
     names: Mutex<Names>,
 }
 
@@ -80,6 +82,7 @@ impl Client {
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             waker: Mutex::new(None),
+            looks_again: AtomicBool::new(false),
             names: Mutex::new(Names { user: "default".to_owned(), ..Names::default() }),
         }
     }
@@ -96,6 +99,20 @@ impl Client {
             Ask::Kill => self.kill.store(true, Relaxed),
         }
         if let Some(waker) = lock(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Has the connection woken when the sweeper comes by.
+    pub(crate) fn look_again_soon(&self) {
+        self.looks_again.store(true, Relaxed);
+    }
+
+    /// Wakes the connection if it wanted that.
+    pub(crate) fn look_again(&self) {
+        if self.looks_again.swap(false, Relaxed)
+            && let Some(waker) = lock(&self.waker).as_ref()
+        {
             waker.wake_by_ref();
         }
     }

@@ -308,7 +308,7 @@ impl Waiting {
         })
     }
 
-    /// A commit that has to wait first.
+    /// A commit that has to wait first, or takes long.
     pub(crate) fn to_commit(call: &Call<'_, '_>, transaction: Transaction, commit: Commit) -> Box<Self> {
         let waiting = Self::new(call, For::Lock, Work::Commit(commit));
         Box::new(Waiting { transaction: Some(transaction), is_long: true, ..*waiting })

@@ -569,3 +569,6 @@ fn closing_the_door_rolls_back_and_waits_for_nobody() {
     shop.server.running.stop();
     assert_eq!(shop.entries.usage().entries, 1);
 }
+
+#[path = "open_seen_tests.rs"]
+mod seen;

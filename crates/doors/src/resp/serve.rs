@@ -297,7 +297,8 @@ async fn wake_after_syncs(reactor: Rc<Reactor>) {
     }
 }
 
-/// Closes connections that send nothing, or take nothing, for too long, and snapshots whose time is over.
+/// Closes connections that send nothing, or take nothing, for too long, and snapshots whose time is over; has those look that
+/// cannot be told that their client is gone.
 async fn sweep(door: Arc<Door>) {
     let mut ticks = tokio::time::interval(SWEEP_INTERVAL);
     loop {
@@ -313,6 +314,7 @@ async fn sweep(door: Arc<Door>) {
             if is_idle || is_stalled {
                 client.ask(Ask::Kill);
             }
+            client.look_again();
         }
     }
 }

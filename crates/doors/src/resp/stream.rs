@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -70,6 +70,17 @@ impl Stream {
             Stream::Tls(stream) => stream.get_ref().0,
         };
         Peer::of(stream).is_some_and(|peer| peer.is_gone())
+    }
+
+    /// Whether the other side has said that it sends no more, or is gone, as far as the runtime was told: that is known however
+    /// much of what it has sent was not read yet.
+    pub(crate) fn is_read_closed(&self, cx: &mut Context<'_>) -> bool {
+        let stream = match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        let ready = pin!(stream.ready(Interest::READABLE)).poll(cx);
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

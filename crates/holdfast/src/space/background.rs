@@ -26,7 +26,8 @@ impl Inner {
     /// Does what is due; returns when to come back.
     pub(crate) fn step_spaces(&self) -> Duration {
         // Whoever asks for an entry of a partition in trouble is told.
-        let more = self.told(&self.jobs.leases, self.expire_entries()).unwrap_or(false);
+        let looked_ms = self.clock.wall_ms();
+        let more = self.told(&self.jobs.leases, self.expire_entries(looked_ms)).unwrap_or(false);
         for holder in self.spaces.locks.overdue(&*self.clock) {
             self.end_holder(holder);
         }
@@ -36,10 +37,10 @@ impl Inner {
             return Duration::ZERO;
         }
         let now_ms = self.clock.wall_ms();
-        let next = self.partitions.iter().filter_map(|partition| partition.space().next_expiry()).min();
+        // What has ended and is there still is locked, or cannot be removed: it is looked at now and then, not each millisecond.
+        let next = self.partitions.iter().filter_map(|partition| partition.space().next_expiry_after(looked_ms)).min();
         let lease = next.map_or(LOOK_INTERVAL, |at| Duration::from_millis(at.saturating_sub(now_ms)));
         let end = self.spaces.locks.next_end().map_or(LOOK_INTERVAL, |end| end.since(self.clock.now()));
-        // An entry that is locked stays over its time, and is looked at now and then.
         lease.min(end).clamp(Duration::from_millis(1), LOOK_INTERVAL)
     }
 
@@ -51,8 +52,7 @@ impl Inner {
     }
 
     /// Removes entries whose lease has ended. True when there are more.
-    fn expire_entries(&self) -> Result<bool> {
-        let now_ms = self.clock.wall_ms();
+    fn expire_entries(&self, now_ms: u64) -> Result<bool> {
         let mut more = false;
         for partition in &self.partitions {
             let mut engine = partition.space();
@@ -160,5 +160,36 @@ impl Inner {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::space::{Definition, Document};
+
+    use super::*;
+    use crate::space::{Lease, ReadLock, ReadOptions, Wanted, WriteOptions};
+    use crate::{Options, Store};
+
+    #[test]
+    fn a_locked_entry_whose_lease_is_over_wakes_nobody_each_millisecond() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let entries = store.space("shop").declare(Definition::new("shop", "order")).unwrap();
+        let leased = WriteOptions { lease: Lease::For(Duration::from_millis(200)), ..WriteOptions::default() };
+        entries.write(&Document::from_pairs([("id", 1)]), &leased).unwrap();
+        let mut holder = store.begin();
+        let wanted = Wanted::id(1);
+        entries.within(&mut holder).read(&wanted, ReadLock::Exclusive, &ReadOptions::default()).unwrap().unwrap();
+        let renewed = WriteOptions { lease: Lease::For(Duration::from_secs(60)), ..WriteOptions::default() };
+        entries.write(&Document::from_pairs([("id", 2)]), &renewed).unwrap();
+        let over = store.now_ms() + 201;
+        while store.now_ms() < over {
+            base::yield_now();
+        }
+        assert_eq!(store.inner().step_spaces(), LOOK_INTERVAL);
+        drop(holder);
+        store.inner().step_spaces();
+        assert_eq!(entries.usage().entries, 1, "it goes when its lock has gone");
     }
 }

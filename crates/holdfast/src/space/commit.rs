@@ -172,7 +172,7 @@ impl Inner {
 
     /// Whether one who waits may have the entry, given who has locked it; locks it for a transaction.
     fn may_use(&self, waiter: &Waiter, partition: PartitionId, place: Place, engine: &mut Engine) -> Option<()> {
-        let at = LockedPlace { partition, place };
+        let at = LockedPlace::of(engine, partition, place);
         match waiter.purpose {
             // As for those who do not wait: what was committed last is shown past locks and groups.
             Purpose::Read(_) => Some(()),

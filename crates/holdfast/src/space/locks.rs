@@ -7,14 +7,15 @@
 //! May use: `space`. Must not know: what transactions do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::space::Place;
+use ::space::{Engine, Place};
 use base::{Clock, Time};
 use journal::PartitionId;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::stats::TransactionStats;
 
 /// Who locks: transactions have numbers from 1.
 pub(crate) type Holder = u64;
@@ -26,7 +27,19 @@ pub(crate) const NOBODY: Holder = 0;
 pub(crate) struct LockedPlace {
     pub(crate) partition: PartitionId,
     pub(crate) place: Place,
+    /// Which of all entries that ever lay there: who waits for one that is gone does not wait for the next one's lock.
+    pub(crate) sequence: u64,
 }
+
+impl LockedPlace {
+    /// Of what lies there now.
+    pub(crate) fn of(engine: &Engine, partition: PartitionId, place: Place) -> Self {
+        LockedPlace { partition, place, sequence: engine.sequence(place) }
+    }
+}
+
+/// Of many who share a lock, so many are named to who wants it alone.
+const NAMES_MAX: usize = 4;
 
 /// How an entry is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +75,8 @@ struct Live {
     until: Option<Time>,
     /// Its locks are being let go of: it gets no more.
     is_ending: bool,
+    /// What those are told of it who wait in vain for what it has locked.
+    name: Option<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -69,6 +84,8 @@ struct Table {
     locks: BTreeMap<LockedPlace, Lock>,
     live: BTreeMap<Holder, Live>,
     last: Holder,
+    /// How many transactions were ended because their lease was over.
+    expired: u64,
     is_closed: bool,
 }
 
@@ -96,6 +113,14 @@ impl Table {
             }
         }
         false
+    }
+
+    /// Who of those that have a name keeps `who` from an entry, behind a colon; empty when none has one.
+    fn names(&self, who: Holder, at: LockedPlace) -> String {
+        let holders = self.locks.get(&at).into_iter().flat_map(Lock::holders).filter(|holder| *holder != who);
+        let names = holders.filter_map(|holder| self.live.get(&holder)?.name.as_deref());
+        let names: Vec<&str> = names.take(NAMES_MAX).collect();
+        if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
     }
 
     /// Notes that the transaction waits for a lock from now on.
@@ -135,12 +160,31 @@ impl Locks {
     }
 
     /// Lets a transaction begin.
-    pub(crate) fn begin(&self, until: Option<Time>) -> Holder {
+    pub(crate) fn begin(&self, until: Option<Time>, name: Option<Arc<str>>) -> Holder {
         let mut table = self.table();
         table.last += 1;
         let holder = table.last;
-        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false });
+        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false, name });
         holder
+    }
+
+    /// Names a transaction that has begun.
+    pub(crate) fn set_name(&self, who: Holder, name: &Arc<str>) {
+        if let Some(live) = self.table().live.get_mut(&who) {
+            live.name = Some(Arc::clone(name));
+        }
+    }
+
+    /// What somebody is told who does not get an entry, or no longer waits for it, because of somebody else's lock.
+    pub(crate) fn locked(&self, who: Holder, at: LockedPlace) -> Error {
+        locked(&self.table().names(who, at))
+    }
+
+    /// How many transactions may hold locks, and how many were ended because their lease was over.
+    pub(crate) fn stats(&self) -> TransactionStats {
+        let table = self.table();
+        let open = table.live.values().filter(|live| !live.is_ending).count() as u64;
+        TransactionStats { open, expired: table.expired }
     }
 
     /// Whether the transaction was ended for having taken too long.
@@ -220,7 +264,7 @@ impl Locks {
         }
         table.check(who)?;
         if waited.timed_out() {
-            return Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"));
+            return Err(locked(&table.names(who, at)));
         }
         Ok(())
     }
@@ -286,9 +330,11 @@ impl Locks {
     pub(crate) fn overdue(&self, clock: &dyn Clock) -> Vec<Holder> {
         let now = clock.now();
         let mut table = self.table();
-        let over = table.live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
+        let Table { live, expired, .. } = &mut *table;
+        let over = live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
         over.map(|(holder, live)| {
-            live.is_ending = true;
+            // One that ends by itself just now does not end by this.
+            *expired += u64::from(!std::mem::replace(&mut live.is_ending, true));
             *holder
         })
         .collect()
@@ -300,19 +346,23 @@ impl Locks {
     }
 }
 
+fn locked(names: &str) -> Error {
+    Error::new(ErrorKind::Timeout, format!("a transaction has locked the entry{names}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn place(slot: u16) -> LockedPlace {
-        let engine = ::space::Engine::default();
-        LockedPlace { partition: PartitionId::new(slot), place: engine.nowhere() }
+        let engine = Engine::default();
+        LockedPlace::of(&engine, PartitionId::new(slot), engine.nowhere())
     }
 
     #[test]
     fn who_would_wait_for_himself_is_told() {
         let locks = Locks::default();
-        let (first, second, third) = (locks.begin(None), locks.begin(None), locks.begin(None));
+        let (first, second, third) = (locks.begin(None, None), locks.begin(None, None), locks.begin(None, None));
         assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(2), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), None);
@@ -335,7 +385,7 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
         let locks = Locks::default();
-        let (first, second) = (locks.begin(None), locks.begin(None));
+        let (first, second) = (locks.begin(None, None), locks.begin(None, None));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(true));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(false));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), Some(true));
@@ -344,5 +394,22 @@ mod tests {
         locks.end(second);
         assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
         assert!(locks.check(second).is_err() && locks.check(first).is_ok());
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_who_is_in_the_way_as_far_as_they_have_names() {
+        let locks = Locks::default();
+        let nameless = locks.begin(None, None);
+        let wait = || locks.wait(NOBODY, place(1), Mode::Exclusive, Duration::ZERO).unwrap_err().to_string();
+        assert!(locks.try_lock(nameless, place(1), Mode::Shared).is_some());
+        assert!(wait().ends_with("a transaction has locked the entry"), "{}", wait());
+        for name in ["a", "b", "c", "d", "e"] {
+            let named = locks.begin(None, Some(name.into()));
+            assert!(locks.try_lock(named, place(1), Mode::Shared).is_some());
+        }
+        assert!(wait().ends_with("a transaction has locked the entry: a, b, c, d"), "{}", wait());
+        locks.set_name(nameless, &"first".into());
+        assert!(wait().ends_with(": first, a, b, c"), "{}", wait());
+        assert!(locks.locked(nameless, place(1)).to_string().ends_with(": a, b, c, d"), "itself is in nobody's way");
     }
 }

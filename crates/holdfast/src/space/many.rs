@@ -222,7 +222,7 @@ impl Entries {
     }
 
     /// Changes every entry that matches in place, each by itself; returns how many. One that another changed meanwhile so that it
-    /// does not match any more is left alone.
+    /// does not match any more is left alone. For entries that transactions have locked it waits as long as for one, all together.
     ///
     /// # Errors
     /// As [`Entries::change`]; those before the error are changed.
@@ -230,12 +230,13 @@ impl Entries {
         let definition = self.definition();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
         let (mut count, mut newest) = (0, Position::ZERO);
+        let deadline = self.lock_deadline(options.lock_timeout);
         for entry in shown.value {
             let Some(id) = entry.document.get(&definition.id) else { continue };
             // With its own routing, or another of its id were changed in its stead.
             let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
             let one = Wanted { id: Some(id.to_value()), routing, ..wanted.clone() };
-            if let Some(changed) = self.change_shown(&one, changes, options)? {
+            if let Some(changed) = self.change_until(deadline, &one, changes, options)? {
                 newest = newest.max(changed.now.version);
                 count += 1;
             }

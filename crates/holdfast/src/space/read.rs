@@ -337,8 +337,8 @@ impl Inner {
         // What a transaction has locked is here as it was committed last: who only reads that is in nobody's way.
         let only_reads = matches!(purpose, Purpose::Read(_));
         let (mut place, mut locked) = (None, None);
-        let mut consider = |here: Place, is_locked: bool| {
-            let at = LockedPlace { partition: partition.id, place: here };
+        let mut consider = |here: Place, sequence: u64, is_locked: bool| {
+            let at = LockedPlace { partition: partition.id, place: here, sequence };
             if is_locked && !only_reads && inner.spaces.locks.is_in_the_way(who, at, mode) {
                 locked = Some(at);
                 return ControlFlow::Continue(());
@@ -360,7 +360,7 @@ impl Inner {
                     if !only_reads && engine.is_held(place, who) {
                         return Ok(Look::Nothing);
                     }
-                    let _ = consider(place, engine.is_locked(place));
+                    let _ = consider(place, stored.sequence, engine.is_locked(place));
                 }
             }
             None => {
@@ -369,7 +369,7 @@ impl Inner {
                     if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
                         return ControlFlow::Continue(());
                     }
-                    consider(found.place, found.is_locked())
+                    consider(found.place, found.sequence(), found.is_locked())
                 });
             }
         }
@@ -384,7 +384,7 @@ impl Inner {
                 rests_on = inner.change_space(kind, partition, engine, &what)?;
             }
             Purpose::Lock(holder, mode) => {
-                let at = LockedPlace { partition: partition.id, place };
+                let at = LockedPlace::of(engine, partition.id, place);
                 if inner.lock_entry(holder, at, mode, engine).is_none() {
                     return Ok(Look::Locked(at));
                 }

@@ -72,6 +72,7 @@ impl Staged {
 pub(crate) struct SpaceStage {
     pub(super) store: Store,
     holder: Option<Holder>,
+    name: Option<Arc<str>>,
     pub(super) kinds: BTreeMap<TypeId, Arc<Kind>>,
     pub(super) staged: BTreeMap<Key, Staged>,
     /// What of each type is staged, so that no operation goes through all of it.
@@ -86,7 +87,7 @@ pub(crate) struct SpaceStage {
 impl SpaceStage {
     pub(crate) fn new(store: Store) -> Self {
         let (kinds, staged, of_type) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { store, holder: None, kinds, staged, of_type, bytes: 0, is_over: false, joined: None }
+        Self { store, holder: None, name: None, kinds, staged, of_type, bytes: 0, is_over: false, joined: None }
     }
 
     /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
@@ -112,7 +113,7 @@ impl SpaceStage {
     pub(crate) fn begin(&mut self, lease: Duration) {
         let inner = self.store.inner();
         self.holder.get_or_insert_with(|| {
-            let holder = inner.spaces.locks.begin(Some(inner.clock.now().after(lease)));
+            let holder = inner.spaces.locks.begin(Some(inner.clock.now().after(lease)), self.name.clone());
             inner.space_wake.raise();
             holder
         });
@@ -125,7 +126,16 @@ impl SpaceStage {
 
     pub(super) fn holder(&mut self) -> Result<Holder> {
         self.check()?;
-        Ok(*self.holder.get_or_insert_with(|| self.store.inner().spaces.locks.begin(None)))
+        let locks = &self.store.inner().spaces.locks;
+        Ok(*self.holder.get_or_insert_with(|| locks.begin(None, self.name.clone())))
+    }
+
+    /// What others are told of it who wait in vain for what it has locked.
+    pub(crate) fn set_name(&mut self, name: Arc<str>) {
+        if let Some(holder) = self.holder {
+            self.store.inner().spaces.locks.set_name(holder, &name);
+        }
+        self.name = Some(name);
     }
 
     /// How many entries it has come to, and the bytes that they take.

@@ -211,7 +211,7 @@ impl<'a> Task<'a> {
             return Ok(staged.will.as_ref().map(stored));
         }
         let Some(place) = self.engine.find_id(kind.of, id.scalar()) else { return Ok(None) };
-        let at = LockedPlace { partition: self.partition.id, place };
+        let at = LockedPlace::of(&self.engine, self.partition.id, place);
         if self.engine.is_locked(place)
             && self.space.store.inner().spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive)
         {

@@ -88,6 +88,19 @@ pub struct Within<'a> {
 }
 
 impl Entries {
+    /// What is said of an entry that is wanted by its id and that others keep from `who`; by whom, where that is known still.
+    fn locked(&self, who: Holder, wanted: &Wanted) -> Error {
+        let (inner, id) = (self.inner(), wanted.id.as_ref());
+        let at = |partition: &&Partition| {
+            let engine = partition.space();
+            let place = engine.find_id(self.kind.of, id?.scalar())?;
+            Some(LockedPlace::of(&engine, partition.id, place)).filter(|_| engine.is_locked(place))
+        };
+        let partitions = route::of_wanted(inner, &self.definition(), wanted).unwrap_or_default();
+        let nowhere = || Error::new(ErrorKind::Timeout, "a transaction has locked the entry");
+        partitions.iter().find_map(at).map_or_else(nowhere, |at| inner.spaces.locks.locked(who, at))
+    }
+
     /// These entries within a transaction of the same store.
     pub fn within<'a>(&'a self, transaction: &'a mut Transaction) -> Within<'a> {
         Within { entries: self, transaction }
@@ -193,7 +206,7 @@ impl Within<'_> {
                 let mut engine = partition.space();
                 partition.check()?;
                 let Some(place) = engine.find_id(self.entries.kind.of, id.scalar()) else { return Ok(None) };
-                let at = LockedPlace { partition: partition.id, place };
+                let at = LockedPlace::of(&engine, partition.id, place);
                 if engine.is_held(place, holder) {
                     let text = "another transaction has an entry of the same group, and so all of them";
                     return Err(Error::new(ErrorKind::Timeout, text));
@@ -335,7 +348,8 @@ impl Within<'_> {
         if self.entries.read_many_shown(&wanted, 1)?.value.is_empty() {
             return Ok(None);
         }
-        Err(Error::new(ErrorKind::Timeout, "a transaction has locked the entry"))
+        let holder = self.stage().holder()?;
+        Err(self.entries.locked(holder, &wanted))
     }
 
     /// How many entries there are that match, as this transaction would have it. Nothing is locked.

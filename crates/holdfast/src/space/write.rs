@@ -111,7 +111,7 @@ impl Entries {
         self.unlocked(deadline, &|| self.write_once(&definition, partition, &document, &id, options))
     }
 
-    fn lock_deadline(&self, lock_timeout: Option<Duration>) -> Time {
+    pub(super) fn lock_deadline(&self, lock_timeout: Option<Duration>) -> Time {
         self.inner().clock.now().after(lock_timeout.unwrap_or(LOCK_TIMEOUT))
     }
 
@@ -142,7 +142,7 @@ impl Entries {
         partition.check()?;
         let place = engine.find_id(self.kind.of, id.scalar());
         if let Some(place) = place.filter(|place| engine.is_locked(*place)) {
-            let at = LockedPlace { partition: partition.id, place };
+            let at = LockedPlace::of(&engine, partition.id, place);
             if inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
                 return Ok(Err(at));
             }
@@ -233,12 +233,22 @@ impl Entries {
     /// # Errors
     /// As [`Entries::change`].
     pub fn change_shown(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
+        self.change_until(self.lock_deadline(options.lock_timeout), wanted, changes, options)
+    }
+
+    /// As [`Entries::change_shown`], and waits until then for a transaction that has locked the entry.
+    pub(super) fn change_until(
+        &self,
+        deadline: Time,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+    ) -> Result<Option<Changed>> {
         self.check()?;
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         };
         let definition = self.definition();
-        let deadline = self.lock_deadline(options.lock_timeout);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let once = || self.change_once(&definition, partition, (id, wanted, changes), options);
             if let Some(changed) = self.unlocked(deadline, &once)? {
@@ -266,7 +276,7 @@ impl Entries {
             (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.matches(definition, old.document.fields())
         };
         let Some((place, old)) = found.filter(|(_, old)| is_wanted(old)) else { return Ok(Ok(None)) };
-        let at = LockedPlace { partition: partition.id, place };
+        let at = LockedPlace::of(&engine, partition.id, place);
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }
@@ -340,7 +350,7 @@ impl Entries {
             (old.expires_ms == 0 || old.expires_ms > now_ms) && wanted.names(definition, old.document.fields())
         };
         let Some((place, stored)) = found.filter(|(_, stored)| is_wanted(stored)) else { return Ok(Ok(None)) };
-        let at = LockedPlace { partition: partition.id, place };
+        let at = LockedPlace::of(&engine, partition.id, place);
         if engine.is_locked(place) && inner.spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive) {
             return Ok(Err(at));
         }

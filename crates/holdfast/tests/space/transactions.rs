@@ -475,3 +475,64 @@ fn transactions_that_wait_to_take_what_the_other_has_are_told_at_once() {
     assert_eq!(orders.within(&mut first).take(&Wanted::id(2), &waits(1)).unwrap(), None);
     assert_eq!(orders.within(&mut second).take(&Wanted::id(1), &waits(1)).unwrap(), None);
 }
+
+/// The deadlock was seen in the lock of another entry that lay in the place of the one that was waited for.
+#[test]
+fn who_waits_for_an_entry_that_is_gone_waits_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    // In order of their own all lie in one partition.
+    let orders = store.space("shop").declare(Definition { order: Order::Fifo, ..Definition::new("shop", "order") });
+    let orders = orders.unwrap();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.write(&order(2, "ada", 0), &upsert()).unwrap();
+    let mut gone = store.begin();
+    orders.within(&mut gone).take(&Wanted::id(2), &now()).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let waits_for_second = scope.spawn(|| {
+            let mut waiting = store.begin();
+            orders.within(&mut waiting).take(&Wanted::id(1), &now()).unwrap().unwrap();
+            orders.within(&mut waiting).take(&Wanted::id(2), &waits(60_000)).unwrap().map(|it| id(&it))
+        });
+        while orders.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        // That it waits is noted just behind this.
+        let noted = store.now_ms() + 20;
+        while store.now_ms() < noted {
+            std::thread::yield_now();
+        }
+        gone.commit(Durability::Written).unwrap();
+        orders.write(&order(3, "bob", 0), &upsert()).unwrap();
+        let mut other = store.begin();
+        orders.within(&mut other).take(&Wanted::id(3), &now()).unwrap().unwrap();
+        let taken = orders.within(&mut other).take(&Wanted::id(1), &waits(5)).map(|it| it.map(|it| id(&it)));
+        let written = orders.write(&order(2, "eve", 0), &upsert());
+        assert_eq!(waits_for_second.join().unwrap(), Some(2));
+        assert_eq!(taken.unwrap(), None, "it is locked, and its holder does not wait for this one");
+        written.unwrap();
+    });
+}
+
+#[test]
+fn changing_many_waits_for_all_locks_as_long_as_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    // In order of their own they are changed in it.
+    let orders = store.space("shop").declare(Definition { order: Order::Fifo, ..Definition::new("shop", "order") });
+    let orders = orders.unwrap();
+    orders.write(&order(1, "ada", 0), &upsert()).unwrap();
+    orders.write(&order(2, "ada", 0), &upsert()).unwrap();
+    // The second goes behind the end of the waiting, and not so far behind that who waited anew would not get it.
+    let holding = [(1, 600), (2, 1_500)].map(|(number, lease_ms)| {
+        let mut holder = store.begin().with_lease(Duration::from_millis(lease_ms));
+        orders.within(&mut holder).read(&Wanted::id(number), ReadLock::Exclusive, &now()).unwrap().unwrap();
+        holder
+    });
+    let options = WriteOptions { lock_timeout: Some(Duration::from_millis(1_000)), ..upsert() };
+    let unset = [Change::Unset { path: Path::parse("total").unwrap() }];
+    let changed = orders.change_many(&Wanted::all(), &unset, &options);
+    assert_eq!(changed.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(orders.count(&Wanted::query("total IS NULL", &[]).unwrap()).unwrap(), 1, "the first became free");
+    drop(holding);
+}

@@ -5,13 +5,15 @@
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
+use holdfast::TransactionStats;
+
 use super::connection::REDIS_VERSION;
 use crate::numbers::TypeNumbers;
 use crate::resp::call::{Call, Fail};
 use crate::resp::session::BucketName;
 
 const SECTIONS: &[&str] =
-    &["server", "clients", "memory", "persistence", "stats", "replication", "xa", "spaces", "keyspace"];
+    &["server", "clients", "memory", "persistence", "stats", "replication", "transactions", "xa", "spaces", "keyspace"];
 
 /// The sections named, all of them for none, `default`, `all` or `everything`.
 pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, Fail> {
@@ -34,6 +36,7 @@ pub(crate) fn text(call: &mut Call<'_, '_>, names: &[String]) -> Result<String, 
             "persistence" => persistence(call, &mut text),
             "stats" => stats(call, &mut text),
             "replication" => replication(&mut text),
+            "transactions" => transactions(call, &mut text),
             "xa" => xa(call, &mut text),
             "spaces" => spaces(call, &mut text),
             _ => keyspace(call, &mut text)?,
@@ -130,6 +133,12 @@ fn stats(call: &Call<'_, '_>, text: &mut String) {
 fn replication(text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
+}
+
+fn transactions(call: &Call<'_, '_>, text: &mut String) {
+    let TransactionStats { open, expired } = call.stats().transactions;
+    line(text, "open_transactions", open);
+    line(text, "expired_transactions", expired);
 }
 
 fn xa(call: &Call<'_, '_>, text: &mut String) {

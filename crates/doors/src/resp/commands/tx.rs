@@ -21,6 +21,9 @@ use crate::resp::{number, unsupported};
 
 /// How long a transaction may hold locks unless it says otherwise.
 const LEASE: Duration = Duration::from_secs(60);
+/// How many keys and entries a transaction may hold that is committed on the event loop: each takes some microseconds, and
+/// all other clients wait.
+const COMMITTED_HERE_MAX: usize = 256;
 
 pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     if call.session.multi.is_some() {
@@ -58,7 +61,8 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     let lease = lease.unwrap_or(LEASE.min(lease_max));
     // Not to be guessed by a connection that has another one, and exact where numbers are doubles.
     let id = call.session.next_random() >> 11 | 1;
-    let transaction = call.door.store.begin().with_lease(lease).joining();
+    let name = format!("{id} of client {}", call.session.client.id);
+    let transaction = call.door.store.begin().with_name(&name).with_lease(lease).joining();
     let mut open = Open::new(id, transaction, lease);
     open.is_strict = is_strict;
     open.isolation = isolation.unwrap_or(open.isolation);
@@ -136,9 +140,12 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     let asked = if is_asked || open.asked.is_empty() { vec![call.durability] } else { open.asked };
     *transaction.points() = std::mem::take(&mut call.session.points);
     let (store, counts) = (call.door.store.clone(), Arc::clone(&call.door.points));
-    if !transaction.points().is_empty() && store.series().is_crowded() {
+    let is_held_back = !transaction.points().is_empty() && store.series().is_crowded();
+    if is_held_back || transaction.held().0 > COMMITTED_HERE_MAX {
         let commit = move |mut transaction: Transaction, reply: &mut Reply| {
-            store.series().make_room(transaction.points().len())?;
+            if is_held_back {
+                store.series().make_room(transaction.points().len())?;
+            }
             let (need, ended) = end(transaction, &counts, &asked, reply);
             ended.inspect_err(|_| drop(store.wait(need.synced, Durability::Synced)))?;
             Ok(need)

@@ -76,7 +76,15 @@ impl Connection {
             self.is_starved = false;
             self.is_ended = received == 0;
         }
-        Ok(self.is_ended)
+        if self.is_ended {
+            return Ok(true);
+        }
+        // Behind what is not read its end is not come to, and nothing tells of it.
+        if self.input.len() >= BLOCKED_INPUT_BYTES {
+            self.session.client.look_again_soon();
+            return Ok(self.stream.is_read_closed(cx));
+        }
+        Ok(false)
     }
 
     pub(super) fn handle_input(&mut self) {

@@ -1,0 +1,95 @@
+//! What others see of a transaction that stays open: that it is there, that it is in their way, and that it does not keep them
+//! waiting when it ends.
+//!
+//! May use: the clients of `open_tests.rs`. Must not know: the inside of the door.
+
+use super::*;
+
+#[test]
+fn open_transactions_are_counted_and_those_whose_lease_ended() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    let shows = |open: u64, expired: u64| {
+        let expected = format!("# Transactions\r\nopen_transactions:{open}\r\nexpired_transactions:{expired}");
+        until(&expected, || shop.client().ask("INFO transactions") == expected);
+    };
+    shows(0, 0);
+    one.check(&[("TX.BEGIN", ID)]);
+    other.check(&[("TX.BEGIN", ID)]);
+    shows(2, 0);
+    one.commit("TX.COMMIT");
+    other.check(&[("NOSUCH", &one_of_none(&shop))]);
+    shows(0, 0);
+    other.check(&[("TX.ABORT", "+OK"), ("TX.BEGIN LEASE 20", ID)]);
+    shows(0, 1);
+    // The client does not know yet; a transaction of a program with the store inside counts like its own.
+    let _open = shop.store.begin().with_lease(PATIENCE);
+    shows(1, 1);
+    assert!(other.ask("INFO").contains("open_transactions:1"));
+}
+
+#[test]
+fn who_waits_in_vain_for_a_lock_is_told_who_has_it() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    let client = one.ask("CLIENT ID");
+    let id = one.begin("TX.BEGIN");
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    let told = format!("-TIMEOUT a transaction has locked the entry: {id} of client {}", &client[1..]);
+    thread::scope(|scope| {
+        let outside = scope.spawn(|| shop.client().ask("SPACE.WRITE shop jobs {\"id\":1}"));
+        let within = scope.spawn(|| {
+            let mut client = shop.client();
+            client.check(&[("TX.BEGIN", ID)]);
+            client.ask("SPACE.CHANGE shop jobs 1 SET by me")
+        });
+        let writes = scope.spawn(|| {
+            other.check(&[("TX.BEGIN", ID)]);
+            other.ask("SPACE.WRITE shop jobs {\"id\":1}")
+        });
+        for waits in [outside, within, writes] {
+            assert_eq!(waits.join().unwrap(), told);
+        }
+    });
+}
+
+#[test]
+fn a_big_commit_keeps_no_other_client_waiting() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    let many = |of: usize| format!("SPACE.MWRITE shop jobs {of}{}", " {}".repeat(of));
+    one.check(&[("TX.BEGIN", ID)]);
+    one.ask(&many(257));
+    // Nothing that takes long gets its turn.
+    let door = &shop.server.running.door;
+    let all = u32::try_from(door.options.limits.long_commands_max).unwrap();
+    let turns = door.turns.clone().try_acquire_many_owned(all).unwrap();
+    one.send("TX.COMMIT");
+    let has_ended = || !shop.client().ask("CLIENT LIST").contains("multi=1 ");
+    until("it has come to the commit", has_ended);
+    other.check(&[("SPACE.COUNT shop jobs ANY", ":0"), ("TX.BEGIN", ID)]);
+    other.ask(&many(256));
+    other.commit("TX.COMMIT");
+    other.check(&[("SPACE.COUNT shop jobs ANY", ":256")]);
+    drop(turns);
+    let position = one.reply();
+    assert!(position.strip_prefix(':').is_some_and(|it| it.parse::<u64>().is_ok()), "{position}");
+    one.check(&[("SPACE.COUNT shop jobs ANY", ":513"), ("TX.COMMIT", NONE_OPEN)]);
+}
+
+/// Its end lies behind what is not read while it waits: it was come to when the lease was over.
+#[test]
+fn a_client_that_vanishes_behind_much_that_it_has_sent_is_rolled_back() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    one.send("SPACE.TAKE shop jobs ID 2 BLOCK 0");
+    until("it waits", || shop.entries.waiters() == 1);
+    one.0.get_mut().write_all(&b"PING\r\n".repeat(20_000)).unwrap();
+    drop(one);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 20000").starts_with("{\"id\":1}"));
+    until("nobody waits", || shop.entries.waiters() == 0);
+}
