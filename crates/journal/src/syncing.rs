@@ -176,11 +176,9 @@ mod tests {
 
     #[test]
     fn those_who_wait_stay_awake_in_crowds_on_fast_disks_alone() {
-        for (batches, took, awake) in [
-            (CROWD, SHORT, AWAKE),
-            (CROWD - 1, SHORT, Duration::ZERO),
-            (1000, SHORT * 2, Duration::ZERO),
-        ] {
+        for (batches, took, awake) in
+            [(CROWD, SHORT, AWAKE), (CROWD - 1, SHORT, Duration::ZERO), (1000, SHORT * 2, Duration::ZERO)]
+        {
             let mut syncing = Syncing::default();
             lead(&mut syncing, 1).unwrap();
             syncing.end(Some(Synced { took, batches }));

@@ -93,9 +93,7 @@ impl Reading<'_> {
         Ok(Line {
             listen,
             udp_listen,
-            reactors: self
-                .number("line.reactors", table.reactors, REACTORS)?
-                .unwrap_or_else(|| one_for(FOR_STREAMS)),
+            reactors: self.number("line.reactors", table.reactors, REACTORS)?.unwrap_or_else(|| one_for(FOR_STREAMS)),
             limits: doors::line::Limits {
                 connections_max: self
                     .number("line.connections_max", table.connections_max, CONNECTIONS)?

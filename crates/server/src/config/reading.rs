@@ -169,7 +169,9 @@ impl Reading<'_> {
         let idle: Option<u64> = self.number("resp.idle_timeout_seconds", table.idle_timeout_seconds, IDLE_SECONDS)?;
         Ok(Resp {
             listen: self.address("resp.listen", self.arguments.resp, table.listen, RESP_PORT)?,
-            reactors: self.number("resp.reactors", table.reactors, REACTORS)?.unwrap_or_else(|| one_for(FOR_SINGLE_COMMANDS)),
+            reactors: self
+                .number("resp.reactors", table.reactors, REACTORS)?
+                .unwrap_or_else(|| one_for(FOR_SINGLE_COMMANDS)),
             pipeline_reactors: self
                 .number("resp.pipeline_reactors", table.pipeline_reactors, REACTORS)?
                 .unwrap_or_else(|| one_for(FOR_STREAMS)),
