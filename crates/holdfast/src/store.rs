@@ -77,7 +77,9 @@ pub(crate) struct Inner {
     /// The types of spaces.
     pub(crate) spaces: Registry,
     /// Snapshots of spaces that opening found damaged, or did not find.
-    lost_snapshots: Vec<Damage>,
+    pub(crate) lost_snapshots: Vec<Damage>,
+    /// Those that the scrubber found damaged in its last round.
+    pub(crate) damaged_snapshots: Mutex<BTreeMap<PartitionId, Damage>>,
     pub(crate) space_wake: Arc<Signal>,
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
@@ -171,6 +173,7 @@ impl Store {
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
             lost_snapshots,
+            damaged_snapshots: Mutex::default(),
             space_wake: Arc::new(Signal::new()),
             shelf,
             series_wake: Arc::new(Signal::new()),
@@ -523,7 +526,7 @@ impl Inner {
             ledger_memory_bytes,
             write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
-            damage: [self.journal.recovery().damage, self.lost_snapshots.clone(), self.shelf.damage()].concat(),
+            damage: self.damage(),
             scrub: self.scrubbed.stats(),
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
