@@ -131,15 +131,19 @@ impl Store {
             Error::new(ErrorKind::Unavailable, text)
         };
         world.files.create_dir(dir).map_err(io)?;
-        let held = world.files.lock(&dir.join("lock")).map_err(io)?;
+        let was_open = beside::was_open(&*world.files, dir);
+        let held = world.files.lock(&dir.join(backup::LOCK_FILE)).map_err(io)?;
         backup::refuse_half_restored(&*world.files, dir)?;
         beside::refuse_lost_journal(&*world.files, dir, &options)?;
-        let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
+        beside::refuse_lost_segments(&*world.files, dir, was_open)?;
+        let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
+        let identity = settled.identity;
         options.partitions = identity.partitions;
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
         let journal_wake = Arc::clone(&journal_options.wake);
         let files = Arc::clone(&world.files);
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
+        settled.write(&*world.files, dir)?;
         let journal = Arc::new(journal);
         let ids = (0..identity.partitions).map(PartitionId::new);
         let used = identity.used;
