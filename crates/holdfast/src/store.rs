@@ -125,7 +125,8 @@ impl Store {
     pub(crate) fn open_with(world: &World, dir: &Path, mut options: Options, spawn: &Spawn<'_>) -> Result<Self> {
         let io = |error: std::io::Error| {
             let text = match error.kind() {
-                std::io::ErrorKind::WouldBlock => format!("{} is in use by another process", dir.display()),
+                // It says which one, where that is known.
+                std::io::ErrorKind::WouldBlock => format!("{} is {error}", dir.display()),
                 _ => format!("{} cannot be used: {error}", dir.display()),
             };
             Error::new(ErrorKind::Unavailable, text)
