@@ -580,7 +580,7 @@ impl Inner {
         let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
         let written = unwritten
-            .map(|partition| self.write_out(partition))
+            .map(|partition| self.write_out_at_last(partition))
             .fold(met.and(self.close_spaces()).and(self.close_series()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived, and then nothing here writes any more.
         let closed = self.journal.close();
