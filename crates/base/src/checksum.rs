@@ -42,6 +42,23 @@ impl Default for Crc32c {
     }
 }
 
+/// A [`hash64`] over several pieces, equal to that of their concatenation.
+#[derive(Default)]
+pub struct Hash64(Box<xxhash_rust::xxh3::Xxh3>);
+
+impl Hash64 {
+    /// Adds the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all pieces so far.
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// xxh3, 64 bits: partitions of keys, digests.
 #[must_use]
 pub fn hash64(bytes: &[u8]) -> u64 {

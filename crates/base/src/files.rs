@@ -74,7 +74,7 @@ pub trait Files: Send + Sync {
     /// Takes the folder's lock for this process, held until the value is dropped or the process ends.
     ///
     /// # Errors
-    /// `WouldBlock` when another holder has it; otherwise what the system says.
+    /// `WouldBlock` when another holder has it, with who that is, in words, if that is known; otherwise what the system says.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>>;
 
     /// Bytes that may still be written to the file system of a folder.

@@ -21,7 +21,7 @@ mod thread;
 
 pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};
-pub use checksum::{Crc32c, crc32c, hash64, hash128};
+pub use checksum::{Crc32c, Hash64, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
 pub use fields::{Fields, put_string, put_varint, unzigzag, zigzag};
 pub use files::{

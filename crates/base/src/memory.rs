@@ -434,7 +434,7 @@ impl Files for Disk {
         let mut state = self.state();
         state.on()?;
         if !state.locked.insert(path.to_owned()) {
-            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "in use by another process"));
         }
         Ok(Box::new(Held { disk: self.clone(), path: path.to_owned(), process: state.process }))
     }

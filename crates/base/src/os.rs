@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use crate::files::{DirLock, File, Files};
 
+/// Of a lock's file no more is read.
+const PROCESS_DIGITS_MAX: usize = 10;
+
 /// The real file system.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsFiles;
@@ -20,6 +23,17 @@ struct OsLock {
 }
 
 impl DirLock for OsLock {}
+
+/// Who has a lock, as far as its file tells.
+fn in_use(lock: &fs::File) -> String {
+    let mut digits = [0; PROCESS_DIGITS_MAX];
+    let read = FileExt::read_at(lock, &mut digits, 0).unwrap_or(0);
+    let text = digits.get(..read).and_then(|digits| std::str::from_utf8(digits).ok());
+    match text.and_then(|text| text.parse::<u32>().ok()) {
+        Some(process) => format!("in use by another process (pid {process})"),
+        None => "in use by another process".to_owned(),
+    }
+}
 
 impl Files for OsFiles {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -75,8 +89,12 @@ impl Files for OsFiles {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
         let held = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match held.try_lock() {
-            Ok(()) => Ok(Box::new(OsLock { _held: held })),
-            Err(fs::TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            Ok(()) => {
+                // For people alone, so it may fail: a full disk is no reason not to open.
+                let _ = held.set_len(0).and_then(|()| held.write_all_at(std::process::id().to_string().as_bytes(), 0));
+                Ok(Box::new(OsLock { _held: held }))
+            }
+            Err(fs::TryLockError::WouldBlock) => Err(io::Error::new(io::ErrorKind::WouldBlock, in_use(&held))),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }

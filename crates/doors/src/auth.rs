@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 
+use crate::failed_logins::{FailedLogin, FailedLogins};
+
 /// Credentials that are remembered as verified; when full, all are forgotten at once and verified again.
 const VERIFIED_MAX: usize = 1024;
 /// Nobody's password: verified against when the user is unknown, so that an unknown name takes as long as a wrong password.
@@ -117,6 +119,7 @@ pub struct Users {
     by_name: BTreeMap<String, Arc<User>>,
     keys: (RandomState, RandomState),
     verified: Mutex<HashMap<(u64, u64), Arc<User>>>,
+    failed: FailedLogins,
 }
 
 impl fmt::Debug for Users {
@@ -145,7 +148,7 @@ impl Users {
                 return Err(UserError::Twice { name });
             }
         }
-        Ok(Users { by_name, keys: (RandomState::new(), RandomState::new()), verified: Mutex::new(HashMap::new()) })
+        Ok(Users { by_name, ..Self::open() })
     }
 
     /// Nobody is configured: everybody may do everything.
@@ -154,6 +157,7 @@ impl Users {
             by_name: BTreeMap::new(),
             keys: (RandomState::new(), RandomState::new()),
             verified: Mutex::new(HashMap::new()),
+            failed: FailedLogins::default(),
         }
     }
 
@@ -188,6 +192,11 @@ impl Users {
         }
         verified.insert(self.key(name, password), user.clone());
         Some(user.clone())
+    }
+
+    /// Notes in the log that somebody was not let in.
+    pub(crate) fn tell_failed(&self, failed: FailedLogin<'_>) {
+        self.failed.tell(failed);
     }
 
     fn key(&self, name: &[u8], password: &[u8]) -> (u64, u64) {

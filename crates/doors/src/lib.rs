@@ -8,6 +8,7 @@ pub mod auth;
 mod budget;
 mod durable;
 mod error;
+mod failed_logins;
 mod handed;
 pub mod http;
 mod iterations;

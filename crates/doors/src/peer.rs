@@ -3,7 +3,7 @@
 //! May use: std. Must not know: protocols, runtimes.
 
 use std::io::ErrorKind;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -16,6 +16,11 @@ impl Peer {
     pub(crate) fn of(socket: &impl AsFd) -> Option<Self> {
         let same = socket.as_fd().try_clone_to_owned().ok()?;
         Some(Peer(Arc::new(TcpStream::from(same))))
+    }
+
+    /// Where it is; `None` when it is gone.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.0.peer_addr().ok()
     }
 
     /// Whether it has closed, or said that it sends no more. While bytes of it were not read this is not known.

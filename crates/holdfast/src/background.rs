@@ -144,6 +144,22 @@ impl Inner {
         outcome
     }
 
+    /// As [`Inner::write_out`], when the store closes. A ledger that is damaged, or that lacks a change, is no failure then: it
+    /// is derived, and opening replays or rebuilds it from the journal, which has all of it. That is told.
+    pub(crate) fn write_out_at_last(&self, partition: &Partition) -> Result<()> {
+        let Err(error) = self.write_out(partition) else { return Ok(()) };
+        if !(partition.reader.is_damaged() || partition.check().is_err()) || error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        if let Some(tell) = &self.options.trouble {
+            tell(&format!(
+                "keys: a ledger could not be written out when the store closed; nothing is lost, and the next opening rebuilds it from \
+                 the journal, which takes longer: {error}"
+            ));
+        }
+        Ok(())
+    }
+
     fn try_write_out(&self, partition: &Partition) -> Result<()> {
         let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
         partition.check()?;

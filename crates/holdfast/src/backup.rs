@@ -24,7 +24,7 @@ use crate::store::{Store, lock};
 
 const RESTORING_FILE: &str = "restoring";
 /// What a store that is, or was, open has in its folder.
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// What a backup holds and what was done for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

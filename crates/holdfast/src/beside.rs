@@ -11,6 +11,7 @@ use std::path::Path;
 use base::Files;
 use journal::{Damage, Position};
 
+use crate::backup::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity, Used};
 use crate::options::Options;
@@ -18,6 +19,25 @@ use crate::series;
 use crate::series::folder::Folder;
 use crate::space;
 use crate::store::{Inner, lock};
+
+/// Whether a store in `dir` was open before: it has been locked. A restored one was not, and its journal may be empty.
+pub(crate) fn was_open(files: &dyn Files, dir: &Path) -> bool {
+    files.open_to_read(&dir.join(LOCK_FILE)).is_ok()
+}
+
+/// Refuses a store that `was_open` and has no segment any more. The first one is there, durably, before the file `store` is written.
+pub(crate) fn refuse_lost_segments(files: &dyn Files, dir: &Path, was_open: bool) -> Result<()> {
+    let journal = dir.join("journal");
+    if !was_open || identity::read(files, dir)?.is_none() || !journal::is_empty(files, &journal)? {
+        return Ok(());
+    }
+    let text = format!(
+        "the store in {} has no journal: there is no segment in {}, and with them what the store held is missing. Put them back, or          restore a backup into another folder; if it never held anything, remove its file `store`. Nothing was changed",
+        dir.display(),
+        journal.display()
+    );
+    Err(Error::new(ErrorKind::Corrupt, text))
+}
 
 /// Refuses a store that has no journal any more, or one that ends before what its snapshots or its sealed files go up to. Changes
 /// nothing.

@@ -12,7 +12,8 @@
 //!
 //! Where nothing is used it is of version 1, which is the same.
 //!
-//! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged. What is used is noted
+//! Every segment's header repeats identity and partitions, so the file is rebuilt when it is missing or damaged. It is written after the
+//! first segment: a store that has the file and no segment lost its journal. What is used is noted
 //! after the folder is there, durably: a folder that is noted and not there was removed.
 //!
 //! May use: `base`, `journal`. Must not know: engines.
@@ -119,11 +120,24 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
 }
 
-/// Reads the identity of the store in `dir`, or gives it one.
-pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u64) -> Result<Identity> {
-    let found = read(files, dir)?;
-    if let Some(identity) = found {
-        return Ok(identity);
+/// The identity of a store that is being opened.
+pub(crate) struct Settled {
+    pub(crate) identity: Identity,
+    is_written: bool,
+}
+
+impl Settled {
+    /// Writes the file `store` where there is no intact one. To be called when there is a segment: where there is the file, there
+    /// are segments, or they were removed.
+    pub(crate) fn write(&self, files: &dyn Files, dir: &Path) -> Result<()> {
+        if self.is_written { Ok(()) } else { write(files, dir, self.identity) }
+    }
+}
+
+/// Reads the identity of the store in `dir`, or gives it one, which is to be written when the journal is open.
+pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u64) -> Result<Settled> {
+    if let Some(identity) = read(files, dir)? {
+        return Ok(Settled { identity, is_written: true });
     }
     let journal = dir.join("journal");
     files.create_dir(&journal).map_err(|error| failed(&journal, &error))?;
@@ -139,8 +153,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path, partitions: u16, entropy: u6
             Identity { store, partitions, used: Used::default() }
         }
     };
-    write(files, dir, identity)?;
-    Ok(identity)
+    Ok(Settled { identity, is_written: false })
 }
 
 #[cfg(test)]

@@ -1,29 +1,36 @@
-//! The background scrubber: reads the sealed segments and the sealed files of time series round and round, at a limited rate, and
-//! checks every byte.
+//! The background scrubber: reads the sealed segments, the snapshots of spaces and the sealed files of time series round and round, at
+//! a limited rate, and checks every byte.
 //!
 //! A token bucket fills with the rate, up to one second of it. One step takes one piece out, if that much is in. A round
 //! that ends soon is not followed by the next at once: a small store would be read all the time.
 //!
-//! May use: `journal`, `store`, the series' shelf. Must not know: protocols.
+//! Damage that is new, whoever found it, is told to whom trouble is told: nobody looks at numbers all the time.
+//!
+//! May use: `journal`, `store`, `space`, the series' shelf. Must not know: protocols.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Time;
-use journal::{Scrub, Scrubbed};
+use journal::{Damage, Scrub, Scrubbed};
 
 use crate::series::SealedScrub;
+use crate::space::SnapshotScrub;
 use crate::stats::ScrubStats;
-use crate::store::Inner;
+use crate::store::{Inner, lock};
 
 /// Most bytes read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Rounds begin at least so far apart.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
+/// Of more new damage than this at a time, the rest is only counted.
+const TOLD_MAX: usize = 16;
 
 /// Scrubs, if there is anything to do, until `inner.stopping` is set and the signal is raised.
 pub(crate) fn run(inner: &Inner) {
     let Some(mut scrubber) = Scrubber::new(inner.options.scrub_bytes_per_second, inner.clock.now()) else { return };
+    // What opening found is told by whoever opened.
+    scrubber.told = inner.damage();
     while !inner.stopping.load(Ordering::Acquire) {
         let pause = scrubber.step(inner, inner.clock.now());
         inner.scrub_wake.wait(Some(pause));
@@ -50,10 +57,18 @@ impl ScrubCounters {
     }
 }
 
+/// What of a round is being read, and how far that is.
+enum Stage {
+    Journal,
+    Snapshots(SnapshotScrub),
+    Sealed(SealedScrub),
+}
+
 pub(crate) struct Scrubber {
     scrub: Scrub,
-    /// How far the sealed files of series are; none while the journal is read.
-    sealed: Option<SealedScrub>,
+    stage: Stage,
+    /// The damage that needs no telling.
+    told: Vec<Damage>,
     bytes_per_second: u64,
     credit_bytes: u64,
     last: Time,
@@ -68,7 +83,8 @@ impl Scrubber {
         let scrub = Scrub::default();
         (bytes_per_second > 0).then_some(Self {
             scrub,
-            sealed: None,
+            stage: Stage::Journal,
+            told: Vec::new(),
             bytes_per_second,
             credit_bytes: 0,
             last: now,
@@ -89,16 +105,20 @@ impl Scrubber {
             return self.time_for(piece - self.credit_bytes);
         }
         let bytes = usize::try_from(piece).expect("a piece fits memory");
-        let scrubbed = match &mut self.sealed {
-            None => match inner.journal.scrub(&mut self.scrub, bytes) {
-                Scrubbed::Round => {
-                    let sealed = self.sealed.insert(SealedScrub::default());
-                    inner.shelf.scrub(sealed, piece)
-                }
-                Scrubbed::Bytes(read) => Some(read),
-            },
-            Some(sealed) => inner.shelf.scrub(sealed, piece),
+        let scrubbed = loop {
+            match &mut self.stage {
+                Stage::Journal => match inner.journal.scrub(&mut self.scrub, bytes) {
+                    Scrubbed::Round => self.stage = Stage::Snapshots(SnapshotScrub::default()),
+                    Scrubbed::Bytes(read) => break Some(read),
+                },
+                Stage::Snapshots(at) => match inner.scrub_snapshots(at, piece) {
+                    None => self.stage = Stage::Sealed(SealedScrub::default()),
+                    read => break read,
+                },
+                Stage::Sealed(at) => break inner.shelf.scrub(at, piece),
+            }
         };
+        self.tell(inner);
         match scrubbed {
             Some(read) => {
                 inner.scrubbed.bytes.fetch_add(read, Ordering::Relaxed);
@@ -111,7 +131,7 @@ impl Scrubber {
                 self.time_for(piece.saturating_sub(self.credit_bytes).max(more))
             }
             None => {
-                self.sealed = None;
+                self.stage = Stage::Journal;
                 let took = now.since(self.round_began);
                 let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                 inner.scrubbed.last_round_nanos.store(nanos, Ordering::Relaxed);
@@ -122,6 +142,22 @@ impl Scrubber {
                 self.rests_until.since(now)
             }
         }
+    }
+
+    fn tell(&mut self, inner: &Inner) {
+        let damage = inner.damage();
+        if damage == self.told {
+            return;
+        }
+        if let Some(tell) = &inner.options.trouble {
+            let new: Vec<&Damage> = damage.iter().filter(|one| !self.told.contains(one)).collect();
+            let advice = "see `holdfast inspect --verify`; a backup may still have the bytes";
+            new.iter().take(TOLD_MAX).for_each(|one| tell(&format!("{one}; {advice}")));
+            if let Some(more) = new.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
+                tell(&format!("{more} more damaged ranges; {advice}"));
+            }
+        }
+        self.told = damage;
     }
 
     fn fill(&mut self, now: Time) {
@@ -140,21 +176,31 @@ impl Scrubber {
     }
 }
 
+impl Inner {
+    /// All damage that is known.
+    pub(crate) fn damage(&self) -> Vec<Damage> {
+        let mut all = [self.journal.recovery().damage, self.lost_snapshots.clone()].concat();
+        let found = lock(&self.damaged_snapshots);
+        all.extend(found.values().filter(|one| !self.lost_snapshots.contains(one)).cloned());
+        all.extend(self.shelf.damage());
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use base::Files;
     use base::memory::Disk;
 
     use super::*;
     use crate::series::Rows;
-    use crate::{MemoryLedgers, Options, Store, World};
+    use crate::space::{Definition, Document, Value, WriteOptions};
+    use crate::{DamageKind, MemoryLedgers, Options, Store, World};
 
-    /// Only the journal was read; a sealed file with a changed byte was found by whoever asked for the points, or by nobody.
-    #[test]
-    fn sealed_files_of_series_are_scrubbed_too_and_at_the_same_rate() {
-        let disk = Disk::new(1);
+    fn open(disk: &Disk, options: Options) -> Store {
         let world = World {
             files: Arc::new(disk.process()),
             clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
@@ -162,7 +208,79 @@ mod tests {
             threads: false,
             entropy: 1,
         };
-        let store = Store::open_in(&world, Path::new("/store"), Options::default()).unwrap();
+        Store::open_in(&world, Path::new("/store"), options).unwrap()
+    }
+
+    /// Steps to the end of the round.
+    fn finish_round(inner: &Inner, scrubber: &mut Scrubber, now: &mut Time) {
+        let rounds = inner.scrubbed.rounds.load(Ordering::Relaxed);
+        for _ in 0..10_000 {
+            if inner.scrubbed.rounds.load(Ordering::Relaxed) > rounds {
+                return;
+            }
+            *now = now.after(scrubber.step(inner, *now));
+        }
+        panic!("the round does not end");
+    }
+
+    /// They were read when a store was opened, and by `inspect --verify`: what rotted was known when it was needed.
+    #[test]
+    fn snapshots_of_spaces_are_scrubbed_too_told_of_and_well_again_when_they_are_written_anew() {
+        let disk = Disk::new(1);
+        let words = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let heard = Arc::clone(&words);
+        let told: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |word: &str| lock(&heard).push(word.to_owned()));
+        let store = open(&disk, Options { partitions: 2, trouble: Some(told), ..Options::default() });
+        let orders = store.space("shop").declare(Definition::new("shop", "order")).unwrap();
+        let write = |number: i64| {
+            let order = Document::from_pairs([("id", Value::from(number)), ("text", Value::from("x".repeat(1000)))]);
+            orders.write(&order, &WriteOptions::default()).unwrap();
+        };
+        (0..300).for_each(write);
+        let inner = store.inner();
+        for partition in &inner.partitions {
+            inner.write_snapshot(partition).unwrap();
+            write(300);
+            inner.write_snapshot(partition).unwrap();
+        }
+        let files = |end: &str| Path::new("/store/space").join(end);
+        let bytes: u64 = ["0000.snap", "0000.old", "0001.snap", "0001.old"]
+            .iter()
+            .map(|end| disk.open_to_read(&files(end)).unwrap().len().unwrap())
+            .sum();
+        let rate = 64 << 10;
+        let mut now = inner.clock.now();
+        let mut scrubber = Scrubber::new(rate, now).unwrap();
+        finish_round(inner, &mut scrubber, &mut now);
+        assert_eq!(store.stats().damage, []);
+        let scrubbed = store.stats().scrub.bytes;
+        assert!(scrubbed >= bytes, "{scrubbed} of {bytes} bytes");
+
+        for (end, at) in [("0000.snap", 70_000), ("0001.snap", 3), ("0001.old", 33)] {
+            disk.flip(&files(end), at, 1);
+        }
+        let begin = now;
+        finish_round(inner, &mut scrubber, &mut now);
+        let found: Vec<_> = store.stats().damage.iter().map(|one| (one.kind, one.path.clone())).collect();
+        assert_eq!(found, [(DamageKind::Copy, files("0000.snap")), (DamageKind::Record, files("0001.snap"))]);
+        let took = now.since(begin).as_secs_f64();
+        assert!(took >= (scrubbed / rate) as f64 - 2.0, "{scrubbed} bytes in {took} s");
+        finish_round(inner, &mut scrubber, &mut now);
+        let told = lock(&words).clone();
+        assert!(told.len() == 2 && told[0].contains("/store/space/0000.snap") && told[1].contains("both"), "{told:?}");
+
+        for _ in 0..2 {
+            inner.partitions.iter().for_each(|partition| inner.write_snapshot(partition).unwrap());
+        }
+        finish_round(inner, &mut scrubber, &mut now);
+        assert_eq!(store.stats().damage, []);
+    }
+
+    /// Only the journal was read; a sealed file with a changed byte was found by whoever asked for the points, or by nobody.
+    #[test]
+    fn sealed_files_of_series_are_scrubbed_too_and_at_the_same_rate() {
+        let disk = Disk::new(1);
+        let store = open(&disk, Options::default());
         let mut rows = Rows::new("d");
         let row = rows.row(b"m", |_| Ok(("m".to_owned(), Vec::new()))).unwrap();
         let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
@@ -185,12 +303,7 @@ mod tests {
         let mut now = inner.clock.now();
         let begin = now;
         let mut scrubber = Scrubber::new(rate, now).unwrap();
-        for _ in 0..10_000 {
-            if inner.scrubbed.rounds.load(Ordering::Relaxed) > 0 {
-                break;
-            }
-            now = now.after(scrubber.step(inner, now));
-        }
+        finish_round(inner, &mut scrubber, &mut now);
         let damage = store.stats().damage;
         let mut paths: Vec<_> = damage.iter().map(|damage| damage.path.clone()).collect();
         paths.sort();

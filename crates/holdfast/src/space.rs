@@ -18,6 +18,7 @@ mod near;
 mod notify;
 mod read;
 mod route;
+mod scrub;
 mod stage;
 mod task;
 mod wait;
@@ -50,6 +51,7 @@ pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 pub(crate) use commit::{Opened, SPACE_PART};
 pub(crate) use kind::{Kind, Registry};
 pub(crate) use named::Known as KnownListeners;
+pub(crate) use scrub::SnapshotScrub;
 pub(crate) use stage::SpaceStage;
 
 use crate::durability::Durability;

@@ -77,7 +77,9 @@ pub(crate) struct Inner {
     /// The types of spaces.
     pub(crate) spaces: Registry,
     /// Snapshots of spaces that opening found damaged, or did not find.
-    lost_snapshots: Vec<Damage>,
+    pub(crate) lost_snapshots: Vec<Damage>,
+    /// Those that the scrubber found damaged in its last round.
+    pub(crate) damaged_snapshots: Mutex<BTreeMap<PartitionId, Damage>>,
     pub(crate) space_wake: Arc<Signal>,
     /// What is sealed of the series.
     pub(crate) shelf: Shelf,
@@ -123,21 +125,26 @@ impl Store {
     pub(crate) fn open_with(world: &World, dir: &Path, mut options: Options, spawn: &Spawn<'_>) -> Result<Self> {
         let io = |error: std::io::Error| {
             let text = match error.kind() {
-                std::io::ErrorKind::WouldBlock => format!("{} is in use by another process", dir.display()),
+                // It says which one, where that is known.
+                std::io::ErrorKind::WouldBlock => format!("{} is {error}", dir.display()),
                 _ => format!("{} cannot be used: {error}", dir.display()),
             };
             Error::new(ErrorKind::Unavailable, text)
         };
         world.files.create_dir(dir).map_err(io)?;
-        let held = world.files.lock(&dir.join("lock")).map_err(io)?;
+        let was_open = beside::was_open(&*world.files, dir);
+        let held = world.files.lock(&dir.join(backup::LOCK_FILE)).map_err(io)?;
         backup::refuse_half_restored(&*world.files, dir)?;
         beside::refuse_lost_journal(&*world.files, dir, &options)?;
-        let identity = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
+        beside::refuse_lost_segments(&*world.files, dir, was_open)?;
+        let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
+        let identity = settled.identity;
         options.partitions = identity.partitions;
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
         let journal_wake = Arc::clone(&journal_options.wake);
         let files = Arc::clone(&world.files);
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
+        settled.write(&*world.files, dir)?;
         let journal = Arc::new(journal);
         let ids = (0..identity.partitions).map(PartitionId::new);
         let used = identity.used;
@@ -171,6 +178,7 @@ impl Store {
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
             lost_snapshots,
+            damaged_snapshots: Mutex::default(),
             space_wake: Arc::new(Signal::new()),
             shelf,
             series_wake: Arc::new(Signal::new()),
@@ -523,7 +531,7 @@ impl Inner {
             ledger_memory_bytes,
             write_delay: Duration::from_nanos(self.delay_nanos.load(Ordering::Relaxed)),
             delayed_writes: self.delayed_writes.load(Ordering::Relaxed),
-            damage: [self.journal.recovery().damage, self.lost_snapshots.clone(), self.shelf.damage()].concat(),
+            damage: self.damage(),
             scrub: self.scrubbed.stats(),
             compaction: self.compactor.stats(),
             expired: self.expired.load(Ordering::Relaxed),
@@ -573,7 +581,7 @@ impl Inner {
         let _none = lock(&self.backing_up);
         let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
         let written = unwritten
-            .map(|partition| self.write_out(partition))
+            .map(|partition| self.write_out_at_last(partition))
             .fold(met.and(self.close_spaces()).and(self.close_series()), Result::and);
         // The journal is closed whatever became of the ledgers, which are derived, and then nothing here writes any more.
         let closed = self.journal.close();

@@ -1,6 +1,6 @@
 //! What lies beside the journal, snapshots of spaces and sealed files of series: what is damaged or missing is told by whoever looks,
 //! a restore that would lose it is refused, and a journal that is gone is not begun anew under them.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests stand outside the wall")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,6 +205,35 @@ fn a_store_without_its_journals_folder_is_refused() {
     let refused = open().map(|_| ()).unwrap_err();
     assert!(refused.kind() == ErrorKind::Corrupt && refused.to_string().contains("has no journal"), "{refused}");
     assert!(!place.path().join("journal").exists(), "nothing is changed");
+}
+
+/// As long as no ledger was written out nothing told of what there had been: it opened as a new store, and all keys were gone.
+#[test]
+fn a_store_whose_segments_were_all_removed_is_refused_though_nothing_else_tells_of_them() {
+    let place = tempfile::tempdir().unwrap();
+    let open = || Store::open(place.path(), Options { partitions: 2, ..Options::default() });
+    drop(open().unwrap());
+    let (journal, kept) = (place.path().join("journal"), place.path().join("kept"));
+    std::fs::rename(&journal, &kept).unwrap();
+    std::fs::create_dir(&journal).unwrap();
+    for _ in 0..2 {
+        let refused = open().map(|_| ()).unwrap_err();
+        assert!(
+            refused.kind() == ErrorKind::Corrupt && refused.to_string().contains("there is no segment"),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read_dir(&journal).unwrap().count(), 0, "nothing is changed");
+    }
+    std::fs::remove_dir(&journal).unwrap();
+    std::fs::rename(&kept, &journal).unwrap();
+    drop(open().unwrap());
+    // The backup of a store that never held anything has no segments either, and what is made of it was never open.
+    let (empty, backup, new) = (place.path().join("empty"), place.path().join("backup"), place.path().join("new"));
+    Store::open(&empty, Options::default()).unwrap().backup(&backup).unwrap();
+    holdfast::restore(&backup, &new, Restore::default(), &mut |_| ()).unwrap();
+    for _ in 0..2 {
+        drop(Store::open(&new, Options::default()).unwrap());
+    }
 }
 
 /// Of stores and backups that were made before it was noted.

@@ -308,6 +308,41 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
     }
 }
 
+/// The server ended with exit code 1, though the next start has everything.
+#[test]
+fn a_table_that_is_found_damaged_when_the_store_closes_is_told_and_is_no_failure() {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for tables in 1..8u32 {
+        let dir = tempfile::tempdir().unwrap();
+        let heard = Arc::clone(&told);
+        let trouble: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(move |word| heard.lock().unwrap().push(word.to_owned()));
+        let open = || {
+            let options = Options { partitions: 1, trouble: Some(trouble.clone()), ..Options::default() };
+            Store::open(dir.path(), options).unwrap()
+        };
+        for table in 0..tables {
+            let store = open();
+            for key in 0..100 {
+                store.kv().put(b"b", &(table * 100 + key).to_be_bytes(), &[7; 50], &plain()).unwrap();
+            }
+            if table + 1 == tables {
+                for entry in std::fs::read_dir(dir.path().join("ledger/0000/tables")).into_iter().flatten() {
+                    let path = entry.unwrap().path();
+                    let mut bytes = std::fs::read(&path).unwrap();
+                    let half = bytes.len() / 2;
+                    bytes[..half].iter_mut().step_by(50).for_each(|byte| *byte ^= 1);
+                    std::fs::write(&path, bytes).unwrap();
+                }
+            }
+            store.close().unwrap();
+        }
+        assert_eq!(open().kv().count(b"b").unwrap().value, u64::from(tables) * 100);
+    }
+    let told = told.lock().unwrap();
+    assert!(told.iter().any(|word| word.contains("the next opening rebuilds it")), "{told:?}");
+}
+
 /// A transaction that had an object expire went on to see it, where an exclusive does not.
 #[test]
 fn what_expires_by_a_transaction_is_gone_for_the_transaction_too() {

@@ -44,7 +44,7 @@ pub use link::{Examined, Hold, Linked, MANIFEST_FILE, examine, read_manifest};
 pub use log::{Level, Log, Record, RecordSection, StateMachine, Visit, Watermarks, Window};
 pub use manifest::{Manifest, ManifestSegment};
 pub use position::{PartitionId, Position};
-pub use recovery::{Damage, DamageKind, Recovery, identify, next_position};
+pub use recovery::{Damage, DamageKind, Recovery, identify, is_empty, next_position};
 pub use scrub::{Scrub, Scrubbed};
 pub use stats::{SegmentStats, Stats};
 pub use survey::{Survey, SurveyedSegment};

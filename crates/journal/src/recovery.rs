@@ -195,6 +195,15 @@ pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
     Ok(None)
 }
 
+/// Whether the folder `dir` has no segment, not even one that cannot be read. A journal that was ever opened has one.
+///
+/// # Errors
+/// What listing meets, such as that there is no folder.
+pub fn is_empty(files: &dyn Files, dir: &Path) -> Result<bool> {
+    let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
+    Ok(!names.iter().any(|name| base_of(name).is_some()))
+}
+
 /// The position that the next opening gives out first, at the earliest: behind everything that the segments in `dir` may have
 /// held. Changes nothing; the folder need not be there.
 ///

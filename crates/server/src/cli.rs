@@ -108,7 +108,8 @@ pub(crate) struct BackupArguments {
     /// Directory of the data [default: ./holdfast-data if it is there; else whatever the server serves]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Where a server that has the store open speaks RESP, without TLS; if there is none, the store is opened
+    /// Where the server that has the store open speaks RESP (its --resp), without TLS. If none answers there, or it serves
+    /// another store, the store in --dir is opened
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7411", value_parser = address)]
     pub(crate) address: SocketAddr,
     /// Who to be for the server: a user with the right `admin` on `*` [default: default]

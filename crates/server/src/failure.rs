@@ -25,9 +25,13 @@ pub(crate) enum Failure {
     NoStore(PathBuf),
     #[error("no backup was made: {0}")]
     Backup(holdfast::Error),
-    #[error("no backup was made: the server at {address} did not make it ({server})")]
+    #[error(
+        "no backup was made: the server at {address} did not make it ({server}); name another one with --address, or a store with --dir"
+    )]
     BackupByServer { address: SocketAddr, server: String },
-    #[error("no backup was made: the server at {address} did not make it ({server}), and {open}")]
+    #[error(
+        "no backup was made: the server at {address} did not make it ({server}), and {open}. If a server has the store open, say with --address where it speaks RESP, without TLS"
+    )]
     BackupByNobody { address: SocketAddr, server: String, open: Box<Failure> },
     #[error("a server on another machine needs an absolute path for the backup, not {}", .0.display())]
     BackupRelative(PathBuf),

@@ -54,6 +54,6 @@ pub use predicate::{Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_P
 pub use select::{
     Aggregate, Amount, Direction, Function, Nulls, Order as OrderBy, Output, Projection, Query, Shown, Source,
 };
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, SnapshotCheck};
 pub use template::Template;
 pub use value::{DEPTH_MAX, Decimal, ListRef, MapRef, StoredValue, Value, ValueRef};

@@ -29,7 +29,7 @@ use crate::engine::{Engine, Stored};
 use crate::entries::Entry;
 use crate::error::{Error, Result};
 use crate::share::Share;
-use base::{Fields, put_string, put_varint};
+use base::{Fields, Hash64, put_string, put_varint};
 
 const MAGIC: [u8; 8] = *b"HOLDSPC\x03";
 const MAGIC_2: [u8; 8] = *b"HOLDSPC\x02";
@@ -102,6 +102,42 @@ impl Snapshot {
 }
 
 /// A flipped bit before the body would cost as much as one in it: positions decide what is replayed.
+/// Checks a file piece by piece, for who has no use for what is in it.
+pub struct SnapshotCheck {
+    partition: PartitionId,
+    header: Vec<u8>,
+    body: Hash64,
+}
+
+impl SnapshotCheck {
+    /// Of the partition whose share the file is.
+    #[must_use]
+    pub fn new(partition: PartitionId) -> Self {
+        Self { partition, header: Vec::with_capacity(HEADER_BYTES), body: Hash64::default() }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        let missing = (HEADER_BYTES - self.header.len()).min(bytes.len());
+        let (header, body) = bytes.split_at(missing);
+        self.header.extend_from_slice(header);
+        self.body.update(body);
+    }
+
+    /// Whether the bytes so far are a whole file as it was written.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        let Some((summed, sum)) = self.header.split_at_checked(SUMMED_BYTES) else { return false };
+        let mut from = Fields(summed);
+        let Some(magic) = from.array() else { return false };
+        let body = self.body.finish();
+        let expected = if magic == MAGIC_1 { body } else { base::hash64(summed).wrapping_add(body) };
+        [MAGIC, MAGIC_2, MAGIC_1].contains(&magic)
+            && from.array() == Some(self.partition.get().to_le_bytes())
+            && sum == expected.to_le_bytes()
+    }
+}
+
 fn checksum(all: &[u8], body: &[u8]) -> u64 {
     base::hash64(all.get(..SUMMED_BYTES).unwrap_or_default()).wrapping_add(base::hash64(body))
 }

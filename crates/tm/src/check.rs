@@ -87,7 +87,10 @@ pub async fn check(profile: &Profile) -> Vec<Fault> {
     match &profile.coordinator {
         CoordinatorPlace::Directory { directory, .. } => {
             let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
-            if !directory.is_dir() && !parent.is_none_or(std::path::Path::is_dir) {
+            if directory.exists() && !directory.is_dir() {
+                let what = format!("{} is a file, not the directory of a coordinator", directory.display());
+                faults.push(Fault { part: "coordinator".to_owned(), what });
+            } else if !directory.is_dir() && !parent.is_none_or(std::path::Path::is_dir) {
                 let what = format!("neither {} nor the folder above it exists", directory.display());
                 faults.push(Fault { part: "coordinator".to_owned(), what });
             }
@@ -130,6 +133,26 @@ mod tests {
         let profile = Profile::of_text(&text, None, &|_| None).unwrap();
         let faults = resource_managers(&profile).err().unwrap_or_default();
         faults.into_iter().map(|fault| fault.what).collect()
+    }
+
+    /// A file was called a good directory, because the folder above it is there.
+    #[tokio::test]
+    async fn a_file_is_no_directory_of_a_coordinator() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        for (directory, wrong) in [
+            (folder.path().to_owned(), None),
+            (folder.path().join("new"), None),
+            (file.clone(), Some("is a file, not the directory of a coordinator")),
+            (file.join("below"), Some("nor the folder above it exists")),
+        ] {
+            let text = format!("[profiles.bank.coordinator]\ndirectory = \"{}\"\n", directory.display());
+            let faults = super::check(&Profile::of_text(&text, None, &|_| None).unwrap()).await;
+            let found = faults.first().map(|fault| fault.what.as_str());
+            assert_eq!(found.is_some(), wrong.is_some(), "{found:?}");
+            assert!(found.unwrap_or_default().contains(wrong.unwrap_or_default()), "{found:?}");
+        }
     }
 
     /// The rest of a password that was not quoted was named as an option that is not known.

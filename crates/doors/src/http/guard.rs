@@ -14,6 +14,8 @@ use super::shared::Shared;
 use super::table::Access;
 use super::uri::Query;
 use crate::auth::{Right, User};
+use crate::failed_logins::FailedLogin;
+use crate::peer::Peer;
 
 /// The name of this door in users' lists of doors.
 const DOOR: &str = "http";
@@ -30,6 +32,7 @@ pub(crate) struct Who<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// The parameters, where a protocol has names and passwords there. What the headers say counts before them.
     pub(crate) query: Option<&'a Query>,
+    pub(crate) peer: Option<&'a Peer>,
 }
 
 impl Who<'_> {
@@ -53,7 +56,16 @@ pub(crate) async fn admit(
         return Ok(None);
     }
     let user = match who.credentials() {
-        Some(given) => verify(shared, given).await,
+        Some(given) => {
+            let name = given.name.clone();
+            let user = verify(shared, given).await;
+            if user.as_ref().is_none_or(|user| !user.may_enter(DOOR)) {
+                let address = who.peer.and_then(Peer::address);
+                shared.options.users.tell_failed(FailedLogin { door: DOOR, name: &name, address });
+            }
+            user
+        }
+        // Browsers ask without first, and are told to ask for a name.
         None => None,
     };
     let user = user.ok_or(Refused::Unknown)?;

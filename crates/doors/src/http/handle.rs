@@ -29,6 +29,7 @@ use super::upload::Upload;
 use super::uri::{self, Query};
 use super::{admin, indexes, influx, ingest, metadata, openapi, opentsdb, pages, prometheus};
 use crate::auth::{Right, User};
+use crate::peer::Peer;
 
 pub(crate) const JSON: &str = "application/json";
 const NOTHING: &str = "there is nothing here; /openapi.json says what there is elsewhere";
@@ -77,7 +78,11 @@ async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> R
     if let Some(database) = &database {
         query.put_first("db", database);
     }
-    let who = Who { headers: &parts.headers, query: route.takes_credentials().then_some(&query) };
+    let who = Who {
+        headers: &parts.headers,
+        query: route.takes_credentials().then_some(&query),
+        peer: parts.extensions.get::<Peer>(),
+    };
     let user = admit(shared, who, route.access, captured.first().copied()).await?;
     let asked = Asked { shared, parts, query, captured, database };
     if matches!(route.access, Access::Read | Access::Write) && route.is_of_bucket() {

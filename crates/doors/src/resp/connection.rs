@@ -43,8 +43,11 @@ use super::wire::{Parser, Progress};
 use super::work::Worked;
 use crate::auth::User;
 use crate::durable::State;
+use crate::failed_logins::FailedLogin;
 use crate::handed::Handed;
 
+/// The name of this door in users' lists of doors.
+const DOOR: &str = "resp";
 /// Buffers up to this size are kept for the next chunk.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
@@ -445,7 +448,15 @@ impl Connection {
             None => return,
             Some(Pending::Auth { name, password, hello }) => {
                 let users = self.reactor.door.options.users.clone();
-                Some(Blocked::Auth(tokio::task::spawn_blocking(move || users.verify(&name, &password)), hello))
+                let address = Some(self.session.client.address);
+                let verify = move || {
+                    let user = users.verify(&name, &password).filter(|user| user.may_enter(DOOR));
+                    if user.is_none() {
+                        users.tell_failed(FailedLogin { door: DOOR, name: &name, address });
+                    }
+                    user
+                };
+                Some(Blocked::Auth(tokio::task::spawn_blocking(verify), hello))
             }
             Some(Pending::Backup { dir }) => {
                 let store = self.reactor.door.store.clone();

@@ -443,24 +443,34 @@ fn users_do_only_what_they_may() {
     ]);
     assert!(matches!(fixture.session.pending.take(), Some(Pending::Auth { .. })), "argon2 runs elsewhere");
     fixture.session.user = users.get("ada").cloned();
-    let refused = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    let keys = |lacking: &str| {
+        let redis = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+        format!("{redis}: it needs the right {lacking}")
+    };
+    let refused = |name: &str, lacking: &str| {
+        format!("-NOPERM this user has no permissions to run the '{name}' command: it needs the right {lacking}")
+    };
+    let lines = fixture.run_args(&[b"KV.GET", b"a\r\nb", b"k"]);
+    assert_eq!(lines, keys(r"'read' on bucket 'a\r\nb'"));
     fixture.check(&[
         ("SET k v", "+OK"),
-        ("COPY k k DB 1", refused),
+        ("COPY k k DB 1", &keys("'write' on bucket 'db1'")),
         ("SELECT 1", "+OK"),
-        ("GET k", refused),
-        ("DBSIZE", "-NOPERM this user has no permissions to run the 'dbsize' command"),
-        ("KV.PUT logs-1 k v", refused),
+        ("GET k", &keys("'read' on bucket 'db1'")),
+        ("DBSIZE", &refused("dbsize", "'read' on bucket 'db1'")),
+        ("KV.PUT logs-1 k v", &keys("'write' on bucket 'logs-1'")),
+        ("SPACE.READ shop orders ANY", &refused("space.read", "'read' on space 'shop'")),
         ("KV.GET logs-1 k", "*-1"),
         ("KV.BUCKETS", "*1 $3 db0"),
-        ("CONFIG GET *", "-NOPERM this user has no permissions to run the 'config|get' command"),
-        ("SHUTDOWN", "-NOPERM this user has no permissions to run the 'shutdown' command"),
+        ("CONFIG GET *", &refused("config|get", "'admin' on '*'")),
+        ("SHUTDOWN", &refused("shutdown", "'admin' on '*'")),
         ("SELECT 0", "+OK"),
-        ("FLUSHDB", "-NOPERM this user has no permissions to run the 'flushdb' command"),
+        ("FLUSHDB", &refused("flushdb", "'admin' on bucket 'db0'")),
         ("MULTI", "+OK"),
         ("SELECT 1", "+QUEUED"),
         ("SET k v", "+QUEUED"),
     ]);
+    let refused = keys("'write' on bucket 'db1'");
     assert_eq!(fixture.run("EXEC"), format!("*2 +OK {refused}"), "rights are those at the time of EXEC");
 }
 

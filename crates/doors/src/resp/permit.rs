@@ -9,10 +9,13 @@ use super::table::{BucketOf, Command, flag};
 use super::wire::Args;
 use crate::auth::{Right, User};
 
+/// Bytes of a name that are shown.
+const SHOWN_BYTES: usize = 64;
+
 /// Checks one call before it runs or is queued.
 pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Session) -> Answer {
     if row.has(flag::ADMIN) && !user.is_admin() {
-        return Err(refused(row));
+        return Err(refused(row, "it needs the right 'admin' on '*'"));
     }
     let right = if row.has(flag::CLEARS) {
         Right::Admin
@@ -21,29 +24,58 @@ pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Sessio
     } else {
         Right::Read
     };
-    let allowed = match row.keys.bucket {
+    let lacking = match row.keys.bucket {
         BucketOf::None | BucketOf::Each | BucketOf::Series => return Ok(()),
         // Inside MULTI a SELECT may be queued before: EXEC checks again.
-        BucketOf::Selected => user.may(right, session.bucket.as_bytes()),
-        BucketOf::First | BucketOf::Space => user.may(right, args.at(1)),
+        BucketOf::Selected => lacking(user, right, "bucket", session.bucket.as_bytes()),
+        BucketOf::First => lacking(user, right, "bucket", args.at(1)),
+        BucketOf::Space => lacking(user, right, "space", args.at(1)),
         BucketOf::Copy => {
             let mut keys = Vec::new();
             keys_of(row, args, session.bucket, &mut keys);
-            keys.iter().enumerate().all(|(number, (bucket, _))| {
+            keys.iter().enumerate().find_map(|(number, (bucket, _))| {
                 let right = if number == 0 { Right::Read } else { Right::Write };
-                user.may(right, bucket)
+                lacking(user, right, "bucket", bucket)
             })
         }
     };
-    match allowed {
-        true => Ok(()),
-        false if row.keys.first > 0 => {
-            Err("NOPERM this user has no permissions to access one of the keys used as arguments".into())
-        }
-        false => Err(refused(row)),
+    match lacking {
+        None => Ok(()),
+        Some(lacking) if row.keys.first > 0 => Err(refused_keys(&lacking)),
+        Some(lacking) => Err(refused(row, &lacking)),
     }
 }
 
-fn refused(row: &Command) -> Fail {
-    format!("NOPERM this user has no permissions to run the '{}' command", row.name).into()
+/// Refuses a user that may not read this bucket, where that shows only when a command runs.
+pub(crate) fn check_read(user: Option<&User>, bucket: &[u8]) -> Answer {
+    match user.and_then(|user| lacking(user, Right::Read, "bucket", bucket)) {
+        None => Ok(()),
+        Some(lacking) => Err(refused_keys(&lacking)),
+    }
+}
+
+/// What a user would need and does not have.
+fn lacking(user: &User, right: Right, what: &str, name: &[u8]) -> Option<String> {
+    if user.may(right, name) {
+        return None;
+    }
+    let right = match right {
+        Right::Read => "read",
+        Right::Write => "write",
+        Right::Admin => "admin",
+    };
+    let (shown, more) = match name.get(..SHOWN_BYTES).filter(|_| name.len() > SHOWN_BYTES) {
+        Some(start) => (start, "..."),
+        None => (name, ""),
+    };
+    Some(format!("it needs the right '{right}' on {what} '{}{more}'", shown.escape_ascii()))
+}
+
+/// As Redis says it, and behind that what clients of Redis need not understand.
+fn refused_keys(lacking: &str) -> Fail {
+    format!("NOPERM this user has no permissions to access one of the keys used as arguments: {lacking}").into()
+}
+
+fn refused(row: &Command, lacking: &str) -> Fail {
+    format!("NOPERM this user has no permissions to run the '{}' command: {lacking}", row.name).into()
 }

@@ -386,12 +386,15 @@ fn queries_follow_the_rights_on_buckets() {
         ("KV.TREE ROOT 1024", all),
         ("KV.TREE BRANCHES 1024 1", all),
         ("KV.TREE CLOCKS 1024 1", all),
-        ("KV.COMPACT", "-NOPERM this user has no permissions to run the 'kv.compact' command"),
+        ("KV.COMPACT", "-NOPERM this user has no permissions to run the 'kv.compact' command: it needs the right 'admin' on '*'"),
         (
             "KV.FOLD BUCKET db0 COUNT",
-            "-NOPERM this user has no permissions to access one of the keys used as arguments",
+            "-NOPERM this user has no permissions to access one of the keys used as arguments: it needs the right 'read' on bucket 'db0'",
         ),
-        ("KV.INDEX db0 i EQ t", "-NOPERM this user has no permissions to run the 'kv.index' command"),
+        (
+            "KV.INDEX db0 i EQ t",
+            "-NOPERM this user has no permissions to run the 'kv.index' command: it needs the right 'read' on bucket 'db0'",
+        ),
         ("KV.FOLD BUCKET logs-1 COUNT", "*3 :0 $-1 $7 written"),
         ("KV.INDEX logs-1 i EQ t", "*3 *0 $-1 $7 written"),
     ]);

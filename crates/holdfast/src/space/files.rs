@@ -32,15 +32,15 @@ pub(crate) struct Loaded {
 
 /// What there is of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     Missing,
     Damaged { bytes: u64 },
     Intact,
 }
 
 /// The newest of a partition's snapshots and the one before.
-type Pair = [Found; 2];
-const ENDS: [&str; 2] = ["snap", "old"];
+pub(super) type Pair = [Found; 2];
+pub(super) const ENDS: [&str; 2] = ["snap", "old"];
 
 impl Loaded {
     /// Of a store whose space was never used.
@@ -54,7 +54,7 @@ fn name(partition: PartitionId, end: &str) -> String {
     format!("{:04}.{end}", partition.get())
 }
 
-fn path(dir: &Path, partition: PartitionId, end: &str) -> PathBuf {
+pub(super) fn path(dir: &Path, partition: PartitionId, end: &str) -> PathBuf {
     dir.join(FOLDER).join(name(partition, end))
 }
 
@@ -62,7 +62,7 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", path.display()))
 }
 
-fn open(files: &dyn Files, path: &Path) -> Result<Option<Arc<dyn File>>> {
+pub(super) fn open(files: &dyn Files, path: &Path) -> Result<Option<Arc<dyn File>>> {
     match files.open_to_read(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == NotFound => Ok(None),
@@ -129,43 +129,41 @@ pub(crate) fn lost(dir: &Path, loaded: &[Loaded], is_noted: bool) -> Vec<Damage>
 }
 
 fn damage(folder: &Path, pairs: &[Pair], has_types: bool, is_noted: bool) -> Vec<Damage> {
-    let damage =
-        |kind, path: PathBuf, bytes, reason| Damage { kind, path, offset: 0, bytes, position: Position::ZERO, reason };
     if pairs.iter().flatten().all(|found| *found == Found::Missing) {
         let reason = "the snapshots of spaces are missing: what the journal has let go of is lost";
-        return is_noted.then(|| damage(DamageKind::Missing, folder.to_owned(), 0, reason)).into_iter().collect();
+        return is_noted.then(|| one(DamageKind::Missing, folder.to_owned(), 0, reason)).into_iter().collect();
     }
-    let of = |(number, pair): (u16, &Pair)| {
-        let path = |end| folder.join(name(PartitionId::new(number), end));
-        let is_damaged = |found: &Found| matches!(found, Found::Damaged { .. });
-        let [newest, older] = ENDS.map(path);
-        let reason =
-            "both snapshots of a partition's space are missing or damaged: what the journal has let go of is lost";
-        match pair {
-            // A crash between the two of a partition, before anything was in them, leaves one of them or none.
-            [Found::Missing, Found::Missing] => has_types.then(|| damage(DamageKind::Missing, newest, 0, reason)),
-            [Found::Damaged { bytes }, other] | [other @ Found::Missing, Found::Damaged { bytes }]
-                if *other != Found::Intact =>
-            {
-                let path = if is_damaged(&pair[0]) { newest } else { older };
-                Some(damage(DamageKind::Record, path, *bytes, reason))
-            }
-            [Found::Damaged { bytes }, _] => Some(damage(
-                DamageKind::Copy,
-                newest,
-                *bytes,
-                "a snapshot of a partition's space; the one before is intact",
-            )),
-            [_, Found::Damaged { bytes }] => Some(damage(
-                DamageKind::Copy,
-                older,
-                *bytes,
-                "the older snapshot of a partition's space; the newer is intact",
-            )),
-            _ => None,
-        }
-    };
+    let of = |(number, pair): (u16, &Pair)| damage_of_pair(folder, PartitionId::new(number), *pair, has_types);
     (0..).zip(pairs).filter_map(of).collect()
+}
+
+fn one(kind: DamageKind, path: PathBuf, bytes: u64, reason: &'static str) -> Damage {
+    Damage { kind, path, offset: 0, bytes, position: Position::ZERO, reason }
+}
+
+/// What is to be told of a partition's two files. `has_types`: there must be some.
+pub(super) fn damage_of_pair(folder: &Path, partition: PartitionId, pair: Pair, has_types: bool) -> Option<Damage> {
+    let is_damaged = |found: &Found| matches!(found, Found::Damaged { .. });
+    let [newest, older] = ENDS.map(|end| folder.join(name(partition, end)));
+    let reason = "both snapshots of a partition's space are missing or damaged: what the journal has let go of is lost";
+    match &pair {
+        // A crash between the two of a partition, before anything was in them, leaves one of them or none.
+        [Found::Missing, Found::Missing] => has_types.then(|| one(DamageKind::Missing, newest, 0, reason)),
+        [Found::Damaged { bytes }, other] | [other @ Found::Missing, Found::Damaged { bytes }]
+            if *other != Found::Intact =>
+        {
+            let path = if is_damaged(&pair[0]) { newest } else { older };
+            Some(one(DamageKind::Record, path, *bytes, reason))
+        }
+        [Found::Damaged { bytes }, _] => {
+            Some(one(DamageKind::Copy, newest, *bytes, "a snapshot of a partition's space; the one before is intact"))
+        }
+        [_, Found::Damaged { bytes }] => {
+            let reason = "the older snapshot of a partition's space; the newer is intact";
+            Some(one(DamageKind::Copy, older, *bytes, reason))
+        }
+        _ => None,
+    }
 }
 
 /// A folder's snapshots, open: whoever replaces them meanwhile changes nothing of what is read.

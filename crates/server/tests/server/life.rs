@@ -89,7 +89,8 @@ fn a_second_start_in_the_directory_is_refused_and_the_first_goes_on() {
     let server = Server::start(&["--dir", &dir]);
     let (code, _, complained) =
         run(&["--dir", &dir, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]);
-    let wanted = format!("holdfast: cannot open the store in {dir}: {dir} is in use by another process\n");
+    let wanted =
+        format!("holdfast: cannot open the store in {dir}: {dir} is in use by another process (pid {})\n", server.id());
     assert_eq!((code, complained), (Some(1), wanted));
     let (code, _, complained) = run(&["inspect", &dir, "--ledger"]);
     assert_eq!(code, Some(1));

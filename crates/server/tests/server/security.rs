@@ -49,10 +49,19 @@ fn users_of_the_file_are_asked_for_their_password_and_it_is_never_said() {
     assert!(server.get("/stats", "").starts_with("HTTP/1.1 401 "));
     assert!(server.get("/stats", &format!("Authorization: Bearer ada:{PASSWORD}\r\n")).starts_with("HTTP/1.1 200 "));
     assert!(server.get("/ping", "").starts_with("HTTP/1.1 200 "));
+    assert!(server.get("/stats", "Authorization: Bearer eve:apple\r\n").starts_with("HTTP/1.1 401 "));
     let said = server.said.concat();
     let ended = server.stop();
     let all = format!("{said}{}{}", ended.said.concat(), ended.complained);
     assert!(!all.contains("horse") && !all.contains("argon2"), "{all}");
+    // Nobody was told that somebody tries passwords.
+    let failed: Vec<&str> = ended.complained.lines().filter(|line| line.contains("a login failed")).collect();
+    let is_of = |line: &str, door: &str, user: &str| {
+        let door = line.contains(&format!("door=\"{door}\""));
+        line.contains("WARN") && door && line.contains(&format!("user={user} address=127.0.0.1:"))
+    };
+    assert!(failed.len() == 2 && is_of(failed[0], "resp", "ada") && is_of(failed[1], "http", "eve"), "{failed:?}");
+    assert!(!all.contains("wrong") && !all.contains("apple"), "{all}");
 }
 
 #[test]

@@ -150,14 +150,14 @@ pub(crate) fn check_name(door: &Door, name: &[u8], what: &str) -> Answer {
     Ok(())
 }
 
-/// The end of AUTH or of HELLO with AUTH, when the password has been verified or not. Writes the reply.
+/// The end of AUTH or of HELLO with AUTH: the user that may come in, if it is one. Writes the reply.
 pub(crate) fn authenticated(
     session: &mut Session,
     user: Option<std::sync::Arc<crate::auth::User>>,
     hello: Option<Hello>,
     reply: &mut Reply,
 ) {
-    match user.filter(|user| user.may_enter("resp")) {
+    match user {
         None => reply.error(WRONG_PASSWORD),
         Some(user) => {
             session.client.names().user.clone_from(&user.name);

@@ -18,9 +18,9 @@ use super::index::{regex, text};
 use super::own::{HEAD_FIELDS, LIMIT_DEFAULT, durability_name, page_limit, reading, write_head};
 use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
-use crate::resp::number;
 use crate::resp::reply::Reply;
 use crate::resp::session::Need;
+use crate::resp::{number, permit};
 
 /// Bytes beside key, metadata and value that an object in a reply is counted with.
 const OBJECT_BYTES: usize = 256;
@@ -157,12 +157,9 @@ fn parse(call: &mut Call<'_, '_>) -> Result<Plan, Fail> {
 
 pub(crate) fn fold(call: &mut Call<'_, '_>) -> Answer {
     let plan = parse(call)?;
-    match (&plan.bucket, &call.session.user) {
-        (None, _) => may_read_all(call)?,
-        (Some(bucket), Some(user)) if !user.may(Right::Read, bucket) => {
-            return Err("NOPERM this user has no permissions to access one of the keys used as arguments".into());
-        }
-        _ => {}
+    match &plan.bucket {
+        None => may_read_all(call)?,
+        Some(bucket) => permit::check_read(call.session.user.as_deref(), bucket)?,
     }
     let (store, durability) = (call.door.store.clone(), call.durability);
     let snapshot = match &call.view {

@@ -8,7 +8,7 @@ use super::expiry::{Expiry, checked_expiry};
 use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::reply::Reply;
-use crate::resp::{glob, number};
+use crate::resp::{glob, number, permit};
 
 /// Entries of one reply unless LIMIT says otherwise.
 pub(crate) const LIMIT_DEFAULT: usize = 1000;
@@ -339,9 +339,7 @@ pub(crate) fn stats(call: &mut Call<'_, '_>) -> Answer {
         return Err(call.wrong_arity());
     }
     if let Some(bucket) = call.args.get(1) {
-        if call.session.user.as_ref().is_some_and(|user| !user.may(Right::Read, bucket)) {
-            return Err("NOPERM this user has no permissions to access one of the keys used as arguments".into());
-        }
+        permit::check_read(call.session.user.as_deref(), bucket)?;
         let count = call.view.count(bucket)?;
         call.reply.map(1);
         call.reply.text("keys");
