@@ -32,4 +32,4 @@ pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;
 pub use os::OsFiles;
 pub use random::{Random, entropy};
-pub use thread::{Gate, Signal, Worker, processors, stand_back, yield_now};
+pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, yield_now};

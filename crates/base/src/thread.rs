@@ -2,7 +2,7 @@
 //!
 //! May use: the operating system's threads. Must not know: what the workers do.
 
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, LockResult, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How many processors this process may use; at least one.
@@ -14,6 +14,27 @@ pub fn processors() -> usize {
 /// Lets other threads that are ready run first.
 pub fn yield_now() {
     std::thread::yield_now();
+}
+
+/// How often a lock that is taken is looked at again before its thread sleeps.
+const LOOKS: u32 = 32;
+/// Between two looks; some hundred nanoseconds.
+const PAUSES: u32 = 16;
+
+/// Takes a lock that is held for some microseconds at a time: looks again for about as long before it sleeps. To fall asleep and to be
+/// woken takes several times what the holder still needs, and the holder pays a part of it.
+///
+/// # Errors
+/// As [`Mutex::lock`].
+pub fn lock_soon<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
+    for _ in 0..LOOKS {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+            Err(TryLockError::WouldBlock) => (0..PAUSES).for_each(|_| std::hint::spin_loop()),
+        }
+    }
+    mutex.lock()
 }
 
 /// Lets the calling thread have processors only as far as others leave them, for as long as it lives. For work that nobody
@@ -117,6 +138,53 @@ impl Drop for Worker {
         {
             // A worker that panicked has said so on standard error already.
             let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_held_for_long_is_waited_for_and_a_panic_under_it_is_told() {
+        let (lock, is_free) = (Arc::new(Mutex::new(0)), Arc::new(AtomicBool::new(false)));
+        let held = lock.lock().unwrap();
+        let (theirs, freed) = (Arc::clone(&lock), Arc::clone(&is_free));
+        let waiting = std::thread::spawn(move || {
+            *lock_soon(&theirs).unwrap() += 1;
+            assert!(freed.load(Ordering::SeqCst), "it was free");
+        });
+        // Longer than it looks before it sleeps.
+        std::thread::park_timeout(Duration::from_millis(20));
+        is_free.store(true, Ordering::SeqCst);
+        drop(held);
+        waiting.join().unwrap();
+        assert_eq!(*lock_soon(&lock).unwrap(), 1);
+        let theirs = Arc::clone(&lock);
+        assert!(
+            std::thread::spawn(move || {
+                let _held = theirs.lock().unwrap();
+                panic!("under the lock");
+            })
+            .join()
+            .is_err()
+        );
+        assert_eq!(lock_soon(&lock).map_err(|poisoned| *poisoned.into_inner()).err(), Some(1));
+    }
+
+    #[test]
+    fn a_gate_lets_those_through_who_stay_awake_and_those_who_sleep() {
+        for awake in [Duration::ZERO, Duration::from_secs(60)] {
+            let gate = Arc::new(Gate::default());
+            let theirs = Arc::clone(&gate);
+            let waiting = std::thread::spawn(move || theirs.wait_awake(awake));
+            gate.open();
+            waiting.join().unwrap();
+            gate.wait_awake(awake);
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn refuse_lost_segments(files: &dyn Files, dir: &Path, was_open: bool
         return Ok(());
     }
     let text = format!(
-        "the store in {} has no journal: there is no segment in {}, and with them what the store held is missing. Put them back, or          restore a backup into another folder; if it never held anything, remove its file `store`. Nothing was changed",
+        "the store in {} has no journal: there is no segment in {}, and with them what the store held is missing. Put them back, or restore a backup into another folder; if it never held anything, remove its file `store`. Nothing was changed",
         dir.display(),
         journal.display()
     );

@@ -75,7 +75,7 @@ impl Partition {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         // Applying is all asserts and no foreign code; a panic there has marked nothing, so stop trusting the engine.
-        self.engine.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+        base::lock_soon(&self.engine).unwrap_or_else(|poisoned: PoisonError<_>| {
             self.set_broken();
             poisoned.into_inner()
         })
@@ -83,7 +83,7 @@ impl Partition {
 
     /// The space's share.
     pub(crate) fn space(&self) -> MutexGuard<'_, space::Engine> {
-        self.space.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+        base::lock_soon(&self.space).unwrap_or_else(|poisoned: PoisonError<_>| {
             self.set_broken();
             poisoned.into_inner()
         })

@@ -31,12 +31,27 @@ pub(crate) fn warm_up(profile: &Path) -> Result<()> {
 
 /// Runs cycles in so many threads for so long.
 pub(crate) fn run(threads: u16, think: Think, mode: Mode, time: Duration) -> Result<Timing> {
+    in_threads(threads, think, mode, time, Program::run)
+}
+
+/// The same without a call: what the thinking costs by itself, since to sleep and to be woken takes processor time too.
+pub(crate) fn think_alone(threads: u16, think: Think, mode: Mode, time: Duration) -> Result<Timing> {
+    in_threads(threads, think, mode, time, Program::think)
+}
+
+fn in_threads(
+    threads: u16,
+    think: Think,
+    mode: Mode,
+    time: Duration,
+    work: fn(&mut Program, Instant) -> Result<()>,
+) -> Result<Timing> {
     let until = Instant::now() + time;
     let running: Vec<_> = (0..u64::from(threads))
         .map(|seed| {
             thread::spawn(move || -> Result<Timing> {
                 let mut program = Program { timing: Timing::new(seed + 1), think, mode };
-                program.run(until)?;
+                work(&mut program, until)?;
                 Ok(program.timing)
             })
         })
@@ -66,6 +81,17 @@ impl Program {
         }
         if self.mode == Mode::Batch {
             check("tx_close", tx_close())?;
+        }
+        Ok(())
+    }
+
+    fn think(&mut self, until: Instant) -> Result<()> {
+        let (t1, t2) = self.think.least();
+        let within = if self.mode == Mode::Online { 4 } else { 2 };
+        while Instant::now() < until {
+            (0..within).for_each(|_| self.timing.think(t1));
+            self.timing.end();
+            self.timing.think(t2);
         }
         Ok(())
     }

@@ -64,7 +64,8 @@ pub(super) fn measure(dir: &Path, line: &Line, threads: u16, delay: Duration) ->
         timing.add(&thread.join().map_err(|_| Failure::from("a thread of the benchmark panicked"))??);
     }
     let seconds = began.elapsed().as_secs_f64();
-    let measured = Measured { timing, seconds, cost: Cost::now(None)? - cost, served: Served::of(&store) - served };
+    let (cost, served) = (Cost::now(None)? - cost, Served::of(&store) - served);
+    let measured = Measured { timing, seconds, cost, thinking: None, served };
     drop(coordinator);
     store.close()?;
     Ok(measured)

@@ -127,6 +127,8 @@ struct Measured {
     timing: Timing,
     seconds: f64,
     cost: Cost,
+    /// What a cycle's thinking takes of the programs' processor time, where that was measured.
+    thinking: Option<Duration>,
     served: Served,
 }
 
@@ -171,7 +173,17 @@ impl Line {
         let cost = Cost::now(Some(serving.pid()))? - paid;
         let served = serving.served()? - before;
         serving.stop()?;
-        Ok(Measured { timing, seconds, cost, served })
+        Ok(Measured { timing, seconds, cost, thinking: self.thinking(threads)?, served })
+    }
+
+    fn thinking(&self, threads: u16) -> Result<Option<Duration>> {
+        if self.think == Think::None {
+            return Ok(None);
+        }
+        let before = Cost::now(None)?;
+        let timing = cycle::think_alone(threads, self.think, self.mode, Duration::from_secs_f64(self.seconds / 2.0))?;
+        let cycles = u32::try_from(timing.cycles).unwrap_or(u32::MAX).max(1);
+        Ok(Some((Cost::now(None)? - before).own / cycles))
     }
 
     /// What must be reached, where something was said of it.
@@ -241,6 +253,9 @@ fn tell(report: &mut Report, work: &str, measured: &Measured) {
     let each = |of: f64| of / transactions.max(1.0);
     add("CPU per transaction", Unit::Nanos, each(measured.cost.cpu.as_nanos() as f64));
     add("CPU of the programs", Unit::Nanos, each(measured.cost.own.as_nanos() as f64));
+    if let Some(thinking) = measured.thinking {
+        add("CPU of thinking alone", Unit::Nanos, thinking.as_nanos() as f64);
+    }
     add("syncs per transaction", Unit::Count, each(measured.served.syncs as f64));
     add("syncs", Unit::PerSecond, measured.served.syncs as f64 / measured.seconds);
     add("batches per transaction", Unit::Count, each(measured.served.batches as f64));
