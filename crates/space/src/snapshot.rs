@@ -101,7 +101,6 @@ impl Snapshot {
     }
 }
 
-/// A flipped bit before the body would cost as much as one in it: positions decide what is replayed.
 /// Checks a file piece by piece, for who has no use for what is in it.
 pub struct SnapshotCheck {
     partition: PartitionId,
@@ -138,6 +137,7 @@ impl SnapshotCheck {
     }
 }
 
+/// A flipped bit before the body would cost as much as one in it: positions decide what is replayed.
 fn checksum(all: &[u8], body: &[u8]) -> u64 {
     base::hash64(all.get(..SUMMED_BYTES).unwrap_or_default()).wrapping_add(base::hash64(body))
 }
