@@ -28,7 +28,13 @@ fuzz_target!(|input: &[u8]| {
     disk.create_dir(dir).expect("a good disk makes folders");
     base::write_new_file(&disk, &dir.join("store"), input).expect("a good disk writes");
     let decoded = identity::Identity::decode(input);
-    let settled = identity::settle(&disk, dir, PARTITIONS, ENTROPY).expect("a folder without segments becomes a store");
+    let settle = |partitions, entropy| {
+        let settled =
+            identity::settle(&disk, dir, partitions, entropy).expect("a folder without segments becomes a store");
+        settled.write(&disk, dir).expect("a good disk writes");
+        settled.identity
+    };
+    let settled = settle(PARTITIONS, ENTROPY);
     match decoded {
         Some(decoded) => {
             assert_eq!(decoded.encode(), input, "an identity has one encoding");
@@ -37,6 +43,5 @@ fuzz_target!(|input: &[u8]| {
         }
         None => assert_eq!(settled.partitions, PARTITIONS, "damage is made good with what was asked for"),
     }
-    let again = identity::settle(&disk, dir, PARTITIONS + 1, ENTROPY + 1).expect("it is a store now");
-    assert_eq!(again, settled, "what was settled stays");
+    assert_eq!(settle(PARTITIONS + 1, ENTROPY + 1), settled, "what was settled stays");
 });
