@@ -1,7 +1,7 @@
 //! Group commit: how batches reach the file and the disk, with as few calls as there can be.
 //!
 //! There is no writer thread. Whoever needs a batch written takes the lock of the file and writes everything that has
-//! gathered; whoever needs it synced and finds no sync running leads one for all that wait, and the others sleep until
+//! gathered; whoever needs it synced and finds no sync running leads one for all that wait, and the others wait until
 //! it ends (`syncing.rs`). So one idle-time writer pays one write and one sync and no change of thread, and N writers share both:
 //! while a sync runs, the next group fills. (Leader and followers as in Gawlick and Kinkade, "Varieties of Concurrency
 //! Control in IMS/VS Fast Path", 1985, without their timer.)
