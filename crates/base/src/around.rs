@@ -35,6 +35,11 @@ pub trait Around: Send + Sync {
         handle.file.allocate(len)
     }
 
+    /// Around [`File::expect_small_writes`].
+    fn expect_small_writes(&self, handle: &Handle) -> bool {
+        handle.file.expect_small_writes()
+    }
+
     /// Around [`Files::sync_dir`].
     ///
     /// # Errors
@@ -152,5 +157,9 @@ impl<A: Around> File for AroundFile<A> {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.around.allocate(&self.handle, len)
+    }
+
+    fn expect_small_writes(&self) -> bool {
+        self.around.expect_small_writes(&self.handle)
     }
 }

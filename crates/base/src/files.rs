@@ -127,6 +127,10 @@ pub trait File: Send + Sync {
     /// # Errors
     /// `StorageFull` when there is no space; otherwise what the system says.
     fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// Says that many small writes below what was allocated are to come, and few syncs. Returns whether they cost less then; least
+    /// where zeros were written before. All that [`File::write_at`] promises stays as it is.
+    fn expect_small_writes(&self) -> bool;
 }
 
 /// A held lock; dropping it releases.

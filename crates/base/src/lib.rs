@@ -14,6 +14,7 @@ mod fields;
 mod files;
 mod histogram;
 mod limits;
+mod mapped;
 pub mod memory;
 mod os;
 mod random;

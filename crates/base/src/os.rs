@@ -9,7 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::files::{DirLock, File, Files};
+use crate::mapped::Mapped;
 
+/// What is longer the system is handed in pieces: it looks for memory for a whole piece at once, and for a large one that can
+/// take ten times as long (measured: 27 MiB by one call at 0.3 to 4.5 GB/s, in pieces at 3.0 to 4.7).
+const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Of a lock's file no more is read.
 const PROCESS_DIGITS_MAX: usize = 10;
 
@@ -17,12 +21,21 @@ const PROCESS_DIGITS_MAX: usize = 10;
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsFiles;
 
-struct OsFile(fs::File);
+struct OsFile {
+    file: fs::File,
+    mapped: Mapped,
+}
 struct OsLock {
     _held: fs::File,
 }
 
 impl DirLock for OsLock {}
+
+impl OsFile {
+    fn of(file: fs::File) -> Arc<dyn File> {
+        Arc::new(Self { file, mapped: Mapped::default() })
+    }
+}
 
 /// Who has a lock, as far as its file tells.
 fn in_use(lock: &fs::File) -> String {
@@ -37,15 +50,15 @@ fn in_use(lock: &fs::File) -> String {
 
 impl Files for OsFiles {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(OsFile::of(fs::OpenOptions::new().read(true).write(true).open(path)?))
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OsFile(fs::File::open(path)?)))
+        Ok(OsFile::of(fs::File::open(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OsFile(fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?)))
+        Ok(OsFile::of(fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -113,32 +126,47 @@ impl Files for OsFiles {
 
 impl File for OsFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(&self.0, buffer, offset)
+        FileExt::read_at(&self.file, buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        if let Some(written) = self.mapped.write(&self.file, bytes, offset) {
+            return written;
+        }
+        let mut at = offset;
+        bytes.chunks(PIECE_BYTES_MAX).try_for_each(|piece| {
+            self.file.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+            Ok(())
+        })
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.mapped.end_for(|| self.file.set_len(len))
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len) {
-            Ok(()) => Ok(()),
+        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len) {
+            Ok(()) => {
+                self.mapped.reserved(len);
+                Ok(())
+            }
             // File systems without fallocate (some network and union ones): extend, and let writes meet a full disk.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) if len > self.len()? => self.set_len(len),
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    fn expect_small_writes(&self) -> bool {
+        self.mapped.want(&self.file)
     }
 }

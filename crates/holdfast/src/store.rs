@@ -39,6 +39,10 @@ use crate::transaction::Transaction;
 /// Cheap to clone; clones share everything. Dropping the last clone stops the background threads and closes, as
 /// [`Store::close`] does. One process may open a directory at a time.
 ///
+/// Where much is written between two syncs a part of the journal's newest file is mapped into memory. A disk that fails under it is told by
+/// the signal SIGBUS, for which the process then has a handler: it makes an error of the write of that, and passes every other one on to
+/// who handled it before. A program with a handler of its own installs it before it opens a store, or calls on the former one from it.
+///
 /// # Errors
 /// Every method returns [`Error`]; match on [`Error::kind`]. After a failed write or sync, writes keep failing with
 /// [`ErrorKind::Unavailable`] until the store is reopened; reads of durable data go on.

@@ -26,6 +26,8 @@ use crate::segment::Segment;
 use crate::syncing::{Next, Synced, Turn};
 use crate::tail::shrink;
 
+/// With so much behind the last sync the next ones are rare, compared to writes: then these may go by other ways than a call each.
+const UNSYNCED_BYTES: u64 = 256 << 10;
 /// How closely the age of unsynced batches is known.
 const AGE_GRAIN: Duration = Duration::from_millis(1);
 /// Most entries of the age list: beyond, the grain grows.
@@ -149,7 +151,8 @@ impl Journal {
         if load(&self.written) > position {
             return Ok(());
         }
-        let writing = lock(&self.writing);
+        // The one before needs some microseconds to write, which is less than a sleep costs.
+        let writing = base::lock_soon(&self.writing).unwrap_or_else(PoisonError::into_inner);
         // Whoever had the lock before may have written this batch too.
         if load(&self.written) > position { Ok(()) } else { self.write_all(writing) }
     }
@@ -176,6 +179,9 @@ impl Journal {
             writing.sum.update(&group.bytes);
             if writing.unsynced.last().is_none_or(|last| last.base != group.segment.base) {
                 writing.unsynced.push(Arc::clone(&group.segment));
+            }
+            if group.segment.base.plus(group.offset).get().saturating_sub(load(&self.synced).get()) >= UNSYNCED_BYTES {
+                self.note_unsynced(&group);
             }
             group.segment.write(&group.bytes, group.offset).map_err(|error| self.poisoned(error))?;
             let written = group.segment.base.plus(group.offset + group.bytes.len() as u64);

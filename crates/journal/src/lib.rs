@@ -63,4 +63,6 @@ mod spare_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod unsynced_tests;
+#[cfg(test)]
 mod zeros_tests;

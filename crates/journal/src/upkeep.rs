@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::journal::{Journal, Purpose};
 use crate::segment::Segment;
-use crate::tail::Full;
+use crate::tail::{Full, Group};
 
 /// Zeros written by one step, so that a writer never waits long for them.
 const ZERO_STEP_BYTES: u64 = 256 << 10;
@@ -49,12 +49,21 @@ impl Journal {
         }
     }
 
+    /// Much was written since the last sync, and this comes behind it.
+    pub(crate) fn note_unsynced(&self, group: &Group) {
+        let end = group.offset + group.bytes.len() as u64;
+        let low = (end + self.options.zero_ahead_bytes / 2).min(group.segment.capacity());
+        if group.segment.note_unsynced() && group.segment.needs_zeros(low) {
+            self.options.wake.raise();
+        }
+    }
+
     /// Up to where the open segment should be zeros, when that is more than half of the way off.
     pub(crate) fn zero_wanted(&self) -> Option<(Arc<Segment>, u64)> {
-        if self.group_bytes.load(Ordering::Relaxed) > ZERO_GROUP_BYTES_MAX {
+        let segment = Arc::clone(&lock(&self.tail).segment);
+        if !segment.is_unsynced() && self.group_bytes.load(Ordering::Relaxed) > ZERO_GROUP_BYTES_MAX {
             return None;
         }
-        let segment = Arc::clone(&lock(&self.tail).segment);
         let at = load(&self.written).get().saturating_sub(segment.base.get());
         let want = (at + self.options.zero_ahead_bytes).min(segment.capacity());
         let low = (at + self.options.zero_ahead_bytes / 2).min(segment.capacity());

@@ -1,0 +1,87 @@
+//! When a segment's file is told that many small writes come between two syncs.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base::memory::Disk;
+use base::{Around, AroundFiles, Handle, ManualClock, Time};
+
+use crate::tests::{DIR, batch, options};
+use crate::*;
+
+#[derive(Default)]
+struct Told {
+    told: AtomicUsize,
+    syncs: AtomicUsize,
+}
+
+impl Around for Told {
+    fn expect_small_writes(&self, handle: &Handle) -> bool {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        handle.file.expect_small_writes()
+    }
+
+    fn sync(&self, handle: &Handle) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        handle.file.sync()
+    }
+}
+
+fn journal() -> (Journal, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    let files = AroundFiles::new(Arc::new(Disk::new(1)), Arc::clone(&told));
+    let options = Options { segment_bytes: 1 << 20, zero_ahead_bytes: 64 << 10, ..options() };
+    let clock = Arc::new(ManualClock::at(1_000));
+    let (journal, _) = Journal::open(Arc::new(files), clock, Path::new(DIR), options).unwrap();
+    (journal, told)
+}
+
+fn append(journal: &Journal, numbers: Range<u64>, level: impl Fn(u64) -> Level) {
+    for number in numbers {
+        let position = journal.append(&batch(number, 1000)).unwrap().position;
+        journal.wait(position, level(number)).unwrap();
+    }
+}
+
+/// How often files were told while two megabytes were appended, by how many segments there were.
+fn told(level: impl Fn(u64) -> Level) -> (usize, u64) {
+    let (journal, told) = journal();
+    append(&journal, 0..1000, level);
+    (told.told.load(Ordering::Relaxed), journal.stats().segments)
+}
+
+#[test]
+fn each_segment_that_is_written_without_syncs_tells_its_file_once_and_one_that_is_synced_never() {
+    let (written, segments) = told(|_| Level::Written);
+    assert!(segments > 2);
+    assert_eq!(written as u64, segments);
+    assert_eq!(told(|_| Level::Synced).0, 0);
+    assert_eq!(told(|number| if number % 16 == 0 { Level::Synced } else { Level::Written }).0, 0);
+}
+
+#[test]
+fn zeros_for_pages_that_are_written_without_syncs_are_there_ahead_and_not_synced() {
+    let (journal, told) = journal();
+    append(&journal, 0..200, |_| Level::Written);
+    let segment = Arc::clone(&crate::commit::lock(&journal.tail).segment);
+    assert!(segment.is_unsynced());
+    let syncs = told.syncs.load(Ordering::Relaxed);
+    while journal.step(Time::from_nanos(1)).unwrap().is_some() {}
+    assert!(journal.zero_wanted().is_none());
+    assert!(!segment.needs_zeros(journal.watermarks().written.get() - segment.base.get() + (64 << 10)));
+    assert_eq!(told.syncs.load(Ordering::Relaxed), syncs);
+    // What overtakes them brings its own, and is what is read.
+    append(&journal, 200..350, |_| Level::Written);
+    assert!(!segment.needs_zeros(journal.watermarks().written.get() - segment.base.get()));
+    let mut batches = 0;
+    journal
+        .read_from(Position::ZERO, &mut |_| {
+            batches += 1;
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(batches, 350);
+}
