@@ -76,7 +76,7 @@ fn run(line: &Line) -> workload::Result<()> {
         durability: line.plan.durability,
         lz4: line.plan.compression() == workload::Compression::Lz4,
         bloom_bits: line.bloom_bits,
-        cache_bytes: limits.ledger_cache_bytes + limits.entry_cache_bytes,
+        cache_bytes: limits.ledger_cache_bytes + limits.entry_cache_bytes + limits.value_cache_bytes,
     };
     match line.store {
         Store::Rocksdb => with(rocks::Rocks::open(settings, rocks::Values::InTables)?, line),

@@ -7,7 +7,7 @@
 //! Measured: a search through the ledger's memory costs about 4 us on a machine where a cached look-up costs 0.2 us,
 //! and every put has to look for the entry that it replaces.
 //!
-//! A value is kept when it is written, unless it is large, and when it is read for the second time; what is not used then goes
+//! A value that is not large is kept when it is written, and when it is read for the second time; what is not used then goes
 //! first, so neither loading much nor going through it once drives out what is in use. Measured: the system call that reads a
 //! value of 1 KiB from the page cache is a third of what a GET costs the server; found by where it lies instead of by its key,
 //! a value costs a second search, and those that were overwritten or moved by compaction take the room of those in use.
@@ -29,10 +29,9 @@ use crate::ledger::{Ledger, Slice};
 const ENTRY_BYTES: u64 = 128;
 /// Less than a usual object's bytes, for the same reason.
 const OBJECT_BYTES: u64 = 512;
-/// Larger values are not kept: reading them costs more than finding them, with or without a system call.
-const VALUE_BYTES_MAX: usize = 64 << 10;
-/// Larger values are not kept when they are written: copying them would cost writers more than it saves a first reader.
-const WRITTEN_BYTES_MAX: usize = 16 << 10;
+/// Larger values are not kept: the system has them in its own cache of files, and to copy them costs their readers about as much as the
+/// system call that they save, their writers another copy, and the process the memory once more.
+const VALUE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the length that a piece begins with.
 const LENGTH_BYTES: usize = 4;
 
@@ -248,7 +247,7 @@ impl Entries {
     pub(crate) fn insert(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, position: Position) {
         let _change = self.changes.begin();
         self.ledger.insert(key, entry, position);
-        self.caches.keep(key, entry, value.filter(|value| value.len() <= WRITTEN_BYTES_MAX));
+        self.caches.keep(key, entry, value.filter(|value| value.len() <= VALUE_BYTES_MAX));
     }
 
     /// Drops everything, also what is at hand of other partitions: it comes back with use.
