@@ -88,7 +88,7 @@ impl Inner {
     /// Journal bytes that a partition's snapshot may lag behind: in proportion to what there is to write.
     fn lag_bytes_max(&self) -> u64 {
         let held: u64 = self.partitions.iter().map(|partition| partition.space().bytes()).sum();
-        (held / 2).max(SNAPSHOT_LAG_BYTES.min(self.options.limits.replay_bytes_max))
+        held.max(SNAPSHOT_LAG_BYTES.min(self.options.limits.replay_bytes_max))
     }
 
     fn snapshots_due(&self) -> Result<()> {
