@@ -7,16 +7,12 @@
 //! over a store in the process, and then over a server that it starts, if `cargo build` or `cargo build --release` has made one.
 #![allow(clippy::print_stdout, reason = "an example prints what it shows")]
 
-use std::error::Error;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use client::{Client, ConnectOptions, LocalView};
 use holdfast::space::{Definition, Document, IndexKind, ReadOptions, Wanted, WriteOptions};
 use holdfast::{Condition, ErrorKind, Options, PutOptions, Store};
-
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+use holdfast_examples::{Outcome, Server};
 
 const SEATS: i64 = 60;
 const THREADS: usize = 4;
@@ -33,8 +29,8 @@ fn main() -> Outcome<()> {
         println!("no server was built: that is all");
         return Ok(());
     };
-    println!("over a server at {}", server.address);
-    let client = Client::connect(ConnectOptions::new(&server.address));
+    println!("over a server at {}", server.address());
+    let client = Client::connect(ConnectOptions::new(server.address()));
     let booked = client.wait().map_err(Into::into).and_then(|client| book(&client));
     server.stop();
     booked
@@ -92,54 +88,4 @@ fn book(client: &Client) -> Outcome<()> {
     while free.count().wait()? > 0 {}
     println!("  no seat is free any more");
     Ok(())
-}
-
-/// A server of the program's own, on a folder that vanishes with it.
-struct Server {
-    child: Child,
-    address: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Server {
-    /// Starts the one that was built; `None` where none was.
-    fn start() -> Outcome<Option<Self>> {
-        // This program lies in target/<profile>/examples.
-        let own = std::env::current_exe()?;
-        let target = own.ancestors().nth(3).ok_or("a program lies somewhere")?;
-        let built = ["release", "checked", "debug"].map(|profile| target.join(profile).join("holdfast"));
-        let Some(program) = built.into_iter().find(|path| path.exists()) else { return Ok(None) };
-        let folder = tempfile::tempdir()?;
-        let any = "127.0.0.1:0";
-        let mut child = Command::new(program)
-            .args(["serve", "--resp", any, "--http", any, "--line", any, "--dir"])
-            .arg(folder.path().join("data"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let lines = BufReader::new(child.stdout.take().ok_or("its output is piped")?).lines();
-        let mut server = Self { child, address: String::new(), _folder: folder };
-        for line in lines.map_while(Result::ok) {
-            if let Some(address) = line.strip_prefix("resp ") {
-                address.trim().clone_into(&mut server.address);
-            }
-            if line.trim() == "ready" {
-                return Ok(Some(server));
-            }
-        }
-        server.stop();
-        Err("the server did not start".into())
-    }
-
-    fn stop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
 }

@@ -1,38 +1,57 @@
 //! Matches orders of buyers and sellers: orders of one symbol in the order in which they came, those of several symbols at the
 //! same time. What an order does, to the book and in trades, is one batch with taking it; so nothing is lost or done twice.
 //!
-//! Run it: `cargo run -p holdfast-examples --example order_matching`
+//! Run it: `cargo run -p holdfast-examples --example order_matching [HOST:PORT]`. With an address it runs over that server, which
+//! has to have no space `market` yet. Without, it runs over a store in the process, and then over a server that it
+//! starts, if `cargo build` or `cargo build --release` has made one. The workers are the same.
 #![allow(clippy::print_stdout, reason = "an example prints what it shows")]
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use client::{Client, ConnectOptions, Entries, Transaction};
 use grid::{Failure, WorkerOptions, Workers};
 use holdfast::space::{
-    Definition, Document, Entries, Entry, IndexKind, Order, Path, ReadOptions, Value, ValueRef, Wanted, WriteOptions,
+    Definition, Document, Entry, IndexKind, Order, Path, ReadOptions, Value, ValueRef, Wanted, WriteOptions,
 };
-use holdfast::{Durability, Options, Store, Transaction};
+use holdfast::{Durability, Options, Store};
+use holdfast_examples::{Outcome, Server};
 
 const SYMBOLS: [&str; 4] = ["ACME", "INIT", "HOLD", "UMBR"];
 const ORDERS: i64 = 2000;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Outcome<()> {
+    if let Some(address) = std::env::args().nth(1) {
+        return trade(&Client::connect(ConnectOptions::new(&address)).wait()?);
+    }
     let folder = tempfile::tempdir()?;
     let store = Store::open(folder.path(), Options { durability: Durability::Written, ..Options::default() })?;
-    let market = store.space("market");
+    println!("over a store in this process");
+    trade(&Client::embedded(&store)?)?;
+    store.close()?;
+    let Some(server) = Server::start()? else {
+        println!("no server was built: that is all");
+        return Ok(());
+    };
+    println!("over a server at {}", server.address());
+    trade(&Client::connect(ConnectOptions::new(server.address())).wait()?)
+}
 
+/// The program. It does not know where its store is.
+fn trade(client: &Client) -> Outcome<()> {
+    let market = client.space("market");
     // Orders wait in groups by symbol: one transaction holds a symbol at a time, so no two change its book at once.
     let groups = Order::Groups(Path::parse("symbol")?);
-    let orders = market.declare(Definition { order: groups, ..Definition::new("market", "order") })?;
-    let book = market.declare(Definition::new("market", "book").index("symbol", IndexKind::Hash)?)?;
-    let trades = market.declare(Definition::new("market", "trade"))?;
-    let letters = market.declare(Definition::new("market", "dead"))?;
+    let orders = market.declare(Definition { order: groups, ..Definition::new("market", "order") }).wait()?;
+    let book = market.declare(Definition::new("market", "book").index("symbol", IndexKind::Hash)?).wait()?;
+    let trades = market.declare(Definition::new("market", "trade")).wait()?;
+    let letters = market.declare(Definition::new("market", "dead")).wait()?;
 
     let durability = Durability::Written;
     let options = WorkerOptions { threads: 4, dead_letters: Some(letters.clone()), durability, ..Default::default() };
     let (of_worker, to) = (book.clone(), trades.clone());
     let begin = Instant::now();
-    let workers = Workers::start(&store, &orders, &Wanted::all(), options, move |transaction, order| {
+    let workers = Workers::start(client, &orders, &Wanted::all(), options, move |transaction, order| {
         fill(&of_worker, &to, transaction, order)
     })?;
 
@@ -44,26 +63,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
         brokers.into_iter().try_for_each(|broker| broker.join().unwrap_or(Ok(())))
     })?;
-    while orders.usage().entries > 0 {
+    while orders.usage().wait()?.entries > 0 {
         std::thread::yield_now();
     }
     let stats = workers.stop();
-    println!("{} orders matched in {:?}: {} trades", stats.handled, begin.elapsed(), trades.usage().entries);
+    println!("  {} orders matched in {:?}: {} trades", stats.handled, begin.elapsed(), trades.usage().wait()?.entries);
 
     // What of each order was traded, and what rests in the book, is what was ordered.
     let mut found: BTreeMap<i64, i64> = BTreeMap::new();
-    for trade in trades.read_many(&Wanted::all(), usize::MAX)? {
+    for trade in trades.read_many(&Wanted::all(), 10_000).wait()? {
         for side in ["buy", "sell"] {
             *found.entry(number(&trade.document, side)).or_default() += number(&trade.document, "quantity");
         }
     }
-    for rest in book.read_many(&Wanted::all(), usize::MAX)? {
+    for rest in book.read_many(&Wanted::all(), 10_000).wait()? {
         *found.entry(number(&rest.document, "id")).or_default() += number(&rest.document, "quantity");
     }
     assert_eq!(found, (0..ORDERS).map(|id| (id, number(&order(id), "quantity"))).collect());
-    assert_eq!((stats.handled, letters.usage().entries), (ORDERS as u64, 0));
-    println!("nothing lost: {} orders are in trades and in the book", found.len());
-    store.close()?;
+    assert_eq!((stats.handled, letters.usage().wait()?.entries), (ORDERS as u64, 0));
+    println!("  nothing lost: {} orders are in trades and in the book", found.len());
     Ok(())
 }
 
@@ -81,7 +99,7 @@ fn order(id: i64) -> Document {
 }
 
 fn send(orders: &Entries, id: i64) -> holdfast::Result<()> {
-    orders.write(&order(id), &WriteOptions::default()).map(|_| ())
+    orders.write(&order(id), &WriteOptions::default()).wait().map(|_| ())
 }
 
 fn number(document: &Document, field: &str) -> i64 {
@@ -100,18 +118,19 @@ fn fill(book: &Entries, trades: &Entries, transaction: &mut Transaction, order: 
     };
     let others = Wanted::query(sql, &[symbol, number(order, "price").into()])?;
     let (id, mut left) = (number(order, "id"), number(order, "quantity"));
-    for other in book.read_many(&others, usize::MAX)? {
+    // As many as an order has at the most, and each of these has one at least.
+    for other in book.read_many(&others, 50).wait()? {
         if left == 0 {
             break;
         }
         let other_id = number(&other.document, "id");
-        let taken = book.within(transaction).take(&Wanted::id(other_id), &ReadOptions::default())?;
+        let taken = transaction.take(book, &Wanted::id(other_id), &ReadOptions::default()).wait()?;
         let Some(taken) = taken else { return Err(Failure::new("somebody else has the book of this symbol")) };
         let quantity = left.min(number(&taken.document, "quantity"));
         let (buy, sell) = if buys { (id, other_id) } else { (other_id, id) };
         let price = number(&taken.document, "price");
         let trade = [("buy", buy), ("sell", sell), ("price", price), ("quantity", quantity)];
-        trades.within(transaction).write(&Document::from_pairs(trade), &WriteOptions::default())?;
+        transaction.write(trades, &Document::from_pairs(trade), &WriteOptions::default()).wait()?;
         left -= quantity;
         rest(book, transaction, &taken.document, number(&taken.document, "quantity") - quantity)?;
     }
@@ -126,5 +145,5 @@ fn rest(book: &Entries, transaction: &mut Transaction, order: &Document, quantit
     }
     let mut fields = order.to_fields();
     fields.insert("quantity".to_owned(), quantity.into());
-    book.within(transaction).write(&Document::new(&fields), &WriteOptions::default()).map(|_| ())
+    transaction.write(book, &Document::new(&fields), &WriteOptions::default()).wait().map(|_| ())
 }

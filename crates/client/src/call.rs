@@ -2,7 +2,7 @@
 //!
 //! Each operation is written once. In whatever way its caller wants the answer, the same closure begins it, told [`How`].
 //!
-//! May use: std. Must not know: stores, servers.
+//! May use: std, `canceled`. Must not know: stores, servers.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,6 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use holdfast::Result;
+use holdfast::space::Cancel;
+
+use crate::canceled::Canceled;
 
 /// How the caller wants the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +109,26 @@ impl<T: Send + 'static> Call<T> {
             Step::Done(result) => result,
             Step::Running(running) => block_on(running),
         }
+    }
+
+    /// As [`Call::wait`], unless `cancel` is used before the answer is there: then the call is dropped, and this is `None`. For
+    /// threads that have to stop while they wait. What blocks in a store of this process does so in another thread meanwhile, as
+    /// if it were awaited.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn wait_unless(mut self, cancel: &Cancel) -> Result<Option<T>> {
+        if cancel.is_canceled() {
+            return Ok(None);
+        }
+        let mut canceled = Canceled::by(cancel);
+        block_on(std::future::poll_fn(|context| {
+            // An answer that is there is not thrown away.
+            if let Poll::Ready(result) = Pin::new(&mut self).poll(context) {
+                return Poll::Ready(result.map(Some));
+            }
+            Pin::new(&mut canceled).poll(context).map(|()| Ok(None))
+        }))
     }
 
     /// Begins it now, so that others can be begun before it is answered: to a server they go in the order of beginning. Blocks

@@ -55,6 +55,16 @@ impl Client {
         matches!(self.place, Place::There(_))
     }
 
+    /// Most connections that it has for calls that have one alone, transactions among them: what
+    /// [`ConnectOptions::connections_max`] says. `None` in the process, where they need none.
+    #[must_use]
+    pub fn connections_max(&self) -> Option<usize> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::There(there) => Some(there.connections_max()),
+        }
+    }
+
     /// Until a position of a store in this process is as durable as asked. With it whatever the store does without waiting is awaited
     /// too: what it calls `_shown`, tasks, and transactions that are committed as `Written`, become a future without a thread each.
     ///

@@ -24,6 +24,7 @@
 
 mod batch;
 mod call;
+mod canceled;
 mod client;
 mod embedded;
 mod entries;

@@ -65,6 +65,11 @@ impl Remote {
         self.0.timeout
     }
 
+    /// Connections for calls that have one alone.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.0.pool.size_max()
+    }
+
     /// Connects, to see whether the server is there and lets this client in.
     pub(crate) fn connect(options: ConnectOptions) -> Result<Call<Self>> {
         options.check()?;

@@ -4,7 +4,7 @@
 //! it is lies in a slot, out of which an operation takes it and back into which it comes: so there is one operation at a time, and an
 //! operation that is given up leaves nothing there, which ends the transaction.
 //!
-//!   Here | There  --an operation-->  Busy  --its answer-->  Here | There, or Ended
+//!   Here | There  --an operation-->  Busy  --its answer-->  Here | There, or Ended, or Broken by the connection
 //!
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
@@ -388,6 +388,13 @@ impl Transaction {
         self.run(one(here, words, Duration::ZERO, series::read_added))
     }
 
+    /// Whether an operation of it found that the connection to the server had broken: it is rolled back, and whoever goes on as
+    /// if that were the fault of what he was doing is wrong. Never in the process.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.slot.is_broken()
+    }
+
     /// Makes all of it happen: the version of everything that it changed.
     ///
     /// # Errors
@@ -512,9 +519,14 @@ async fn run_there<T>(
         away.put(State::There(alone));
         return Err(error);
     }
-    let (alone, reply) = alone.ask(&words, block).await.map_err(|error| {
-        Error::new(ErrorKind::Unavailable, format!("{error}; the transaction was rolled back: begin again"))
-    })?;
+    let (alone, reply) = match alone.ask(&words, block).await {
+        Ok(answered) => answered,
+        Err(error) => {
+            away.put(State::Broken);
+            let text = format!("{error}; the transaction was rolled back: begin again");
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+    };
     if let Reply::Error(_) = reply {
         // It is rolled back there, and its connection as good as before once that is acknowledged.
         if let Ok((alone, Reply::Bytes(_))) = alone.ask(&Words::new("TX.ABORT"), Duration::ZERO).await {

@@ -1,8 +1,9 @@
 //! What stands around the data of a space: worker loops that take entries and handle them, a mirror of a type in PostgreSQL or
-//! MariaDB, queries kept up to date in memory, and caches of entries. All of it is embedded: it stands in the process that has the store
-//! open. `docs/concepts/space-around.md` shows how to use it.
+//! MariaDB, queries kept up to date in memory, and caches of entries. Workers go over the client library, to a store in the process or
+//! to a server; all else is embedded: it stands in the process that has the store open. `docs/concepts/space-around.md` shows how to use
+//! it.
 //!
-//! May use: `holdfast`, `tm` to reach databases. Must not know: engines, protocols of doors.
+//! May use: `holdfast`, `client` for workers, `tm` to reach databases. Must not know: engines, protocols of doors.
 
 mod backoff;
 mod drain;

@@ -1,12 +1,15 @@
 //! Worker loops: threads that take entries, hand each to the user's handler with the transaction in which it was taken, and
 //! commit. What the handler writes, in spaces and to keys, and the take are one batch: after a crash both are there or neither.
 //!
+//! They go over the client library, so that a handler is written once for a store in the process and for a server. Who works on one
+//! server from several programs is kept apart by the locks of the transactions alone: programs do not know of each other.
+//!
 //! An entry whose handler fails, or panics, is rolled back and tried again later, and after enough attempts becomes a dead
 //! letter. How often an entry failed is counted in memory, by its id and version: counting in a field of the entry would cost
 //! a batch for each failure, be heard by listeners, and change the version of what nobody has handled. A restart gives every
 //! entry all its attempts again.
 //!
-//! May use: `holdfast`. Must not know: mirrors, views.
+//! May use: `client`, `holdfast` for what it is asked. Must not know: mirrors, views, sockets.
 
 mod failures;
 mod run;
@@ -16,22 +19,39 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use holdfast::space::{Cancel, Entries, Entry, Order, Wanted};
-use holdfast::{Durability, Error, ErrorKind, Result, Store, Transaction};
+use client::{Client, Entries, Transaction};
+use holdfast::space::{Cancel, Entry, Order, ReadLock, Storage, Wanted};
+use holdfast::{Durability, Error, ErrorKind, Result};
 
 use crate::backoff::Backoff;
 use failures::Failures;
 use run::Parked;
 
+/// Most threads.
+const THREADS_MAX: usize = 1024;
+/// Most entries that one transaction takes: a server lets one touch 10,000, and the handler needs some of them.
+const BATCH_MAX: usize = 1000;
+/// The longest lease that a server gives.
+const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// Most entries that are parked in the process, where they cost memory alone.
+const PARKED_MAX: usize = 1024;
+/// Most that are parked on a server, where each has a connection to itself. Entries that fail for good become dead letters after
+/// some tenths of a second, so as many have to fail at once before they hold up others.
+const PARKED_REMOTE_MAX: usize = 16;
+
 /// How to work.
 pub struct WorkerOptions {
-    /// Threads that take and handle, from 1 to 1024; exactly 1 for a type in first-in first-out order.
+    /// Threads that take and handle, from 1 to 1024; exactly 1 for a type in first-in first-out order. On a server each has a
+    /// connection to itself: fewer than [`ConnectOptions::connections_max`](client::ConnectOptions::connections_max).
     pub threads: usize,
-    /// Most entries that one transaction takes, from 1. When one of them fails all are rolled back, and those before it are
+    /// Most entries that one transaction takes, from 1 to 1000. When one of them fails all are rolled back, and those before it are
     /// handled again: a larger batch saves syncs, and costs more when a handler fails.
     pub batch_max: usize,
-    /// How long a transaction may take, before others get what it had taken. A handler that takes longer has worked in vain.
+    /// How long a transaction may take, before others get what it had taken; from 1 ms, on a server up to an hour. A handler that
+    /// takes longer has worked in vain.
     pub lease: Duration,
+    /// What it locks that a handler reads an entry with the transaction. Exclusive, if handlers change what they have read.
+    pub isolation: ReadLock,
     /// How long an entry that failed waits.
     pub backoff: Backoff,
     /// After so many failures an entry becomes a dead letter, if there is a type for them.
@@ -49,6 +69,7 @@ impl Default for WorkerOptions {
             threads: 1,
             batch_max: 1,
             lease: Duration::from_secs(30),
+            isolation: ReadLock::Shared,
             backoff: Backoff::default(),
             attempts_max: 5,
             dead_letters: None,
@@ -61,21 +82,39 @@ impl Default for WorkerOptions {
 #[derive(Debug, Clone)]
 pub struct Failure {
     text: String,
-    is_conflict: bool,
+    cause: Cause,
+}
+
+/// Who is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The entry, or the handler: an attempt.
+    Entry,
+    /// Somebody who came between.
+    Conflict,
+    /// A store that cannot be reached, or cannot write.
+    Store,
 }
 
 impl Failure {
     /// A failure with this text, which becomes that of the dead letter.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_conflict: false }
+        Self { text: text.into(), cause: Cause::Entry }
     }
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        let known = (&error as &dyn std::error::Error).downcast_ref::<Error>();
-        let is_conflict = known.is_some_and(|error| error.kind() == ErrorKind::Conflict);
-        Self { text: error.to_string(), is_conflict }
+        // Also where the handler has made it a part of an error of its own.
+        let first: &(dyn std::error::Error + 'static) = &error;
+        let known =
+            std::iter::successors(Some(first), |error| error.source()).find_map(|it| it.downcast_ref::<Error>());
+        let cause = match known.map(Error::kind) {
+            Some(ErrorKind::Conflict) => Cause::Conflict,
+            Some(ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Closed) => Cause::Store,
+            _ => Cause::Entry,
+        };
+        Self { text: error.to_string(), cause }
     }
 }
 
@@ -90,21 +129,25 @@ pub struct WorkerStats {
     pub panicked: u64,
     /// Times that somebody else had changed what a handler had read: tried again, and no attempt is lost by it.
     pub conflicts: u64,
+    /// Entries of which nobody knows whether they were handled, because the connection broke before the commit was answered, or the
+    /// disk refused. Those that were not are there, and handled again.
+    pub unknown: u64,
     /// Entries that became dead letters.
     pub dead: u64,
     /// Entries that failed and wait to be tried again now, locked by their transactions.
     pub waiting: u64,
-    /// What happened to the store last, if something did: workers try again until it is closed.
+    /// What happened to the store last, or to the connection to it, if something did: workers try again until it is closed.
     pub trouble: Option<String>,
 }
 
 type Handler = dyn Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync;
 
 struct Shared {
-    store: Store,
+    client: Client,
     entries: Entries,
     wanted: Wanted,
     options: WorkerOptions,
+    parked_max: usize,
     handler: Box<Handler>,
     cancel: Cancel,
     state: Mutex<State>,
@@ -133,28 +176,38 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts them on entries that match. The handler may be called more than once for an entry, and by several threads; only
-    /// what it does with the transaction happens exactly once.
+    /// Starts them on entries that match, of this client's. The handler may be called more than once for an entry, and by several threads; only
+    /// what it does with the transaction happens exactly once. It waits for each operation of it (`.wait()`); when one of them
+    /// fails, the transaction is rolled back, and the handler can only fail too.
+    ///
+    /// A server that cannot be reached is asked again, for as long as it takes; an entry that was in work then is tried again, and no
+    /// attempt is lost by it.
     ///
     /// Of a type in groups, entries of a group are handled in order, one after another, also when one fails: its group waits
     /// for it, other groups do not. Of a first-in first-out type everything waits for it.
     ///
     /// # Errors
-    /// `Invalid` when an option is out of its range, or the type is volatile; `Unavailable` when there are no threads.
+    /// `Invalid` when an option is out of its range, or the type is volatile; `Unavailable` when there are no threads. That the
+    /// entries are another client's is found when they are taken, and said in [`WorkerStats::trouble`].
     pub fn start(
-        store: &Store,
+        client: &Client,
         entries: &Entries,
         wanted: &Wanted,
         options: WorkerOptions,
         handler: impl Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<Self> {
-        check(entries, &options)?;
+        check(client, entries, &options)?;
+        let parked_max = match client.connections_max() {
+            None => PARKED_MAX,
+            Some(connections) => PARKED_REMOTE_MAX.min(connections - options.threads),
+        };
         let count = options.threads;
         let shared = Arc::new(Shared {
-            store: store.clone(),
+            client: client.clone(),
             entries: entries.clone(),
             wanted: wanted.clone(),
             options,
+            parked_max,
             handler: Box::new(handler),
             cancel: Cancel::new(),
             state: Mutex::default(),
@@ -178,7 +231,7 @@ impl Workers {
     }
 
     /// Stops: handlers that run now end, and are committed; nothing new is taken; what waits to be tried again is let go of.
-    /// Blocks until then.
+    /// Blocks until then; who waits for an entry or a server stops at once.
     pub fn stop(mut self) -> WorkerStats {
         self.end();
         self.stats()
@@ -204,20 +257,34 @@ impl Drop for Workers {
     }
 }
 
-fn check(entries: &Entries, options: &WorkerOptions) -> Result<()> {
+fn check(client: &Client, entries: &Entries, options: &WorkerOptions) -> Result<()> {
     let invalid = |text: &str| Err(Error::new(ErrorKind::Invalid, text));
     let definition = entries.definition();
-    if definition.storage == holdfast::space::Storage::Volatile {
+    if definition.storage == Storage::Volatile {
         return invalid("entries of a volatile type are in no transaction: workers need a durable type");
     }
     if definition.order == Order::Fifo && options.threads != 1 {
         return invalid("entries in first-in first-out order are handled by one thread: several would mix them up");
     }
-    if !(1..=1024).contains(&options.threads) || options.batch_max == 0 || options.attempts_max == 0 {
-        return invalid("threads are from 1 to 1024, batch_max and attempts_max from 1");
+    if !(1..=THREADS_MAX).contains(&options.threads) || options.attempts_max == 0 {
+        return invalid(&format!("threads are from 1 to {THREADS_MAX}, attempts_max from 1"));
+    }
+    if !(1..=BATCH_MAX).contains(&options.batch_max) {
+        return invalid(&format!("batch_max is from 1 to {BATCH_MAX}"));
     }
     if options.lease < Duration::from_millis(1) {
         return invalid("the lease is at least 1 ms");
+    }
+    let Some(connections) = client.connections_max() else { return Ok(()) };
+    if options.lease > LEASE_MAX {
+        return invalid("a server gives a lease of an hour at the most");
+    }
+    if options.threads >= connections {
+        let text = format!(
+            "{} threads and what waits to be tried again need more than {connections} connections: see connections_max",
+            options.threads
+        );
+        return invalid(&text);
     }
     Ok(())
 }

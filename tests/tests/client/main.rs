@@ -16,3 +16,4 @@ mod cut_tests;
 mod kill_tests;
 mod scene;
 mod wire_tests;
+mod worker_tests;

@@ -29,7 +29,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("holdfast", &["kv", "space", "series", "xa", "journal", "base"]),
     ("script", &[]),
     ("tm", &["holdfast", "xa"]),
-    ("grid", &["holdfast", "tm"]),
+    ("grid", &["holdfast", "tm", "client"]),
     ("client", &["holdfast"]),
     ("doors", &["holdfast", "script"]),
     ("cluster", &["holdfast"]),

@@ -4,13 +4,14 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
-use holdfast::space::{Cancel, Entries, Entry, ReadOptions, Taking, Wanted};
+use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
 use holdfast::{Durability, ErrorKind, Position, Result, Shown};
 
 use crate::call::{Call, How, Step};
+use crate::canceled::Canceled;
 use crate::embedded::Embedded;
 
 /// The longest time that is waited when no end was said: longer than any program runs.
@@ -163,48 +164,19 @@ impl Embedded {
     ) -> Result<Option<T>> {
         let mut waiting = pin!(waiting);
         let mut late = pin!(self.sleep(wait.min(FOR_EVER)));
-        let mut canceling = options.cancel.as_ref().map(|cancel| Canceling { cancel, known: None });
+        let mut canceled = options.cancel.as_ref().map(Canceled::by);
         std::future::poll_fn(|context| {
             if let Poll::Ready(result) = waiting.as_mut().poll(context) {
                 return Poll::Ready(result.map(Some));
             }
-            if let Some(canceling) = &mut canceling {
-                canceling.wake_with(context.waker());
-                if canceling.cancel.is_canceled() {
-                    return Poll::Ready(Ok(None));
-                }
+            if let Some(canceled) = &mut canceled
+                && pin!(canceled).poll(context).is_ready()
+            {
+                return Poll::Ready(Ok(None));
             }
             late.as_mut().poll(context).map(|()| Ok(None))
         })
         .await
-    }
-}
-
-/// A future that a cancel is to wake: as long as it is there, and not longer.
-struct Canceling<'c> {
-    cancel: &'c Cancel,
-    known: Option<(u64, Waker)>,
-}
-
-impl Canceling<'_> {
-    fn wake_with(&mut self, waker: &Waker) {
-        if self.known.as_ref().is_some_and(|(_, known)| known.will_wake(waker)) {
-            return;
-        }
-        self.forget();
-        self.known = Some((self.cancel.wake_with(waker), waker.clone()));
-    }
-
-    fn forget(&mut self) {
-        if let Some((number, _)) = self.known.take() {
-            self.cancel.forget(number);
-        }
-    }
-}
-
-impl Drop for Canceling<'_> {
-    fn drop(&mut self) {
-        self.forget();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use holdfast::space::{Definition, Document, WriteOptions};
+use holdfast::space::{Cancel, Definition, Document, WriteOptions};
 use holdfast::{Options, Store};
 
 use super::*;
@@ -127,4 +127,27 @@ fn times_may_be_as_long_as_can_be_said() {
     assert_eq!(view.count().wait().unwrap(), 5);
     let options = ReadOptions { wait: Some(Duration::MAX), ..ReadOptions::default() };
     assert!(crate::call::block_on(jobs.take(&Wanted::id(1), &options)).unwrap().is_some());
+}
+
+#[test]
+fn a_wait_that_is_canceled_ends_and_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, here, jobs) = jobs(folder.path());
+    let cancel = Cancel::new();
+    // What is there is an answer all the same.
+    let first = jobs.take(&Wanted::id(1), &ReadOptions::default()).wait_unless(&cancel).unwrap();
+    assert!(first.is_some_and(|entry| entry.is_some()));
+    let patient = ReadOptions { wait: Some(Duration::from_secs(60)), ..ReadOptions::default() };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| jobs.take(&Wanted::id(1), &patient).wait_unless(&cancel));
+        while here.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        cancel.cancel();
+        assert_eq!(waits.join().unwrap().unwrap(), None);
+    });
+    assert_eq!(here.waiters(), 0);
+    // One that was used before lets nothing begin.
+    assert_eq!(jobs.take(&Wanted::id(2), &ReadOptions::default()).wait_unless(&cancel).unwrap(), None);
+    assert!(jobs.read(&Wanted::id(2), &ReadOptions::default()).wait().unwrap().is_some());
 }

@@ -38,6 +38,11 @@ impl Pool {
         Self { target, idle: Mutex::default(), room }
     }
 
+    /// Most connections that are in use at a time.
+    pub(crate) fn size_max(&self) -> usize {
+        self.target.options.connections_max
+    }
+
     /// Waits for its turn to have a connection, without end for who blocks.
     async fn turn(&self, block: Option<Duration>) -> Result<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.room).acquire_owned();

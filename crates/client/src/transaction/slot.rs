@@ -15,6 +15,8 @@ pub(super) enum State {
     There(Box<Alone>),
     Busy,
     Ended,
+    /// Ended, because its connection broke.
+    Broken,
 }
 
 /// Where it lies while no operation has it.
@@ -27,7 +29,11 @@ impl Slot {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        matches!(*self.lock(), State::Ended)
+        matches!(*self.lock(), State::Ended | State::Broken)
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(*self.lock(), State::Broken)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -42,8 +48,8 @@ impl Slot {
                 let text = "an operation of this transaction is under way: wait for its answer first";
                 Err(Error::new(ErrorKind::Invalid, text))
             }
-            State::Ended => {
-                *slot = State::Ended;
+            ended @ (State::Ended | State::Broken) => {
+                *slot = ended;
                 let text = "the transaction has ended, and was rolled back unless it was committed: begin again";
                 Err(Error::new(ErrorKind::Invalid, text))
             }

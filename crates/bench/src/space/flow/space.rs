@@ -1,26 +1,34 @@
 //! The flow as one space in one process: a worker's transaction takes the message and does the rest.
 //!
-//! May use: the space, workers. Must not know: clients' clocks.
+//! May use: the space, workers and the client library that they go over. Must not know: clients' clocks.
 
 use std::path::Path as Folder;
 
+use client::Transaction;
 use grid::{WorkerOptions, Workers};
+use holdfast::Store;
 use holdfast::space::{
     Change, Definition, Document, Entries, Entry, Path, ReadOptions, Value, ValueRef, Wanted, WriteOptions,
 };
-use holdfast::{Store, Transaction};
 
 use super::{ACCOUNTS, Client, Flow, MONEY, Message, PATIENCE, PRODUCTS, price};
 use crate::space::Kept;
 use crate::workload::{Failure, Result};
 
 /// The types.
-#[derive(Clone)]
 struct Types {
     products: Entries,
     accounts: Entries,
     orders: Entries,
     replies: Entries,
+}
+
+/// Those that workers touch, as workers have them.
+struct Handled {
+    products: client::Entries,
+    accounts: client::Entries,
+    orders: client::Entries,
+    replies: client::Entries,
 }
 
 /// The whole flow.
@@ -52,11 +60,20 @@ impl Whole {
             let account = Document::from_pairs([("id", Value::from(id)), ("money", MONEY.into())]);
             let _ = types.accounts.write_shown(&account, &WriteOptions::default())?;
         }
-        let (of, money) = (types.clone(), Path::parse("money")?);
+        let client = client::Client::embedded(&store)?;
+        let entries = |name: &str| client.space("flow").entries(name).wait();
+        let of = Handled {
+            products: entries("product")?,
+            accounts: entries("account")?,
+            orders: entries("order")?,
+            replies: entries("reply")?,
+        };
+        let money = Path::parse("money")?;
         let options = WorkerOptions { threads: usize::from(workers), durability, ..WorkerOptions::default() };
-        let workers = Workers::start(&store, &messages, &Wanted::all(), options, move |transaction, message| {
-            handle(&of, &money, transaction, message)
-        })?;
+        let workers =
+            Workers::start(&client, &entries("message")?, &Wanted::all(), options, move |transaction, message| {
+                handle(&of, &money, transaction, message)
+            })?;
         Ok(Self { store, messages, types, workers })
     }
 
@@ -75,23 +92,24 @@ fn number(document: &Document, field: &str) -> i64 {
 }
 
 fn handle(
-    types: &Types,
+    types: &Handled,
     money: &Path,
     transaction: &mut Transaction,
     message: &Entry,
 ) -> std::result::Result<(), grid::Failure> {
     let message = &message.document;
     let (id, account) = (number(message, "id"), number(message, "account"));
-    let product = types.products.read(&Wanted::id(number(message, "product")), &ReadOptions::default())?;
+    let product = types.products.read(&Wanted::id(number(message, "product")), &ReadOptions::default()).wait()?;
     let product = product.ok_or_else(|| grid::Failure::new("there is no such product"))?;
     let total = number(&product.document, "price") * number(message, "quantity");
     let paid = [Change::Increment { path: money.clone(), by: (-total).into() }];
     let write = WriteOptions::default();
-    let changed = types.accounts.within(transaction).change(&Wanted::id(account), &paid, &write)?;
+    let changed = transaction.change(&types.accounts, &Wanted::id(account), &paid, &write).wait()?;
     changed.ok_or_else(|| grid::Failure::new("there is no such account"))?;
     let order = Document::from_pairs([("id", id), ("account", account), ("total", total)]);
-    types.orders.within(transaction).write(&order, &write)?;
-    types.replies.within(transaction).write(&Document::from_pairs([("id", id), ("total", total)]), &write)?;
+    transaction.write(&types.orders, &order, &write).wait()?;
+    let reply = Document::from_pairs([("id", id), ("total", total)]);
+    transaction.write(&types.replies, &reply, &write).wait()?;
     Ok(())
 }
 
