@@ -64,6 +64,11 @@ fn what_is_given_up_or_dropped_never_happened() {
         orders.write(&order(1, 10), &upsert()).wait().unwrap();
         for is_told in [true, false] {
             let mut transaction = begin(client);
+            let read = transaction.read_many(&orders, &Wanted::all(), 9).wait().unwrap();
+            let counted = transaction.count(&orders, &Wanted::all()).wait().unwrap();
+            assert!(!read.is_empty() && read.len() as u64 == counted);
+            assert_eq!(transaction.read_many(&orders, &Wanted::all(), 1).wait().unwrap().len(), 1);
+            assert_eq!(transaction.read_many(&orders, &Wanted::all(), 0).wait().unwrap(), []);
             let taken = transaction.take_many(&orders, &Wanted::all(), 5).wait().unwrap();
             assert_eq!(taken.len(), 1);
             transaction.put(b"b", b"k", b"v", &PutOptions::default()).wait().unwrap();

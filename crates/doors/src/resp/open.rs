@@ -456,7 +456,7 @@ mod tests {
             assert!(within.contains(&name), "{name}");
         }
         let in_spaces: Vec<_> = within.iter().filter(|name| name.starts_with("space.")).copied().collect();
-        let expected = ["ack", "change", "clear", "count", "mtake", "mwrite", "read", "take", "write"];
+        let expected = ["ack", "change", "clear", "count", "mread", "mtake", "mwrite", "read", "take", "write"];
         assert_eq!(in_spaces, expected.map(|name| format!("space.{name}")));
     }
 

@@ -54,6 +54,30 @@ fn who_waits_in_vain_for_a_lock_is_told_who_has_it() {
     });
 }
 
+/// Also in EXEC, where nothing waits either.
+#[test]
+fn a_transaction_reads_many_with_what_it_has_done_and_keeps_what_it_read() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    for id in 1..=4 {
+        one.ask(&format!("SPACE.WRITE shop jobs {{\"id\":{id}}}"));
+    }
+    let ids = |reply: &str| reply.matches("\"id\"").count();
+    one.check(&[("TX.BEGIN ISOLATION EXCLUSIVE", ID)]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    one.ask("SPACE.WRITE shop jobs {\"id\":9}");
+    assert_eq!(ids(&one.ask("SPACE.MREAD shop jobs ANY COUNT 3")), 3);
+    other.check(&[("TX.BEGIN ISOLATION EXCLUSIVE", ID)]);
+    assert_eq!(other.ask("SPACE.MREAD shop jobs ANY"), "", "the first has locked all of them");
+    assert_eq!(ids(&one.ask("SPACE.MREAD shop jobs ANY")), 4);
+    assert_eq!(ids(&shop.client().ask("SPACE.MREAD shop jobs ANY")), 4, "what is committed is shown outside");
+    one.commit("TX.COMMIT");
+    assert_eq!(ids(&other.ask("SPACE.MREAD shop jobs ANY")), 4);
+    other.check(&[("TX.ABORT", "+OK"), ("MULTI", "+OK"), ("SPACE.TAKE shop jobs ID 9", "+QUEUED")]);
+    other.check(&[("SPACE.MREAD shop jobs ANY COUNT 9", "+QUEUED")]);
+    assert_eq!(ids(&other.ask("EXEC")), 1 + 3);
+}
+
 #[test]
 fn a_big_commit_keeps_no_other_client_waiting() {
     let shop = shop(Order::Any);

@@ -6,6 +6,8 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
+mod many;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

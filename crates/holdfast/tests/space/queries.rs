@@ -1,7 +1,7 @@
 //! Changes in place, queries, iteration, and a model.
 
-use holdfast::ErrorKind;
-use holdfast::space::{Change, Hears, Listen, Path};
+use holdfast::space::{Change, Entry, Hears, Lease, Listen, Path, ReadLock, WantedBy};
+use holdfast::{ErrorKind, Transaction};
 
 use super::*;
 
@@ -180,4 +180,92 @@ fn a_limit_counts_and_an_order_is_refused_where_it_would_not() {
         }
     }
     assert_eq!(listen(&query("LIMIT 3")).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// What a transaction reads of many is what others read once it has committed, whatever it has done before.
+#[test]
+fn a_transaction_reads_many_as_they_will_be() {
+    let (disk, ledgers) = (base::memory::Disk::new(1), MemoryLedgers::new());
+    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
+    let world = World { clock: Arc::clone(&clock) as _, ..world(&disk, &ledgers) };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let entries = orders(&store);
+    for number in 0..20 {
+        entries.write(&order(number, if number % 2 == 0 { "ada" } else { "bob" }, number * 10), &upsert()).unwrap();
+    }
+    let mut transaction = store.begin();
+    let mut within = entries.within(&mut transaction);
+    within.take(&Wanted::id(4), &now()).unwrap().unwrap();
+    within.take(&Wanted::id(5), &now()).unwrap().unwrap();
+    within.write(&order(6, "bob", 5), &upsert()).unwrap();
+    within.write(&order(30, "ada", 65), &upsert()).unwrap();
+    within.write(&order(31, "ada", 1), &upsert()).unwrap();
+    within.take(&Wanted::id(31), &now()).unwrap().unwrap();
+    let gone = WriteOptions { lease: Lease::For(Duration::from_millis(20)), ..upsert() };
+    within.write(&order(32, "ada", 2), &gone).unwrap();
+    clock.advance(Duration::from_millis(30));
+    let sql = |text: &str| Wanted::query(text, &[]).unwrap();
+    let asked = [
+        (Wanted::all(), 100),
+        (Wanted::all(), 7),
+        (Wanted::id(6), 9),
+        (Wanted::id(4), 9),
+        (example("ada"), 100),
+        (example("bob"), 100),
+        (sql("total >= 50 ORDER BY total DESC"), 100),
+        (sql("total >= 50 ORDER BY total DESC LIMIT 4 OFFSET 12"), 100),
+        (sql("customer = 'ada' ORDER BY total LIMIT 3"), 100),
+        (sql("customer = 'ada' ORDER BY total OFFSET 3"), 2),
+        (sql("total < 60 LIMIT 2 OFFSET 1"), 100),
+        (sql("total < 0"), 100),
+        (Wanted::all(), 0),
+    ];
+    let seen: Vec<_> =
+        asked.iter().map(|(wanted, max)| within.read_many(wanted, ReadLock::None, *max).unwrap()).collect();
+    let locked: Vec<_> =
+        asked.iter().map(|(wanted, max)| within.read_many(wanted, ReadLock::Shared, *max).unwrap()).collect();
+    transaction.commit(Durability::Written).unwrap();
+    for (((wanted, max), seen), locked) in asked.iter().zip(seen).zip(locked) {
+        let there = entries.read_many(wanted, *max).unwrap();
+        let ids = |entries: &[Entry]| entries.iter().map(id).collect::<Vec<_>>();
+        assert_eq!(ids(&locked), ids(&seen), "{wanted:?}");
+        let is_ordered = |by: &WantedBy| matches!(by, WantedBy::Query { sql, .. } if sql.contains("ORDER BY"));
+        if is_ordered(wanted.by()) {
+            assert_eq!(ids(&seen), ids(&there), "{wanted:?}");
+        } else if *max < 100 || wanted.limit().is_some() {
+            assert_eq!(seen.len(), there.len(), "{wanted:?}");
+        } else {
+            assert_eq!(super::ids(&seen), super::ids(&there), "{wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn transactions_that_read_many_to_themselves_share_out_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let entries = orders(&store);
+    for number in 0..10 {
+        entries.write(&order(number, "ada", 9 - number), &upsert()).unwrap();
+    }
+    let dear = Wanted::query("total >= 0 ORDER BY total DESC", &[]).unwrap();
+    let (mut first, mut second, mut third) = (store.begin(), store.begin(), store.begin());
+    let own = |transaction: &mut Transaction, max| {
+        let read = entries.within(transaction).read_many(&dear, ReadLock::Exclusive, max).unwrap();
+        read.iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(own(&mut first, 3), [0, 1, 2]);
+    assert_eq!(own(&mut second, 4), [3, 4, 5, 6], "the first has locked the ones before");
+    assert_eq!(own(&mut first, 5), [0, 1, 2, 7, 8], "its own stay its own");
+    assert_eq!(own(&mut third, 100), [9]);
+    // What is locked is shown, as it was committed, to who locks nothing.
+    assert_eq!(entries.within(&mut third).read_many(&dear, ReadLock::None, 100).unwrap().len(), 10);
+    assert_eq!(entries.take(&Wanted::id(0), &now()).unwrap(), None);
+    drop(first);
+    assert_eq!(own(&mut third, 3), [0, 1, 2]);
+    let (mut fourth, mut fifth) = (store.begin(), store.begin());
+    let shared = |transaction: &mut Transaction| {
+        entries.within(transaction).read_many(&dear, ReadLock::Shared, 2).unwrap().iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!((shared(&mut fourth), shared(&mut fifth)), (vec![7, 8], vec![7, 8]));
 }

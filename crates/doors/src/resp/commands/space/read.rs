@@ -155,10 +155,22 @@ fn most(call: &Call<'_, '_>, options: &Options, wanted: &Wanted) -> Many {
 }
 
 pub(crate) fn mread(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_mread)
+}
+
+fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call.args(), 3)?;
     let options = options(call, &mut chosen, Takes::Count)?;
     let many = most(call, &options, &chosen.wanted);
+    if call.in_exec {
+        let lock = within::isolation(call);
+        let begins = if chosen.is_id { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+        return within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
+            many.write(reply, &entries.within(transaction).read_many(&chosen.wanted, lock, many.count)?);
+            Ok(Came::Done)
+        });
+    }
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
     if may_be_long && is_long(&entries, &chosen.wanted)? {
         let asked = call.durability;

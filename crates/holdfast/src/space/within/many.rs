@@ -1,0 +1,139 @@
+//! Reading many entries within a transaction: those that are committed, without what it has taken or changed, and then what it
+//! has made of them.
+//!
+//! May use: `within`. Must not know: protocols.
+
+use std::sync::Arc;
+
+use ::space::{Definition, Document, Query, Storage, Value, ValueRef};
+use journal::Position;
+
+use super::super::entries::Entry;
+use super::super::locks::{Holder, Mode};
+use super::super::read::ReadOptions;
+use super::super::wait::Purpose;
+use super::super::wanted::Wanted;
+use super::{ReadLock, Within};
+use crate::error::Result;
+
+/// Which of the entries that match are answered: so many, behind so many.
+#[derive(Clone, Copy)]
+struct Window {
+    skip: usize,
+    limit: usize,
+}
+
+fn id_of(definition: &Definition, document: &Document) -> Value {
+    document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default()
+}
+
+impl Window {
+    fn of(wanted: &Wanted, max: usize) -> Self {
+        let saturated = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let skip = wanted.query.as_deref().map_or(0, |query| saturated(query.window().1));
+        Self { skip, limit: wanted.limit.map_or(max, |limit| max.min(saturated(limit))) }
+    }
+}
+
+impl Within<'_> {
+    /// Reads up to `max` entries as this transaction would have them, in the order of [`Entries::read_many`]; without ORDER BY those
+    /// that it has written itself come last. They are locked as asked; with a lock, those that another transaction has locked are passed
+    /// over. OFFSET counts entries that match, and locks none of them.
+    ///
+    /// [`Entries::read_many`]: super::super::Entries::read_many
+    ///
+    /// # Errors
+    /// As [`Within::read`].
+    pub fn read_many(&mut self, wanted: &Wanted, lock: ReadLock, max: usize) -> Result<Vec<Entry>> {
+        let holder = self.begin()?;
+        if lock != ReadLock::None {
+            self.check_durable()?;
+        }
+        let window = Window::of(wanted, max);
+        let mut ask = window.limit.saturating_add(window.skip);
+        loop {
+            let (candidates, is_all) = self.candidates(wanted, ask)?;
+            let found = self.locked_of(wanted, candidates, window, (holder, lock))?;
+            if is_all || found.len() >= window.limit {
+                return Ok(found);
+            }
+            // Others have locked some of them: further ones take their places.
+            ask = ask.saturating_mul(2);
+        }
+    }
+
+    /// The first `max` entries that match, in order, and whether these are all. What is committed is shown as far as nothing locks it.
+    fn candidates(&mut self, wanted: &Wanted, max: usize) -> Result<(Vec<Entry>, bool)> {
+        // Each part from its beginning: what is passed over is of the whole.
+        let unbounded = |query: &Arc<Query>| Arc::new(Query { limit: None, offset: None, ..Query::clone(query) });
+        let query = wanted.query.as_ref().map(unbounded);
+        let others = Wanted { limit: None, query: query.clone(), ..self.others(wanted) };
+        let shown = self.entries.read_many_shown(&others, max)?;
+        drop(others);
+        let is_durable = self.entries.definition().storage == Storage::Durable;
+        self.show(is_durable.then_some(shown.position))?;
+        let is_all = shown.value.len() < max;
+        let mut entries = shown.value;
+        entries.extend(self.own_many(wanted));
+        if let Some(query) = query.filter(|query| !query.order.is_empty()) {
+            entries.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
+        }
+        // Behind the last of the others there may be more of them, before its own.
+        entries.truncate(if is_all { usize::MAX } else { max });
+        Ok((entries, is_all))
+    }
+
+    /// What this transaction has made of entries, as far as that matches.
+    fn own_many(&mut self, wanted: &Wanted) -> Vec<Entry> {
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let now_ms = self.entries.inner().clock.wall_ms();
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
+        let is_there = |expires_ms: u64| expires_ms == 0 || expires_ms > now_ms;
+        mine.filter_map(|(_, staged)| staged.will.as_ref().map(|will| (staged, will)))
+            .filter(|(_, (document, expires_ms))| {
+                is_there(*expires_ms) && wanted.matches(&definition, document.fields())
+            })
+            .map(|(staged, (document, expires_ms))| Entry {
+                document: document.clone(),
+                version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
+                expires_ms: (*expires_ms != 0).then_some(*expires_ms),
+            })
+            .collect()
+    }
+
+    /// Those of the candidates that lie in the window, locked.
+    fn locked_of(
+        &mut self,
+        wanted: &Wanted,
+        candidates: Vec<Entry>,
+        window: Window,
+        (holder, lock): (Holder, ReadLock),
+    ) -> Result<Vec<Entry>> {
+        let mode = match lock {
+            ReadLock::None => return Ok(candidates.into_iter().skip(window.skip).take(window.limit).collect()),
+            ReadLock::Shared => Mode::Shared,
+            ReadLock::Exclusive => Mode::Exclusive,
+        };
+        let definition = self.entries.definition();
+        let mut found = Vec::new();
+        for entry in candidates.into_iter().skip(window.skip) {
+            if found.len() >= window.limit {
+                break;
+            }
+            let id = id_of(&definition, &entry.document);
+            let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
+            let by_id = Wanted { id: Some(id), limit: None, query: None, ..wanted.clone() };
+            let by_id = if let Some(routing) = routing { by_id.routed(routing) } else { by_id };
+            if self.own(&by_id).is_some() {
+                // It has been locked since it was written.
+                found.push(entry);
+                continue;
+            }
+            let at_once = ReadOptions::default();
+            let Some(granted) = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, mode))? else { continue };
+            self.show(granted.position)?;
+            found.push(granted.entry.into());
+        }
+        Ok(found)
+    }
+}
