@@ -61,6 +61,11 @@ impl Staged {
     }
 
     /// What tells the entry from all others of its type.
+    /// What is to be there, as the transaction sees it: until its lease ends, as everybody would.
+    pub(super) fn seen(&self, now_ms: u64) -> Option<&(Document, u64)> {
+        self.will.as_ref().filter(|(_, expires_ms)| *expires_ms == 0 || *expires_ms > now_ms)
+    }
+
     pub(super) fn entry_key(&self, definition: &::space::Definition) -> Option<Vec<u8>> {
         let will = self.will.as_ref().map(|(document, _)| document);
         let document = will.or(self.was.as_ref().map(|was| &was.document))?;
