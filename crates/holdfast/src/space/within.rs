@@ -145,6 +145,7 @@ impl Within<'_> {
         if let Some(earlier) = stage.staged.insert((of, staged.partition, key), staged) {
             stage.bytes -= earlier.bytes();
         }
+        stage.note_held();
     }
 
     fn staged(&mut self, id: &Value, partition: PartitionId) -> Option<Staged> {
@@ -223,12 +224,12 @@ impl Within<'_> {
 
     /// What this transaction itself has written that is wanted, and whose lease lasts still.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let now_ms = self.entries.store.now_ms();
         self.own_at(wanted, now_ms)
     }
 
     fn own_at(&mut self, wanted: &Wanted, now_ms: u64) -> Option<(Value, Staged)> {
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let stage = self.stage();
         let of_type = stage.of_type.get(&of)?;
         let staged = |(partition, key): &(PartitionId, Vec<u8>)| stage.staged.get(&(of, *partition, key.clone()));
@@ -331,7 +332,11 @@ impl Within<'_> {
         // A lock is waited for, and an entry that is not there is not.
         let reading = ReadOptions { wait, if_exists: true, ..ReadOptions::default() };
         let Some(before) = self.read(wanted, ReadLock::Exclusive, &reading)? else {
-            return self.locked_or_gone(wanted);
+            let locked = self.locked_or_gone(wanted);
+            if locked.is_err() && wait != Some(Duration::ZERO) {
+                self.entries.inner().spaces.locks.count_timeout();
+            }
+            return locked;
         };
         let old = Stored {
             document: before.document.clone(),
@@ -364,12 +369,12 @@ impl Within<'_> {
     /// As [`Entries::count`].
     pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
         self.begin()?;
+        let now_ms = self.entries.store.now_ms();
         let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
             .filter_map(|(_, staged)| staged.seen(now_ms))
             .filter(|(document, _)| wanted.matches(&definition, document.fields()));
-        let now_ms = self.entries.store.now_ms();
         let own = own.count() as u64;
         let own = wanted.limit.map_or(own, |limit| own.min(limit));
         let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
