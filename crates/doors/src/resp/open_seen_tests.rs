@@ -167,3 +167,23 @@ fn a_client_that_vanishes_behind_much_that_it_has_sent_is_rolled_back() {
     assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 20000").starts_with("{\"id\":1}"));
     until("nobody waits", || shop.entries.waiters() == 0);
 }
+
+/// "Read; if there is none, create" goes wrong by a read that does not wait: the manual names this way instead.
+#[test]
+fn a_read_that_waits_tells_a_locked_entry_from_one_that_is_not_there() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    other.check(&[("TX.BEGIN", ID)]);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    one.check(&[
+        ("TX.BEGIN", ID),
+        ("SPACE.READ shop jobs ID 1", "nil"),
+        ("SPACE.COUNT shop jobs ID 1", ":1"),
+        ("SPACE.READ shop jobs ID 2 IFEXISTS BLOCK 60000", "nil"),
+    ]);
+    one.send("SPACE.READ shop jobs ID 1 IFEXISTS BLOCK 60000");
+    until("it waits", || shop.store.open_transactions().iter().any(|open| open.is_waiting));
+    other.check(&[("TX.ABORT", "+OK")]);
+    assert!(one.reply().starts_with("{\"id\":1}"));
+}
