@@ -6,7 +6,11 @@ again on another one does nothing there.
 
     worker.py PORT [JOBS]       works for ever, or until it has done so many
 
-Put jobs there with: SPACE.DECLARE shop jobs, SPACE.DECLARE shop results, SPACE.WRITE shop jobs '{"numbers":[1,2,3]}'
+A job that fails is written back with how often it did, in the transaction that took it; after three times it goes to a type of
+its own, for people to look at. What ends the whole process is counted by nobody: then the job is as it was.
+
+Put jobs there with: SPACE.DECLARE shop jobs, SPACE.DECLARE shop results, SPACE.DECLARE shop failed,
+SPACE.WRITE shop jobs '{"numbers":[1,2,3]}'
 """
 
 import json
@@ -17,6 +21,7 @@ import redis
 
 LEASE_MS = 60_000
 WAIT_MS = 2_000
+ATTEMPTS_MAX = 3
 
 
 class Transaction:
@@ -47,12 +52,21 @@ def work(job):
 
 
 def handle_one(connection):
-    """True when a job was done."""
+    """True when a job was done, or is not tried again."""
     with Transaction(connection) as transaction:
         taken = transaction.run("SPACE.TAKE", "shop", "jobs", "ANY", "BLOCK", WAIT_MS)
         if taken is None:
             return False
-        result = work(json.loads(taken[0]))
+        job = json.loads(taken[0])
+        try:
+            result = work(job)
+        except Exception as error:
+            # Left to fail the transaction, it would come back as it was, and stop one worker after the other.
+            job["attempts"] = job.get("attempts", 0) + 1
+            job["error"] = repr(error)
+            is_over = job["attempts"] >= ATTEMPTS_MAX
+            transaction.run("SPACE.WRITE", "shop", "failed" if is_over else "jobs", json.dumps(job))
+            return is_over
         transaction.run("SPACE.WRITE", "shop", "results", json.dumps(result))
         transaction.run("INCR", "done")
     return True

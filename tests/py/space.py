@@ -294,4 +294,22 @@ def workers(r):
             process.wait()
 
 
-main(documents, programs, workers, leases, arrival_order, killed_while_waiting, open_transactions, together, garbage)
+def bad_jobs(r):
+    """A job that always fails stops no worker, and is put aside with what was wrong; it stopped every one, for ever."""
+    for name in "jobs", "results", "failed":
+        fresh(r, name)
+    r.delete("done")
+    here = os.path.dirname(os.path.abspath(check.__file__))
+    worker = os.path.join(here, "..", "..", "examples", "python", "worker.py")
+    for job in ({"id": 1, "numbers": ["no number"]}, {"id": 2, "numbers": [1, 2]}, {"id": 3}):
+        r.execute_command("SPACE.WRITE", "shop", "jobs", json.dumps(job))
+    ended = subprocess.run([sys.executable, "-B", worker, str(check.ARGUMENTS.port), "3"], timeout=60)
+    equal("it ends by itself", ended.returncode, 0)
+    equal("the good one is done", int(r.get("done")), 1)
+    equal("none is left", r.execute_command("SPACE.COUNT", "shop", "jobs", "ANY"), 0)
+    got = r.execute_command("SPACE.MREAD", "shop", "failed", "ANY", "COUNT", 10)
+    failed = sorted((entry["id"], entry["attempts"], "Error" in entry["error"]) for entry in map(document, got))
+    equal("the others are put aside", failed, [(1, 3, True), (3, 3, True)])
+
+
+main(documents, programs, workers, bad_jobs, leases, arrival_order, killed_while_waiting, open_transactions, together, garbage)

@@ -199,6 +199,11 @@ impl Users {
         self.failed.tell(failed);
     }
 
+    /// How often somebody was not let in since the doors were opened.
+    pub fn failed_logins(&self) -> u64 {
+        self.failed.count()
+    }
+
     fn key(&self, name: &[u8], password: &[u8]) -> (u64, u64) {
         (self.keys.0.hash_one((name, password)), self.keys.1.hash_one((name, password)))
     }

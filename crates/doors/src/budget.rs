@@ -13,7 +13,7 @@ const UNIT_BYTES: usize = 1 << 10;
 
 /// The bytes of one door. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<Semaphore>);
+pub(crate) struct Budget(Arc<Semaphore>, usize);
 
 /// A part of the budget; dropping it gives it back.
 #[derive(Default)]
@@ -26,7 +26,13 @@ pub(crate) struct Exhausted;
 impl Budget {
     pub(crate) fn new(bytes: u64) -> Self {
         let units = usize::try_from(bytes).unwrap_or(usize::MAX) / UNIT_BYTES;
-        Budget(Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))))
+        let units = units.clamp(1, Semaphore::MAX_PERMITS);
+        Budget(Arc::new(Semaphore::new(units)), units.saturating_mul(UNIT_BYTES))
+    }
+
+    /// How much there is for all together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.1
     }
 
     /// Makes a share at least so large.

@@ -283,12 +283,19 @@ impl<'a> Exclusive<'a> {
         let in_spaces = stage.as_ref().map(|stage| stage.changes()).unwrap_or_default();
         let rows = self.points.take();
         if self.changes.is_empty() && in_spaces.is_empty() && rows.is_none() && self.series.is_none() {
-            stage.map_or(Ok(()), |stage| stage.claim())?;
+            if let Some(stage) = stage {
+                stage.claim()?;
+                stage.count_committed();
+            }
             return Ok(Committed { position: self.seen });
         }
         let mut opened = Opened::lock(self.inner, &in_spaces)?;
         if let Some(stage) = &stage {
-            stage.validate(&mut opened)?;
+            stage.validate(&mut opened).inspect_err(|error| {
+                if error.kind() == ErrorKind::Conflict {
+                    stage.count_conflict();
+                }
+            })?;
         }
         let mut writing = match (self.series.take(), rows.as_deref()) {
             (Some(writing), _) => writing,
@@ -341,6 +348,7 @@ impl<'a> Exclusive<'a> {
             None => drop(writing),
         }
         if let Some(stage) = &stage {
+            stage.count_committed();
             stage.let_go_in(&mut opened);
         }
         opened.offer();

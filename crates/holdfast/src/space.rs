@@ -57,6 +57,7 @@ pub(crate) use stage::SpaceStage;
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
+use crate::stats::OpenTransaction;
 use crate::store::{Inner, Store, lock};
 
 /// A named space of the store: types, and entries of them.
@@ -71,6 +72,12 @@ impl Store {
     #[must_use]
     pub fn space(&self, name: &str) -> Space {
         Space { store: self.clone(), name: name.to_owned() }
+    }
+
+    /// The transactions that may hold locks, the oldest first.
+    #[must_use]
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.inner().spaces.locks.open(self.inner().clock.now())
     }
 
     /// The names of all spaces in which types were declared.

@@ -69,6 +69,39 @@ pub struct TransactionStats {
     pub open: u64,
     /// How many were rolled back since open because their lease was over.
     pub expired: u64,
+    /// How many were committed since open.
+    pub committed: u64,
+    /// How many ended otherwise since open: rolled back, or refused when they were to be committed.
+    pub rolled_back: u64,
+    /// How often one was told since open that somebody else had changed what it saw.
+    pub conflicts: u64,
+    /// How often one was told since open that it waited for itself.
+    pub deadlocks: u64,
+    /// How often somebody waited in vain for an entry that one had locked, since open.
+    pub lock_timeouts: u64,
+    /// How long the oldest of the open ones has been open.
+    pub oldest_age: Duration,
+    /// How many entries are locked.
+    pub locks: u64,
+    /// Bytes that the open ones keep in memory until they end.
+    pub held_bytes: u64,
+}
+
+/// A transaction that may hold locks, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// What it was named, if it was.
+    pub name: Option<String>,
+    /// How long it has been open.
+    pub age: Duration,
+    /// How long its lease lasts still, if it has one.
+    pub left: Option<Duration>,
+    /// How many entries it has locked.
+    pub locks: u64,
+    /// Bytes that it keeps in memory until it ends.
+    pub held_bytes: u64,
+    /// Whether it waits for an entry that another one has locked.
+    pub is_waiting: bool,
 }
 
 /// What the background scrubber did since open.

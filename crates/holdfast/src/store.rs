@@ -541,7 +541,7 @@ impl Inner {
             expired: self.expired.load(Ordering::Relaxed),
             partitions: self.options.partitions,
             xa: self.coordinator.counters(),
-            transactions: self.spaces.locks.stats(),
+            transactions: self.spaces.locks.stats(self.clock.now()),
             series: self.series_stats(),
             refuses_writes: journal.poisoned,
         }

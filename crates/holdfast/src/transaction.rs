@@ -89,7 +89,7 @@ impl Transaction {
     pub fn held(&self) -> (usize, u64) {
         let (entries, bytes) = self.space.held();
         let keys = self.changes.len() + self.reads.len();
-        (entries + keys, bytes + self.changes.bytes() + keys as u64 * KEY_BYTES)
+        (entries + keys, bytes + self.key_bytes())
     }
 
     /// What the reads of one that is [`Transaction::joining`] rest on: nothing that they showed lies behind this position.
@@ -121,7 +121,22 @@ impl Transaction {
 
     fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {
         let first = *self.reads.entry((bucket.to_vec(), key.to_vec())).or_insert(version);
-        if first == version { Ok(()) } else { Err(conflict()) }
+        self.space.note_keys(self.key_bytes());
+        if first == version {
+            return Ok(());
+        }
+        self.space.count_conflict();
+        Err(conflict())
+    }
+
+    fn set(&mut self, bucket: &[u8], key: &[u8], change: Change) {
+        self.changes.set(bucket, key, change);
+        self.space.note_keys(self.key_bytes());
+    }
+
+    /// The bytes that keys take in memory that were read or changed.
+    fn key_bytes(&self) -> u64 {
+        self.changes.bytes() + (self.changes.len() + self.reads.len()) as u64 * KEY_BYTES
     }
 
     /// Notes what an object of the store's own is now: the commit fails when it is another then.
@@ -135,7 +150,7 @@ impl Transaction {
 
     /// Puts an object of the store's own.
     pub(crate) fn stage_own(&mut self, bucket: &[u8], key: &[u8], change: Change) {
-        self.changes.set(bucket, key, change);
+        self.set(bucket, key, change);
     }
 
     /// What is known of the object, with this transaction's changes. A changed object has version [`Position::MAX`].
@@ -202,7 +217,7 @@ impl Transaction {
         inner.check_put(bucket, key, value, options)?;
         let stored = Stored::new(value, options.compression.unwrap_or(inner.options.compression));
         let (metadata, indexes) = (options.metadata.clone(), options.indexes.clone());
-        self.changes.set(bucket, key, Change::Put { stored, metadata, indexes, expires_ms });
+        self.set(bucket, key, Change::Put { stored, metadata, indexes, expires_ms });
         Ok(())
     }
 
@@ -213,7 +228,7 @@ impl Transaction {
     pub fn delete(&mut self, bucket: &[u8], key: &[u8]) -> Result<bool> {
         let there = self.head(bucket, key)?.is_some();
         if there {
-            self.changes.set(bucket, key, Change::Delete);
+            self.set(bucket, key, Change::Delete);
         }
         Ok(there)
     }
@@ -226,7 +241,7 @@ impl Transaction {
         let there = self.head(bucket, key)?.is_some();
         if there {
             let change = Change::expire(self.changes.get(bucket, key), expires_ms.unwrap_or(0));
-            self.changes.set(bucket, key, change);
+            self.set(bucket, key, change);
         }
         Ok(there)
     }
@@ -278,7 +293,7 @@ impl Transaction {
             Some(_) => self.store.xa().exclusive(&Scope::All, &ids)?,
             None => self.store.xa().exclusive_of(&keys, &ids)?,
         };
-        self.validate(&mut exclusive)?;
+        self.validate(&mut exclusive).inspect_err(|_| self.space.count_conflict())?;
         for staged in self.changes.iter() {
             exclusive.stage(&staged.bucket, &staged.key, staged.change.clone())?;
         }

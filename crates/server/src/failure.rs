@@ -65,6 +65,10 @@ pub(crate) enum Failure {
     ResourceManagers { profile: String, faults: Vec<tm::Fault> },
     #[error("{0}")]
     Transaction(#[from] tm::Error),
+    #[error(
+        "{0}; the server has users: say who you are with --user, and --password-file with the password in its first line"
+    )]
+    Unnamed(tm::Error),
     #[error("cannot read the time series: {0}")]
     Series(#[from] holdfast::series::SeriesError),
     #[error("nothing was exported: {0}")]

@@ -27,6 +27,20 @@ impl<T: Decisions + Administration> Coordinator for T {}
 
 /// Does what the command line says. Exit code 1 when something is left in doubt, or wrong.
 pub(crate) fn xa(arguments: &XaArguments) -> Result<ExitCode, Failure> {
+    act(arguments).map_err(|failure| match failure {
+        // Of a profile the login is the profile's affair.
+        Failure::Transaction(error) if arguments.place.password_file.is_none() && is_unnamed(&error) => {
+            Failure::Unnamed(error)
+        }
+        failure => failure,
+    })
+}
+
+fn is_unnamed(error: &tm::Error) -> bool {
+    error.to_string().contains("NOAUTH")
+}
+
+fn act(arguments: &XaArguments) -> Result<ExitCode, Failure> {
     let place = &arguments.place;
     match &arguments.command {
         XaCommand::List => list(&*open(place)?),

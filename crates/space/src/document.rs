@@ -1,12 +1,13 @@
 //! An entry's fields in stored form, shared by everybody who reads the entry.
 //!
-//! May use: `value`. Must not know: types, indexes.
+//! May use: `base`, `value`. Must not know: types, indexes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::value::{DEPTH_MAX, MapRef, Value, ValueRef, is_canonical_map, write_fields};
+use crate::value::{DEPTH_MAX, MapRef, Value, ValueRef, is_canonical_map, skip, write_fields};
+use base::Fields;
 
 /// An entry's fields. Cheap to clone: clones share the bytes, which nobody changes.
 ///
@@ -78,6 +79,38 @@ impl Document {
         })
     }
 
+    /// This document with a field of this value, whatever it had there. Copies bytes: a copy of the fields takes many times as much.
+    #[must_use]
+    pub fn with(&self, name: &str, value: Value) -> Self {
+        self.merged(&Self::from_pairs([(name, value)]))
+    }
+
+    /// This document with the fields of another one, which count where both have one.
+    #[must_use]
+    pub fn merged(&self, over: &Self) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len() + over.0.len());
+        let (mut left, mut right) = (Spans(Fields(&self.0)), Spans(Fields(&over.0)));
+        let (mut old, mut new) = (left.next(), right.next());
+        loop {
+            let ((name, span), is_new) = match (old, new) {
+                (None, None) => break,
+                (Some(field), None) => (field, false),
+                (None, Some(field)) => (field, true),
+                (Some(old), Some(new)) if old.0 < new.0 => (old, false),
+                (Some(_), Some(new)) => (new, true),
+            };
+            bytes.extend_from_slice(span);
+            let is_replaced = is_new && old.is_some_and(|old| old.0 == name);
+            if !is_new || is_replaced {
+                old = left.next();
+            }
+            if is_new {
+                new = right.next();
+            }
+        }
+        Self(bytes.into())
+    }
+
     /// A copy of the fields that can be changed.
     #[must_use]
     pub fn to_fields(&self) -> BTreeMap<String, Value> {
@@ -85,8 +118,43 @@ impl Document {
     }
 }
 
+/// The fields as they are stored: the name, and all bytes of name and value.
+struct Spans<'a>(Fields<'a>);
+
+impl<'a> Iterator for Spans<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let all = self.0.0;
+        let name = self.0.string()?;
+        skip(&mut self.0)?;
+        all.get(..all.len() - self.0.0.len()).map(|span| (name, span))
+    }
+}
+
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map().entries(self.to_fields()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::documents;
+
+    proptest! {
+        #[test]
+        fn merged_is_as_a_map_is_extended(one in documents(), other in documents()) {
+            let mut fields = one.to_fields();
+            fields.extend(other.to_fields());
+            prop_assert_eq!(one.merged(&other), Document::new(&fields));
+            let name = one.fields().iter().next().map_or("a", |(name, _)| name);
+            fields = one.to_fields();
+            fields.insert(name.to_owned(), 7.into());
+            prop_assert_eq!(one.with(name, 7.into()), Document::new(&fields));
+        }
     }
 }

@@ -118,6 +118,10 @@ fn a_wrong_password_and_a_name_without_rights_are_told() {
     let refused = ada.kv().put(b"other", b"k", b"v", &PutOptions::default(), None).wait().unwrap_err();
     assert!(refused.to_string().contains("NOPERM"), "{refused}");
     ada.kv().put(b"shop", b"k", b"v", &PutOptions::default(), None).wait().unwrap();
+    let mut command = std::process::Command::new(holdfast_tests::holdfast());
+    command.args(["xa", "list", "--address", &server.resp().to_string()]).env_remove("HOLDFAST_XA_PROFILE");
+    let listed = holdfast_tests::run(&mut command, b"", Duration::from_secs(60));
+    assert!(listed.code != Some(0) && listed.text.contains("--user, and --password-file"), "{}", listed.text);
     assert_eq!(ada.kv().get_value(b"shop", b"k").wait().unwrap(), Some(b"v".to_vec()));
 }
 

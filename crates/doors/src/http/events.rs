@@ -26,6 +26,7 @@ use super::event_stream::Stream;
 use super::failure::Failure;
 use super::fields::Fields;
 use super::handle::{Asked, JSON, say_durability, with_type};
+use super::json_body::Becomes;
 use super::object::shown_at;
 use super::shared::{Shared, Stalled};
 use super::space_json::Bounds;
@@ -147,7 +148,7 @@ impl Asked<'_> {
     /// POST: it stands in the body, and may have a name.
     pub(crate) async fn listen(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Failure> {
         upload.check_present()?;
-        let fields = Fields::parse(&upload.read().await?)?;
+        let (fields, _share) = self.json(upload, Becomes::Values, Fields::parse).await?;
         // What is kept for a name takes of the disk: who may not write has none.
         let may_write = user.is_none_or(|user| user.may(Right::Write, self.captured(0)));
         if fields.has("name") && !may_write {

@@ -38,9 +38,9 @@ impl Failure {
         Failure::new(StatusCode::NOT_FOUND, "not found")
     }
 
-    /// 409: a transaction has locked the entry.
+    /// 409: a transaction has locked the entry, nobody knows any more which.
     pub(crate) fn locked() -> Self {
-        Failure { passes: true, ..Failure::new(StatusCode::CONFLICT, "a transaction has locked the entry: try again") }
+        Failure { passes: true, ..Failure::new(StatusCode::CONFLICT, "a transaction has locked the entry; try again") }
     }
 
     /// 412: a condition in the headers does not hold.
@@ -82,8 +82,10 @@ impl From<holdfast::Error> for Failure {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Unavailable if text.contains(NO_SPACE) => StatusCode::INSUFFICIENT_STORAGE,
-            // Nothing of the store's own takes too long but the lock of a transaction.
-            ErrorKind::Timeout => return Failure::locked(),
+            // Nothing of the store's own takes too long but the lock of a transaction; the text may say whose it is.
+            ErrorKind::Timeout => {
+                return Failure { passes: true, ..Failure::new(StatusCode::CONFLICT, format!("{text}; try again")) };
+            }
             ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -166,7 +166,7 @@ impl Asked<'_> {
             Operation::Store => self.store(upload).await,
             Operation::Delete => self.delete().await,
             Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
-            Operation::Batch => self.batch(user, upload).await,
+            Operation::Batch => Ok(self.batch(user, upload).await),
             Operation::Spaces => self.spaces(user).await,
             Operation::Declare => self.declare(upload).await,
             Operation::Describe => self.describe().await,

@@ -26,8 +26,9 @@ pub struct Limits {
     pub body_idle_timeout: Duration,
     /// How long a client may take for a whole body; then it is 408.
     pub body_timeout: Duration,
-    /// Bytes of the body of a batch of operations; the door's longest body bounds it too. More is answered with 413.
-    pub batch_body_bytes_max: u64,
+    /// Bytes of a body of JSON that is no document: a batch of operations, a question about entries, changes of one, a type. The door's
+    /// longest body bounds it too. More is answered with 413.
+    pub json_body_bytes_max: u64,
     /// Operations of one batch; more is answered with 413.
     pub batch_operations_max: usize,
     /// Bytes of entries and objects in one answer of a batch, of events and of an iteration, which lie in memory until it is sent. To a
@@ -92,7 +93,7 @@ impl Default for Limits {
             bodies_bytes_max: 256 << 20,
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(600),
-            batch_body_bytes_max: 8 << 20,
+            json_body_bytes_max: 8 << 20,
             batch_operations_max: 10_000,
             documents_bytes_max: 16 << 20,
             listeners_max: 64,
@@ -133,7 +134,7 @@ impl Limits {
             bodies_bytes_max: 4 << 10,
             body_idle_timeout: Duration::from_millis(200),
             body_timeout: Duration::from_secs(2),
-            batch_body_bytes_max: 1 << 10,
+            json_body_bytes_max: 1 << 10,
             batch_operations_max: 4,
             documents_bytes_max: 256,
             listeners_max: 1,

@@ -13,11 +13,14 @@ use serde_json::json;
 use super::failure::Failure;
 use super::fields::Fields;
 use super::handle::{Asked, JSON, say_durability, with_type};
+use super::json_body::Becomes;
 use super::object::shown_at;
 use super::space;
 use super::space_json;
+use super::spaces::holding;
 use super::upload::Upload;
 use super::uri;
+use crate::budget::Share;
 use crate::iterations::{Going, locked};
 
 /// Entries that an iteration returns at a time unless its limit says otherwise.
@@ -30,44 +33,47 @@ enum Begins {
 }
 
 impl Asked<'_> {
-    async fn which(&self, upload: &mut Upload) -> Result<Wanted, Failure> {
+    async fn which(&self, upload: &mut Upload) -> Result<(Wanted, Share), Failure> {
         upload.check_present()?;
-        let mut fields = Fields::parse(&upload.read().await?)?;
-        let wanted = space_json::wanted(&mut fields)?;
-        fields.end()?;
-        Ok(wanted)
+        let read = |text: &[u8]| {
+            let mut fields = Fields::parse(text)?;
+            let wanted = space_json::wanted(&mut fields)?;
+            fields.end()?;
+            Ok(wanted)
+        };
+        self.json(upload, Becomes::Values, read).await
     }
 
     pub(crate) async fn count_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
-        let wanted = self.which(upload).await?;
+        let (wanted, share) = self.which(upload).await?;
         let count = move |store: &Store| {
             let entries = place.entries(store)?;
             let shown = entries.count_shown(&wanted)?;
             space::settle(store, &entries, shown.position, shown_at(durability))?;
             Ok::<_, Failure>(shown.value)
         };
-        let count = self.shared.ask(count).await??;
+        let count = self.shared.ask(holding(share, count)).await??;
         Ok(say_durability(with_type(JSON, json!({ "count": count }).to_string()), durability))
     }
 
     pub(crate) async fn clear_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
-        let wanted = self.which(upload).await?;
+        let (wanted, share) = self.which(upload).await?;
         let clear = move |store: &Store| {
             let entries = place.entries(store)?;
             let shown = entries.clear_shown(&wanted)?;
             space::settle(store, &entries, shown.position, durability)?;
             Ok::<_, Failure>(shown.value)
         };
-        let count = self.shared.ask(clear).await??;
+        let count = self.shared.ask(holding(share, clear)).await??;
         Ok(say_durability(with_type(JSON, json!({ "cleared": count }).to_string()), durability))
     }
 
     pub(crate) async fn iterate_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
         upload.check_present()?;
-        let mut fields = Fields::parse(&upload.read().await?)?;
+        let (mut fields, share) = self.json(upload, Becomes::Values, Fields::parse).await?;
         let limits = &self.shared.options.limits;
         let limit = fields.number("limit")?.map_or(LIMIT_DEFAULT, |it| usize::try_from(it).unwrap_or(usize::MAX));
         let (limit, bytes_max) = (limit.clamp(1, limits.page_entries_max), limits.documents_bytes_max);
@@ -105,7 +111,7 @@ impl Asked<'_> {
             let cursor = if is_over { None } else { Some(locked(&known).add(going, Instant::now())) };
             Ok::<_, Failure>((cursor, found))
         };
-        let (cursor, found) = self.shared.ask(go_on).await??;
+        let (cursor, found) = self.shared.ask(holding(share, go_on)).await??;
         let cursor = cursor.map_or_else(|| "null".to_owned(), |cursor| format!("\"{cursor}\""));
         let body = format!("{{\"cursor\":{cursor},{}", space_json::entries(&found).trim_start_matches('{'));
         Ok(say_durability(with_type(JSON, body), durability))

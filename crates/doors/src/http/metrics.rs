@@ -143,8 +143,26 @@ fn journal(text: &mut Text, stats: &Stats) {
 fn transactions(text: &mut Text, stats: &Stats) {
     let help = "Transactions that stay open, or have come to entries of spaces, and may hold locks.";
     text.gauge("open_transactions", help, stats.transactions.open);
+    let now = &stats.transactions;
+    let help = "How long the oldest open transaction has been open.";
+    text.gauge("open_transactions_oldest_seconds", help, now.oldest_age.as_secs_f64());
+    text.gauge("open_transactions_locks", "Entries that transactions have locked.", now.locks);
+    text.gauge(
+        "open_transactions_bytes",
+        "Bytes that open transactions keep in memory until they end.",
+        now.held_bytes,
+    );
+    text.counter("committed_transactions_total", "Such transactions that were committed.", now.committed);
+    let help = "Such transactions that were rolled back, but for those whose lease was over.";
+    text.counter("rolled_back_transactions_total", help, now.rolled_back);
     let help = "Transactions that were rolled back because their lease was over.";
-    text.counter("expired_transactions_total", help, stats.transactions.expired);
+    text.counter("expired_transactions_total", help, now.expired);
+    let help = "How often a transaction was told that somebody else changed what it saw.";
+    text.counter("transaction_conflicts_total", help, now.conflicts);
+    let help = "How often a transaction was told of a deadlock.";
+    text.counter("transaction_deadlocks_total", help, now.deadlocks);
+    let help = "How often somebody waited in vain for an entry that a transaction had locked.";
+    text.counter("transaction_lock_timeouts_total", help, now.lock_timeouts);
 }
 
 fn xa(text: &mut Text, snapshot: &Snapshot) {
@@ -321,6 +339,8 @@ fn doors(text: &mut Text, snapshot: &Snapshot) {
         }
     }
     points(text, &snapshot.doors);
+    let help = "Logins that failed, at all doors.";
+    text.counter("failed_logins_total", help, snapshot.shared.options.users.failed_logins());
     text.family("http_answers_total", "counter", "Answers of the HTTP door, by class of status.");
     for (class, count) in snapshot.shared.answers.classes() {
         text.line("http_answers_total", &format!("{{class=\"{class}\"}}"), count);

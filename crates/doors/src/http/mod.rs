@@ -29,6 +29,8 @@ mod space_json;
 mod spaces;
 mod spaces_table;
 
+mod json_body;
+
 mod batch;
 mod event_json;
 mod event_stream;
@@ -72,6 +74,8 @@ mod tests_held;
 mod tests_indexes;
 #[cfg(test)]
 mod tests_iot_benchmark;
+#[cfg(test)]
+mod tests_json;
 #[cfg(test)]
 mod tests_listings;
 #[cfg(test)]

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, Wanted, WriteMode, WriteOptions,
-    Written,
+    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, ValueRef, Wanted, WriteMode,
+    WriteOptions, Written,
 };
 use holdfast::{Durability, Position, Store};
 
@@ -114,13 +114,9 @@ fn judge(entries: &Entries, wanted: &Wanted, conditions: &Conditions) -> Result<
 pub(crate) fn put(store: &Store, one: &One, document: &Document, how: &How) -> Result<Written, Failure> {
     let entries = one.place.entries(store)?;
     let field = entries.definition().id.clone();
-    let document = match document.get(&field).map(|id| id.to_value()) {
-        None | Some(Value::Null) => {
-            let mut fields = document.to_fields();
-            fields.insert(field, one.id.clone());
-            Document::new(&fields)
-        }
-        Some(id) if id == one.id => document.clone(),
+    let document = match document.get(&field) {
+        None | Some(ValueRef::Null) => document.with(&field, one.id.clone()),
+        Some(id) if id == one.id.scalar() => document.clone(),
         Some(_) => return Err(Failure::bad(format!("{field} in the document is not the id in the path"))),
     };
     let seen = judge(&entries, &one.wanted(), &how.conditions)?;

@@ -16,12 +16,14 @@ use serde_json::json;
 use super::conditions::{Conditions, tag};
 use super::failure::Failure;
 use super::handle::{Asked, JSON, say_durability, with_type};
+use super::json_body::Becomes;
 use super::object::EXPIRES;
 use super::space::{self, How, One, Place, Rows, Taken};
 use super::upload::Upload;
 use super::{admin, space_json, uri};
 use crate::argument;
 use crate::auth::{Right, User};
+use crate::budget::Share;
 use crate::peer::Peer;
 
 /// How often a request that waits looks whether its client is still there.
@@ -47,6 +49,14 @@ pub(crate) async fn gone(peer: Option<&Peer>) {
     let Some(peer) = peer else { return std::future::pending().await };
     while !peer.is_gone() {
         tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Does this with what a body became, which counts as a body until it is done: also when nobody waits for it any more.
+pub(crate) fn holding<T>(share: Share, act: impl FnOnce(&Store) -> T + Send) -> impl FnOnce(&Store) -> T + Send {
+    move |store| {
+        let _share = share;
+        act(store)
     }
 }
 
@@ -80,10 +90,10 @@ impl Asked<'_> {
         Ok(How { mode, lease, conditions, durability: self.durability()? })
     }
 
-    async fn document(&self, upload: &mut Upload) -> Result<Document, Failure> {
+    async fn document(&self, upload: &mut Upload) -> Result<(Document, Share), Failure> {
         upload.check_present()?;
-        let body = upload.read().await?;
-        Ok(Document::from_json(&body).map_err(holdfast::Error::from)?)
+        let read = |text: &[u8]| Ok(Document::from_json(text).map_err(holdfast::Error::from)?);
+        self.json(upload, Becomes::Document, read).await
     }
 
     pub(crate) async fn spaces(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
@@ -100,7 +110,8 @@ impl Asked<'_> {
 
     pub(crate) async fn declare(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let place = self.place()?;
-        let definition = space_json::definition(&place, &upload.read().await?)?;
+        let read = move |text: &[u8]| space_json::definition(&place, text);
+        let (definition, _share) = self.json(upload, Becomes::Values, read).await?;
         self.shared.ask(move |store| space::declare(store, definition)).await??;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
@@ -125,9 +136,10 @@ impl Asked<'_> {
 
     pub(crate) async fn create_entry(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, how) = (self.place()?, self.how(WriteMode::Insert)?);
-        let (document, durability) = (self.document(upload).await?, how.durability);
+        let ((document, share), durability) = (self.document(upload).await?, how.durability);
         let at = place.clone();
-        let written = self.shared.ask(move |store| space::create(store, &place, &document, &how)).await??;
+        let create = holding(share, move |store| space::create(store, &place, &document, &how));
+        let written = self.shared.ask(create).await??;
         let id = argument::text_of(&written.id);
         let body = format!("{{\"id\":{},\"version\":\"{:016x}\"}}\n", written.id.to_json(), written.version.get());
         let mut answer = (StatusCode::CREATED, [(CONTENT_TYPE, JSON)], body).into_response();
@@ -157,8 +169,9 @@ impl Asked<'_> {
 
     pub(crate) async fn store_entry(&self, mode: WriteMode, upload: &mut Upload) -> Result<Response, Failure> {
         let (one, how) = (self.one()?, self.how(mode)?);
-        let (document, durability) = (self.document(upload).await?, how.durability);
-        let written = self.shared.ask(move |store| space::put(store, &one, &document, &how)).await??;
+        let ((document, share), durability) = (self.document(upload).await?, how.durability);
+        let put = holding(share, move |store| space::put(store, &one, &document, &how));
+        let written = self.shared.ask(put).await??;
         let mut answer = StatusCode::NO_CONTENT.into_response();
         if let Ok(tag) = HeaderValue::from_str(&tag(written.version)) {
             answer.headers_mut().insert(ETAG, tag);
@@ -169,9 +182,10 @@ impl Asked<'_> {
     pub(crate) async fn change_entry(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (one, how) = (self.one()?, self.how(WriteMode::Update)?);
         upload.check_present()?;
-        let changes = space_json::changes(&upload.read().await?)?;
+        let (changes, share) = self.json(upload, Becomes::Values, space_json::changes).await?;
         let durability = how.durability;
-        let entry = self.shared.ask(move |store| space::change(store, &one, &changes, &how)).await??;
+        let change = holding(share, move |store| space::change(store, &one, &changes, &how));
+        let entry = self.shared.ask(change).await??;
         let mut answer = with_type(JSON, entry.document.to_json());
         write_state(&entry, answer.headers_mut());
         Ok(say_durability(answer, durability))
@@ -193,18 +207,19 @@ impl Asked<'_> {
         Ok(say_durability(StatusCode::NO_CONTENT.into_response(), durability))
     }
 
-    async fn space_query(&self, upload: &mut Upload, is_taking: bool) -> Result<space::Query, Failure> {
+    async fn space_query(&self, upload: &mut Upload, is_taking: bool) -> Result<(space::Query, Share), Failure> {
         let limits = &self.shared.options.limits;
         let limit_default = if is_taking { 1 } else { LIMIT_DEFAULT };
         let bounds = space_json::Bounds { limit: limits.page_entries_max, limit_default, wait: limits.take_wait_max };
         upload.check_present()?;
-        space_json::query(&upload.read().await?, bounds, is_taking)
+        self.json(upload, Becomes::Values, move |text| space_json::query(text, bounds, is_taking)).await
     }
 
     pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
-        let query = self.space_query(upload, false).await?;
-        let rows = self.shared.ask(move |store| space::query(store, &place, &query, durability)).await??;
+        let (query, share) = self.space_query(upload, false).await?;
+        let ask = holding(share, move |store| space::query(store, &place, &query, durability));
+        let rows = self.shared.ask(ask).await??;
         let body = match rows {
             Rows::Entries(entries) => space_json::entries(&entries),
             Rows::Documents(documents) => space_json::rows(&documents),
@@ -214,9 +229,11 @@ impl Asked<'_> {
 
     pub(crate) async fn take_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
-        let query = self.space_query(upload, true).await?;
+        // All of it lives for as long as this request does, and the share with it.
+        let (query, _share) = self.space_query(upload, true).await?;
+        let query = Arc::new(query);
         let entries = place.entries(&self.shared.store)?;
-        let (of, wanted) = (entries.clone(), query.clone());
+        let (of, wanted) = (entries.clone(), Arc::clone(&query));
         let mut taken = self.shared.ask(move |store| Taken::default().more(store, &of, &wanted)).await??;
         if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
             let peer = self.parts.extensions.get::<Peer>();
@@ -234,7 +251,7 @@ impl Asked<'_> {
                 if peer.is_some_and(Peer::is_gone) {
                     return Err(left());
                 }
-                let (of, wanted) = (entries.clone(), query.clone());
+                let (of, wanted) = (entries.clone(), Arc::clone(&query));
                 taken = self.shared.ask(move |store| taken.more(store, &of, &wanted)).await??;
             }
         }

@@ -169,9 +169,9 @@ fn conditions_hold_or_nothing_happens() {
         (json!({"put": {"bucket": "b", "key": "k", "value": "", "absent": true}}), 412, ""),
         (json!({"put": {"bucket": "b", "key": "none", "value": "", "present": true}}), 412, ""),
         (json!({"put": {"bucket": "b", "key": "k", "value": "", "if_version": other}}), 412, ""),
-        (json!({"delete": {"bucket": "b", "key": "none", "present": true}}), 412, "state"),
-        (json!({"delete": {"bucket": "b", "key": "k", "absent": true}}), 412, "state"),
-        (json!({"delete": {"bucket": "b", "key": "k", "if_version": other}}), 412, "state"),
+        (json!({"delete": {"bucket": "b", "key": "none", "present": true}}), 412, "absent, not there"),
+        (json!({"delete": {"bucket": "b", "key": "k", "absent": true}}), 412, ", not absent"),
+        (json!({"delete": {"bucket": "b", "key": "k", "if_version": other}}), 412, ", not at version"),
         (json!({"write": {"space": "shop", "type": "none", "document": {}}}), 404, "no type none"),
         (json!({"read": {"space": "none", "type": "orders"}}), 404, "no type orders"),
     ] {
@@ -314,7 +314,7 @@ fn batches_are_bounded() {
     let door = open_with(store, |options| {
         let (tiny, limits) = (Limits::tiny(), Limits::default());
         options.limits = Limits {
-            batch_body_bytes_max: tiny.batch_body_bytes_max,
+            json_body_bytes_max: tiny.json_body_bytes_max,
             batch_operations_max: tiny.batch_operations_max,
             documents_bytes_max: tiny.documents_bytes_max,
             page_entries_max: tiny.page_entries_max,
@@ -437,4 +437,77 @@ fn money_is_neither_made_nor_lost_by_transfers_that_meet() {
     let found =
         door.send("POST /spaces/shop/types/orders/query", &[], Some(br#"{"select":"SELECT SUM(n) AS n FROM orders"}"#));
     assert_eq!(found.json()["rows"][0]["n"], 300);
+}
+
+/// Versions were decimal in sentences and hexadecimal everywhere else, and that of what the batch itself had changed was the
+/// store's own number for it.
+#[test]
+fn versions_in_sentences_are_those_of_the_door() {
+    let door = declared();
+    let of = |fields: Value| {
+        let mut all = json!({"bucket": "b", "key": "k", "value": "x"});
+        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({ "put": all })
+    };
+    let version = done(&door, &json!([of(json!({}))]))["position"].as_str().unwrap().to_owned();
+    let none = "0000000000000007";
+    for (operations, number, wanted) in [
+        (json!([of(json!({"absent": true}))]), 0, format!("the object is at version {version}, not absent")),
+        (
+            json!([of(json!({"if_version": none}))]),
+            0,
+            format!("the object is at version {version}, not at version {none}"),
+        ),
+        (
+            json!([{"delete": {"bucket": "b", "key": "none", "present": true}}]),
+            0,
+            "the object is absent, not there".to_owned(),
+        ),
+        (
+            json!([{"delete": {"bucket": "b", "key": "k"}}, of(json!({"absent": true})), of(json!({"if_version": none}))]),
+            2,
+            "the object was changed earlier in the same batch".to_owned(),
+        ),
+    ] {
+        assert_eq!(fault(&door, &operations), (412, json!(number), wanted));
+    }
+}
+
+#[test]
+fn whatever_is_wrong_with_a_batch_is_told_as_json() {
+    let limits = Limits { json_body_bytes_max: 1 << 10, ..Limits::default() };
+    let door = open_with(holdfast::Limits::default(), |options| options.limits = limits);
+    let ask = |path: &str, headers: &[(&str, &str)], body: Option<&[u8]>| {
+        let answer = door.send(&format!("POST {path}"), headers, body);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{answer:?}");
+        (answer.status, answer.json()["operation"].clone(), answer.json()["error"].as_str().is_some())
+    };
+    let large = [b' '; 2 << 10];
+    assert_eq!(ask("/batch", &[], Some(b"nonsense")), (400, Value::Null, true));
+    assert_eq!(ask("/batch?durability=never", &[], Some(b"{}")), (400, Value::Null, true));
+    assert_eq!(ask("/batch", &[], None), (411, Value::Null, true));
+    assert_eq!(ask("/batch", &[], Some(&large)).0, 413);
+}
+
+#[test]
+fn who_has_locked_an_entry_is_told() {
+    let door = declared();
+    door.put("/spaces/shop/types/orders/entries/1", &[], "{}");
+    let mut transaction = door.store.begin().with_name("the importer");
+    let orders = door.store.space("shop").entries("orders").unwrap();
+    orders.within(&mut transaction).take(&Wanted::id(1), &ReadOptions::default()).unwrap().unwrap();
+    let answer = send(&door, &json!([{"change": order(r#"{"id":1,"changes":[{"set":"n","value":1}]}"#)}]));
+    assert_eq!((answer.status, answer.header("retry-after").is_some()), (409, true), "{answer:?}");
+    assert_eq!(answer.json()["error"], "a transaction has locked the entry: the importer; try again");
+    let answer = door.put("/spaces/shop/types/orders/entries/1", &[], "{}");
+    assert!(answer.status == 409 && answer.text().contains(": the importer"), "{answer:?}");
+    let taken = send(&door, &json!([{"delete": order(r#"{"id":1}"#)}]));
+    assert_eq!((taken.status, taken.header("retry-after").is_some()), (409, true), "{taken:?}");
+}
+
+#[test]
+fn a_database_has_a_name() {
+    let door = declared();
+    let (status, number, error) = fault(&door, &json!([{"points": [{"metric": "m", "value": 1, "database": ""}]}]));
+    assert_eq!((status, number), (400, json!(0)), "{error}");
 }

@@ -10,8 +10,11 @@ fn open_transactions_are_counted_and_those_whose_lease_ended() {
     let shop = shop(Order::Any);
     let (mut one, mut other) = (shop.client(), shop.client());
     let shows = |open: u64, expired: u64| {
-        let expected = format!("# Transactions\r\nopen_transactions:{open}\r\nexpired_transactions:{expired}");
-        until(&expected, || shop.client().ask("INFO transactions") == expected);
+        let expected = [format!("open_transactions:{open}\r\n"), format!("\nexpired_transactions:{expired}\r\n")];
+        until(&expected.join(" "), || {
+            let told = shop.client().ask("INFO transactions");
+            expected.iter().all(|expected| told.contains(expected))
+        });
     };
     shows(0, 0);
     one.check(&[("TX.BEGIN", ID)]);
@@ -26,6 +29,77 @@ fn open_transactions_are_counted_and_those_whose_lease_ended() {
     let _open = shop.store.begin().with_lease(PATIENCE);
     shows(1, 1);
     assert!(other.ask("INFO").contains("open_transactions:1"));
+}
+
+#[test]
+fn what_becomes_of_transactions_is_counted() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    for id in 1..=3 {
+        one.ask(&format!("SPACE.WRITE shop jobs {{\"id\":{id}}}"));
+    }
+    let shows = |lines: &[&str]| {
+        until(&lines.join(" "), || {
+            let told = format!("{}\r\n", shop.client().ask("INFO transactions"));
+            lines.iter().all(|line| told.contains(&format!("\n{line}\r\n")))
+        });
+    };
+    one.check(&[("TX.BEGIN", ID)]);
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    one.ask("SET k 123456789");
+    shows(&["open_transactions_locks:1", "committed_transactions:0", "rolled_back_transactions:0"]);
+    let told = shop.client().ask("INFO transactions");
+    let bytes = told.lines().find_map(|line| line.strip_prefix("open_transactions_bytes:")).unwrap();
+    assert!(bytes.parse::<u64>().unwrap() > 500, "{told}");
+    one.commit("TX.COMMIT");
+    shows(&["open_transactions_locks:0", "open_transactions_bytes:0", "committed_transactions:1"]);
+    one.check(&[("TX.BEGIN", ID), ("TX.ABORT", "+OK")]);
+    shows(&["rolled_back_transactions:1"]);
+    // Somebody changes what it has read.
+    one.check(&[("TX.BEGIN", ID), ("GET k", "123456789"), ("SET k 2", "+OK")]);
+    other.check(&[("SET k 1", "+OK")]);
+    assert!(one.ask("TX.COMMIT").starts_with("-CONFLICT"));
+    shows(&["transaction_conflicts:1", "rolled_back_transactions:2", "committed_transactions:1"]);
+    // Two wait for each other, and one is told.
+    one.check(&[("TX.BEGIN", ID)]);
+    other.check(&[("TX.BEGIN", ID)]);
+    one.ask("SPACE.TAKE shop jobs ID 2");
+    other.ask("SPACE.TAKE shop jobs ID 3");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| one.ask("SPACE.WRITE shop jobs {\"id\":3}"));
+        until("one waits", || shop.store.open_transactions().iter().any(|open| open.is_waiting));
+        assert!(other.ask("SPACE.WRITE shop jobs {\"id\":2}").starts_with("-CONFLICT a deadlock"));
+        assert!(!waits.join().unwrap().starts_with('-'));
+    });
+    shows(&["transaction_deadlocks:1", "transaction_lock_timeouts:0"]);
+    let waits = holdfast::space::WriteOptions {
+        lock_timeout: Some(std::time::Duration::from_millis(1)),
+        ..holdfast::space::WriteOptions::default()
+    };
+    let jobs = shop.store.space("shop").entries("jobs").unwrap();
+    assert!(jobs.write(&holdfast::space::Document::from_pairs([("id", 2)]), &waits).is_err());
+    shows(&["transaction_lock_timeouts:1"]);
+}
+
+#[test]
+fn open_transactions_are_listed_with_what_they_hold() {
+    let shop = shop(Order::Any);
+    let mut one = shop.client();
+    assert_eq!(one.ask("TX.LIST"), "");
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    let client = one.ask("CLIENT ID");
+    let id = one.begin("TX.BEGIN LEASE 60000");
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    let _named = shop.store.begin().with_name("the importer").with_lease(PATIENCE);
+    let listed = shop.client().ask("TX.LIST");
+    for part in
+        [&format!("id :{id} client {client} age-ms :"), " locks :1 bytes :", " waiting :0", "id the importer client "]
+    {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    // It may be asked within one too, and ends nothing.
+    assert!(one.ask("TX.LIST").contains(" locks :1 "));
+    one.commit("TX.COMMIT");
 }
 
 #[test]
@@ -116,4 +190,24 @@ fn a_client_that_vanishes_behind_much_that_it_has_sent_is_rolled_back() {
     drop(one);
     assert!(other.ask("SPACE.TAKE shop jobs ID 1 BLOCK 20000").starts_with("{\"id\":1}"));
     until("nobody waits", || shop.entries.waiters() == 0);
+}
+
+/// "Read; if there is none, create" goes wrong by a read that does not wait: the manual names this way instead.
+#[test]
+fn a_read_that_waits_tells_a_locked_entry_from_one_that_is_not_there() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    other.check(&[("TX.BEGIN", ID)]);
+    assert!(other.ask("SPACE.TAKE shop jobs ID 1").starts_with('{'));
+    one.check(&[
+        ("TX.BEGIN", ID),
+        ("SPACE.READ shop jobs ID 1", "nil"),
+        ("SPACE.COUNT shop jobs ID 1", ":1"),
+        ("SPACE.READ shop jobs ID 2 IFEXISTS BLOCK 60000", "nil"),
+    ]);
+    one.send("SPACE.READ shop jobs ID 1 IFEXISTS BLOCK 60000");
+    until("it waits", || shop.store.open_transactions().iter().any(|open| open.is_waiting));
+    other.check(&[("TX.ABORT", "+OK")]);
+    assert!(one.reply().starts_with("{\"id\":1}"));
 }

@@ -7,6 +7,7 @@
 //! May use: `space`. Must not know: what transactions do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use base::{Clock, Time};
 use journal::PartitionId;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::stats::TransactionStats;
+use crate::stats::{OpenTransaction, TransactionStats};
 
 /// Who locks: transactions have numbers from 1.
 pub(crate) type Holder = u64;
@@ -67,15 +68,29 @@ impl Lock {
     }
 }
 
+/// A transaction that begins.
+#[derive(Default)]
+pub(crate) struct Begins {
+    pub(crate) at: Time,
+    /// When it is ended, if it does not end by itself.
+    pub(crate) until: Option<Time>,
+    /// What those are told of it who wait in vain for what it has locked.
+    pub(crate) name: Option<Arc<str>>,
+    /// Where it says how many bytes it keeps in memory.
+    pub(crate) held_bytes: Arc<AtomicU64>,
+}
+
 /// A transaction that may hold locks.
 struct Live {
+    begun: Time,
+    held_bytes: Arc<AtomicU64>,
+    /// It was committed, or ended because it took too long: it is counted.
+    is_counted: bool,
     held: BTreeSet<LockedPlace>,
     waits_for: Option<LockedPlace>,
-    /// When it is ended, if it does not end by itself.
     until: Option<Time>,
     /// Its locks are being let go of: it gets no more.
     is_ending: bool,
-    /// What those are told of it who wait in vain for what it has locked.
     name: Option<Arc<str>>,
 }
 
@@ -84,8 +99,8 @@ struct Table {
     locks: BTreeMap<LockedPlace, Lock>,
     live: BTreeMap<Holder, Live>,
     last: Holder,
-    /// How many transactions were ended because their lease was over.
-    expired: u64,
+    /// What became of transactions and of those who waited for them; what is there now is not in it.
+    counts: TransactionStats,
     is_closed: bool,
 }
 
@@ -126,6 +141,7 @@ impl Table {
     /// Notes that the transaction waits for a lock from now on.
     fn begin_waiting(&mut self, who: Holder, at: LockedPlace) -> Result<()> {
         if who != NOBODY && self.would_deadlock(who, at) {
+            self.counts.deadlocks += 1;
             let text = "a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
             return Err(Error::new(ErrorKind::Conflict, text));
         }
@@ -160,12 +176,32 @@ impl Locks {
     }
 
     /// Lets a transaction begin.
-    pub(crate) fn begin(&self, until: Option<Time>, name: Option<Arc<str>>) -> Holder {
+    pub(crate) fn begin(&self, begins: Begins) -> Holder {
+        let Begins { at: begun, until, name, held_bytes } = begins;
+        let (held, waits_for, is_ending, is_counted) = (BTreeSet::new(), None, false, false);
         let mut table = self.table();
         table.last += 1;
         let holder = table.last;
-        table.live.insert(holder, Live { held: BTreeSet::new(), waits_for: None, until, is_ending: false, name });
+        table.live.insert(holder, Live { begun, held_bytes, is_counted, held, waits_for, until, is_ending, name });
         holder
+    }
+
+    /// Counts one that is committed.
+    pub(crate) fn count_committed(&self, who: Holder) {
+        let mut table = self.table();
+        if table.live.get_mut(&who).is_some_and(|live| !std::mem::replace(&mut live.is_counted, true)) {
+            table.counts.committed += 1;
+        }
+    }
+
+    /// Counts that one was told of a change by somebody else.
+    pub(crate) fn count_conflict(&self) {
+        self.table().counts.conflicts += 1;
+    }
+
+    /// Counts that somebody has waited in vain.
+    pub(crate) fn count_timeout(&self) {
+        self.table().counts.lock_timeouts += 1;
     }
 
     /// Names a transaction that has begun.
@@ -180,11 +216,33 @@ impl Locks {
         locked(&self.table().names(who, at))
     }
 
-    /// How many transactions may hold locks, and how many were ended because their lease was over.
-    pub(crate) fn stats(&self) -> TransactionStats {
+    /// The transactions that may hold locks, and what became of others.
+    pub(crate) fn stats(&self, now: Time) -> TransactionStats {
         let table = self.table();
-        let open = table.live.values().filter(|live| !live.is_ending).count() as u64;
-        TransactionStats { open, expired: table.expired }
+        let open = || table.live.values().filter(|live| !live.is_ending);
+        TransactionStats {
+            open: open().count() as u64,
+            // Numbers are given in order, so the first is the oldest.
+            oldest_age: open().next().map(|live| now.since(live.begun)).unwrap_or_default(),
+            locks: table.locks.len() as u64,
+            held_bytes: open().map(|live| live.held_bytes.load(Relaxed)).sum(),
+            ..table.counts
+        }
+    }
+
+    /// The transactions that may hold locks, the oldest first.
+    pub(crate) fn open(&self, now: Time) -> Vec<OpenTransaction> {
+        let table = self.table();
+        let open = table.live.values().filter(|live| !live.is_ending);
+        open.map(|live| OpenTransaction {
+            name: live.name.as_deref().map(str::to_owned),
+            age: now.since(live.begun),
+            left: live.until.map(|until| until.since(now)),
+            locks: live.held.len() as u64,
+            held_bytes: live.held_bytes.load(Relaxed),
+            is_waiting: live.waits_for.is_some(),
+        })
+        .collect()
     }
 
     /// Whether the transaction was ended for having taken too long.
@@ -264,6 +322,8 @@ impl Locks {
         }
         table.check(who)?;
         if waited.timed_out() {
+            // Who does not wait, and comes again to wait, is counted then.
+            table.counts.lock_timeouts += u64::from(!left.is_zero());
             return Err(locked(&table.names(who, at)));
         }
         Ok(())
@@ -323,18 +383,24 @@ impl Locks {
 
     /// Ends a transaction that has let go of everything.
     pub(crate) fn end(&self, who: Holder) {
-        self.table().live.remove(&who);
+        let mut table = self.table();
+        if table.live.remove(&who).is_some_and(|live| !live.is_counted) {
+            table.counts.rolled_back += 1;
+        }
     }
 
     /// Transactions whose lease has ended; they get no more locks.
     pub(crate) fn overdue(&self, clock: &dyn Clock) -> Vec<Holder> {
         let now = clock.now();
         let mut table = self.table();
-        let Table { live, expired, .. } = &mut *table;
+        let Table { live, counts, .. } = &mut *table;
         let over = live.iter_mut().filter(|(_, live)| live.until.is_some_and(|until| until <= now));
         over.map(|(holder, live)| {
             // One that ends by itself just now does not end by this.
-            *expired += u64::from(!std::mem::replace(&mut live.is_ending, true));
+            if !std::mem::replace(&mut live.is_ending, true) {
+                live.is_counted = true;
+                counts.expired += 1;
+            }
             *holder
         })
         .collect()
@@ -362,7 +428,8 @@ mod tests {
     #[test]
     fn who_would_wait_for_himself_is_told() {
         let locks = Locks::default();
-        let (first, second, third) = (locks.begin(None, None), locks.begin(None, None), locks.begin(None, None));
+        let (first, second, third) =
+            (locks.begin(Begins::default()), locks.begin(Begins::default()), locks.begin(Begins::default()));
         assert_eq!(locks.try_lock(first, place(1), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(2), Mode::Exclusive), Some(true));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), None);
@@ -385,7 +452,7 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
         let locks = Locks::default();
-        let (first, second) = (locks.begin(None, None), locks.begin(None, None));
+        let (first, second) = (locks.begin(Begins::default()), locks.begin(Begins::default()));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(true));
         assert_eq!(locks.try_lock(first, place(1), Mode::Shared), Some(false));
         assert_eq!(locks.try_lock(second, place(1), Mode::Shared), Some(true));
@@ -399,12 +466,12 @@ mod tests {
     #[test]
     fn who_waits_in_vain_is_told_who_is_in_the_way_as_far_as_they_have_names() {
         let locks = Locks::default();
-        let nameless = locks.begin(None, None);
+        let nameless = locks.begin(Begins::default());
         let wait = || locks.wait(NOBODY, place(1), Mode::Exclusive, Duration::ZERO).unwrap_err().to_string();
         assert!(locks.try_lock(nameless, place(1), Mode::Shared).is_some());
         assert!(wait().ends_with("a transaction has locked the entry"), "{}", wait());
         for name in ["a", "b", "c", "d", "e"] {
-            let named = locks.begin(None, Some(name.into()));
+            let named = locks.begin(Begins { name: Some(name.into()), ..Begins::default() });
             assert!(locks.try_lock(named, place(1), Mode::Shared).is_some());
         }
         assert!(wait().ends_with("a transaction has locked the entry: a, b, c, d"), "{}", wait());

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::space::{Document, Outcome, Reason, Stored, TypeId, ValueRef, key_of};
@@ -12,7 +13,7 @@ use journal::{PartitionId, Position};
 use super::commit::{Change, Opened, Over, What};
 use super::kind::Kind;
 use super::limit::{self, Growth};
-use super::locks::Holder;
+use super::locks::{Begins, Holder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -60,6 +61,11 @@ impl Staged {
         STAGED_BYTES + (was + will) as u64
     }
 
+    /// What is to be there, as the transaction sees it: until its lease ends, as everybody would.
+    pub(super) fn seen(&self, now_ms: u64) -> Option<&(Document, u64)> {
+        self.will.as_ref().filter(|(_, expires_ms)| *expires_ms == 0 || *expires_ms > now_ms)
+    }
+
     /// What tells the entry from all others of its type.
     pub(super) fn entry_key(&self, definition: &::space::Definition) -> Option<Vec<u8>> {
         let will = self.will.as_ref().map(|(document, _)| document);
@@ -79,6 +85,10 @@ pub(crate) struct SpaceStage {
     pub(super) of_type: BTreeMap<TypeId, OfType>,
     /// Bytes of what is staged.
     pub(super) bytes: u64,
+    /// Bytes that the transaction keeps of keys.
+    key_bytes: u64,
+    /// Both, for who asks how much transactions keep.
+    held_bytes: Arc<AtomicU64>,
     is_over: bool,
     /// Of one that is joined to a batch: the newest position that its reads rest on.
     joined: Option<Position>,
@@ -87,7 +97,19 @@ pub(crate) struct SpaceStage {
 impl SpaceStage {
     pub(crate) fn new(store: Store) -> Self {
         let (kinds, staged, of_type) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { store, holder: None, name: None, kinds, staged, of_type, bytes: 0, is_over: false, joined: None }
+        Self {
+            store,
+            holder: None,
+            name: None,
+            kinds,
+            staged,
+            of_type,
+            bytes: 0,
+            key_bytes: 0,
+            held_bytes: Arc::default(),
+            is_over: false,
+            joined: None,
+        }
     }
 
     /// Has the batch that it is joined to answer for what is read, so that reads do not wait.
@@ -113,7 +135,8 @@ impl SpaceStage {
     pub(crate) fn begin(&mut self, lease: Duration) {
         let inner = self.store.inner();
         self.holder.get_or_insert_with(|| {
-            let holder = inner.spaces.locks.begin(Some(inner.clock.now().after(lease)), self.name.clone());
+            let (at, name, held_bytes) = (inner.clock.now(), self.name.clone(), Arc::clone(&self.held_bytes));
+            let holder = inner.spaces.locks.begin(Begins { at, until: Some(at.after(lease)), name, held_bytes });
             inner.space_wake.raise();
             holder
         });
@@ -126,8 +149,33 @@ impl SpaceStage {
 
     pub(super) fn holder(&mut self) -> Result<Holder> {
         self.check()?;
-        let locks = &self.store.inner().spaces.locks;
-        Ok(*self.holder.get_or_insert_with(|| locks.begin(None, self.name.clone())))
+        let inner = self.store.inner();
+        Ok(*self.holder.get_or_insert_with(|| {
+            let (at, name, held_bytes) = (inner.clock.now(), self.name.clone(), Arc::clone(&self.held_bytes));
+            inner.spaces.locks.begin(Begins { at, until: None, name, held_bytes })
+        }))
+    }
+
+    /// Says how much the transaction keeps of keys.
+    pub(crate) fn note_keys(&mut self, bytes: u64) {
+        self.key_bytes = bytes;
+        self.note_held();
+    }
+
+    pub(super) fn note_held(&self) {
+        self.held_bytes.store(self.bytes + self.key_bytes, Relaxed);
+    }
+
+    /// Counts it as committed, which it is.
+    pub(crate) fn count_committed(&self) {
+        self.holder.into_iter().for_each(|holder| self.store.inner().spaces.locks.count_committed(holder));
+    }
+
+    /// Counts that it was told of a change by somebody else.
+    pub(crate) fn count_conflict(&self) {
+        if self.holder.is_some() {
+            self.store.inner().spaces.locks.count_conflict();
+        }
     }
 
     /// What others are told of it who wait in vain for what it has locked.

@@ -147,6 +147,7 @@ impl Within<'_> {
         if let Some(earlier) = stage.staged.insert((of, staged.partition, key), staged) {
             stage.bytes -= earlier.bytes();
         }
+        stage.note_held();
     }
 
     fn staged(&mut self, id: &Value, partition: PartitionId) -> Option<Staged> {
@@ -171,8 +172,8 @@ impl Within<'_> {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-                let now =
-                    staged.will.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
+                let seen = staged.seen(self.entries.store.now_ms()).cloned();
+                let now = seen.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
                 (was, now, staged.over)
             }
             None => {
@@ -223,14 +224,19 @@ impl Within<'_> {
         }
     }
 
-    /// What this transaction itself has written that is wanted.
+    /// What this transaction itself has written that is wanted, and whose lease lasts still.
     fn own(&mut self, wanted: &Wanted) -> Option<(Value, Staged)> {
+        let now_ms = self.entries.store.now_ms();
+        self.own_at(wanted, now_ms)
+    }
+
+    fn own_at(&mut self, wanted: &Wanted, now_ms: u64) -> Option<(Value, Staged)> {
         let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let stage = self.stage();
         let of_type = stage.of_type.get(&of)?;
         let staged = |(partition, key): &(PartitionId, Vec<u8>)| stage.staged.get(&(of, *partition, key.clone()));
         let is_wanted = |staged: &&Staged| {
-            staged.will.as_ref().is_some_and(|(document, _)| wanted.matches(&definition, document.fields()))
+            staged.seen(now_ms).is_some_and(|(document, _)| wanted.matches(&definition, document.fields()))
         };
         let found = match &wanted.id {
             // Entries with one id, and other routing, may lie in other partitions.
@@ -328,7 +334,11 @@ impl Within<'_> {
         // A lock is waited for, and an entry that is not there is not.
         let reading = ReadOptions { wait, if_exists: true, ..ReadOptions::default() };
         let Some(before) = self.read(wanted, ReadLock::Exclusive, &reading)? else {
-            return self.locked_or_gone(wanted);
+            let locked = self.locked_or_gone(wanted);
+            if locked.is_err() && wait != Some(Duration::ZERO) {
+                self.entries.inner().spaces.locks.count_timeout();
+            }
+            return locked;
         };
         let old = Stored {
             document: before.document.clone(),
@@ -339,7 +349,8 @@ impl Within<'_> {
         let document = changed_document(&self.entries.definition(), &old, changes)?;
         let options = WriteOptions { mode: WriteMode::Update, ..options.clone() };
         let written = self.write(&document, &options)?;
-        let expires_ms = self.own(wanted).and_then(|(_, staged)| staged.will).map_or(0, |(_, expires_ms)| expires_ms);
+        // A lease so short that it has ended by now was given all the same.
+        let expires_ms = self.own_at(wanted, 0).and_then(|(_, staged)| staged.will).map_or(0, |(_, at)| at);
         let expires_ms = (expires_ms != 0).then_some(expires_ms);
         Ok(Some(Changed { before, now: Entry { document, version: written.version, expires_ms } }))
     }
@@ -360,10 +371,11 @@ impl Within<'_> {
     /// As [`Entries::count`].
     pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
         self.begin()?;
+        let now_ms = self.entries.store.now_ms();
         let (of, definition) = (self.entries.kind.of, self.entries.definition());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let own = mine
-            .filter_map(|(_, staged)| staged.will.as_ref())
+            .filter_map(|(_, staged)| staged.seen(now_ms))
             .filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own = own.count() as u64;
         let own = wanted.limit.map_or(own, |limit| own.min(limit));
@@ -386,9 +398,9 @@ impl Within<'_> {
         let definition = self.entries.definition();
         let id_of = |document: &Document| document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let limit = wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let of = self.entries.kind.of;
+        let (of, now_ms) = (self.entries.kind.of, self.entries.store.now_ms());
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let own = mine.filter_map(|(_, staged)| Some((staged.will.as_ref()?.0.clone(), staged.clone())));
+        let own = mine.filter_map(|(_, staged)| Some((staged.seen(now_ms)?.0.clone(), staged.clone())));
         let own = own.filter(|(document, _)| wanted.matches(&definition, document.fields()));
         let own: Vec<(Value, Staged)> = own.map(|(document, staged)| (id_of(&document), staged)).take(limit).collect();
         let others = self.others(wanted);

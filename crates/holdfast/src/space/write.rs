@@ -183,9 +183,7 @@ impl Entries {
         match document.get(&definition.id) {
             Some(ValueRef::Null) | None => {
                 let id = self.inner().spaces.next_id(self.inner().clock.wall_ms());
-                let mut fields = document.to_fields();
-                fields.insert(definition.id.clone(), Value::I64(id));
-                Ok(Document::new(&fields))
+                Ok(document.with(&definition.id, Value::I64(id)))
             }
             Some(id) => route::check_id(&definition.id, id).map(|()| document.clone()),
         }
@@ -401,11 +399,7 @@ pub(crate) fn next_document(
     match (options.mode, old) {
         (WriteMode::Insert, Some(_)) => conflict("an entry with this id is there already"),
         (WriteMode::Update | WriteMode::Partial, None) => conflict("no entry with this id is there"),
-        (WriteMode::Partial, Some(old)) => {
-            let mut fields = old.document.to_fields();
-            fields.extend(document.to_fields());
-            Ok(Document::new(&fields))
-        }
+        (WriteMode::Partial, Some(old)) => Ok(old.document.merged(document)),
         _ => Ok(document.clone()),
     }
 }

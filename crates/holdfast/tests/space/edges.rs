@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use holdfast::space::{AtLimit, IndexDefinition, Lease, Listen, NoticeKind, Order, Path, ReadLock, Taking, WriteMode};
+use holdfast::space::{
+    AtLimit, Change, IndexDefinition, Lease, Listen, NoticeKind, Order, Path, ReadLock, Taking, WriteMode,
+};
 use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position, World};
 
 use super::*;
@@ -393,6 +395,44 @@ fn an_entry_whose_lease_has_ended_is_in_nobodys_way() {
     accounts.write(&order(1, "ada", 0), &lease).unwrap();
     clock.advance(Duration::from_millis(20));
     accounts.write(&order(2, "ada", 0), &upsert()).unwrap();
+}
+
+/// What it had written itself it saw for ever.
+#[test]
+fn a_transaction_sees_the_end_of_leases_that_it_gave() {
+    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
+    let world = World {
+        files: Arc::new(base::memory::Disk::new(1)),
+        clock: clock.clone(),
+        ledgers: Arc::new(MemoryLedgers::new()),
+        threads: false,
+        entropy: 42,
+    };
+    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let jobs = jobs(&store);
+    jobs.write(&order(2, "ada", 0), &upsert()).unwrap();
+    let lease = WriteOptions { lease: Lease::For(Duration::from_millis(10)), ..upsert() };
+    let insert = WriteOptions { mode: WriteMode::Insert, ..upsert() };
+    let change = [Change::Set { path: Path::parse("customer").unwrap(), value: "bob".into() }];
+    let mut transaction = store.begin();
+    let mut within = jobs.within(&mut transaction);
+    within.write(&order(1, "ada", 0), &lease).unwrap();
+    let changed = within.change(&Wanted::id(2), &change, &lease).unwrap().unwrap();
+    assert_eq!(changed.now.expires_ms, Some(1_700_000_000_010));
+    assert_eq!(within.count(&Wanted::all()).unwrap(), 2);
+    assert!(within.read(&Wanted::id(1), ReadLock::Shared, &now()).unwrap().is_some());
+    clock.advance(Duration::from_millis(20));
+    for id in [1, 2] {
+        assert_eq!(within.read(&Wanted::id(id), ReadLock::Shared, &now()).unwrap(), None, "{id}");
+        assert_eq!(within.take(&Wanted::id(id), &now()).unwrap(), None, "{id}");
+        assert_eq!(within.change(&Wanted::id(id), &change, &upsert()).unwrap(), None, "{id}");
+    }
+    assert_eq!((within.count(&Wanted::all()).unwrap(), within.clear(&Wanted::all(), 10).unwrap()), (0, 0));
+    assert!(within.write(&order(1, "eve", 0), &insert).unwrap().previous.is_none());
+    assert_eq!(within.count(&Wanted::all()).unwrap(), 1);
+    transaction.commit(Durability::Written).unwrap();
+    let left: Vec<i64> = jobs.read_many(&Wanted::all(), 10).unwrap().iter().map(id).collect();
+    assert_eq!(left, [1]);
 }
 
 /// All others had gone before it was seen that it would never fit; and what was written might go for itself.

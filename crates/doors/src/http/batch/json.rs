@@ -175,6 +175,9 @@ fn point(value: Value) -> Result<Point, Failure> {
     use holdfast::series::{FIELD_DEFAULT, Value as Number};
     let mut fields = Fields::of("a point", value)?;
     let database = fields.text("database")?.unwrap_or_else(|| DATABASE.to_owned());
+    if database.is_empty() {
+        return Err(Failure::bad("database is empty: leave it out for the database default"));
+    }
     let metric = fields.needed_text("metric")?;
     let field = fields.text("field")?.unwrap_or_else(|| FIELD_DEFAULT.to_owned());
     let tags = match fields.take("tags") {

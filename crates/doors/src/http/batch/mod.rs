@@ -13,21 +13,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::{Durability, Position, Store};
 use serde_json::json;
 
 use self::run::Bounds;
-use super::failure::{Failure, RETRY_SECONDS};
+use super::failure::Failure;
 use super::handle::{Asked, JSON, say_durability, with_type};
+use super::json_body::Becomes;
 use super::object::shown_at;
+use super::spaces::holding;
 use super::upload::Upload;
 use crate::auth::User;
-
-/// What a body takes of memory when it is read, by its length: names and numbers are larger in memory than as text.
-const READ_FACTOR: usize = 4;
 
 /// Why a batch did not happen.
 #[derive(Debug)]
@@ -53,12 +52,10 @@ impl From<Failure> for Fault {
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let (status, error) = self.failure.into_parts();
-        let body = json!({ "operation": self.operation, "error": error });
-        let mut answer = (status, [(CONTENT_TYPE, JSON)], body.to_string()).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
-        }
+        let body = json!({ "operation": self.operation, "error": self.failure.text() }).to_string();
+        let mut answer = self.failure.into_response();
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        *answer.body_mut() = Body::from(body);
         answer
     }
 }
@@ -71,7 +68,12 @@ struct Done {
 }
 
 impl Asked<'_> {
-    pub(crate) async fn batch(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Failure> {
+    /// Whatever is wrong with a batch is told in one form.
+    pub(crate) async fn batch(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Response {
+        self.try_batch(user, upload).await.unwrap_or_else(Fault::into_response)
+    }
+
+    async fn try_batch(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Fault> {
         let shared = self.shared;
         let limits = &shared.options.limits;
         let bounds = Bounds {
@@ -80,18 +82,13 @@ impl Asked<'_> {
             answer_bytes: limits.documents_bytes_max,
             end: Instant::now() + limits.answer_timeout,
         };
-        upload.limit(limits.batch_body_bytes_max)?;
         upload.check_present()?;
-        let body = upload.read().await?;
-        let mut share = upload.take_share();
-        let all = usize::try_from(shared.options.limits.bodies_bytes_max).unwrap_or(usize::MAX);
-        shared.budget.grow(&mut share, (READ_FACTOR * body.len()).min(all))?;
         let (own, here) = (self.durability()?, Arc::clone(shared));
         let named = self.query.get("durability").is_some();
+        let read = move |text: &[u8]| Ok(json::batch(text, bounds.operations));
+        let (read, share) = self.json(upload, Becomes::Values, read).await?;
+        let (operations, asked) = read?;
         let act = move |store: &Store| {
-            let _share = share;
-            let (operations, asked) = json::batch(&body, bounds.operations)?;
-            drop(body);
             let durability = match asked {
                 Some(_) if named => {
                     return Err(Failure::bad("durability stands in the path and in the body: one is enough").into());
@@ -102,7 +99,7 @@ impl Asked<'_> {
             check_rights(user.as_deref(), &operations)?;
             run::run(store, &here.points, operations, durability, &bounds)
         };
-        match shared.ask(act).await? {
+        match shared.ask(holding(share, act)).await.map_err(Failure::from)? {
             Ok(Done { position, durability, body }) => {
                 shared.durable(position, durability).await?;
                 Ok(say_durability(with_type(JSON, Body::from(body)), durability))
@@ -112,7 +109,7 @@ impl Asked<'_> {
                 if let Some((position, durability)) = fault.rests_on {
                     shared.durable(position, shown_at(durability)).await?;
                 }
-                Ok(fault.into_response())
+                Err(fault)
             }
         }
     }

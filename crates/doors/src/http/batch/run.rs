@@ -4,6 +4,7 @@
 //!
 //! May use: the facade, `space_json`. Must not know: HTTP's messages, rights.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use axum::http::StatusCode;
 use holdfast::series::Rows;
 use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, Storage, Value, WriteOptions};
 use holdfast::{
-    Condition, Durability, Error, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Scope, Store, Transaction,
+    Condition, Durability, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Scope, Store, Transaction,
 };
 use serde_json::json;
 
@@ -151,18 +152,16 @@ impl Running<'_, '_> {
             Operation::Write { place, document, mode, version, lease } => {
                 let entries = self.entries(&place)?;
                 let options = WriteOptions { mode, version, lease, ..at_once() };
-                let written = entries.within(self.transaction).write(&document, &options).map_err(refused)?;
+                let written = entries.within(self.transaction).write(&document, &options)?;
                 // The document has got an id if it had none.
-                let definition = entries.definition();
-                let mut fields = document.to_fields();
-                fields.insert(definition.id.clone(), written.id.clone());
-                self.note_own(&place, &entries, &holdfast::space::Document::new(&fields));
+                let document = document.with(&entries.definition().id, written.id.clone());
+                self.note_own(&place, &entries, &document);
                 Ok(Answer::Written(written.id))
             }
             Operation::Read(which) => {
                 let entries = self.entries(&which.place)?;
                 let mut within = entries.within(self.transaction);
-                let found = within.read(&which.wanted, ReadLock::Shared, &reading(&which)).map_err(refused)?;
+                let found = within.read(&which.wanted, ReadLock::Shared, &reading(&which))?;
                 self.check_there(&which, &entries, found.is_some())?;
                 let mut found: Vec<Entry> = found.into_iter().collect();
                 for entry in &mut found {
@@ -188,7 +187,7 @@ impl Running<'_, '_> {
                 let entries = self.entries(&which.place)?;
                 let options = WriteOptions { version: which.version, lease, ..at_once() };
                 let changed = entries.within(self.transaction).change(&which.wanted, &changes, &options);
-                let changed = changed.map_err(refused)?.ok_or_else(missing)?;
+                let changed = changed?.ok_or_else(missing)?;
                 self.note_own(&which.place, &entries, &changed.now.document);
                 self.spend(changed.now.document.as_bytes().len())?;
                 Ok(Answer::Changed(changed.now))
@@ -201,12 +200,12 @@ impl Running<'_, '_> {
             }
             Operation::Count(which) => {
                 let entries = self.entries(&which.place)?;
-                Ok(Answer::Count(entries.within(self.transaction).count(&which.wanted).map_err(refused)?))
+                Ok(Answer::Count(entries.within(self.transaction).count(&which.wanted)?))
             }
             Operation::Clear(which) => {
                 let entries = self.entries(&which.place)?;
                 let most = self.bounds.entries;
-                Ok(Answer::Cleared(entries.within(self.transaction).clear(&which.wanted, most).map_err(refused)?))
+                Ok(Answer::Cleared(entries.within(self.transaction).clear(&which.wanted, most)?))
             }
             Operation::Put { name, value, metadata, expiry, condition } => {
                 let expires_ms = match expiry {
@@ -214,8 +213,11 @@ impl Running<'_, '_> {
                     Expiry::AfterMs(time) => Some(self.exclusive.now_ms().saturating_add(time)),
                     Expiry::AtMs(at) => Some(at),
                 };
+                if condition != Condition::None {
+                    check(condition, self.exclusive.head(&name.bucket, &name.key)?.as_ref())?;
+                }
                 let keep_expiry = expiry == Expiry::Keep;
-                let options = PutOptions { expires_ms, keep_expiry, metadata, condition, ..PutOptions::default() };
+                let options = PutOptions { expires_ms, keep_expiry, metadata, ..PutOptions::default() };
                 self.exclusive.put(&name.bucket, &name.key, &value, &options)?;
                 Ok(Answer::Put)
             }
@@ -271,7 +273,7 @@ impl Running<'_, '_> {
     }
 
     fn take(&mut self, which: &Which, entries: &Entries) -> Result<Option<Entry>, Failure> {
-        let taken = entries.within(self.transaction).take(&which.wanted, &reading(which)).map_err(refused)?;
+        let taken = entries.within(self.transaction).take(&which.wanted, &reading(which))?;
         Ok(taken.map(|mut entry| {
             self.own_version(&which.place, entries, &mut entry);
             self.note_own(&which.place, entries, &entry.document);
@@ -296,7 +298,7 @@ impl Running<'_, '_> {
         {
             let key = entries.definition().entry_key(shown.value.document.fields());
             if !self.own.contains(&(which.place.space.clone(), which.place.name.clone(), key)) {
-                return Err(locked());
+                return Err(Failure::locked());
             }
         }
         match which.is_needed || which.version.is_some() {
@@ -332,20 +334,12 @@ fn reading(which: &Which) -> ReadOptions {
     ReadOptions { version: which.version, ..ReadOptions::default() }
 }
 
-fn locked() -> Failure {
-    Failure::new(StatusCode::CONFLICT, "a transaction has locked the entry: try again")
-}
-
-/// A lock that a transaction has is not waited for.
-fn refused(error: Error) -> Failure {
-    match error.kind() {
-        ErrorKind::Timeout => locked(),
-        _ => error.into(),
-    }
-}
-
 fn missing() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "there is no such entry")
+}
+
+fn failed(text: impl Into<Cow<'static, str>>) -> Failure {
+    Failure::new(StatusCode::PRECONDITION_FAILED, text)
 }
 
 fn check(condition: Condition, head: Option<&Head>) -> Result<(), Failure> {
@@ -355,7 +349,20 @@ fn check(condition: Condition, head: Option<&Head>) -> Result<(), Failure> {
         Condition::Present => head.is_some(),
         Condition::Version(version) => head.is_some_and(|head| head.version == version),
     };
-    if holds { Ok(()) } else { Err(Failure::precondition()) }
+    if holds {
+        return Ok(());
+    }
+    let is = match head {
+        None => "absent".to_owned(),
+        Some(head) if head.version == OWN => return Err(failed("the object was changed earlier in the same batch")),
+        Some(head) => format!("at version {:016x}", head.version.get()),
+    };
+    let wanted = match condition {
+        Condition::Version(version) => format!("at version {:016x}", version.get()),
+        Condition::Present => "there".to_owned(),
+        Condition::Absent | Condition::None => "absent".to_owned(),
+    };
+    Err(failed(format!("the object is {is}, not {wanted}")))
 }
 
 impl Answer {

@@ -7,7 +7,7 @@
 //!
 //! May use: the facade's `series`, `crate::line`'s readers of lines, `handle`, `table`, `upload`. Must not know: sockets.
 
-mod body;
+pub(crate) mod body;
 mod exposition;
 mod influx;
 pub(crate) mod intake;

@@ -127,6 +127,7 @@ fn stats(call: &Call<'_, '_>, text: &mut String) {
     line(text, "keyspace_hits", door.total(|counters| &counters.hits));
     line(text, "keyspace_misses", door.total(|counters| &counters.misses));
     line(text, "total_error_replies", door.total(|counters| &counters.errors));
+    line(text, "failed_logins", door.options.users.failed_logins());
     line(text, "evicted_keys", 0);
 }
 
@@ -136,9 +137,17 @@ fn replication(text: &mut String) {
 }
 
 fn transactions(call: &Call<'_, '_>, text: &mut String) {
-    let TransactionStats { open, expired } = call.stats().transactions;
-    line(text, "open_transactions", open);
-    line(text, "expired_transactions", expired);
+    let now: TransactionStats = call.stats().transactions;
+    line(text, "open_transactions", now.open);
+    line(text, "open_transactions_oldest_ms", now.oldest_age.as_millis());
+    line(text, "open_transactions_locks", now.locks);
+    line(text, "open_transactions_bytes", now.held_bytes);
+    line(text, "committed_transactions", now.committed);
+    line(text, "rolled_back_transactions", now.rolled_back);
+    line(text, "expired_transactions", now.expired);
+    line(text, "transaction_conflicts", now.conflicts);
+    line(text, "transaction_deadlocks", now.deadlocks);
+    line(text, "transaction_lock_timeouts", now.lock_timeouts);
 }
 
 fn xa(call: &Call<'_, '_>, text: &mut String) {

@@ -1,4 +1,4 @@
-//! TX.BEGIN, TX.RUN, TX.COMMIT and TX.ABORT: a transaction that stays open while the client thinks. See `resp/open.rs`.
+//! TX.BEGIN, TX.RUN, TX.COMMIT, TX.ABORT and TX.LIST: a transaction that stays open while the client thinks. See `resp/open.rs`.
 //!
 //! May use: `open`, the facade. Must not know: sockets, what commands do within it.
 
@@ -21,6 +21,8 @@ use crate::resp::{number, unsupported};
 
 /// How long a transaction may hold locks unless it says otherwise.
 const LEASE: Duration = Duration::from_secs(60);
+/// What stands in the name of a transaction between its number and that of its client.
+const NAME_BETWEEN: &str = " of client ";
 /// How many keys and entries a transaction may hold that is committed on the event loop: each takes some microseconds, and
 /// all other clients wait.
 const COMMITTED_HERE_MAX: usize = 256;
@@ -61,7 +63,7 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     let lease = lease.unwrap_or(LEASE.min(lease_max));
     // Not to be guessed by a connection that has another one, and exact where numbers are doubles.
     let id = call.session.next_random() >> 11 | 1;
-    let name = format!("{id} of client {}", call.session.client.id);
+    let name = format!("{id}{NAME_BETWEEN}{}", call.session.client.id);
     let transaction = call.door.store.begin().with_name(&name).with_lease(lease).joining();
     let mut open = Open::new(id, transaction, lease);
     open.is_strict = is_strict;
@@ -157,6 +159,45 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     call.session.need.merge(need);
     call.session.last_write = call.session.last_write.max(need.own);
     ended
+}
+
+/// TX.LIST: the transactions that may hold locks.
+pub(crate) fn list(call: &mut Call<'_, '_>) -> Answer {
+    let open = call.door.store.open_transactions();
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let reply = &mut *call.reply;
+    reply.array(open.len());
+    for open in open {
+        let name = open.name.unwrap_or_default();
+        let (id, client) = name.split_once(NAME_BETWEEN).map_or((name.as_str(), None), |(id, it)| (id, Some(it)));
+        let number = |text: &str| number::parse_u64(text.as_bytes());
+        reply.map(7);
+        reply.text("id");
+        match number(id) {
+            Some(id) => reply.unsigned(id),
+            None if id.is_empty() => reply.null(),
+            None => reply.text(id),
+        }
+        reply.text("client");
+        match client.and_then(number) {
+            Some(client) => reply.unsigned(client),
+            None => reply.null(),
+        }
+        reply.text("age-ms");
+        reply.unsigned(millis(open.age));
+        reply.text("lease-left-ms");
+        match open.left {
+            Some(left) => reply.unsigned(millis(left)),
+            None => reply.null(),
+        }
+        for (name, value) in
+            [("locks", open.locks), ("bytes", open.held_bytes), ("waiting", u64::from(open.is_waiting))]
+        {
+            reply.text(name);
+            reply.unsigned(value);
+        }
+    }
+    Ok(())
 }
 
 /// Commits: what the reply rests on, also when it is an error.
