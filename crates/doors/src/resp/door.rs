@@ -136,6 +136,8 @@ pub(crate) struct Door {
     pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
+    /// And among the commands that are too much for the event loop.
+    pub(crate) heavy_turns: Arc<Semaphore>,
     /// The scripts that are known.
     pub(crate) scripts: Scripts,
     /// Those that the store keeps by name.
@@ -191,6 +193,7 @@ impl Door {
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            heavy_turns: Arc::new(Semaphore::new(limits.heavy_commands_max.max(1))),
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),

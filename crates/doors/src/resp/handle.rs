@@ -13,6 +13,7 @@ use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
+use super::effort::Use;
 use super::reply::Reply;
 use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
@@ -50,6 +51,12 @@ pub(crate) fn command(
             Err(unsupported::unknown_command(session, args))
         }
     };
+    if let Err(Fail::Heavy { owed }) = answer {
+        reply.truncate(mark);
+        session.pending = Some(Pending::Heavy { owed });
+        *started = Instant::now();
+        return;
+    }
     if let Err(fail) = answer {
         add(&session.counters.errors, 1);
         let row = if let Found::Row { row, .. } = found { Some(row) } else { None };
@@ -234,6 +241,11 @@ pub(crate) fn run_in<'s>(
 /// Runs the handler, and notes what it showed. A reply that does not fit is an error before anything is committed.
 pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     let command = call.command;
+    if command.keys.first > 0 && matches!(command.keys.bucket, BucketOf::Selected | BucketOf::First | BucketOf::Copy) {
+        // What is put has to be encoded, and each key to be looked up.
+        call.session.effort.add(call.args.bytes_len() as u64, Use::Look)?;
+        call.session.effort.add_items(call.args.len())?;
+    }
     (command.run)(call).map_err(|fail| explain(command, fail))?;
     if call.reply.take_overflow() {
         return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));

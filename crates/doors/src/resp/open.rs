@@ -116,6 +116,9 @@ pub(crate) fn command(
         run_handler(&mut call)?;
         Ok(call.durability)
     });
+    if matches!(ran, Err(Fail::Heavy { .. })) {
+        open.gathered.take_back(args.bytes_len());
+    }
     // Versions are known when it is committed.
     reply.resolve(0);
     let ran = ran.and_then(|asked| {

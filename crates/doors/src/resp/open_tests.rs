@@ -11,11 +11,11 @@ use super::*;
 use crate::resp::open::For;
 
 /// A client that reads whole replies.
-struct Client(BufReader<TcpStream>);
+pub(super) struct Client(pub(super) BufReader<TcpStream>);
 
 impl Client {
     /// Sends words, which have no blanks.
-    fn send(&mut self, line: &str) {
+    pub(super) fn send(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let mut command = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| command.push_str(&format!("${}\r\n{word}\r\n", word.len())));
@@ -29,7 +29,7 @@ impl Client {
     }
 
     /// One reply, its parts with blanks between.
-    fn reply(&mut self) -> String {
+    pub(super) fn reply(&mut self) -> String {
         let line = self.line();
         let count = || line[1..].parse::<i64>().unwrap();
         match line.as_bytes().first() {
@@ -44,12 +44,12 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, line: &str) -> String {
+    pub(super) fn ask(&mut self, line: &str) -> String {
         self.send(line);
         self.reply()
     }
 
-    fn check(&mut self, steps: &[(&str, &str)]) {
+    pub(super) fn check(&mut self, steps: &[(&str, &str)]) {
         for (line, expected) in steps {
             let reply = self.ask(line);
             if *expected == ID {
@@ -101,7 +101,7 @@ fn shop_with(order: Order, set: impl FnOnce(&mut Options)) -> Shop {
     Shop { server: Server { running: serve(store.clone(), options).unwrap(), _dir: dir }, entries, store }
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = std::time::Instant::now() + PATIENCE;
     while !is_so() {
         assert!(std::time::Instant::now() < end, "{what}");
@@ -111,7 +111,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 const NONE_OPEN: &str = "-NOTX no transaction is open on this connection: TX.BEGIN begins one";
 /// Any id.
-const ID: &str = "an id";
+pub(super) const ID: &str = "an id";
 const DEADLOCK: &str =
     "-CONFLICT a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
 const LEASE_ENDED: &str = "-TIMEOUT the transaction's lease ended, and it was rolled back: begin again";

@@ -561,6 +561,8 @@ fn a_connection_can_be_encrypted() {
     assert!(!rest(&mut plain).contains("PONG"));
 }
 
+#[path = "fair_tests.rs"]
+mod fair_tests;
 #[path = "open_tests.rs"]
 mod open_tests;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
 use super::door::Door;
+use super::effort::Effort;
 use super::open::{Open, Waiting};
 use super::script::Later;
 use super::wire::OwnedArgs;
@@ -129,6 +130,11 @@ impl Gathered {
         Ok(())
     }
 
+    /// Forgets a command that held so many bytes: it is begun again.
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        (self.commands, self.bytes) = (self.commands.saturating_sub(1), self.bytes.saturating_sub(bytes));
+    }
+
     /// How many commands there were.
     pub(crate) fn commands(&self) -> usize {
         self.commands
@@ -201,6 +207,8 @@ pub(crate) enum Pending {
     Script(Box<Later>),
     /// A command of an open transaction is to wait off the event loop.
     Within(Box<Waiting>),
+    /// The command is too much for the event loop, and is to be begun again off it; its reply will be of so many bytes at least.
+    Heavy { owed: u64 },
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
@@ -226,6 +234,8 @@ pub(crate) struct Session {
     pub(crate) held: Share,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
+    /// What the command under way has done, and may.
+    pub(crate) effort: Effort,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
     pub(crate) numbers: Option<Stats>,
     /// What EXEC does in spaces, while it runs.
@@ -263,6 +273,7 @@ impl Session {
             held: Share::default(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
+            effort: Effort::ANY,
             numbers: None,
             joined: None,
             open: None,
@@ -285,6 +296,7 @@ impl Session {
         session.user.clone_from(&self.user);
         session.random = self.next_random();
         session.joined = self.joined.take();
+        session.effort = self.effort.clone();
         session.points = std::mem::take(&mut self.points);
         session
     }
@@ -293,6 +305,7 @@ impl Session {
     pub(crate) fn end_script(&mut self, session: Session) {
         self.joined = session.joined;
         self.points = session.points;
+        self.effort = session.effort;
         if session.database != self.database {
             self.client.set_database(self.database);
         }
