@@ -38,6 +38,7 @@ use super::reply::Reply;
 use super::session::{Need, Pending, Session};
 use super::stream::Stream;
 use super::wire::{Parser, Progress};
+use crate::budget::Share;
 use crate::durable::State;
 use crate::handed::Handed;
 
@@ -45,6 +46,8 @@ use crate::handed::Handed;
 const DOOR: &str = "resp";
 /// Buffers up to this size are kept for the next chunk.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+/// What a connection may owe its client beside the room that all share: no more than its buffers take anyway.
+const FREE_REPLY_BYTES: usize = KEPT_BYTES_MAX;
 
 /// Replies to commands that arrived together.
 struct Chunk {
@@ -82,6 +85,8 @@ pub(crate) struct Connection {
     is_registered: bool,
     stalled_ms: u64,
     turn: Turn,
+    /// Of the room for replies.
+    owed: Share,
     /// Where in the bytes that are handled the command begins that is to be run in a thread.
     heavy_begins: Option<usize>,
     habit: Habit,
@@ -128,6 +133,7 @@ impl Connection {
             is_registered: false,
             stalled_ms: 0,
             turn: Turn::default(),
+            owed: Share::default(),
             heavy_begins: None,
             reactor,
             stream,
@@ -212,12 +218,34 @@ impl Connection {
     }
 
     /// Whether another command may be handled now.
-    fn may_handle(&self) -> bool {
-        let limits = &self.reactor.door.options.limits;
+    fn may_handle(&mut self) -> bool {
         self.blocked.is_none()
             && !self.session.closing
-            && self.chunks.len() < limits.pending_chunks_max
-            && self.unsent_bytes() < limits.output_pause_bytes
+            && self.chunks.len() < self.reactor.door.options.limits.pending_chunks_max
+            && self.may_owe_more()
+    }
+
+    /// Whether there is room for the reply of another command: a small one always has some.
+    fn may_owe_more(&mut self) -> bool {
+        let limits = &self.reactor.door.options.limits;
+        let unsent = self.unsent_bytes();
+        if unsent < FREE_REPLY_BYTES.min(limits.output_pause_bytes) {
+            return true;
+        }
+        // As much at once as it may come to, and one reply more.
+        let most = limits.output_pause_bytes + limits.loop_bytes_max;
+        unsent < limits.output_pause_bytes && self.reactor.door.replies.grow(&mut self.owed, most).is_ok()
+    }
+
+    /// Gives back the room for replies that have been sent.
+    fn keep_room(&mut self) {
+        let unsent = self.unsent_bytes();
+        if unsent <= FREE_REPLY_BYTES {
+            self.owed = Share::default();
+        } else {
+            let limits = &self.reactor.door.options.limits;
+            self.owed.shrink(unsent.max(limits.output_pause_bytes + limits.loop_bytes_max));
+        }
     }
 
     fn unsent_bytes(&self) -> usize {
@@ -238,8 +266,7 @@ impl Connection {
         self.is_starved = false;
         let must_authenticate = door.options.users.is_required();
         let mut wire_limits = door.wire_limits(!must_authenticate || self.session.user.is_some());
-        while self.session.pending.is_none() && !self.session.closing && self.unsent_bytes() < limits.output_pause_bytes
-        {
+        while self.session.pending.is_none() && !self.session.closing && self.may_owe_more() {
             // The first of a read is handled in any case: what was begun goes on.
             if started >= turn_ends && commands > 0 {
                 break;
@@ -297,6 +324,11 @@ impl Connection {
         let handed = std::mem::take(&mut self.handing);
         if self.reply.len() == 0 {
             return;
+        }
+        let unsent = self.unsent_bytes();
+        if unsent > FREE_REPLY_BYTES {
+            // What is there is there: it counts for the others, as far as there is room, and this one stops.
+            let _ = self.reactor.door.replies.grow(&mut self.owed, unsent);
         }
         if self.chunks.is_empty() && self.sending.is_empty() && handed.is_empty() && self.is_durable(&need) {
             // The common case: nothing to wait for, and the last buffer is used again.

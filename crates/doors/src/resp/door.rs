@@ -151,6 +151,8 @@ pub(crate) struct Door {
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
     pub(crate) inputs: Budget,
+    /// The room for what clients are owed.
+    pub(crate) replies: Budget,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
 }
@@ -200,6 +202,7 @@ impl Door {
             lock_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             entry_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             inputs: Budget::new(limits.input_bytes_max as u64),
+            replies: Budget::new(limits.replies_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             pipelining: AtomicUsize::new(0),
             store,

@@ -162,3 +162,42 @@ fn what_is_begun_again_elsewhere_happens_once_and_in_its_order() {
         assert_eq!(one.ask("GET n"), "2");
     }
 }
+
+/// The story: fifty clients that asked for a value of 60 MB and did not read took 2.8 GB. Each had its bound, and all had none.
+#[test]
+fn what_all_clients_are_owed_has_one_bound() {
+    let server = start(Durability::Written, |options| {
+        (options.reactors, options.pipeline_reactors) = (1, 1);
+        options.limits.replies_bytes_max = 48 << 20;
+    });
+    let (mut slow, mut next, mut other) = (client(&server), client(&server), client(&server));
+    // More than the system's buffers take.
+    for (key, bytes) in [("large", 32 << 20), ("larger", 64 << 20), ("small", 1 << 10)] {
+        let set = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${bytes}\r\n", key.len());
+        let value = "v".repeat(bytes);
+        other.0.get_mut().write_all(format!("{set}{value}\r\n").as_bytes()).unwrap();
+        assert_eq!(other.reply(), "+OK");
+    }
+    slow.send("GET large");
+    let mut begin = [0; 1];
+    slow.0.get_mut().read_exact(&mut begin).unwrap();
+    for wanted in ["large", "larger"] {
+        next.send(&format!("GET {wanted}"));
+        // What is small is answered, and what only looks at much.
+        (0..5).for_each(|_| other.check(&[("STRLEN small", ":1024"), ("GETRANGE large 0 2", "vvv")]));
+        assert_eq!(other.ask("GET small").len(), 1024);
+        next.0.get_ref().set_nonblocking(true).unwrap();
+        let early = next.0.get_mut().read(&mut [0]);
+        assert!(early.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{wanted}");
+        next.0.get_ref().set_nonblocking(false).unwrap();
+        let mut rest = vec![0; (32 << 20) + "$33554432\r\n\r\n".len() - 1];
+        slow.0.get_mut().read_exact(&mut rest).unwrap();
+        assert_eq!(next.reply().len(), if wanted == "large" { 32 << 20 } else { 64 << 20 });
+        slow.send("GET large");
+        slow.0.get_mut().read_exact(&mut begin).unwrap();
+    }
+    // Who asks for several is known to ask for much when the second value comes.
+    drop(slow);
+    next.send("MGET larger larger small");
+    assert_eq!(next.reply().len(), (128 << 20) + 1024 + 2);
+}

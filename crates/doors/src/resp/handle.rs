@@ -59,10 +59,7 @@ pub(crate) fn command(
     }
     if let Err(fail) = answer {
         add(&session.counters.errors, 1);
-        let row = if let Found::Row { row, .. } = found { Some(row) } else { None };
-        if open::fails_with(session, row) {
-            open::fail(session, &fail);
-        }
+        open::fail(session, &fail);
         reply.truncate(mark);
         reply.error(&fail.text());
     }
@@ -138,6 +135,7 @@ fn start(
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());
+        session.client.set_transaction_bytes(queue.gathered.bytes());
         if row.keys.bucket == BucketOf::Series && row.has(flag::WRITE) && door.store.series().is_crowded() {
             // EXEC holds locks and cannot wait for room; so who queues points does.
             let (store, points) = (door.store.clone(), args.len() / 3);
@@ -304,6 +302,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
         }
         Err(fail) => {
             add(&session.counters.errors, 1);
+            open::fail(session, &fail);
             if !is_silent {
                 reply.error(&fail.text());
             }

@@ -25,6 +25,9 @@ pub struct Limits {
     pub unauthenticated_args_max: usize,
     /// Unsent reply bytes from which on nothing more is read from the client: back-pressure.
     pub output_pause_bytes: usize,
+    /// Bytes of unsent replies of all connections together, the first 64 KiB of each aside. When they are used up a connection starts on
+    /// nothing more until its own replies are gone, and a command whose reply has more than `loop_bytes_max` waits until there is room.
+    pub replies_bytes_max: usize,
     /// Unsent reply bytes at most. A single reply that would exceed it becomes an error, and its command does nothing.
     pub output_bytes_max: usize,
     /// How long one connection has its commands handled before the others of its event loop have their turn. A command that has begun
@@ -118,6 +121,7 @@ impl Default for Limits {
             unauthenticated_bulk_bytes_max: 16 << 10,
             unauthenticated_args_max: 10,
             output_pause_bytes: 1 << 20,
+            replies_bytes_max: 512 << 20,
             output_bytes_max: 256 << 20,
             turn_max: Duration::from_micros(500),
             turn_bytes_max: 256 << 10,
@@ -172,6 +176,7 @@ impl Limits {
             unauthenticated_bulk_bytes_max: 64,
             unauthenticated_args_max: 4,
             output_pause_bytes: 4 << 10,
+            replies_bytes_max: 256 << 10,
             output_bytes_max: 1 << 20,
             turn_max: Duration::from_micros(20),
             turn_bytes_max: 2 << 10,

@@ -103,6 +103,8 @@ pub(crate) struct Queued {
 pub(crate) struct Gathered {
     commands: usize,
     bytes: usize,
+    /// Of values and documents besides.
+    held_bytes: usize,
     /// Of the memory that all connections share.
     held: Share,
 }
@@ -123,7 +125,7 @@ impl Gathered {
         }
         let all = bytes + commands * size_of::<Queued>();
         if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
-            let text = "ERR unfinished commands and queued ones of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
+            let text = "ERR unfinished commands, queued ones and open transactions of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
             return Err(text.into());
         }
         (self.commands, self.bytes) = (commands, bytes);
@@ -133,6 +135,16 @@ impl Gathered {
     /// Forgets a command that held so many bytes: it is begun again.
     pub(crate) fn take_back(&mut self, bytes: usize) {
         (self.commands, self.bytes) = (self.commands.saturating_sub(1), self.bytes.saturating_sub(bytes));
+    }
+
+    /// Gives back the memory: nothing is held any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Gathered { commands: self.commands, ..Gathered::default() };
+    }
+
+    /// Bytes that it holds, of which it is known.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.held_bytes
     }
 
     /// How many commands there were.
@@ -156,9 +168,10 @@ impl Gathered {
         if bytes > door.options.limits.queue_bytes_max {
             return Err("LIMIT the transaction holds too many bytes".into());
         }
-        let all = self.bytes + bytes;
+        self.held_bytes = bytes;
+        let all = self.bytes();
         if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
-            return Err("LIMIT transactions and unfinished commands of all clients take all the memory that they may (resp.input_bytes_max)".into());
+            return Err("LIMIT open transactions and unfinished commands of all clients take all the memory that they may (resp.input_bytes_max)".into());
         }
         Ok(())
     }

@@ -116,11 +116,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
         Found::UnknownSubcommand { container } => Err(unknown_subcommand(container, args)),
         Found::Unknown => Err(unsupported::unknown_command(call.session, args)),
     };
-    ran.inspect_err(|failed| {
-        if !matches!(failed, Fail::Heavy { .. }) {
-            open::fail(call.session, failed);
-        }
-    })
+    ran
 }
 
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {

@@ -23,7 +23,7 @@ use crate::resp::commands::space::wait::Waited;
 use crate::resp::handle;
 use crate::resp::open::{self, Guard};
 use crate::resp::session::{Hello, Pending};
-use crate::resp::work::Worked;
+use crate::resp::work::{Turn, Worked};
 
 /// Whether a reply is not to be sent: CLIENT REPLY.
 type IsSilent = bool;
@@ -71,6 +71,7 @@ impl Connection {
             Some(Pending::Work(work)) => {
                 let is_silent = work.is_silent;
                 let turns = self.reactor.door.turns_of(&work);
+                self.session.client.set_held(work.turn == Turn::Lock);
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
             Some(Pending::Script(later)) => {
@@ -87,10 +88,12 @@ impl Connection {
             }
             Some(Pending::Feed(follow)) => {
                 let is_silent = follow.is_silent;
+                self.session.client.set_held(true);
                 Some(Blocked::Work(Box::pin(follow.run()), is_silent))
             }
             Some(Pending::Listen(listening)) => {
                 let is_silent = listening.is_silent;
+                self.session.client.set_held(true);
                 Some(Blocked::Work(Box::pin(listening.run()), is_silent))
             }
             Some(Pending::Entry(wait)) => {
@@ -124,6 +127,7 @@ impl Connection {
                 let Poll::Ready(worked) = working.as_mut().poll(cx) else {
                     return false;
                 };
+                self.session.client.set_held(false);
                 handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
             }
             Some(Blocked::Within(waiting, guard, is_silent)) => {
@@ -159,7 +163,10 @@ impl Connection {
                         self.wait_for_sync(cx);
                         return false;
                     }
-                    State::Failed(text) => self.reply.error(&text),
+                    State::Failed(text) => {
+                        self.reply.error(&text);
+                        open::fail(&mut self.session, &text.into());
+                    }
                     state => {
                         self.reply.array(2);
                         self.reply.integer(i64::from(state == State::Done));

@@ -12,6 +12,7 @@ use holdfast::Position;
 
 use super::Connection;
 use super::blocked::Blocked;
+use crate::budget::Share;
 use crate::resp::counters::{Counters, add};
 use crate::resp::door::Door;
 use crate::resp::effort::Effort;
@@ -20,6 +21,9 @@ use crate::resp::reply::Reply;
 use crate::resp::session::{Pending, Session};
 use crate::resp::wire::{Parser, Progress, WireLimits};
 
+/// Room beside what values take.
+const SLACK_BYTES: usize = 64 << 10;
+
 /// A command and what it works with.
 pub(super) struct Heavy {
     door: Arc<Door>,
@@ -27,23 +31,43 @@ pub(super) struct Heavy {
     reply: Reply,
     command: BytesMut,
     limits: WireLimits,
+    /// Of the room for replies.
+    share: Share,
 }
 
 impl Heavy {
-    /// Runs it when it is its turn; nothing when it has come to no end. Whoever is not there any more when its turn comes has it
-    /// never begun.
-    async fn run(self) -> Option<Self> {
-        let mut heavy = self;
-        let turn = heavy.door.heavy_turns.clone().acquire_owned().await.ok()?;
-        let run = move || {
-            let _turn = turn;
-            heavy.session.effort = Effort::ANY;
-            heavy.run_here().then_some(heavy)
-        };
-        tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "a command on large values ended without an answer");
-            None
-        })
+    /// Runs it when there is room for a reply of so many bytes and it is its turn; nothing when it has come to no end. Whoever is not there
+    /// any more when its turn comes has it never begun.
+    async fn run(self, owed: u64) -> Option<Self> {
+        let (mut heavy, mut owed) = (self, usize::try_from(owed).unwrap_or(usize::MAX));
+        loop {
+            // It has nothing while it waits for more.
+            drop(std::mem::take(&mut heavy.share));
+            let replies = heavy.door.replies.clone();
+            heavy.share = replies.wait(owed.saturating_add(SLACK_BYTES)).await;
+            // What is larger than all the room there is, is made when all of it is there.
+            let is_all = replies.is_all(&heavy.share);
+            heavy.session.effort = if is_all { Effort::ANY } else { Effort::elsewhere((owed + SLACK_BYTES) as u64) };
+            let turn = heavy.door.heavy_turns.clone().acquire_owned().await.ok()?;
+            let run = move || {
+                let _turn = turn;
+                heavy.run_here().then_some(heavy)
+            };
+            heavy = tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
+                tracing::error!(%error, "a command on large values ended without an answer");
+                None
+            })?;
+            match heavy.session.pending.take() {
+                // It was known of the first value and not of those behind it. Twice as much each time: the work doubles at most.
+                Some(Pending::Heavy { owed: more }) => {
+                    owed = usize::try_from(more).unwrap_or(usize::MAX).saturating_mul(2)
+                }
+                pending => {
+                    heavy.session.pending = pending;
+                    return Some(heavy);
+                }
+            }
+        }
     }
 
     /// Runs it here. False if it is no command.
@@ -66,7 +90,7 @@ impl Heavy {
 impl Connection {
     /// Has the command in these bytes run in a thread.
     pub(super) fn run_heavy(&mut self, command: BytesMut) {
-        let Some(Pending::Heavy { .. }) = self.session.pending.take() else { return };
+        let Some(Pending::Heavy { owed }) = self.session.pending.take() else { return };
         let door = self.reactor.door.clone();
         let (client, durability) = (self.session.client.clone(), self.session.durability);
         // It stays behind while the other is away, and is told nothing.
@@ -76,13 +100,13 @@ impl Connection {
         session.counters = Arc::new(Counters::default());
         let reply = Reply::of_form(self.reply.form(), door.options.limits.output_bytes_max);
         let limits = door.wire_limits(!door.options.users.is_required() || session.user.is_some());
-        let heavy = Heavy { door, session, reply, command, limits };
-        self.blocked = Some(Blocked::Heavy(Box::pin(heavy.run())));
+        let heavy = Heavy { door, session, reply, command, limits, share: Share::default() };
+        self.blocked = Some(Blocked::Heavy(Box::pin(heavy.run(owed))));
     }
 
     /// Takes back what a command was begun with, and its reply.
     pub(super) fn end_heavy(&mut self, ran: Option<Heavy>) {
-        let Some(Heavy { session, mut reply, .. }) = ran else {
+        let Some(Heavy { session, mut reply, mut share, .. }) = ran else {
             self.is_broken = true;
             return;
         };
@@ -103,6 +127,9 @@ impl Connection {
             self.is_broken = true;
         }
         (self.reply.protocol, self.reply.documents) = (reply.protocol, reply.documents);
+        // It was for what was read, of which the reply may be a part.
+        share.shrink(reply.len());
+        self.owed.merge(share);
         // Not copied where it stands alone, which is nearly always: it may be large.
         let written = reply.take(Vec::new());
         if self.reply.len() == 0 { drop(self.reply.take(written)) } else { self.reply.append(&written) }

@@ -50,11 +50,14 @@ impl Connection {
             result?;
         }
         self.sent = 0;
+        let mut sent = std::mem::take(&mut self.sending);
+        if !self.owed.is_empty() {
+            self.keep_room();
+        }
         self.sending_handed.drain(..).for_each(Handed::keep);
-        let mut spare = std::mem::take(&mut self.sending);
-        if spare.capacity() <= KEPT_BYTES_MAX && self.reply.len() == 0 {
-            spare.clear();
-            self.reply.take(spare);
+        if sent.capacity() <= KEPT_BYTES_MAX && self.reply.len() == 0 {
+            sent.clear();
+            self.reply.take(sent);
         }
         Ok(true)
     }
