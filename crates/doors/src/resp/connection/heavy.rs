@@ -43,11 +43,16 @@ impl Heavy {
         loop {
             // It has nothing while it waits for more.
             drop(std::mem::take(&mut heavy.share));
-            let replies = heavy.door.replies.clone();
-            heavy.share = replies.wait(owed.saturating_add(SLACK_BYTES)).await;
-            // What is larger than all the room there is, is made when all of it is there.
-            let is_all = replies.is_all(&heavy.share);
-            heavy.session.effort = if is_all { Effort::ANY } else { Effort::elsewhere((owed + SLACK_BYTES) as u64) };
+            // What is owed no more than one on the event loop waits for nobody, least of all in a line with those who are.
+            let free = heavy.door.options.limits.loop_bytes_max;
+            heavy.session.effort = Effort::elsewhere(free as u64);
+            if owed > free {
+                let (replies, bytes) = (heavy.door.replies.clone(), owed.saturating_add(SLACK_BYTES));
+                heavy.share = replies.wait(bytes).await;
+                // What is larger than all the room there is, is made when all of it is there.
+                let is_all = replies.is_all(&heavy.share);
+                heavy.session.effort = if is_all { Effort::ANY } else { Effort::elsewhere(bytes as u64) };
+            }
             let turn = heavy.door.heavy_turns.clone().acquire_owned().await.ok()?;
             let run = move || {
                 let _turn = turn;
