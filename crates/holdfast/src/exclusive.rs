@@ -8,7 +8,7 @@
 use std::sync::MutexGuard;
 
 use journal::{Appended, Batch, Log, PartitionId, Position, StateMachine};
-use kv::{Command, Compression, Engine, Head, Indexes, Metadata, Object, Put, Stored, Value};
+use kv::{Command, Compression, Engine, Head, Indexes, Metadata, Object, Put, Stored, UpTo, Value};
 
 use crate::coordinator::{BUCKET, Deciding, Room};
 use crate::error::{Error, ErrorKind, Result};
@@ -142,16 +142,25 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
-        self.inner.check_bucket(bucket)?;
-        if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
-            let value = Value::from_vec(stored.value());
-            let head = self.head(bucket, key)?;
-            return Ok(head.map(|head| Object { head, value }));
-        }
+        let found = self.get_up_to(bucket, key, u64::MAX)?;
+        Ok(found.and_then(|found| if let UpTo::Object(object) = found { Some(object) } else { None }))
+    }
+
+    /// As [`Exclusive::get`], but leaves a value alone that has more bytes than `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Exclusive::get`].
+    pub fn get_up_to(&mut self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Option<UpTo>> {
         let Some(head) = self.head(bucket, key)? else { return Ok(None) };
+        if head.value_bytes > bytes_max {
+            return Ok(Some(UpTo::Larger(head)));
+        }
+        if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
+            return Ok(Some(UpTo::Object(Object { head, value: Value::from_vec(stored.value()) })));
+        }
         let partition = self.holds(bucket, key)?;
         let found = partition.reader.get(bucket, key, self.now_ms)?;
-        Ok(found.value.map(|object| Object { head, value: object.value }))
+        Ok(found.value.map(|object| UpTo::Object(Object { head, value: object.value })))
     }
 
     /// What is known of the object, with staged changes. The version of a staged object is [`Position::MAX`].

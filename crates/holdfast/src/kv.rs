@@ -3,7 +3,7 @@
 //! May use: the `kv` engine, the commit path. Must not know: protocols.
 
 use journal::Position;
-use kv::{Compression, Head, Indexes, Metadata, Object};
+use kv::{Compression, Head, Indexes, Metadata, Object, UpTo};
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -119,6 +119,20 @@ impl Kv<'_> {
         let partition = inner.partition(bucket, key);
         partition.check()?;
         inner.read(partition, |reader| reader.get(bucket, key, now_ms))
+    }
+
+    /// As [`Kv::peek`], but leaves a value alone that has more bytes than `bytes_max`: for who has no time for large ones.
+    ///
+    /// # Errors
+    /// As [`Kv::peek`].
+    pub fn peek_up_to(&self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Shown<Option<UpTo>>> {
+        let inner = self.store.inner();
+        inner.check_open()?;
+        inner.check_bucket(bucket)?;
+        let now_ms = inner.clock.wall_ms();
+        let partition = inner.partition(bucket, key);
+        partition.check()?;
+        inner.read(partition, |reader| reader.get_up_to(bucket, key, now_ms, bytes_max))
     }
 
     /// As [`Kv::head`], but does not wait.

@@ -59,7 +59,7 @@ mod xa;
 
 pub use ::kv::{
     Clock, Compression, Head, IndexList, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page,
-    PageOut, Term, TermRef, Tree, TreeSize, Value, object_hash,
+    PageOut, Term, TermRef, Tree, TreeSize, UpTo, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
 pub use ::xa::{

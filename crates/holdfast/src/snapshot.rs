@@ -3,7 +3,7 @@
 //! May use: partitions, `kv`. Must not know: protocols.
 
 use journal::Position;
-use kv::{Engine, Head, Object, Page, PageOut, Reader};
+use kv::{Engine, Head, Object, Page, PageOut, Reader, UpTo};
 
 use crate::error::Result;
 use crate::listing;
@@ -70,6 +70,15 @@ impl Snapshot {
     pub fn get(&self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
         self.inner().check_bucket(bucket)?;
         Ok(self.reader(bucket, key).get(bucket, key, self.now_ms)?.value)
+    }
+
+    /// As [`Snapshot::get`], but leaves a value alone that has more bytes than `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_up_to(&self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Option<UpTo>> {
+        self.inner().check_bucket(bucket)?;
+        Ok(self.reader(bucket, key).get_up_to(bucket, key, self.now_ms, bytes_max)?.value)
     }
 
     /// What was known of the object.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use journal::Position;
-use kv::{Head, Object, Page, PageOut, Stored, Value};
+use kv::{Head, Object, Page, PageOut, Stored, UpTo, Value};
 use xa::{BranchName, TransactionId};
 
 use crate::coordinator::Deciding;
@@ -174,14 +174,26 @@ impl Transaction {
     /// # Errors
     /// `Conflict` when somebody changed it since this transaction read it first.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
+        let found = self.get_up_to(bucket, key, u64::MAX)?;
+        Ok(found.and_then(|found| if let UpTo::Object(object) = found { Some(object) } else { None }))
+    }
+
+    /// As [`Transaction::get`], but leaves a value alone that has more bytes than `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_up_to(&mut self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Option<UpTo>> {
         let Some(head) = self.head(bucket, key)? else { return Ok(None) };
+        if head.value_bytes > bytes_max {
+            return Ok(Some(UpTo::Larger(head)));
+        }
         if let Some(Change::Put { stored, .. }) = self.changes.get(bucket, key) {
-            return Ok(Some(Object { head, value: Value::from_vec(stored.value()) }));
+            return Ok(Some(UpTo::Object(Object { head, value: Value::from_vec(stored.value()) })));
         }
         let shown = self.store.kv().peek(bucket, key)?;
         let stored = self.show(shown)?;
         self.note(bucket, key, stored.as_ref().map(|object| object.head.version))?;
-        Ok(stored.map(|object| Object { head, value: object.value }))
+        Ok(stored.map(|object| UpTo::Object(Object { head, value: object.value })))
     }
 
     /// A part of a bucket in key order, without this transaction's changes. Commits only if nothing in the whole store

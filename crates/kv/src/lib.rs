@@ -46,5 +46,5 @@ pub use leaf_set::LeafSet;
 pub use ledger::{Bounds, Cursor, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};
 pub use metadata::Metadata;
-pub use query::{Found, Listed, Object, Page, PageOut, Reader, Value};
+pub use query::{Found, Listed, Object, Page, PageOut, Reader, UpTo, Value};
 pub use tree::{Tree, TreeSize};

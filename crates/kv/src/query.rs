@@ -41,6 +41,15 @@ pub struct Object {
     pub value: Value,
 }
 
+/// An object of any size that was asked for up to some size.
+#[derive(Debug, Clone)]
+pub enum UpTo {
+    /// It is not larger.
+    Object(Object),
+    /// It is: its value was not touched.
+    Larger(Head),
+}
+
 /// What a look-up found, and the version that says so.
 #[derive(Debug, Clone)]
 pub struct Found<T> {
@@ -164,10 +173,20 @@ impl Reader {
     /// # Errors
     /// `Value` when the stored bytes are not what was put.
     pub fn get(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Object>> {
-        key::with_object(bucket, key, |ledger_key| self.get_at((bucket, key), ledger_key, now_ms))
+        let found = self.get_up_to(bucket, key, now_ms, u64::MAX)?;
+        let value = found.value.and_then(|found| if let UpTo::Object(object) = found { Some(object) } else { None });
+        Ok(Found { value, version: found.version })
     }
 
-    fn get_at(&self, name: (&[u8], &[u8]), ledger_key: &[u8], now_ms: u64) -> Result<Found<Object>> {
+    /// As [`Reader::get`], but leaves a value alone that has more bytes than `bytes_max`.
+    ///
+    /// # Errors
+    /// As [`Reader::get`].
+    pub fn get_up_to(&self, bucket: &[u8], key: &[u8], now_ms: u64, bytes_max: u64) -> Result<Found<UpTo>> {
+        key::with_object(bucket, key, |ledger_key| self.get_at((bucket, key), ledger_key, now_ms, bytes_max))
+    }
+
+    fn get_at(&self, name: (&[u8], &[u8]), ledger_key: &[u8], now_ms: u64, bytes_max: u64) -> Result<Found<UpTo>> {
         let mut gone = None;
         loop {
             let Some(stored) = self.entry(ledger_key)? else { return Ok(Found::nothing()) };
@@ -176,12 +195,17 @@ impl Reader {
             if entry.expired(now_ms) {
                 return Ok(Found { value: None, version });
             }
+            if u64::from(entry.value_bytes) > bytes_max {
+                return Ok(Found { value: Some(UpTo::Larger(entry.head())), version });
+            }
             let value = match &stored.value {
                 Some(value) => Ok(Value(value.clone())),
                 None => self.find_value(name, ledger_key, &stored.entry, &entry),
             };
             match value {
-                Ok(value) => return Ok(Found { value: Some(Object { head: entry.head(), value }), version }),
+                Ok(value) => {
+                    return Ok(Found { value: Some(UpTo::Object(Object { head: entry.head(), value })), version });
+                }
                 // Compaction has moved the value since the look-up, and the entry says where to; unless it says the same.
                 Err(Error::Journal(journal::Error::Missing { .. })) if gone != Some(entry.at) => gone = Some(entry.at),
                 Err(error) => return Err(error),

@@ -13,10 +13,11 @@ use std::time::Instant;
 use holdfast::space::ReadLock;
 use holdfast::{
     Durability, ErrorKind, Exclusive, Head, Object, Page, PageOut, Position, PutOptions, ScanCursor, Snapshot, Stats,
-    Store, Transaction,
+    Store, Transaction, UpTo,
 };
 
 use super::door::Door;
+use super::effort::Use;
 use super::number;
 use super::reply::Reply;
 use super::session::{Need, Pending, ReplyMode, Session};
@@ -36,6 +37,9 @@ pub(crate) enum Fail {
     Store(holdfast::Error),
     /// The reply has more bytes than this. Inside EXEC this discards the transaction.
     TooBig(usize),
+    /// It is too much for where it runs. Nothing was changed, and it is begun again elsewhere, with room for a reply of so many bytes
+    /// of values at least.
+    Heavy { owed: u64 },
 }
 
 impl From<holdfast::Error> for Fail {
@@ -61,6 +65,8 @@ impl Fail {
         match self {
             Fail::Text(text) => Cow::Borrowed(text),
             Fail::Store(error) => Cow::Owned(store_error_text(error)),
+            // Nobody is told: it is begun again.
+            Fail::Heavy { .. } => Cow::Borrowed("ERR internal error: it is too much for where it runs"),
             Fail::TooBig(bytes_max) => Cow::Owned(format!("ERR the reply would exceed {bytes_max} bytes")),
         }
     }
@@ -139,9 +145,9 @@ impl<'s> View<'_, 's> {
         View::Direct { store, shown: Position::ZERO }
     }
 
-    pub(crate) fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>, Fail> {
-        on_view!(self, kv => kv.peek(bucket, key), exclusive => exclusive.get(bucket, key), was => was.get(bucket, key),
-            transaction => transaction.get(bucket, key))
+    fn get_up_to(&mut self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Option<UpTo>, Fail> {
+        on_view!(self, kv => kv.peek_up_to(bucket, key, bytes_max), exclusive => exclusive.get_up_to(bucket, key, bytes_max),
+            was => was.get_up_to(bucket, key, bytes_max), transaction => transaction.get_up_to(bucket, key, bytes_max))
     }
 
     pub(crate) fn head(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Head>, Fail> {
@@ -213,9 +219,25 @@ pub(crate) struct Call<'c, 's> {
 
 impl<'c> Call<'c, '_> {
     /// The object at a key of the selected database, counted as a hit or a miss.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Object>, Fail> {
+    pub(crate) fn get(&mut self, key: &[u8], to: Use) -> Result<Option<Object>, Fail> {
         let bucket = self.session.bucket;
-        let object = self.view.get(bucket.as_bytes(), key)?;
+        self.get_in(bucket.as_bytes(), key, to)
+    }
+
+    /// The same in any bucket.
+    pub(crate) fn get_in(&mut self, bucket: &[u8], key: &[u8], to: Use) -> Result<Option<Object>, Fail> {
+        let effort = &mut self.session.effort;
+        let object = match self.view.get_up_to(bucket, key, effort.value_max(to))? {
+            None => None,
+            Some(UpTo::Object(object)) => {
+                effort.add(object.head.value_bytes, to)?;
+                Some(object)
+            }
+            Some(UpTo::Larger(head)) => {
+                effort.add(head.value_bytes, to)?;
+                return Err("ERR internal error: a value is too large that is not".into());
+            }
+        };
         self.session.counters.looked_up(object.is_some());
         Ok(object)
     }

@@ -43,12 +43,16 @@ pub(crate) struct Client {
     protocol: AtomicU8,
     queued: AtomicI64,
     watched: AtomicUsize,
+    /// What its transaction holds in memory.
+    transaction_bytes: AtomicUsize,
     input_bytes: AtomicUsize,
     output_bytes: AtomicUsize,
     /// Since when its output has not moved; 0 while it does.
     stalled_ms: AtomicU64,
     /// Whether it waits for an entry, which is not being idle.
     waits: AtomicBool,
+    /// Whether it waits for others besides: for a lock, or for news.
+    is_held: AtomicBool,
     finish: AtomicBool,
     kill: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -75,10 +79,12 @@ impl Client {
             protocol: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
             watched: AtomicUsize::new(0),
+            transaction_bytes: AtomicUsize::new(0),
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             stalled_ms: AtomicU64::new(0),
             waits: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -150,6 +156,16 @@ impl Client {
         self.waits.load(Relaxed)
     }
 
+    /// Says whether it waits for others though it does not count as waiting for an entry.
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.is_held.store(is_held, Relaxed);
+    }
+
+    /// Whether it waits for what others do: an entry, a lock, news.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.waits.load(Relaxed) || self.is_held.load(Relaxed)
+    }
+
     pub(crate) fn set_command(&self, index: u16) {
         self.last_command.store(index, Relaxed);
     }
@@ -165,6 +181,13 @@ impl Client {
     pub(crate) fn set_transaction(&self, queued: i64, watched: usize) {
         self.queued.store(queued, Relaxed);
         self.watched.store(watched, Relaxed);
+        if queued < 0 {
+            self.transaction_bytes.store(0, Relaxed);
+        }
+    }
+
+    pub(crate) fn set_transaction_bytes(&self, bytes: usize) {
+        self.transaction_bytes.store(bytes, Relaxed);
     }
 
     /// How long it has sent nothing, unless it waits for an entry.
@@ -187,16 +210,17 @@ impl Client {
     pub(crate) fn line(&self, now_ms: u64) -> String {
         let names = self.names().clone();
         let queued = self.queued.load(Relaxed);
-        let flags = match (queued >= 0, self.finish.load(Relaxed)) {
-            (true, _) => "x",
-            (_, true) => "c",
-            _ => "N",
-        };
+        let flags: String = [("x", queued >= 0), ("b", self.is_blocked()), ("c", self.finish.load(Relaxed))]
+            .iter()
+            .filter_map(|(flag, is_set)| is_set.then_some(*flag))
+            .collect();
+        let flags = if flags.is_empty() { "N" } else { &flags };
         let command = COMMANDS.get(self.last_command.load(Relaxed) as usize).map_or("NULL", |row| row.name);
         let (input, output) = (self.input_bytes.load(Relaxed), self.output_bytes.load(Relaxed));
+        let held = self.transaction_bytes.load(Relaxed);
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} watch={} \
-             qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} \
+             qbuf={input} qbuf-free=0 argv-mem=0 multi-mem={held} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} \
              events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -206,7 +230,7 @@ impl Client {
             self.idle_ms(now_ms) / 1000,
             self.database.load(Relaxed),
             self.watched.load(Relaxed),
-            input + output,
+            input + output + held,
             names.user,
             self.protocol.load(Relaxed),
             names.library,

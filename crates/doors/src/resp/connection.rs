@@ -10,46 +10,44 @@
 //!
 //! May use: tokio, `wire`, `handle`, `crate::durable`. Must not know: what commands do.
 
+mod blocked;
+mod heavy;
 mod receive;
+mod send;
+mod turn;
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use holdfast::{Backup, Position, Transaction};
-use tokio::task::JoinHandle;
-use tokio::time::Sleep;
+use holdfast::Position;
 
+use self::blocked::Blocked;
+use self::turn::{Turn, give_way};
 use super::clients::{Ask, Client};
-use super::commands::backup::backed_up;
-use super::commands::connection::authenticated;
-use super::commands::space::wait::Waited;
-use super::counters::add;
+use super::effort::Effort;
 use super::handle;
 use super::lingering::Came;
 use super::moving::{Carried, Habit, Moving};
-use super::open::{self, Guard};
 use super::reactor::Reactor;
 use super::reply::Reply;
-use super::session::{Hello, Need, Pending, Session};
+use super::session::{Need, Pending, Session};
 use super::stream::Stream;
 use super::wire::{Parser, Progress};
-use super::work::Worked;
-use crate::auth::User;
+use crate::budget::Share;
 use crate::durable::State;
-use crate::failed_logins::FailedLogin;
 use crate::handed::Handed;
 
 /// The name of this door in users' lists of doors.
 const DOOR: &str = "resp";
 /// Buffers up to this size are kept for the next chunk.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+/// What a connection may owe its client beside the room that all share: no more than its buffers take anyway.
+const FREE_REPLY_BYTES: usize = KEPT_BYTES_MAX;
 
 /// Replies to commands that arrived together.
 struct Chunk {
@@ -57,21 +55,6 @@ struct Chunk {
     need: Need,
     replies: usize,
     handed: Vec<Handed>,
-}
-
-/// Whether a reply is not to be sent: CLIENT REPLY.
-type IsSilent = bool;
-
-/// What the connection waits for before its next command.
-enum Blocked {
-    Auth(JoinHandle<Option<Arc<User>>>, Option<Hello>),
-    Backup(JoinHandle<holdfast::Result<Backup>>),
-    Sync(Position, Option<Pin<Box<Sleep>>>),
-    Work(Pin<Box<dyn Future<Output = Worked>>>, IsSilent),
-    /// A command of an open transaction waits.
-    Within(Pin<Box<dyn Future<Output = (Worked, Option<Transaction>)>>>, Guard, IsSilent),
-    /// An entry is looked for, or waited for.
-    Entry(Pin<Box<dyn Future<Output = Waited>>>, IsSilent),
 }
 
 /// One connection.
@@ -101,6 +84,11 @@ pub(crate) struct Connection {
     is_broken: bool,
     is_registered: bool,
     stalled_ms: u64,
+    turn: Turn,
+    /// Of the room for replies.
+    owed: Share,
+    /// Where in the bytes that are handled the command begins that is to be run in a thread.
+    heavy_begins: Option<usize>,
     habit: Habit,
     /// The reactor that is to serve it from when it rests on.
     moves_to: Option<usize>,
@@ -144,6 +132,9 @@ impl Connection {
             is_broken: false,
             is_registered: false,
             stalled_ms: 0,
+            turn: Turn::default(),
+            owed: Share::default(),
+            heavy_begins: None,
             reactor,
             stream,
             session,
@@ -178,6 +169,7 @@ impl Connection {
             self.is_registered = true;
             self.session.client.set_waker(cx.waker());
         }
+        self.turn = Turn::default();
         loop {
             match self.session.client.asked() {
                 Ask::Nothing => {}
@@ -200,7 +192,7 @@ impl Connection {
             if self.moves_to.is_some() && self.rests() {
                 return Poll::Ready(Ok(self.moves_to));
             }
-            if self.may_handle() {
+            if self.may_handle() && !self.turn.is_over {
                 if !self.is_starved && !self.input.is_empty() {
                     self.handle_input();
                     is_moving = true;
@@ -209,6 +201,9 @@ impl Connection {
                 }
             }
             if !is_moving {
+                if self.turn.is_over {
+                    give_way(cx);
+                }
                 return Poll::Pending;
             }
         }
@@ -223,12 +218,34 @@ impl Connection {
     }
 
     /// Whether another command may be handled now.
-    fn may_handle(&self) -> bool {
-        let limits = &self.reactor.door.options.limits;
+    fn may_handle(&mut self) -> bool {
         self.blocked.is_none()
             && !self.session.closing
-            && self.chunks.len() < limits.pending_chunks_max
-            && self.unsent_bytes() < limits.output_pause_bytes
+            && self.chunks.len() < self.reactor.door.options.limits.pending_chunks_max
+            && self.may_owe_more()
+    }
+
+    /// Whether there is room for the reply of another command: a small one always has some.
+    fn may_owe_more(&mut self) -> bool {
+        let limits = &self.reactor.door.options.limits;
+        let unsent = self.unsent_bytes();
+        if unsent < FREE_REPLY_BYTES.min(limits.output_pause_bytes) {
+            return true;
+        }
+        // As much at once as it may come to, and one reply more.
+        let most = limits.output_pause_bytes + limits.loop_bytes_max;
+        unsent < limits.output_pause_bytes && self.reactor.door.replies.grow(&mut self.owed, most).is_ok()
+    }
+
+    /// Gives back the room for replies that have been sent.
+    fn keep_room(&mut self) {
+        let unsent = self.unsent_bytes();
+        if unsent <= FREE_REPLY_BYTES {
+            self.owed = Share::default();
+        } else {
+            let limits = &self.reactor.door.options.limits;
+            self.owed.shrink(unsent.max(limits.output_pause_bytes + limits.loop_bytes_max));
+        }
     }
 
     fn unsent_bytes(&self) -> usize {
@@ -243,13 +260,17 @@ impl Connection {
         let now_ms = door.store.now_ms();
         self.session.client.set_active(now_ms, bytes.len());
         let mut started = Instant::now();
+        let turn_ends = *self.turn.ends.get_or_insert(started + limits.turn_max);
         let (mut done, mut commands) = (0, 0);
         let last_write = self.session.last_write;
         self.is_starved = false;
         let must_authenticate = door.options.users.is_required();
         let mut wire_limits = door.wire_limits(!must_authenticate || self.session.user.is_some());
-        while self.session.pending.is_none() && !self.session.closing && self.unsent_bytes() < limits.output_pause_bytes
-        {
+        while self.session.pending.is_none() && !self.session.closing && self.may_owe_more() {
+            // The first of a read is handled in any case: what was begun goes on.
+            if started >= turn_ends && commands > 0 {
+                break;
+            }
             let input = bytes.get(done..).unwrap_or_default();
             match self.parser.parse(input, &wire_limits) {
                 Ok(Progress::Incomplete) => {
@@ -259,7 +280,11 @@ impl Connection {
                 Ok(Progress::Skip { consumed }) => done += consumed,
                 Ok(Progress::Command { consumed }) => {
                     let args = self.parser.args(input);
+                    self.session.effort = Effort::here(limits.loop_bytes_max);
                     handle::command(door, &mut self.session, args, &mut self.reply, now_ms, &mut started);
+                    if let Some(Pending::Heavy { .. }) = self.session.pending {
+                        self.heavy_begins = Some(done);
+                    }
                     done += consumed;
                     commands += 1;
                     if must_authenticate {
@@ -276,6 +301,7 @@ impl Connection {
                 }
             }
         }
+        self.turn.is_over |= started >= turn_ends;
         self.parser.shrink();
         reactor.lingering.note(if self.session.last_write == last_write { Came::Reads } else { Came::Writes });
         if self.habit.pipelines(commands) && self.stream.may_move() {
@@ -298,6 +324,11 @@ impl Connection {
         let handed = std::mem::take(&mut self.handing);
         if self.reply.len() == 0 {
             return;
+        }
+        let unsent = self.unsent_bytes();
+        if unsent > FREE_REPLY_BYTES {
+            // What is there is there: it counts for the others, as far as there is room, and this one stops.
+            let _ = self.reactor.door.replies.grow(&mut self.owed, unsent);
         }
         if self.chunks.is_empty() && self.sending.is_empty() && handed.is_empty() && self.is_durable(&need) {
             // The common case: nothing to wait for, and the last buffer is used again.
@@ -398,168 +429,6 @@ impl Connection {
             self.round = self.reactor.round.get();
             self.reactor.waiting.borrow_mut().push(cx.waker().clone());
         }
-    }
-
-    /// Sends what may be sent. Whether all of it went.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.sending.is_empty() {
-            return Ok(false);
-        }
-        while self.sent < self.sending.len() {
-            let rest = self.sending.get(self.sent..).unwrap_or_default();
-            match self.stream.poll_write(cx, rest) {
-                Poll::Ready(result) => {
-                    let written = result?;
-                    if written == 0 {
-                        return Err(io::ErrorKind::WriteZero.into());
-                    }
-                    add(&self.session.counters.output_bytes, written as u64);
-                    self.sent += written;
-                    if self.stalled_ms != 0 {
-                        self.stalled_ms = 0;
-                        self.session.client.set_output(self.unsent_bytes(), 0);
-                    }
-                }
-                Poll::Pending => {
-                    if self.stalled_ms == 0 {
-                        self.stalled_ms = self.reactor.door.store.now_ms();
-                    }
-                    self.session.client.set_output(self.unsent_bytes(), self.stalled_ms);
-                    return Ok(false);
-                }
-            }
-        }
-        if let Poll::Ready(result) = self.stream.poll_flush(cx) {
-            result?;
-        }
-        self.sent = 0;
-        self.sending_handed.drain(..).for_each(Handed::keep);
-        let mut spare = std::mem::take(&mut self.sending);
-        if spare.capacity() <= KEPT_BYTES_MAX && self.reply.len() == 0 {
-            spare.clear();
-            self.reply.take(spare);
-        }
-        Ok(true)
-    }
-
-    /// Starts to wait for what the last command asked for.
-    fn block(&mut self) {
-        self.blocked = match self.session.pending.take() {
-            None => return,
-            Some(Pending::Auth { name, password, hello }) => {
-                let users = self.reactor.door.options.users.clone();
-                let address = Some(self.session.client.address);
-                let verify = move || {
-                    let user = users.verify(&name, &password).filter(|user| user.may_enter(DOOR));
-                    if user.is_none() {
-                        users.tell_failed(FailedLogin { door: DOOR, name: &name, address });
-                    }
-                    user
-                };
-                Some(Blocked::Auth(tokio::task::spawn_blocking(verify), hello))
-            }
-            Some(Pending::Backup { dir }) => {
-                let store = self.reactor.door.store.clone();
-                Some(Blocked::Backup(tokio::task::spawn_blocking(move || store.backup(dir))))
-            }
-            Some(Pending::Work(work)) => {
-                let is_silent = work.is_silent;
-                let turns = self.reactor.door.turns_of(&work);
-                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
-            }
-            Some(Pending::Script(later)) => {
-                let door = self.reactor.door.clone();
-                let (turns, work) = (door.scripts.turns(), later.work(door));
-                let is_silent = work.is_silent;
-                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
-            }
-            Some(Pending::Within(waiting)) => {
-                let (is_silent, guard) = (waiting.is_silent, waiting.guard());
-                let door = self.reactor.door.clone();
-                self.session.client.set_waiting(true);
-                Some(Blocked::Within(Box::pin(waiting.run(door)), guard, is_silent))
-            }
-            Some(Pending::Feed(follow)) => {
-                let is_silent = follow.is_silent;
-                Some(Blocked::Work(Box::pin(follow.run()), is_silent))
-            }
-            Some(Pending::Listen(listening)) => {
-                let is_silent = listening.is_silent;
-                Some(Blocked::Work(Box::pin(listening.run()), is_silent))
-            }
-            Some(Pending::Entry(wait)) => {
-                let is_silent = wait.is_silent;
-                self.session.client.set_waiting(wait.block.is_some());
-                Some(Blocked::Entry(Box::pin(wait.run()), is_silent))
-            }
-            Some(Pending::Sync { position, timeout }) => {
-                Some(Blocked::Sync(position, timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)))))
-            }
-        };
-    }
-
-    /// Ends the waiting if its reason is gone, and writes the reply. Whether it ended.
-    fn poll_blocked(&mut self, cx: &mut Context<'_>) -> bool {
-        match &mut self.blocked {
-            None => return false,
-            Some(Blocked::Auth(verify, hello)) => {
-                let Poll::Ready(user) = Pin::new(verify).poll(cx) else {
-                    return false;
-                };
-                authenticated(&mut self.session, user.ok().flatten(), hello.take(), &mut self.reply);
-            }
-            Some(Blocked::Backup(making)) => {
-                let Poll::Ready(done) = Pin::new(making).poll(cx) else {
-                    return false;
-                };
-                backed_up(&mut self.session, done.ok(), &mut self.reply);
-            }
-            Some(Blocked::Work(working, is_silent)) => {
-                let Poll::Ready(worked) = working.as_mut().poll(cx) else {
-                    return false;
-                };
-                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
-            }
-            Some(Blocked::Within(waiting, guard, is_silent)) => {
-                if self.session.client.asked() != Ask::Nothing {
-                    guard.end();
-                }
-                let Poll::Ready((worked, transaction)) = waiting.as_mut().poll(cx) else {
-                    return false;
-                };
-                self.session.client.set_waiting(false);
-                let worked = open::back(&self.reactor.door, &mut self.session, transaction, worked);
-                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
-            }
-            Some(Blocked::Entry(waiting, is_silent)) => {
-                let Poll::Ready(waited) = waiting.as_mut().poll(cx) else {
-                    return false;
-                };
-                self.session.client.set_waiting(false);
-                self.handing = handle::waited(&mut self.session, waited, *is_silent, &mut self.reply);
-            }
-            Some(Blocked::Sync(position, timeout)) => {
-                let position = *position;
-                let state = self.reactor.door.syncer.synced_for(&self.reactor.listener, position);
-                let is_late = timeout.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_ready());
-                match state {
-                    State::Waiting if !is_late => {
-                        self.wait_for_sync(cx);
-                        return false;
-                    }
-                    State::Failed(text) => self.reply.error(&text),
-                    state => {
-                        self.reply.array(2);
-                        self.reply.integer(i64::from(state == State::Done));
-                        self.reply.integer(0);
-                    }
-                }
-                self.session.replies += 1;
-            }
-        }
-        self.blocked = None;
-        self.end_chunk();
-        true
     }
 }
 

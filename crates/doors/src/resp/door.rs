@@ -136,6 +136,8 @@ pub(crate) struct Door {
     pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Whose turn it is among the long commands.
     pub(crate) turns: Arc<Semaphore>,
+    /// And among the commands that are too much for the event loop.
+    pub(crate) heavy_turns: Arc<Semaphore>,
     /// The scripts that are known.
     pub(crate) scripts: Scripts,
     /// Those that the store keeps by name.
@@ -149,6 +151,8 @@ pub(crate) struct Door {
     pub(crate) feed_waiters: Arc<Semaphore>,
     /// The room for unfinished commands.
     pub(crate) inputs: Budget,
+    /// The room for what clients are owed.
+    pub(crate) replies: Budget,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
 }
@@ -191,12 +195,14 @@ impl Door {
             snapshots: Mutex::new(Snapshots::new(limits.snapshots_max, limits.client_snapshots_max)),
             iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Arc::new(Semaphore::new(limits.long_commands_max.max(1))),
+            heavy_turns: Arc::new(Semaphore::new(limits.heavy_commands_max.max(1))),
             functions: Functions::open(&store, limits.libraries_max, script::limits(&options)),
             scripts: Scripts::new(limits.scripts_max, limits.scripts_bytes_max),
             held_writes: Arc::new(Semaphore::new(limits.held_writes_max.max(1))),
             lock_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             entry_waits: Arc::new(Semaphore::new(limits.transaction_waits_max.max(1))),
             inputs: Budget::new(limits.input_bytes_max as u64),
+            replies: Budget::new(limits.replies_bytes_max as u64),
             feed_waiters: Arc::new(Semaphore::new(limits.feed_waiters_max)),
             pipelining: AtomicUsize::new(0),
             store,

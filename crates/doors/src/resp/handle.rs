@@ -13,6 +13,7 @@ use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
+use super::effort::Use;
 use super::reply::Reply;
 use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
@@ -50,12 +51,15 @@ pub(crate) fn command(
             Err(unsupported::unknown_command(session, args))
         }
     };
+    if let Err(Fail::Heavy { owed }) = answer {
+        reply.truncate(mark);
+        session.pending = Some(Pending::Heavy { owed });
+        *started = Instant::now();
+        return;
+    }
     if let Err(fail) = answer {
         add(&session.counters.errors, 1);
-        let row = if let Found::Row { row, .. } = found { Some(row) } else { None };
-        if open::fails_with(session, row) {
-            open::fail(session, &fail);
-        }
+        open::fail(session, &fail);
         reply.truncate(mark);
         reply.error(&fail.text());
     }
@@ -131,6 +135,7 @@ fn start(
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());
+        session.client.set_transaction_bytes(queue.gathered.bytes());
         if row.keys.bucket == BucketOf::Series && row.has(flag::WRITE) && door.store.series().is_crowded() {
             // EXEC holds locks and cannot wait for room; so who queues points does.
             let (store, points) = (door.store.clone(), args.len() / 3);
@@ -234,6 +239,11 @@ pub(crate) fn run_in<'s>(
 /// Runs the handler, and notes what it showed. A reply that does not fit is an error before anything is committed.
 pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
     let command = call.command;
+    if command.keys.first > 0 && matches!(command.keys.bucket, BucketOf::Selected | BucketOf::First | BucketOf::Copy) {
+        // What is put has to be encoded, and each key to be looked up.
+        call.session.effort.add(call.args.bytes_len() as u64, Use::Look)?;
+        call.session.effort.add_items(call.args.len())?;
+    }
     (command.run)(call).map_err(|fail| explain(command, fail))?;
     if call.reply.take_overflow() {
         return Err(Fail::TooBig(call.door.options.limits.output_bytes_max));
@@ -292,6 +302,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
         }
         Err(fail) => {
             add(&session.counters.errors, 1);
+            open::fail(session, &fail);
             if !is_silent {
                 reply.error(&fail.text());
             }

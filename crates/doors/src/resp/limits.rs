@@ -25,8 +25,21 @@ pub struct Limits {
     pub unauthenticated_args_max: usize,
     /// Unsent reply bytes from which on nothing more is read from the client: back-pressure.
     pub output_pause_bytes: usize,
+    /// Bytes of unsent replies of all connections together, the first 64 KiB of each aside. When they are used up a connection starts on
+    /// nothing more until its own replies are gone, and a command whose reply has more than `loop_bytes_max` waits until there is room.
+    pub replies_bytes_max: usize,
     /// Unsent reply bytes at most. A single reply that would exceed it becomes an error, and its command does nothing.
     pub output_bytes_max: usize,
+    /// How long one connection has its commands handled before the others of its event loop have their turn. A command that has begun
+    /// is not interrupted.
+    pub turn_max: Duration,
+    /// Bytes that one connection is sent before the others of its event loop have their turn.
+    pub turn_bytes_max: usize,
+    /// Bytes that one command reads, compares or copies on the event loop, and an EXEC with all of its; one that comes upon more begins
+    /// again in a thread. About a millisecond.
+    pub loop_bytes_max: usize,
+    /// Such commands that run at a time; the next ones wait for their turn. Each has a value or two in memory.
+    pub heavy_commands_max: usize,
     /// Chunks of replies that wait for durability before nothing more is read from the client.
     pub pending_chunks_max: usize,
     /// Commands in one MULTI, or open transaction.
@@ -108,7 +121,12 @@ impl Default for Limits {
             unauthenticated_bulk_bytes_max: 16 << 10,
             unauthenticated_args_max: 10,
             output_pause_bytes: 1 << 20,
+            replies_bytes_max: 512 << 20,
             output_bytes_max: 256 << 20,
+            turn_max: Duration::from_micros(500),
+            turn_bytes_max: 256 << 10,
+            loop_bytes_max: 1 << 20,
+            heavy_commands_max: 2,
             pending_chunks_max: 256,
             queue_commands_max: 1 << 16,
             queue_bytes_max: 64 << 20,
@@ -158,7 +176,12 @@ impl Limits {
             unauthenticated_bulk_bytes_max: 64,
             unauthenticated_args_max: 4,
             output_pause_bytes: 4 << 10,
+            replies_bytes_max: 256 << 10,
             output_bytes_max: 1 << 20,
+            turn_max: Duration::from_micros(20),
+            turn_bytes_max: 2 << 10,
+            loop_bytes_max: 16 << 10,
+            heavy_commands_max: 1,
             pending_chunks_max: 4,
             queue_commands_max: 8,
             queue_bytes_max: 4 << 10,

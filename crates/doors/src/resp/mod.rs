@@ -12,6 +12,7 @@ mod connection;
 mod counters;
 mod cursors;
 mod door;
+mod effort;
 mod extended;
 mod glob;
 mod handle;

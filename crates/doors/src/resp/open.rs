@@ -1,8 +1,8 @@
 //! A transaction between TX.BEGIN and TX.COMMIT: commands happen in it at once, one by one, while the client thinks.
 //!
 //! What it reads and changes in spaces is locked until it ends; what it reads of keys is looked at again when it commits. It
-//! belongs to its connection, and is rolled back with it. A command that fails rolls it back too, and those behind it fail
-//! until the client has said that it knows: clients send several at once, and half a transaction is none. Clients that share
+//! belongs to its connection, and is rolled back with it. A command that fails on it rolls it back too, whatever it is, and those behind it
+//! fail until the client has said that it knows: clients send several at once, and half a transaction is none. Clients that share
 //! or change connections without a word begin a *strict* one: what is to happen in it names it, and nothing else is let in.
 //!
 //! A command that has to wait, for a lock or for an entry, goes on in a thread, and the transaction with it; the connection
@@ -116,6 +116,9 @@ pub(crate) fn command(
         run_handler(&mut call)?;
         Ok(call.durability)
     });
+    if matches!(ran, Err(Fail::Heavy { .. })) {
+        open.gathered.take_back(args.bytes_len());
+    }
     // Versions are known when it is committed.
     reply.resolve(0);
     let ran = ran.and_then(|asked| {
@@ -161,18 +164,17 @@ pub(crate) fn over(open: &Open) -> Fail {
     format!("EXECABORT the transaction was rolled back: {why}; TX.ABORT, and begin again").into()
 }
 
-/// Whether a command that fails rolls the open transaction back: one that would have happened in it, and one that is none.
-pub(crate) fn fails_with(session: &Session, row: Option<&Command>) -> bool {
-    let happens_in_it = |row: &Command| !row.has(flag::IMMEDIATE) && way(row) != Way::Beside;
-    session.open.as_ref().is_some_and(|open| !open.is_strict) && row.is_none_or(happens_in_it)
-}
-
-/// Rolls the open transaction back, because a command of it has failed.
+/// Rolls the open transaction back, if there is one, because a command has failed on its connection: one within it, beside it, that ends
+/// it, or that is none. Who sends several at once relies on it that none of them happened without the others, and cannot know which
+/// of them is refused for what.
 pub(crate) fn fail(session: &mut Session, fail: &Fail) {
     if let Some(open) = session.open.as_mut().filter(|open| open.failed.is_none()) {
         open.failed = Some(fail.text().into_owned());
         open.transaction = None;
+        // What it held is free for others, though the client has not been told yet.
+        open.gathered.forget();
         session.forget_points();
+        tell(session);
     }
 }
 
@@ -191,6 +193,7 @@ pub(crate) fn stray(session: &Session, row: &Command) -> Answer {
 pub(crate) fn tell(session: &Session) {
     let commands = session.open.as_ref().map_or(-1, |open| i64::try_from(open.gathered.commands()).unwrap_or(i64::MAX));
     session.client.set_transaction(commands, session.watched.len());
+    session.client.set_transaction_bytes(session.open.as_ref().map_or(0, |open| open.gathered.bytes()));
 }
 
 /// Takes back the transaction of a command that has waited; what is to be answered.
@@ -202,7 +205,8 @@ pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Trans
         }
         open.transaction = transaction;
     }
-    worked.inspect_err(|failed| fail(session, failed))
+    tell(session);
+    worked
 }
 
 /// What is said where no transaction is open.

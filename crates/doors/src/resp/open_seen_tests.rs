@@ -211,3 +211,106 @@ fn a_read_that_waits_tells_a_locked_entry_from_one_that_is_not_there() {
     other.check(&[("TX.ABORT", "+OK")]);
     assert!(one.reply().starts_with("{\"id\":1}"));
 }
+
+/// The story: a pipeline with one of these in its middle was committed without it.
+#[test]
+fn whatever_fails_on_its_connection_rolls_a_transaction_back() {
+    let table = [
+        "MULTI",
+        "TX.BEGIN",
+        "TX.BEGIN LEASE",
+        "WATCH k",
+        "EXEC",
+        "EXEC NOW",
+        "DISCARD",
+        "TX.RUN 1 SET other v",
+        "TX.RUN x SET other v",
+        "TX.RUN",
+        "TX.COMMIT DURABILITY foo",
+        "TX.COMMIT DURABILITY",
+        "TX.COMMIT ID 1",
+        "TX.COMMIT NOW",
+        "TX.ABORT ID 1",
+        "TX.ABORT NOW",
+        "AUTH wrong",
+        "AUTH nobody wrong",
+        "HELLO 3 AUTH default wrong",
+        "HELLO 9",
+        "SELECT 99",
+        "CLIENT SETNAME \u{7}",
+        "CLIENT NOSUCH",
+        "TS.RANGE m",
+        "BACKUP relative",
+        "GET",
+        "INCR text",
+        "KEYS *",
+        "EVAL x 0",
+        "SPACE.WRITE shop jobs [",
+        "WAITAOF 1 0",
+    ];
+    let admin = User::admin("default", &hash_password(b"secret").unwrap());
+    let users = Arc::new(Users::new([admin]).unwrap());
+    let shop = shop_with(Order::Any, |options| options.users = users);
+    let mut one = shop.client();
+    one.check(&[("AUTH secret", "+OK"), ("SET text v", "+OK")]);
+    for begin in ["TX.BEGIN", "TX.BEGIN STRICT"] {
+        for line in table {
+            let id = one.begin(begin);
+            let (set, commit) = (format!("TX.RUN {id} SET k v"), format!("TX.COMMIT ID {id}"));
+            // As a pipeline: nobody looks at what fails before all is sent.
+            [&set, line, &set, &commit, "EXISTS k"].iter().for_each(|line| one.send(line));
+            assert_eq!(one.reply(), "+OK", "{line}");
+            let why = one.reply();
+            assert!(why.starts_with('-') && !why.starts_with("-EXECABORT the tr"), "{line}: {why}");
+            assert_eq!([one.reply(), one.reply()], [over(&why), over(&why)], "{begin}, {line}");
+            assert_eq!(one.reply(), ":0", "{begin}, {line}");
+        }
+        // And a command that may not be run in it, though it is where it belongs.
+        let id = one.begin(begin);
+        for refused in ["MULTI", "TX.COMMIT", "RESET", "INCR text"] {
+            let why = one.ask(&format!("TX.RUN {id} {refused}"));
+            assert!(why.starts_with('-'), "{refused}: {why}");
+        }
+        assert!(
+            one.ask(&format!("TX.COMMIT ID {id}")).starts_with("-EXECABORT the transaction was rolled back: ERR MULTI")
+        );
+    }
+}
+
+#[test]
+fn clients_that_wait_or_hold_memory_are_seen() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other, mut seer) = (shop.client(), shop.client(), shop.client());
+    // What CLIENT LIST says of a field, client by client.
+    let mut list = |field: &str| -> Vec<String> {
+        let list = seer.ask("CLIENT LIST");
+        let of = |line: &str| line.split(' ').find_map(|word| word.strip_prefix(field).map(str::to_owned));
+        list.lines().filter_map(of).collect()
+    };
+    one.check(&[("SET big v", "+OK"), ("TX.BEGIN", ID), (&format!("SET big {}", "v".repeat(100_000)), "+OK")]);
+    let held = list("multi-mem=");
+    assert!(held[0].parse::<usize>().is_ok_and(|bytes| bytes >= 100_000) && held[1..] == ["0", "0"], "{held:?}");
+    assert!(list("tot-mem=")[0].parse::<usize>().is_ok_and(|bytes| bytes >= 100_000));
+    other.check(&[("MULTI", "+OK"), ("SET a b", "+QUEUED")]);
+    assert_ne!(list("multi-mem=")[1], "0");
+    other.check(&[("DISCARD", "+OK")]);
+    one.check(&[("TX.ABORT", "+OK"), ("PING", "+PONG")]);
+    assert_eq!(list("multi-mem="), ["0", "0", "0"]);
+    // One waits for a lock within a transaction, another without.
+    one.ask("SPACE.WRITE shop jobs {\"id\":1}");
+    one.check(&[("TX.BEGIN", ID)]);
+    one.ask("SPACE.TAKE shop jobs ID 1");
+    other.send("SPACE.WRITE shop jobs {\"id\":1}");
+    let mut third = shop.client();
+    third.check(&[("TX.BEGIN", ID)]);
+    third.send("SPACE.TAKE shop jobs ID 2 BLOCK 60000");
+    let mut fourth = shop.client();
+    let mut info = || fourth.ask("INFO clients").contains("blocked_clients:2");
+    let end = std::time::Instant::now() + PATIENCE;
+    while !info() {
+        assert!(std::time::Instant::now() < end, "two wait");
+    }
+    assert_eq!(list("flags=")[..4], ["x", "b", "N", "xb"].map(str::to_owned));
+    one.commit("TX.COMMIT");
+    assert!(other.reply().starts_with(":1"));
+}

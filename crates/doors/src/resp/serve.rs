@@ -105,7 +105,10 @@ pub fn serve(store: Store, options: Options) -> Result<Running, ServeError> {
     let (senders, receivers): (Vec<_>, Vec<_>) = door.counters.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let mut running = Running { door, stop, threads: Vec::new() };
     let limits = &running.door.options.limits;
-    let commands_max = limits.long_commands_max + limits.held_writes_max + 2 * limits.transaction_waits_max;
+    let commands_max = limits.long_commands_max
+        + limits.heavy_commands_max
+        + limits.held_writes_max
+        + 2 * limits.transaction_waits_max;
     let mut listener = Some(listener);
     for (index, receiver) in receivers.into_iter().enumerate() {
         let start = Start {

@@ -371,7 +371,7 @@ fn queued_commands_of_all_share_the_room_of_unfinished_ones() {
     (0..50).for_each(|_| other.write_all(set(30).as_bytes()).unwrap());
     other.write_all(b"EXEC\r\nQUIT\r\n").unwrap();
     let said = rest(&mut other);
-    assert!(said.contains("-ERR unfinished commands and queued ones of all clients take"), "{said}");
+    assert!(said.contains("-ERR unfinished commands, queued ones and open transactions of all clients take"), "{said}");
     assert!(said.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n+OK\r\n"), "{said}");
     exchange(&mut one, b"EXEC\r\n", &format!("*50\r\n{}", "+OK\r\n".repeat(50)));
     queue(&mut one, 60);
@@ -561,6 +561,8 @@ fn a_connection_can_be_encrypted() {
     assert!(!rest(&mut plain).contains("PONG"));
 }
 
+#[path = "fair_tests.rs"]
+mod fair_tests;
 #[path = "open_tests.rs"]
 mod open_tests;
 #[cfg(test)]

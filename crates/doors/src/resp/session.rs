@@ -16,6 +16,7 @@ use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
 use super::counters::Counters;
 use super::door::Door;
+use super::effort::Effort;
 use super::open::{Open, Waiting};
 use super::script::Later;
 use super::wire::OwnedArgs;
@@ -102,6 +103,8 @@ pub(crate) struct Queued {
 pub(crate) struct Gathered {
     commands: usize,
     bytes: usize,
+    /// Of values and documents besides.
+    held_bytes: usize,
     /// Of the memory that all connections share.
     held: Share,
 }
@@ -122,11 +125,26 @@ impl Gathered {
         }
         let all = bytes + commands * size_of::<Queued>();
         if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
-            let text = "ERR unfinished commands and queued ones of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
+            let text = "ERR unfinished commands, queued ones and open transactions of all clients take all the memory that they may: try again later, or raise resp.input_bytes_max";
             return Err(text.into());
         }
         (self.commands, self.bytes) = (commands, bytes);
         Ok(())
+    }
+
+    /// Forgets a command that held so many bytes: it is begun again.
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        (self.commands, self.bytes) = (self.commands.saturating_sub(1), self.bytes.saturating_sub(bytes));
+    }
+
+    /// Gives back the memory: nothing is held any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Gathered { commands: self.commands, ..Gathered::default() };
+    }
+
+    /// Bytes that it holds, of which it is known.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.held_bytes
     }
 
     /// How many commands there were.
@@ -150,9 +168,10 @@ impl Gathered {
         if bytes > door.options.limits.queue_bytes_max {
             return Err("LIMIT the transaction holds too many bytes".into());
         }
-        let all = self.bytes + bytes;
+        self.held_bytes = bytes;
+        let all = self.bytes();
         if all > Self::FREE_BYTES && door.inputs.grow(&mut self.held, all).is_err() {
-            return Err("LIMIT transactions and unfinished commands of all clients take all the memory that they may (resp.input_bytes_max)".into());
+            return Err("LIMIT open transactions and unfinished commands of all clients take all the memory that they may (resp.input_bytes_max)".into());
         }
         Ok(())
     }
@@ -201,6 +220,8 @@ pub(crate) enum Pending {
     Script(Box<Later>),
     /// A command of an open transaction is to wait off the event loop.
     Within(Box<Waiting>),
+    /// The command is too much for the event loop, and is to be begun again off it; its reply will be of so many bytes at least.
+    Heavy { owed: u64 },
     /// WAITAOF: until `position` is synced or the time is over. Answers [local, 0].
     Sync { position: Position, timeout: Option<Duration> },
 }
@@ -226,6 +247,8 @@ pub(crate) struct Session {
     pub(crate) held: Share,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) need: Need,
+    /// What the command under way has done, and may.
+    pub(crate) effort: Effort,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
     pub(crate) numbers: Option<Stats>,
     /// What EXEC does in spaces, while it runs.
@@ -263,6 +286,7 @@ impl Session {
             held: Share::default(),
             reply_mode: ReplyMode::On,
             need: Need::NOTHING,
+            effort: Effort::ANY,
             numbers: None,
             joined: None,
             open: None,
@@ -285,6 +309,7 @@ impl Session {
         session.user.clone_from(&self.user);
         session.random = self.next_random();
         session.joined = self.joined.take();
+        session.effort = self.effort.clone();
         session.points = std::mem::take(&mut self.points);
         session
     }
@@ -293,6 +318,7 @@ impl Session {
     pub(crate) fn end_script(&mut self, session: Session) {
         self.joined = session.joined;
         self.points = session.points;
+        self.effort = session.effort;
         if session.database != self.database {
             self.client.set_database(self.database);
         }

@@ -86,6 +86,7 @@ pub(crate) struct RespTable {
     pub(crate) idle_timeout_seconds: Option<i64>,
     pub(crate) output_bytes_max: Option<i64>,
     pub(crate) input_bytes_max: Option<i64>,
+    pub(crate) replies_bytes_max: Option<i64>,
     pub(crate) tls: Option<TlsTable>,
 }
 

@@ -38,6 +38,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("resp.connections_max", number(resp.clients_max), CONNECTIONS),
         ("resp.idle_timeout_seconds", 0, IDLE_SECONDS),
         ("resp.input_bytes_max", number(resp.input_bytes_max), INPUT_BYTES),
+        ("resp.replies_bytes_max", number(resp.replies_bytes_max), INPUT_BYTES),
         ("resp.output_bytes_max", number(resp.output_bytes_max), OUTPUT_BYTES),
         ("http.connections_max", number(http.connections_max), CONNECTIONS),
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),

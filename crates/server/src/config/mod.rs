@@ -179,6 +179,7 @@ impl Config {
             format!("resp.connections_max = {}", self.resp.limits.clients_max),
             format!("resp.output_bytes_max = {}", self.resp.limits.output_bytes_max),
             format!("resp.input_bytes_max = {}", self.resp.limits.input_bytes_max),
+            format!("resp.replies_bytes_max = {}", self.resp.limits.replies_bytes_max),
             format!("idle RESP connections are closed {idle}"),
             format!("http.listen = {}{}", self.http.listen, tls(&self.http.tls)),
             format!("http.connections_max = {}", self.http.limits.connections_max),

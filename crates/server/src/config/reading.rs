@@ -183,6 +183,9 @@ impl Reading<'_> {
                 input_bytes_max: self
                     .number("resp.input_bytes_max", table.input_bytes_max, INPUT_BYTES)?
                     .unwrap_or(defaults.input_bytes_max),
+                replies_bytes_max: self
+                    .number("resp.replies_bytes_max", table.replies_bytes_max, INPUT_BYTES)?
+                    .unwrap_or(defaults.replies_bytes_max),
                 output_pause_bytes: defaults.output_pause_bytes.min(output_bytes_max),
                 ..defaults
             },

@@ -116,6 +116,7 @@ fn every_key_arrives_where_it_belongs() {
         idle_timeout_seconds = 300
         output_bytes_max = 1_048_576
         input_bytes_max = 2_097_152
+        replies_bytes_max = 3_145_728
         tls = {{ certificate = "certificate.pem", key = "key.pem" }}
 
         [http]
@@ -187,6 +188,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((config.resp.listen.port(), config.resp.reactors, config.resp.pipeline_reactors), (1, 2, 5));
     assert_eq!((config.resp.limits.clients_max, config.resp.limits.output_bytes_max), (100, 1 << 20));
     assert_eq!(config.resp.limits.input_bytes_max, 2 << 20);
+    assert_eq!(config.resp.limits.replies_bytes_max, 3 << 20);
     assert_eq!(config.resp.idle_timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.http.listen.to_string(), "[::1]:2");
     let http = &config.http.limits;
@@ -277,7 +279,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
-            "holdfast.toml, line 4: resp.port: there is no key `port`; there are `listen`, `reactors`, `pipeline_reactors`, `connections_max`, `idle_timeout_seconds`, `output_bytes_max`, `input_bytes_max`, `tls`",
+            "holdfast.toml, line 4: resp.port: there is no key `port`; there are `listen`, `reactors`, `pipeline_reactors`, `connections_max`, `idle_timeout_seconds`, `output_bytes_max`, `input_bytes_max`, `replies_bytes_max`, `tls`",
         ),
         (
             "[resp]\nreactors = \"two\"",

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use holdfast::Backup;
 
-use crate::resp::call::{Answer, Call, SYNTAX, store_error_text};
+use crate::resp::call::{Answer, Call, Fail, SYNTAX, store_error_text};
+use crate::resp::open;
 use crate::resp::reply::Reply;
 use crate::resp::session::{Pending, ReplyMode, Session};
 
@@ -57,11 +58,16 @@ pub(crate) fn backed_up(session: &mut Session, done: Option<holdfast::Result<Bac
         }
         Some(Err(error)) => {
             tracing::error!(%error, "the backup failed");
-            reply.error(&store_error_text(&error));
+            refuse(session, store_error_text(&error).into(), reply);
         }
-        None => reply.error("ERR the backup was interrupted"),
+        None => refuse(session, "ERR the backup was interrupted".into(), reply),
     }
     if session.reply_mode == ReplyMode::On {
         session.replies += 1;
     }
+}
+
+fn refuse(session: &mut Session, fail: Fail, reply: &mut Reply) {
+    open::fail(session, &fail);
+    reply.error(&fail.text());
 }

@@ -4,9 +4,9 @@
 
 use crate::resp::call::{Answer, Call, SYNTAX};
 use crate::resp::door::Door;
-use crate::resp::number;
 use crate::resp::reply::{Documents, Protocol, Reply};
 use crate::resp::session::{Hello, Pending, ReplyMode, Session};
+use crate::resp::{number, open};
 
 /// The version of Redis whose behaviour this door follows: clients choose features by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -158,7 +158,10 @@ pub(crate) fn authenticated(
     reply: &mut Reply,
 ) {
     match user {
-        None => reply.error(WRONG_PASSWORD),
+        None => {
+            open::fail(session, &WRONG_PASSWORD.into());
+            reply.error(WRONG_PASSWORD);
+        }
         Some(user) => {
             session.client.names().user.clone_from(&user.name);
             // What another user has begun is not this one's to commit.

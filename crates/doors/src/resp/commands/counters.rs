@@ -5,6 +5,7 @@
 use holdfast::{Object, PutOptions};
 
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER};
+use crate::resp::effort::Use;
 use crate::resp::extended::{Extended, Parsed};
 use crate::resp::number::{self, Decimal};
 
@@ -34,7 +35,7 @@ fn kept(old: Option<Object>) -> PutOptions {
 
 fn add(call: &mut Call<'_, '_>, amount: i64) -> Answer {
     let key = call.args.at(1);
-    let old = call.get(key)?;
+    let old = call.get(key, Use::Look)?;
     let value = match &old {
         Some(object) => number::parse_i64(object.value.as_ref()).ok_or(NOT_INTEGER)?,
         None => 0,
@@ -47,7 +48,7 @@ fn add(call: &mut Call<'_, '_>, amount: i64) -> Answer {
 
 pub(crate) fn incrbyfloat(call: &mut Call<'_, '_>) -> Answer {
     let key = call.args.at(1);
-    let old = call.get(key)?;
+    let old = call.get(key, Use::Look)?;
     let value = match &old {
         Some(object) => float(object.value.as_ref())?,
         None => float(b"0")?,

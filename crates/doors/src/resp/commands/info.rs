@@ -69,7 +69,7 @@ fn clients(call: &Call<'_, '_>, text: &mut String) {
     line(text, "connected_clients", call.door.clients.len());
     line(text, "maxclients", call.door.settings.clients_max.load(Relaxed));
     line(text, "peak_clients", call.door.peak_clients.load(Relaxed));
-    line(text, "blocked_clients", crate::numbers::types(&call.door.store).iter().map(|of| of.waiters).sum::<usize>());
+    line(text, "blocked_clients", call.door.clients.all().iter().filter(|client| client.is_blocked()).count());
 }
 
 fn memory(text: &mut String) {

@@ -5,6 +5,7 @@
 use holdfast::PutOptions;
 
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
+use crate::resp::effort::Use;
 use crate::resp::handle::copy_database;
 use crate::resp::number;
 use crate::resp::session::BucketName;
@@ -13,6 +14,8 @@ use crate::resp::session::BucketName;
 const OVERHEAD_BYTES: u64 = 96;
 /// Values up to so many bytes are `embstr` in Redis.
 const EMBEDDED_BYTES_MAX: u64 = 44;
+/// What a key counts that FLUSHDB removes with all others, beside bytes that are copied.
+const CLEARED_BYTES: u64 = 64;
 
 pub(crate) fn del(call: &mut Call<'_, '_>) -> Answer {
     let mut deleted = 0;
@@ -41,7 +44,7 @@ pub(crate) fn type_of(call: &mut Call<'_, '_>) -> Answer {
 fn rename_to(call: &mut Call<'_, '_>, overwrite: bool) -> Result<bool, Fail> {
     let args = call.args();
     let (from, to) = (args.at(1), args.at(2));
-    let object = call.get(from)?.ok_or("ERR no such key")?;
+    let object = call.get(from, Use::Look)?.ok_or("ERR no such key")?;
     if from == to {
         return Ok(overwrite);
     }
@@ -90,7 +93,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_>) -> Answer {
     if source == target && from == to {
         return Err("ERR source and destination objects are the same".into());
     }
-    let Some(object) = call.get(from)? else {
+    let Some(object) = call.get(from, Use::Look)? else {
         call.reply.integer(0);
         return Ok(());
     };
@@ -111,7 +114,7 @@ pub(crate) fn object_encoding(call: &mut Call<'_, '_>) -> Answer {
         return Ok(());
     };
     let is_integer = head.value_bytes <= 20
-        && call.get(key)?.is_some_and(|object| number::parse_i64(object.value.as_ref()).is_some());
+        && call.get(key, Use::Look)?.is_some_and(|object| number::parse_i64(object.value.as_ref()).is_some());
     call.reply.text(match head.value_bytes {
         _ if is_integer => "int",
         bytes if bytes <= EMBEDDED_BYTES_MAX => "embstr",
@@ -186,6 +189,8 @@ fn flush_options(call: &Call<'_, '_>) -> Answer {
 pub(crate) fn flushdb(call: &mut Call<'_, '_>) -> Answer {
     flush_options(call)?;
     let bucket = call.session.bucket;
+    let keys = call.view.count(bucket.as_bytes())?;
+    call.session.effort.add(keys * CLEARED_BYTES, Use::Look)?;
     call.clear(bucket.as_bytes())?;
     call.reply.ok();
     Ok(())
@@ -195,7 +200,9 @@ pub(crate) fn flushall(call: &mut Call<'_, '_>) -> Answer {
     flush_options(call)?;
     let full: Vec<BucketName> = (0..call.door.options.databases).map(BucketName::of).collect();
     for bucket in full {
-        if call.view.count(bucket.as_bytes())? > 0 {
+        let keys = call.view.count(bucket.as_bytes())?;
+        call.session.effort.add(keys * CLEARED_BYTES, Use::Look)?;
+        if keys > 0 {
             call.clear(bucket.as_bytes())?;
         }
     }

@@ -7,6 +7,7 @@ use holdfast::{Condition, Durability, Head, Indexes, Metadata, Position, PutOpti
 use super::expiry::{Expiry, checked_expiry};
 use crate::auth::Right;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
+use crate::resp::effort::Use;
 use crate::resp::reply::Reply;
 use crate::resp::{glob, number, permit};
 
@@ -167,8 +168,7 @@ fn holds(call: &mut Call<'_, '_>, bucket: &[u8], key: &[u8], condition: &Conditi
 
 pub(crate) fn get(call: &mut Call<'_, '_>) -> Answer {
     only_reading(call, 3)?;
-    let object = call.view.get(call.args.at(1), call.args.at(2))?;
-    call.session.counters.looked_up(object.is_some());
+    let object = call.get_in(call.args.at(1), call.args.at(2), Use::Show)?;
     match object {
         None => call.reply.null_array(),
         Some(object) => {

@@ -8,6 +8,7 @@ use holdfast::Page;
 
 use super::own::{LIMIT_DEFAULT, page_limit, reading, write_durability, write_version};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
+use crate::resp::effort::Use;
 use crate::resp::glob;
 
 /// The options of KV.KEYS and KV.RANGE.
@@ -83,13 +84,19 @@ fn page(
     {
         return Ok((holdfast::PageOut { entries: Vec::new(), more: false }, None));
     }
-    let out = call.view.page(&Page {
-        bucket,
-        start: Bound::Included(start),
-        end,
-        limit: window.limit,
-        values: window.values,
-    })?;
+    call.session.effort.add_items(window.limit)?;
+    let heads = Page { bucket, start: Bound::Included(start), end, limit: window.limit, values: false };
+    let mut out = call.view.page(&heads)?;
+    if window.values {
+        // Values are fetched when they are known to fit: of a page each may be as large as any.
+        let bytes = out.entries.iter().fold(0u64, |bytes, (_, head, _)| bytes.saturating_add(head.value_bytes));
+        let bytes_max = call.door.options.limits.output_bytes_max;
+        if bytes > bytes_max as u64 {
+            return Err(Fail::TooBig(bytes_max));
+        }
+        call.session.effort.add(bytes, Use::Show)?;
+        out = call.view.page(&Page { values: true, ..heads })?;
+    }
     // The smallest key behind the last one shown.
     let next = out.entries.last().filter(|_| out.more).map(|(key, _, _)| [key.as_slice(), b"\0"].concat());
     Ok((out, next))

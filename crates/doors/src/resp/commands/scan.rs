@@ -7,6 +7,7 @@ use std::ops::Bound;
 use holdfast::Page;
 
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::effort::Use;
 use crate::resp::{glob, number};
 
 /// Keys fetched in one piece while going over a whole bucket.
@@ -27,6 +28,7 @@ pub(crate) fn each_key(
         };
         let page = Page { bucket, start, end: Bound::Unbounded, limit: PIECE_KEYS, values: false };
         let out = call.view.page(&page)?;
+        call.session.effort.add_items(out.entries.len())?;
         let more = out.more;
         after = out.entries.last().map(|(key, _, _)| key.clone());
         for (key, _, _) in out.entries {
@@ -55,6 +57,7 @@ pub(crate) fn keys(call: &mut Call<'_, '_>) -> Answer {
     if bytes > bytes_max {
         return Err("ERR the answer is too big, use SCAN".into());
     }
+    call.session.effort.add(bytes as u64, Use::Show)?;
     call.reply.array(found.len());
     for key in &found {
         call.reply.bulk(key);
@@ -104,6 +107,7 @@ pub(crate) fn scan(call: &mut Call<'_, '_>) -> Answer {
         })?),
     };
     let count = count.min(call.door.options.limits.scan_count_max);
+    call.session.effort.add_items(count)?;
     let (keys, next) = call.view.scan(bucket, place.as_ref(), count)?;
     let next = next.map_or(0, |next| call.door.cursors().add(bucket, next));
     let keys: Vec<Vec<u8>> =

@@ -6,6 +6,7 @@ use holdfast::PutOptions;
 
 use super::expiry::{Expiry, Unit, checked_expiry};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
+use crate::resp::effort::Use;
 use crate::resp::number;
 
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -61,7 +62,7 @@ impl SetOptions {
 }
 
 pub(crate) fn get(call: &mut Call<'_, '_>) -> Answer {
-    match call.get(call.args.at(1))? {
+    match call.get(call.args.at(1), Use::Show)? {
         Some(object) => call.reply.bulk(object.value.as_ref()),
         None => call.reply.null(),
     }
@@ -77,7 +78,7 @@ pub(crate) fn set(call: &mut Call<'_, '_>) -> Answer {
     }
     let options = SetOptions::parse(call, 3, true)?;
     let expires_ms = options.expires_ms(call)?;
-    let old = if options.get { call.get(key)? } else { None };
+    let old = if options.get { call.get(key, Use::Show)? } else { None };
     if options.absent || options.present {
         let exists = if options.get { old.is_some() } else { call.head(key)?.is_some() };
         if exists == options.absent {
@@ -126,7 +127,7 @@ fn set_expiring(call: &mut Call<'_, '_>, unit: Unit) -> Answer {
 
 pub(crate) fn getset(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
-    let old = call.get(args.at(1))?;
+    let old = call.get(args.at(1), Use::Show)?;
     call.put(args.at(1), args.at(2), &PutOptions::default())?;
     match old {
         Some(object) => call.reply.bulk(object.value.as_ref()),
@@ -137,7 +138,7 @@ pub(crate) fn getset(call: &mut Call<'_, '_>) -> Answer {
 
 pub(crate) fn getdel(call: &mut Call<'_, '_>) -> Answer {
     let key = call.args.at(1);
-    match call.get(key)? {
+    match call.get(key, Use::Show)? {
         Some(object) => {
             call.delete(key)?;
             call.reply.bulk(object.value.as_ref());
@@ -150,7 +151,7 @@ pub(crate) fn getdel(call: &mut Call<'_, '_>) -> Answer {
 pub(crate) fn getex(call: &mut Call<'_, '_>) -> Answer {
     let key = call.args.at(1);
     let options = SetOptions::parse(call, 2, false)?;
-    let object = call.get(key)?;
+    let object = call.get(key, Use::Show)?;
     let Some(object) = object else {
         call.reply.null();
         return Ok(());
@@ -175,7 +176,7 @@ pub(crate) fn mget(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     call.reply.array(args.len() - 1);
     for key in args.from(1).iter() {
-        match call.get(key)? {
+        match call.get(key, Use::Show)? {
             Some(object) => call.reply.bulk(object.value.as_ref()),
             None => call.reply.null(),
         }
@@ -224,7 +225,7 @@ fn put_pairs(call: &mut Call<'_, '_>) -> Answer {
 pub(crate) fn append(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let (key, tail) = (args.at(1), args.at(2));
-    let length = match call.get(key)? {
+    let length = match call.get(key, Use::Look)? {
         None => {
             call.put(key, tail, &PutOptions::default())?;
             tail.len()
@@ -251,7 +252,7 @@ pub(crate) fn strlen(call: &mut Call<'_, '_>) -> Answer {
 
 pub(crate) fn getrange(call: &mut Call<'_, '_>) -> Answer {
     let (mut start, mut end) = (call.integer(2)?, call.integer(3)?);
-    let Some(object) = call.get(call.args.at(1))? else {
+    let Some(object) = call.get(call.args.at(1), Use::Look)? else {
         call.reply.bulk(b"");
         return Ok(());
     };
@@ -278,7 +279,7 @@ pub(crate) fn setrange(call: &mut Call<'_, '_>) -> Answer {
     let (key, part) = (args.at(1), args.at(3));
     let offset = number::parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let offset = usize::try_from(offset).map_err(|_| Fail::from("ERR offset is out of range"))?;
-    let old = call.get(key)?;
+    let old = call.get(key, Use::Look)?;
     if part.is_empty() {
         call.reply.unsigned(old.map_or(0, |object| object.head.value_bytes));
         return Ok(());
@@ -287,6 +288,8 @@ pub(crate) fn setrange(call: &mut Call<'_, '_>) -> Answer {
     if end > call.door.value_bytes_max() {
         return Err(TOO_LONG.into());
     }
+    // Zeros before the part take as long as bytes that were there.
+    call.session.effort.add(end as u64, Use::Look)?;
     let mut value = old.as_ref().map_or(Vec::new(), |object| AsRef::<[u8]>::as_ref(&object.value).to_vec());
     if value.len() < end {
         value.resize(end, 0);

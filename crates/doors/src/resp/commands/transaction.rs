@@ -17,7 +17,7 @@ use holdfast::{Durability, ErrorKind, Scope};
 use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
-use crate::resp::session::{BucketName, Need, Queue, Queued, Session, Watched};
+use crate::resp::session::{BucketName, Need, Queue, Queued, ReplyMode, Session, Watched};
 use crate::resp::table::{BucketOf, Command, flag};
 use crate::resp::{number, permit};
 
@@ -99,10 +99,15 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
     if queue.broken {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
+    let before = Before::of(call.session);
     let ran = run_all(call, &queue.commands, &watched, shows_position);
     call.session.joined = None;
     if ran.is_err() {
         call.session.forget_points();
+    }
+    if matches!(ran, Err(Fail::Heavy { .. })) {
+        before.restore(call.session, queue, watched);
+        return ran;
     }
     ran.map_err(|fail| match fail {
         Fail::Text(_) => fail,
@@ -115,6 +120,27 @@ pub(crate) fn exec(call: &mut Call<'_, '_>) -> Answer {
         Fail::Store(error) if error.kind() == ErrorKind::Unknown => store_error_text(&error).into(),
         fail => format!("EXECABORT Transaction discarded: {}", fail.text()).into(),
     })
+}
+
+/// What commands of a transaction change of the connection, as it was before: EXEC may have to be begun again.
+struct Before {
+    database: u16,
+    durability: Durability,
+    reply_mode: ReplyMode,
+}
+
+impl Before {
+    fn of(session: &Session) -> Self {
+        Before { database: session.database, durability: session.durability, reply_mode: session.reply_mode }
+    }
+
+    /// As if EXEC had not come yet.
+    fn restore(self, session: &mut Session, queue: Queue, watched: Vec<Watched>) {
+        session.select(self.database);
+        (session.durability, session.reply_mode) = (self.durability, self.reply_mode);
+        session.client.set_transaction(queue.commands.len() as i64, watched.len());
+        (session.multi, session.watched) = (Some(queue), watched);
+    }
 }
 
 /// The buckets and keys the transaction names, or nothing if it goes over whole databases.
@@ -186,6 +212,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     let mut wrote = false;
     for queued in commands {
         let mark = call.reply.len();
+        call.session.effort.add_items(1)?;
         let args = queued.args.args();
         add(&call.session.counters.commands, 1);
         call.session.client.set_command(queued.index);

@@ -118,7 +118,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
         Found::UnknownSubcommand { container } => Err(unknown_subcommand(container, args)),
         Found::Unknown => Err(unsupported::unknown_command(call.session, args)),
     };
-    ran.inspect_err(|failed| open::fail(call.session, failed))
+    ran
 }
 
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
@@ -143,7 +143,9 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
     *transaction.points() = std::mem::take(&mut call.session.points);
     let (store, counts) = (call.door.store.clone(), Arc::clone(&call.door.points));
     let is_held_back = !transaction.points().is_empty() && store.series().is_crowded();
-    if is_held_back || transaction.held().0 > COMMITTED_HERE_MAX {
+    let (things, bytes) = transaction.held();
+    let is_large = things > COMMITTED_HERE_MAX || bytes > call.door.options.limits.loop_bytes_max as u64;
+    if is_held_back || is_large {
         let commit = move |mut transaction: Transaction, reply: &mut Reply| {
             if is_held_back {
                 store.series().make_room(transaction.points().len())?;

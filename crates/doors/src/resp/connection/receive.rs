@@ -36,6 +36,9 @@ impl Connection {
             let bytes = buf.filled();
             let handled = self.handle_bytes(bytes);
             self.input.extend_from_slice(bytes.get(handled..).unwrap_or_default());
+            if let Some(begins) = self.heavy_begins.take() {
+                self.run_heavy(BytesMut::from(bytes.get(begins..handled).unwrap_or_default()));
+            }
             bytes.len()
         } else {
             let missing = self.parser.needed().saturating_sub(self.input.len());
@@ -90,7 +93,15 @@ impl Connection {
     pub(super) fn handle_input(&mut self) {
         let mut input = std::mem::take(&mut self.input);
         let handled = self.handle_bytes(&input);
-        input.advance(handled);
+        match self.heavy_begins.take() {
+            None => input.advance(handled),
+            Some(begins) => {
+                // It has the bytes themselves, which may be many.
+                let mut command = input.split_to(handled);
+                command.advance(begins);
+                self.run_heavy(command);
+            }
+        }
         if input.is_empty() {
             self.session.held = Share::default();
             if input.capacity() > KEPT_BYTES_MAX {

@@ -88,6 +88,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
                 }
                 return Ok(());
             }
+            Err(Fail::Heavy { .. }) => task.known.is_slow.store(true, Relaxed),
             Ok(Ran::TooLong) if time < time_max => task.known.is_slow.store(true, Relaxed),
             Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
             Err(fail) => return Err(fail),

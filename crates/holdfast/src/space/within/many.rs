@@ -130,7 +130,9 @@ impl Within<'_> {
                 continue;
             }
             let at_once = ReadOptions::default();
-            let Some(granted) = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, mode))? else { continue };
+            let Some(granted) = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, mode))? else {
+                continue;
+            };
             self.show(granted.position)?;
             found.push(granted.entry.into());
         }
