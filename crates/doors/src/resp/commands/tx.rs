@@ -109,16 +109,15 @@ pub(crate) fn abort(call: &mut Call<'_, '_>) -> Answer {
 pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
     named(call, call.args.get(1))?;
     let args = call.args().from(2);
-    let ran = match find(args) {
+    match find(args) {
         Found::Row { row, .. } if row.has(flag::IMMEDIATE) => {
-            return Err(format!("ERR {} is not run by TX.RUN", row.name.to_uppercase()).into());
+            Err(format!("ERR {} is not run by TX.RUN", row.name.to_uppercase()).into())
         }
         Found::Row { row, .. } => admit(call.door, call.session, row, args)
             .and_then(|()| open::command(call.door, call.session, row, args, call.reply, call.now_ms)),
         Found::UnknownSubcommand { container } => Err(unknown_subcommand(container, args)),
         Found::Unknown => Err(unsupported::unknown_command(call.session, args)),
-    };
-    ran
+    }
 }
 
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
