@@ -142,8 +142,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn get(&mut self, bucket: &[u8], key: &[u8]) -> Result<Option<Object>> {
-        let found = self.get_up_to(bucket, key, u64::MAX)?;
-        Ok(found.and_then(|found| if let UpTo::Object(object) = found { Some(object) } else { None }))
+        Ok(self.get_up_to(bucket, key, u64::MAX)?.and_then(UpTo::object))
     }
 
     /// As [`Exclusive::get`], but leaves a value alone that has more bytes than `bytes_max`.

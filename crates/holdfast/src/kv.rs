@@ -3,7 +3,7 @@
 //! May use: the `kv` engine, the commit path. Must not know: protocols.
 
 use journal::Position;
-use kv::{Compression, Head, Indexes, Metadata, Object, UpTo};
+use kv::{Compression, Found, Head, Indexes, Metadata, Object, Reader, UpTo};
 
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
@@ -107,18 +107,28 @@ impl Kv<'_> {
         self.store.settle(self.peek_head(bucket, key)?)
     }
 
-    /// As [`Kv::get`], but does not wait.
-    ///
-    /// # Errors
-    /// `Corrupt` when the stored value is damaged.
-    pub fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Object>>> {
+    /// Looks something up, without waiting.
+    fn look<T>(
+        &self,
+        bucket: &[u8],
+        key: &[u8],
+        what: impl Fn(&Reader, u64) -> kv::Result<Found<T>>,
+    ) -> Result<Shown<Option<T>>> {
         let inner = self.store.inner();
         inner.check_open()?;
         inner.check_bucket(bucket)?;
         let now_ms = inner.clock.wall_ms();
         let partition = inner.partition(bucket, key);
         partition.check()?;
-        inner.read(partition, |reader| reader.get(bucket, key, now_ms))
+        inner.read(partition, |reader| what(reader, now_ms))
+    }
+
+    /// As [`Kv::get`], but does not wait.
+    ///
+    /// # Errors
+    /// `Corrupt` when the stored value is damaged.
+    pub fn peek(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Object>>> {
+        self.look(bucket, key, |reader, now_ms| reader.get(bucket, key, now_ms))
     }
 
     /// As [`Kv::peek`], but leaves a value alone that has more bytes than `bytes_max`: for who has no time for large ones.
@@ -126,13 +136,7 @@ impl Kv<'_> {
     /// # Errors
     /// As [`Kv::peek`].
     pub fn peek_up_to(&self, bucket: &[u8], key: &[u8], bytes_max: u64) -> Result<Shown<Option<UpTo>>> {
-        let inner = self.store.inner();
-        inner.check_open()?;
-        inner.check_bucket(bucket)?;
-        let now_ms = inner.clock.wall_ms();
-        let partition = inner.partition(bucket, key);
-        partition.check()?;
-        inner.read(partition, |reader| reader.get_up_to(bucket, key, now_ms, bytes_max))
+        self.look(bucket, key, |reader, now_ms| reader.get_up_to(bucket, key, now_ms, bytes_max))
     }
 
     /// As [`Kv::head`], but does not wait.
@@ -140,13 +144,7 @@ impl Kv<'_> {
     /// # Errors
     /// `Corrupt` when the ledger is damaged.
     pub fn peek_head(&self, bucket: &[u8], key: &[u8]) -> Result<Shown<Option<Head>>> {
-        let inner = self.store.inner();
-        inner.check_open()?;
-        inner.check_bucket(bucket)?;
-        let now_ms = inner.clock.wall_ms();
-        let partition = inner.partition(bucket, key);
-        partition.check()?;
-        inner.read(partition, |reader| reader.head(bucket, key, now_ms))
+        self.look(bucket, key, |reader, now_ms| reader.head(bucket, key, now_ms))
     }
 
     /// Puts an object and waits for the store's durability.

@@ -32,6 +32,14 @@ pub(crate) fn world(disk: &base::memory::Disk, ledgers: &MemoryLedgers) -> World
     }
 }
 
+/// A store in such a world, whose clock stands still until it is told.
+pub(crate) fn with_clock() -> (Store, Arc<base::ManualClock>) {
+    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
+    let world = world(&base::memory::Disk::new(1), &MemoryLedgers::new());
+    let world = World { clock: Arc::clone(&clock) as _, ..world };
+    (Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap(), clock)
+}
+
 pub(crate) fn options() -> Options {
     Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() }
 }

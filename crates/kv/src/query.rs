@@ -50,6 +50,17 @@ pub enum UpTo {
     Larger(Head),
 }
 
+impl UpTo {
+    /// The object, if its value was read.
+    #[must_use]
+    pub fn object(self) -> Option<Object> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Larger(_) => None,
+        }
+    }
+}
+
 /// What a look-up found, and the version that says so.
 #[derive(Debug, Clone)]
 pub struct Found<T> {
@@ -174,7 +185,7 @@ impl Reader {
     /// `Value` when the stored bytes are not what was put.
     pub fn get(&self, bucket: &[u8], key: &[u8], now_ms: u64) -> Result<Found<Object>> {
         let found = self.get_up_to(bucket, key, now_ms, u64::MAX)?;
-        let value = found.value.and_then(|found| if let UpTo::Object(object) = found { Some(object) } else { None });
+        let value = found.value.and_then(UpTo::object);
         Ok(Found { value, version: found.version })
     }
 

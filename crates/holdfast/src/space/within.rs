@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::space::{Change as InPlace, Document, Order, Stored, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Definition, Document, Order, Stored, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
 
 use super::commit::Over;
@@ -69,6 +69,17 @@ impl Inner {
 /// What becomes of an entry that the transaction takes.
 fn taken(granted: &Granted) -> Staged {
     Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None, over: Over::Any }
+}
+
+fn id_of(definition: &Definition, document: &Document) -> Value {
+    document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default()
+}
+
+/// The entry with this document alone, if it is still wanted.
+fn by_id_of(definition: &Definition, wanted: &Wanted, document: &Document) -> Wanted {
+    let by_id = Wanted { id: Some(id_of(definition, document)), ..wanted.clone() };
+    let routing = definition.routed_by().map(|path| path.first(document.fields()).to_value());
+    if let Some(routing) = routing { by_id.routed(routing) } else { by_id }
 }
 
 /// How a transaction reads.
@@ -251,6 +262,17 @@ impl Within<'_> {
         Some((id.map(ValueRef::to_value).unwrap_or_default(), found.clone()))
     }
 
+    /// All that this transaction itself has written that is wanted, and whose lease lasts still: document, end of the lease or 0, and the
+    /// rest.
+    fn own_all(&mut self, wanted: &Wanted) -> Vec<(Document, u64, Staged)> {
+        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let now_ms = self.entries.store.now_ms();
+        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
+        let seen = mine.filter_map(|(_, staged)| staged.seen(now_ms).map(|(document, ends)| (document, ends, staged)));
+        let own = seen.filter(|(document, ..)| wanted.matches(&definition, document.fields()));
+        own.map(|(document, ends, staged)| (document.clone(), *ends, staged.clone())).collect()
+    }
+
     /// What is wanted, without what this transaction has changed. To be dropped before something is [`put`](Self::put).
     fn others(&mut self, wanted: &Wanted) -> Wanted {
         let of = self.entries.kind.of;
@@ -287,7 +309,7 @@ impl Within<'_> {
         let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
         drop(others);
         let Some(granted) = found else { return Ok(None) };
-        let id = granted.entry.document.get(&self.entries.definition().id).map(ValueRef::to_value).unwrap_or_default();
+        let id = id_of(&self.entries.definition(), &granted.entry.document);
         self.put(&id, taken(&granted));
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
@@ -371,13 +393,7 @@ impl Within<'_> {
     /// As [`Entries::count`].
     pub fn count(&mut self, wanted: &Wanted) -> Result<u64> {
         self.begin()?;
-        let now_ms = self.entries.store.now_ms();
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
-        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let own = mine
-            .filter_map(|(_, staged)| staged.seen(now_ms))
-            .filter(|(document, _)| wanted.matches(&definition, document.fields()));
-        let own = own.count() as u64;
+        let own = self.own_all(wanted).len() as u64;
         let own = wanted.limit.map_or(own, |limit| own.min(limit));
         let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
         let shown = self.entries.count_shown(&others)?;
@@ -396,13 +412,9 @@ impl Within<'_> {
         self.check_durable()?;
         wanted.check_unordered("clear")?;
         let definition = self.entries.definition();
-        let id_of = |document: &Document| document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let limit = wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let (of, now_ms) = (self.entries.kind.of, self.entries.store.now_ms());
-        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let own = mine.filter_map(|(_, staged)| Some((staged.seen(now_ms)?.0.clone(), staged.clone())));
-        let own = own.filter(|(document, _)| wanted.matches(&definition, document.fields()));
-        let own: Vec<(Value, Staged)> = own.map(|(document, staged)| (id_of(&document), staged)).take(limit).collect();
+        let mut own = self.own_all(wanted);
+        own.truncate(limit);
         let others = self.others(wanted);
         let enough = max.saturating_add(1).saturating_sub(own.len()).min(limit - own.len());
         let found = self.entries.read_many_shown(&others, enough)?.value;
@@ -413,17 +425,15 @@ impl Within<'_> {
             return Err(Error::new(ErrorKind::Limit, text));
         }
         let mut count = own.len() as u64;
-        for (id, staged) in own {
-            self.put(&id, Staged { will: None, ..staged });
+        for (document, _, staged) in own {
+            self.put(&id_of(&definition, &document), Staged { will: None, ..staged });
         }
         for Entry { document, .. } in found {
-            let by_id = Wanted { id: Some(id_of(&document)), ..wanted.clone() };
-            let routing = definition.routed_by().map(|path| path.first(document.fields()).to_value());
-            let by_id = if let Some(routing) = routing { by_id.routed(routing) } else { by_id };
+            let by_id = by_id_of(&definition, wanted, &document);
             let at_once = ReadOptions::default();
             let got = self.entries.find_or_wait(&by_id, &at_once, Purpose::Lock(holder, Mode::Exclusive))?;
             let Some(granted) = got else { continue };
-            self.put(&id_of(&document), taken(&granted));
+            self.put(&id_of(&definition, &document), taken(&granted));
             self.show(granted.position)?;
             count += 1;
         }

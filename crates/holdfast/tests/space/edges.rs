@@ -1,12 +1,11 @@
 //! What happens when things end, meet or fail at an awkward moment.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use holdfast::space::{
     AtLimit, Change, IndexDefinition, Lease, Listen, NoticeKind, Order, Path, ReadLock, Taking, WriteMode,
 };
-use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position, World};
+use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position};
 
 use super::*;
 
@@ -367,15 +366,7 @@ fn either_snapshot_and_the_journal_are_enough() {
 /// It was gone for reading, and there for writing.
 #[test]
 fn an_entry_whose_lease_has_ended_is_in_nobodys_way() {
-    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
-    let world = World {
-        files: Arc::new(base::memory::Disk::new(1)),
-        clock: clock.clone(),
-        ledgers: Arc::new(MemoryLedgers::new()),
-        threads: false,
-        entropy: 42,
-    };
-    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let (store, clock) = with_clock();
     let jobs = jobs(&store);
     let lease = WriteOptions { lease: Lease::For(Duration::from_millis(10)), ..upsert() };
     jobs.write(&order(1, "ada", 0), &lease).unwrap();
@@ -400,15 +391,7 @@ fn an_entry_whose_lease_has_ended_is_in_nobodys_way() {
 /// What it had written itself it saw for ever.
 #[test]
 fn a_transaction_sees_the_end_of_leases_that_it_gave() {
-    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
-    let world = World {
-        files: Arc::new(base::memory::Disk::new(1)),
-        clock: clock.clone(),
-        ledgers: Arc::new(MemoryLedgers::new()),
-        threads: false,
-        entropy: 42,
-    };
-    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let (store, clock) = with_clock();
     let jobs = jobs(&store);
     jobs.write(&order(2, "ada", 0), &upsert()).unwrap();
     let lease = WriteOptions { lease: Lease::For(Duration::from_millis(10)), ..upsert() };
@@ -486,10 +469,7 @@ fn a_transaction_reads_what_it_has_locked_itself() {
 /// The new entry was told as an update of the one that had ended, whose end was never told, and had its place in the queue.
 #[test]
 fn what_is_written_where_a_lease_has_ended_is_a_new_entry() {
-    let (disk, ledgers) = (base::memory::Disk::new(1), MemoryLedgers::new());
-    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
-    let world = World { clock: Arc::clone(&clock) as _, ..world(&disk, &ledgers) };
-    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let (store, clock) = with_clock();
     let definition = Definition { order: Order::Fifo, history: true, ..Definition::new("s", "job") };
     let jobs = store.space("s").declare(definition).unwrap();
     let insert = WriteOptions { mode: WriteMode::Insert, ..upsert() };

@@ -185,10 +185,7 @@ fn a_limit_counts_and_an_order_is_refused_where_it_would_not() {
 /// What a transaction reads of many is what others read once it has committed, whatever it has done before.
 #[test]
 fn a_transaction_reads_many_as_they_will_be() {
-    let (disk, ledgers) = (base::memory::Disk::new(1), MemoryLedgers::new());
-    let clock = Arc::new(base::ManualClock::at(1_700_000_000_000));
-    let world = World { clock: Arc::clone(&clock) as _, ..world(&disk, &ledgers) };
-    let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+    let (store, clock) = with_clock();
     let entries = orders(&store);
     for number in 0..20 {
         entries.write(&order(number, if number % 2 == 0 { "ada" } else { "bob" }, number * 10), &upsert()).unwrap();

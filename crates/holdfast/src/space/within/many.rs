@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ::space::{Definition, Document, Query, Storage, Value, ValueRef};
+use ::space::{Query, Storage};
 use journal::Position;
 
 use super::super::entries::Entry;
@@ -13,7 +13,7 @@ use super::super::locks::{Holder, Mode};
 use super::super::read::ReadOptions;
 use super::super::wait::Purpose;
 use super::super::wanted::Wanted;
-use super::{ReadLock, Within};
+use super::{ReadLock, Within, by_id_of};
 use crate::error::Result;
 
 /// Which of the entries that match are answered: so many, behind so many.
@@ -21,10 +21,6 @@ use crate::error::Result;
 struct Window {
     skip: usize,
     limit: usize,
-}
-
-fn id_of(definition: &Definition, document: &Document) -> Value {
-    document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default()
 }
 
 impl Window {
@@ -74,31 +70,17 @@ impl Within<'_> {
         self.show(is_durable.then_some(shown.position))?;
         let is_all = shown.value.len() < max;
         let mut entries = shown.value;
-        entries.extend(self.own_many(wanted));
+        entries.extend(self.own_all(wanted).into_iter().map(|(document, ends, staged)| Entry {
+            document,
+            version: staged.was.map_or(Position::ZERO, |was| was.version),
+            expires_ms: (ends != 0).then_some(ends),
+        }));
         if let Some(query) = query.filter(|query| !query.order.is_empty()) {
             entries.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
         }
         // Behind the last of the others there may be more of them, before its own.
         entries.truncate(if is_all { usize::MAX } else { max });
         Ok((entries, is_all))
-    }
-
-    /// What this transaction has made of entries, as far as that matches.
-    fn own_many(&mut self, wanted: &Wanted) -> Vec<Entry> {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
-        let now_ms = self.entries.inner().clock.wall_ms();
-        let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
-        let is_there = |expires_ms: u64| expires_ms == 0 || expires_ms > now_ms;
-        mine.filter_map(|(_, staged)| staged.will.as_ref().map(|will| (staged, will)))
-            .filter(|(_, (document, expires_ms))| {
-                is_there(*expires_ms) && wanted.matches(&definition, document.fields())
-            })
-            .map(|(staged, (document, expires_ms))| Entry {
-                document: document.clone(),
-                version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
-                expires_ms: (*expires_ms != 0).then_some(*expires_ms),
-            })
-            .collect()
     }
 
     /// Those of the candidates that lie in the window, locked.
@@ -115,15 +97,13 @@ impl Within<'_> {
             ReadLock::Exclusive => Mode::Exclusive,
         };
         let definition = self.entries.definition();
+        let plain = Wanted { limit: None, query: None, ..wanted.clone() };
         let mut found = Vec::new();
         for entry in candidates.into_iter().skip(window.skip) {
             if found.len() >= window.limit {
                 break;
             }
-            let id = id_of(&definition, &entry.document);
-            let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
-            let by_id = Wanted { id: Some(id), limit: None, query: None, ..wanted.clone() };
-            let by_id = if let Some(routing) = routing { by_id.routed(routing) } else { by_id };
+            let by_id = by_id_of(&definition, &plain, &entry.document);
             if self.own(&by_id).is_some() {
                 // It has been locked since it was written.
                 found.push(entry);
