@@ -50,7 +50,9 @@ pub use find::{EVERYBODY, Filter, Found, Plan};
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};
-pub use predicate::{Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_PARTS_MAX, Pattern, Predicate};
+pub use predicate::{
+    Choices, Operand, Operator, PREDICATE_DEPTH_MAX, PREDICATE_PARTS_MAX, Pattern, Predicate, RLIKES_MAX,
+};
 pub use select::{
     Aggregate, Amount, Direction, Function, Nulls, Order as OrderBy, Output, Projection, Query, Shown, Source,
 };

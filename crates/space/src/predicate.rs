@@ -23,6 +23,9 @@ pub const PREDICATE_DEPTH_MAX: usize = 64;
 /// How many conditions, items of IN lists among them, a predicate may have.
 pub const PREDICATE_PARTS_MAX: usize = 64 << 10;
 
+/// How many regular expressions a predicate may have: each may take a megabyte once it is compiled.
+pub const RLIKES_MAX: usize = 64;
+
 /// A condition on a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
@@ -155,7 +158,10 @@ impl Predicate {
     /// too large.
     pub fn bind(&self, parameters: &[Value]) -> Result<Self> {
         self.check()?;
-        self.bound(parameters)
+        // Foreign values are bounded where they are read; the depth is for those that a program makes. Each once: a parameter may be asked for in thousands of places.
+        let stored = |value: &Value| value.check_depth(DEPTH_MAX).map(|()| value.stored());
+        let parameters = parameters.iter().map(stored).collect::<Result<Vec<_>>>()?;
+        self.bound(&parameters)
     }
 
     /// How many parameters it needs.
@@ -180,17 +186,14 @@ impl Predicate {
     /// # Errors
     /// `Limit`.
     pub fn check(&self) -> Result<()> {
-        let mut parts = 0;
+        let mut parts = Parts::default();
         self.count(PREDICATE_DEPTH_MAX, &mut parts)?;
-        if parts > PREDICATE_PARTS_MAX {
-            let (actual, limit) = (parts as u64, PREDICATE_PARTS_MAX as u64);
-            return Err(Error::Limit { what: "number of conditions", actual, limit });
-        }
-        Ok(())
+        check_number("number of conditions", parts.all, PREDICATE_PARTS_MAX)?;
+        check_number("number of regular expressions in a condition", parts.rlikes, RLIKES_MAX)
     }
 
-    fn count(&self, depth: usize, parts: &mut usize) -> Result<()> {
-        *parts += 1;
+    fn count(&self, depth: usize, parts: &mut Parts) -> Result<()> {
+        parts.all += 1;
         let Some(below) = depth.checked_sub(1) else {
             let limit = PREDICATE_DEPTH_MAX as u64;
             return Err(Error::Limit { what: "depth of conditions", actual: limit + 1, limit });
@@ -199,7 +202,11 @@ impl Predicate {
             Self::And(inner) | Self::Or(inner) => inner.iter().try_for_each(|part| part.count(below, parts)),
             Self::Not(part) => part.count(below, parts),
             Self::In { choices, .. } => {
-                *parts += choices.literals.len() + choices.parameters.len();
+                parts.all += choices.literals.len() + choices.parameters.len();
+                Ok(())
+            }
+            Self::Matches { pattern: Pattern::RLike(_) | Pattern::RLikeParameter(_), .. } => {
+                parts.rlikes += 1;
                 Ok(())
             }
             _ => Ok(()),
@@ -254,7 +261,7 @@ impl Predicate {
         }
     }
 
-    fn bound(&self, parameters: &[Value]) -> Result<Self> {
+    fn bound(&self, parameters: &[StoredValue]) -> Result<Self> {
         let all = |parts: &[Self]| parts.iter().map(|part| part.bound(parameters)).collect::<Result<Vec<_>>>();
         Ok(match self {
             Self::And(parts) => Self::And(all(parts)?),
@@ -268,9 +275,9 @@ impl Predicate {
             }
             Self::In { path, choices } => Self::In { path: path.clone(), choices: choices.bound(parameters)? },
             Self::Matches { path, pattern } => {
-                let text = |number: usize| match parameter(parameters, number)? {
-                    Value::Null => Ok(None),
-                    Value::String(text) => Ok(Some(text.as_str())),
+                let text = |number: usize| match parameter(parameters, number)?.get() {
+                    ValueRef::Null => Ok(None),
+                    ValueRef::String(text) => Ok(Some(text)),
                     _ => invalid(format!("parameter {} must be a string, as it is a pattern", number + 1)),
                 };
                 let pattern = match pattern {
@@ -294,6 +301,18 @@ impl Predicate {
     }
 }
 
+/// How many parts a predicate has.
+#[derive(Default)]
+struct Parts {
+    all: usize,
+    rlikes: usize,
+}
+
+/// Refuses what is too many.
+pub(crate) fn check_number(what: &'static str, actual: usize, limit: usize) -> Result<()> {
+    if actual <= limit { Ok(()) } else { Err(Error::Limit { what, actual: actual as u64, limit: limit as u64 }) }
+}
+
 fn any(path: &Path, fields: MapRef<'_>, mut test: impl FnMut(ValueRef<'_>) -> Truth) -> Truth {
     let mut greatest = Truth::False;
     let _ = path.values(fields, |value| {
@@ -303,10 +322,9 @@ fn any(path: &Path, fields: MapRef<'_>, mut test: impl FnMut(ValueRef<'_>) -> Tr
     greatest
 }
 
-fn parameter(parameters: &[Value], number: usize) -> Result<&Value> {
+fn parameter(parameters: &[StoredValue], number: usize) -> Result<&StoredValue> {
     match parameters.get(number) {
-        // Foreign values are bounded where they are read; this is for those that a program makes.
-        Some(value) => value.check_depth(DEPTH_MAX).map(|()| value),
+        Some(value) => Ok(value),
         None => invalid(format!("parameter {} is missing: {} were given", number + 1, parameters.len())),
     }
 }
@@ -339,10 +357,10 @@ impl Operator {
 }
 
 impl Operand {
-    fn bound(&self, parameters: &[Value]) -> Result<Self> {
+    fn bound(&self, parameters: &[StoredValue]) -> Result<Self> {
         match self {
             Self::Literal(_) => Ok(self.clone()),
-            Self::Parameter(number) => Ok(Self::from(parameter(parameters, *number)?)),
+            Self::Parameter(number) => Ok(Self::Literal(parameter(parameters, *number)?.clone())),
         }
     }
 }
@@ -387,13 +405,13 @@ impl Choices {
         }
     }
 
-    fn bound(&self, parameters: &[Value]) -> Result<Self> {
+    fn bound(&self, parameters: &[StoredValue]) -> Result<Self> {
         if self.parameters.is_empty() {
             return Ok(self.clone());
         }
         let mut operands: Vec<_> = self.literals.iter().cloned().map(Operand::Literal).collect();
         for number in &self.parameters {
-            operands.push(Operand::from(parameter(parameters, *number)?));
+            operands.push(Operand::Literal(parameter(parameters, *number)?.clone()));
         }
         let mut bound = Self::new(operands);
         bound.null |= self.null;

@@ -200,3 +200,31 @@ proptest! {
         let _ = predicate.matches(MapRef(&bytes));
     }
 }
+
+/// Eight megabytes that were asked for in a thousand places took eight gigabytes.
+#[test]
+fn a_parameter_that_is_asked_for_often_is_there_once() {
+    let equal = Predicate::Compare {
+        path: Path::parse("a").unwrap(),
+        operator: Operator::Equal,
+        operand: Operand::Parameter(0),
+    };
+    let choice = Predicate::In { path: Path::parse("a").unwrap(), choices: Choices::new([Operand::Parameter(0)]) };
+    let bound = Predicate::Or(vec![equal.clone(), choice, equal]).bind(&[Value::from("much")]).unwrap();
+    let Predicate::Or(parts) = bound else { panic!("{bound:?}") };
+    let place = |part: &Predicate| match part {
+        Predicate::Compare { operand: Operand::Literal(literal), .. } => literal.as_bytes().as_ptr(),
+        Predicate::In { choices, .. } => choices.literals().unwrap()[0].as_bytes().as_ptr(),
+        other => panic!("{other:?}"),
+    };
+    assert!(parts.iter().all(|part| place(part) == place(&parts[0])));
+}
+
+#[test]
+fn regular_expressions_are_few() {
+    let rlike = Predicate::Matches { path: Path::parse("a").unwrap(), pattern: Pattern::RLikeParameter(0) };
+    let of = |number: usize| Predicate::Not(Box::new(Predicate::Or(vec![rlike.clone(); number])));
+    assert!(of(RLIKES_MAX).bind(&[Value::from("b+")]).is_ok());
+    let refused = of(RLIKES_MAX + 1).bind(&[Value::from("b+")]);
+    assert!(matches!(refused, Err(Error::Limit { actual: 65, limit: 64, .. })), "{refused:?}");
+}

@@ -148,7 +148,7 @@ fn select(select: ast::Select, order_by: Option<ast::OrderBy>) -> Result<Query> 
         (flavor != ast::SelectFlavor::Standard, "FROM before SELECT"),
     ])?;
     let predicate = match &selection {
-        Some(condition) => Conditions { resolve: &mut path_of }.condition(condition)?,
+        Some(condition) => Conditions { resolve: &mut path_of, rlikes: 0 }.condition(condition)?,
         None => Predicate::True,
     };
     let mut query = Query {
@@ -174,7 +174,9 @@ fn select(select: ast::Select, order_by: Option<ast::OrderBy>) -> Result<Query> 
         let mut names = Names { outputs, group_by: &query.group_by };
         names.check()?;
         query.having = match &having {
-            Some(condition) => Some(Conditions { resolve: &mut |expr| names.resolve(expr) }.condition(condition)?),
+            Some(condition) => {
+                Some(Conditions { resolve: &mut |expr| names.resolve(expr), rlikes: 0 }.condition(condition)?)
+            }
             None => None,
         };
         query.order = orders(keys, |expr| names.resolve(expr))?;

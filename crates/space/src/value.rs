@@ -21,6 +21,7 @@
 //! May use: `bytes`. Must not know: documents, types.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use base::{Fields, put_string, put_varint, unzigzag, zigzag};
@@ -286,7 +287,7 @@ impl<'a> ValueRef<'a> {
     pub fn stored(self) -> StoredValue {
         let mut bytes = Vec::new();
         self.write(&mut bytes);
-        StoredValue(bytes.into_boxed_slice())
+        StoredValue(bytes.into())
     }
 
     /// What it is, in a word, for messages.
@@ -377,13 +378,13 @@ impl Value {
     pub fn stored(&self) -> StoredValue {
         let mut bytes = Vec::new();
         self.write(&mut bytes);
-        StoredValue(bytes.into_boxed_slice())
+        StoredValue(bytes.into())
     }
 }
 
-/// One value in stored form.
+/// One value in stored form. Clones share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredValue(pub(crate) Box<[u8]>);
+pub struct StoredValue(pub(crate) Arc<[u8]>);
 
 impl StoredValue {
     /// The value.

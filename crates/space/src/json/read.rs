@@ -30,7 +30,7 @@ pub(super) fn fields(text: &[u8]) -> Result<Vec<u8>> {
 pub(super) fn value(text: &[u8]) -> Result<StoredValue> {
     let mut value = Vec::with_capacity(text.len() + 2);
     read(text, |from, is_too_deep| Put { to: &mut value, depth: DEPTH_MAX, is_too_deep }.deserialize(from))?;
-    Ok(StoredValue(value.into_boxed_slice()))
+    Ok(StoredValue(value.into()))
 }
 
 type Json<'de> = serde_json::Deserializer<serde_json::de::SliceRead<'de>>;

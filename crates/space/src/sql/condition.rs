@@ -8,13 +8,15 @@ use crate::compare::Class;
 use crate::error::{Error, Result, invalid};
 use crate::path::Path;
 use crate::pattern::{Like, RLike};
-use crate::predicate::{Choices, Operand, Operator, Pattern, Predicate};
+use crate::predicate::{Choices, Operand, Operator, Pattern, Predicate, RLIKES_MAX, check_number};
 use crate::timestamp;
 use crate::value::{Decimal, Value, ValueRef};
 
 /// Makes predicates of expressions. `resolve` says which path a name or an aggregate is.
 pub(super) struct Conditions<'r> {
     pub(super) resolve: &'r mut dyn FnMut(&Expr) -> Result<Path>,
+    /// How many regular expressions there have been: they are counted before they take their room.
+    pub(super) rlikes: usize,
 }
 
 impl Conditions<'_> {
@@ -51,6 +53,8 @@ impl Conditions<'_> {
                 negate(*negated, self.matches(expr, pattern, of_text, of_parameter)?)
             }
             Expr::RLike { negated, expr, pattern, regexp: _ } => {
+                self.rlikes += 1;
+                check_number("number of regular expressions in a condition", self.rlikes, RLIKES_MAX)?;
                 let of_text = |text: &str| RLike::new(text).map(Pattern::RLike);
                 negate(*negated, self.matches(expr, pattern, of_text, Pattern::RLikeParameter)?)
             }

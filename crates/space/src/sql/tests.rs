@@ -227,6 +227,8 @@ fn what_is_too_large_is_refused_and_harms_nothing() {
     assert!(Query::parse(&many).is_ok());
     let too_large = [
         vec!["a = 1"; 5_000].join(" AND "),
+        vec!["a RLIKE 'b'"; 65].join(" OR "),
+        vec!["a RLIKE $1"; 65].join(" OR "),
         "a".repeat(token::TEXT_BYTES_MAX + 1),
         "a IS NULL ".to_owned() + &"IS NULL ".repeat(3_000),
         "a".to_owned() + &" + 1".repeat(3_990),
