@@ -32,6 +32,16 @@ pub(crate) enum Kind {
     Binary,
 }
 
+impl Kind {
+    /// What the names of such indexes end with.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Integer => INTEGER,
+            Self::Binary => BINARY,
+        }
+    }
+}
+
 /// Takes the suffix off a name.
 fn split_name(name: &[u8]) -> Option<(&[u8], Kind)> {
     let (name, kind) = match name.strip_suffix(INTEGER.as_bytes()) {

@@ -58,21 +58,16 @@ pub(crate) fn parse(headers: &HeaderMap, bytes_max: usize) -> Result<Metadata, F
     Ok(metadata)
 }
 
-fn check_type(kind: &[u8]) -> Result<(), Failure> {
+/// Refuses what is no media type.
+///
+/// # Errors
+/// 415.
+pub(crate) fn check_type(kind: &[u8]) -> Result<(), Failure> {
     if is_media_type(kind) {
         return Ok(());
     }
     let text = "the Content-Type is no media type, such as text/plain";
     Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
-}
-
-/// Metadata that is a content type alone.
-///
-/// # Errors
-/// 415 when it is none.
-pub(crate) fn content_type(kind: &[u8]) -> Result<Metadata, Failure> {
-    check_type(kind)?;
-    Ok(Metadata::from_pairs([(TYPE_NAME, kind)]))
 }
 
 /// Adds the headers that say this metadata.

@@ -94,7 +94,9 @@ fn entries_objects_and_points_change_together() {
         assert_eq!((&entry["document"], &entry["version"]), (&now, &version));
     }
     assert_eq!(answers[5], json!({"count": 1}));
-    let got = json!({"object": {"version": version, "expires_ms": null, "content_type": "text/plain", "value": "v"}});
+    let got = json!({"object": {
+        "version": version, "expires_ms": null, "content_type": "text/plain", "metadata": {}, "indexes": {}, "value": "v",
+    }});
     assert_eq!((&answers[6], &answers[7]), (&json!({ "version": version }), &got));
     assert_eq!((&answers[8], &answers[9]), (&json!({"deleted": true}), &json!({"deleted": false})));
     let bytes = &answers[11]["object"];
@@ -510,4 +512,73 @@ fn a_database_has_a_name() {
     let door = declared();
     let (status, number, error) = fault(&door, &json!([{"points": [{"metric": "m", "value": 1, "database": ""}]}]));
     assert_eq!((status, number), (400, json!(0)), "{error}");
+}
+
+#[test]
+fn what_is_noted_on_objects_is_put_and_shown_in_batches_as_in_headers() {
+    let door = open_wide();
+    let metadata = json!({"owner": "ada", "Raw": {"$bytes": "AAEK/w=="}});
+    let indexes = json!({"age_int": [37, 36, 36], "City_bin": "Ulm", "raw_bin": [{"$bytes": "/w=="}, ""]});
+    let answer = done(
+        &door,
+        &json!([
+            {"put": {"bucket": "b", "key": "k", "value": "v", "content_type": "text/plain", "metadata": metadata, "indexes": indexes}},
+            {"get": {"bucket": "b", "key": "k"}},
+            {"put": {"bucket": "b", "key": "plain", "value": "v"}},
+            {"get": {"bucket": "b", "key": "plain"}},
+        ]),
+    );
+    let shown = &answer["answers"][1]["object"];
+    assert_eq!((&shown["metadata"], &shown["content_type"]), (&metadata, &json!("text/plain")));
+    let wanted = json!({"age_int": [36, 37], "city_bin": ["Ulm"], "raw_bin": ["", {"$bytes": "/w=="}]});
+    assert_eq!(shown["indexes"], wanted);
+    let plain = &answer["answers"][3]["object"];
+    assert_eq!((&plain["metadata"], &plain["indexes"], &plain["value"]), (&json!({}), &json!({}), &json!("v")));
+
+    let object = door.get("/buckets/b/keys/k");
+    let headers = ["content-type", "x-riak-meta-owner", "x-riak-index-age_int", "x-riak-index-city_bin"];
+    let said = headers.map(|name| object.header(name).unwrap_or_default().to_owned());
+    assert_eq!(said, ["text/plain", "ada", "36, 37", "Ulm"]);
+    let found = |path: &str| door.get(path).json()["keys"].clone();
+    assert_eq!(found("/buckets/b/index/age_int/36"), json!(["k"]));
+    assert_eq!(found("/buckets/b/index/city_bin/Ulm"), json!(["k"]));
+
+    // It replaces the whole object.
+    done(&door, &json!([{"put": {"bucket": "b", "key": "k", "value": "v"}}]));
+    assert_eq!(found("/buckets/b/index/age_int/36"), json!([]));
+    assert_eq!(door.get("/buckets/b/keys/k").header("x-riak-meta-owner"), None);
+}
+
+#[test]
+fn what_cannot_be_noted_is_told() {
+    let door = open_wide();
+    let put = |noted: &str| {
+        let mut put: Value = serde_json::from_str(noted).unwrap();
+        put["bucket"] = json!("b");
+        put["key"] = json!("k");
+        put["value"] = json!("v");
+        json!([{"put": put}])
+    };
+    let wrong = [
+        (r#"{"metadata":[]}"#, "metadata has to be an object"),
+        (r#"{"metadata":{"n":1}}"#, "metadata n has to be a text"),
+        (r#"{"metadata":{":content-type":"text/plain"}}"#, "does not begin with a colon"),
+        (r#"{"metadata":{"":"x"}}"#, "is not empty"),
+        (r#"{"indexes":"age"}"#, "indexes has to be an object"),
+        (r#"{"indexes":{"age":1}}"#, "NAME_int or NAME_bin"),
+        (r#"{"indexes":{"_int":1}}"#, "NAME_int or NAME_bin"),
+        (r#"{"indexes":{"age_int":"1"}}"#, "a term of age_int is a whole number"),
+        (r#"{"indexes":{"age_int":[1.5]}}"#, "a term of age_int is a whole number"),
+        (r#"{"indexes":{"c_bin":[["x"]]}}"#, "a term of c_bin is a text"),
+    ];
+    for (noted, told) in wrong {
+        let (status, number, text) = fault(&door, &put(noted));
+        assert_eq!((status, number), (400, json!(0)), "{noted}");
+        assert!(text.contains(told), "{noted}: {text}");
+    }
+    let (status, _, text) = fault(&door, &put(r#"{"content_type":"nonsense"}"#));
+    assert_eq!((status, text.contains("media type")), (415, true), "{text}");
+    let much = json!({"metadata": {"m": "x".repeat(40 << 10)}}).to_string();
+    let (status, _, text) = fault(&door, &put(&much));
+    assert_eq!((status, text.contains("metadata")), (413, true), "{text}");
 }

@@ -3,16 +3,16 @@
 //! May use: the facade, `fields`, `space_json`, `crate::line`'s numbers. Must not know: rights, how operations are done.
 
 use axum::http::StatusCode;
+use holdfast::Condition;
 use holdfast::space::{Document, Value, WriteMode};
-use holdfast::{Condition, Metadata};
 
-use super::Fault;
 use super::operation::{Operation, Point, Which};
+use super::{Fault, noted};
 use crate::http::failure::Failure;
 use crate::http::fields::Fields;
 use crate::http::object::{Expiry, Name};
 use crate::http::space::Place;
-use crate::http::{base64, event_json, metadata, space_json};
+use crate::http::{base64, event_json, space_json};
 use crate::line::{Unit, time};
 
 /// The database of points that name none.
@@ -158,17 +158,14 @@ fn put(fields: &mut Fields) -> Result<Operation, Failure> {
         }
         _ => return Err(Failure::bad("put needs value or value_base64")),
     };
-    let metadata = match fields.text("content_type")? {
-        None => Metadata::default(),
-        Some(kind) => metadata::content_type(kind.as_bytes())?,
-    };
+    let (metadata, indexes) = (noted::metadata_of(fields)?, noted::indexes_of(fields)?);
     let expiry = match fields.take("ttl") {
         None => Expiry::Never,
         Some(Value::String(text)) if text == "keep" => Expiry::Keep,
         Some(Value::I64(seconds)) if seconds > 0 => Expiry::AfterMs(seconds.unsigned_abs().saturating_mul(1000)),
         Some(_) => return Err(Failure::bad("ttl is a number of seconds, at least 1, or keep")),
     };
-    Ok(Operation::Put { name, value, metadata, expiry, condition: condition(fields)? })
+    Ok(Operation::Put { name, value, metadata, indexes, expiry, condition: condition(fields)? })
 }
 
 fn point(value: Value) -> Result<Point, Failure> {

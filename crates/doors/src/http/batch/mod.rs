@@ -6,6 +6,7 @@
 //! May use: everything of the door but sockets.
 
 mod json;
+mod noted;
 mod operation;
 mod run;
 

@@ -3,7 +3,7 @@
 //! May use: the facade, `space`, `object`. Must not know: JSON, how it is done.
 
 use holdfast::space::{Bookmark, Change, Document, Lease, Wanted, WriteMode};
-use holdfast::{Condition, Metadata, Position};
+use holdfast::{Condition, Indexes, Metadata, Position};
 
 use crate::auth::Right;
 use crate::http::object::{Expiry, Name};
@@ -30,7 +30,7 @@ pub(super) enum Operation {
     Remove(Which),
     Count(Which),
     Clear(Which),
-    Put { name: Name, value: Vec<u8>, metadata: Metadata, expiry: Expiry, condition: Condition },
+    Put { name: Name, value: Vec<u8>, metadata: Metadata, indexes: Indexes, expiry: Expiry, condition: Condition },
     Delete { name: Name, condition: Condition },
     Get(Name),
     Points(Vec<Point>),

@@ -18,7 +18,7 @@ use holdfast::{
 use serde_json::json;
 
 use super::operation::{Operation, Point, Which};
-use super::{Done, Fault};
+use super::{Done, Fault, noted};
 use crate::http::failure::Failure;
 use crate::http::object::{Expiry, Name, shown_at};
 use crate::http::space::Place;
@@ -207,7 +207,7 @@ impl Running<'_, '_> {
                 let most = self.bounds.entries;
                 Ok(Answer::Cleared(entries.within(self.transaction).clear(&which.wanted, most)?))
             }
-            Operation::Put { name, value, metadata, expiry, condition } => {
+            Operation::Put { name, value, metadata, indexes, expiry, condition } => {
                 let expires_ms = match expiry {
                     Expiry::Never | Expiry::Keep => None,
                     Expiry::AfterMs(time) => Some(self.exclusive.now_ms().saturating_add(time)),
@@ -217,7 +217,7 @@ impl Running<'_, '_> {
                     check(condition, self.exclusive.head(&name.bucket, &name.key)?.as_ref())?;
                 }
                 let keep_expiry = expiry == Expiry::Keep;
-                let options = PutOptions { expires_ms, keep_expiry, metadata, ..PutOptions::default() };
+                let options = PutOptions { expires_ms, keep_expiry, metadata, indexes, ..PutOptions::default() };
                 self.exclusive.put(&name.bucket, &name.key, &value, &options)?;
                 Ok(Answer::Put)
             }
@@ -392,10 +392,13 @@ impl Answer {
                 };
                 let kind = head.metadata.iter().find(|(name, _)| *name == crate::http::metadata::TYPE_NAME);
                 let kind = kind.map(|(_, kind)| String::from_utf8_lossy(kind).into_owned());
+                let (metadata, indexes) = (noted::metadata_json(&head.metadata), noted::indexes_json(&head.indexes));
                 let object = json!({
                     "version": version, "expires_ms": head.expires_ms, "content_type": kind, value.0: value.1,
-                });
-                json!({ "object": object }).to_string()
+                })
+                .to_string();
+                let object = object.strip_suffix('}').unwrap_or_default();
+                format!("{{\"object\":{object},\"metadata\":{metadata},\"indexes\":{indexes}}}}}")
             }
         }
     }
