@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 use super::ast::{Dimension, Every, Expr, Field, Fill, From, Measurement, Order, Page, Pattern, Select, Target};
 use super::lexer::Token;
 use super::parse_expr::{cast, expr};
+use super::print::POLICY;
 use super::words::Words;
 use crate::error::{Error, Result};
 
@@ -64,7 +65,7 @@ pub(crate) fn select(words: &mut Words<'_>, depth: usize, into: Into) -> Result<
     Ok(Select { fields, into, from, condition, every, dimensions, fill, order, page, zone, within: None })
 }
 
-/// `m`, `rp.m`, `db.rp.m`, `db..m`, and `:MEASUREMENT` in the place of m.
+/// `m`, `rp.m`, `db.rp.m`, `db..m`, and `:MEASUREMENT` in the place of m. There is one retention policy.
 fn target(words: &mut Words<'_>) -> Result<Target> {
     let mut parts = Vec::new();
     loop {
@@ -82,8 +83,14 @@ fn target(words: &mut Words<'_>) -> Result<Target> {
             break;
         }
     }
-    let database = if parts.len() == 3 { parts.first().cloned().flatten() } else { None };
-    Ok(Target { database, name: parts.pop().flatten() })
+    let name = parts.pop().flatten();
+    match parts.pop().flatten().as_deref() {
+        None | Some("" | POLICY) => Ok(Target { database: parts.pop().flatten(), name }),
+        // With all policies in one, means would replace what they are the means of.
+        Some(other) => Err(Error::invalid(format!(
+            "retention policy not found: {other}: there is {POLICY} alone; name another measurement, or another database as db..m"
+        ))),
+    }
 }
 
 /// The zone in `tz('Area/City')`; `None` for UTC.

@@ -34,7 +34,7 @@ const WORDS: &str = " ALL ALTER ANALYZE AND ANY AS ASC BEGIN BY CARDINALITY CREA
     SUBSCRIPTION SUBSCRIPTIONS TAG TIME TO TRUE USER USERS VALUES WHERE WITH WRITE ";
 
 /// The one retention policy.
-const POLICY: &str = "autogen";
+pub(super) const POLICY: &str = "autogen";
 
 /// A length of time in the longest unit that it is a multiple of.
 pub(crate) fn duration(nanos: i64) -> String {

@@ -52,6 +52,7 @@ fn what_can_never_run_is_refused() {
     assert!(refusal(endless).starts_with("error parsing query: found EOF, expected END at line 1"));
     // InfluxDB keeps these, and they fail, or do nothing, whenever they run.
     let within = |select: &str| refusal(&format!("CREATE CONTINUOUS QUERY q ON db BEGIN SELECT {select} END"));
+    let no_policy = "retention policy not found: 1y: there is autogen alone; name another measurement, or another database as db..m";
     for (select, wanted) in [
         (
             "v INTO o FROM m GROUP BY host",
@@ -61,6 +62,9 @@ fn what_can_never_run_is_refused() {
         ("foo(v) INTO o FROM m GROUP BY time(1m)", "undefined function foo()"),
         ("mean(v), a INTO o FROM m GROUP BY time(1m)", "mixing aggregate and non-aggregate queries is not supported"),
         ("abs(v) INTO o FROM m GROUP BY time(1m)", "GROUP BY requires at least one aggregate function"),
+        // The means replaced what they were the means of.
+        ("mean(v) AS v INTO \"1y\".m FROM m GROUP BY time(1m)", no_policy),
+        ("mean(v) INTO db.\"1y\".:MEASUREMENT FROM m GROUP BY time(1m)", no_policy),
     ] {
         assert_eq!(within(select), wanted, "{select}");
     }
