@@ -409,3 +409,19 @@ proptest! {
         prop_assert_eq!(pretty, whole);
     }
 }
+
+/// Sixty of a megabyte each in a hundred statements ended the process.
+#[test]
+fn large_regular_expressions_are_few_in_a_request() {
+    let of = |number: usize, regex: &str| {
+        let one = format!("SELECT user FROM cpu WHERE host =~ /{regex}/");
+        answer(&machines(), &vec![one; number].join(";"))
+    };
+    assert!(of(500, "^a$").contains("\"values\"") && !of(500, "^a$").contains("error"));
+    assert!(of(64, r"\w{15}|a").contains("\"values\""));
+    let refused = of(65, r"\w{15}|a");
+    assert!(refused.contains("bad regular expression") && refused.contains("size limit"), "{refused}");
+    let many = vec!["host =~ /^a$/"; 1025].join(" OR ");
+    let refused = answer(&machines(), &format!("SELECT user FROM cpu WHERE {many}"));
+    assert!(refused.contains("number of regular expressions 1025 is above the limit of 1024"), "{refused}");
+}
