@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use crate::compare::compare;
 use crate::document::Document;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, limit};
 use crate::key::{encode_key, key_of};
 use crate::select::{Aggregate, Function, Projection, Query, Shown, Source};
 use crate::sum::Sum;
@@ -277,13 +277,6 @@ fn replace_if(kept: &mut Option<StoredValue>, value: ValueRef<'_>, wanted: std::
 
 fn overflow(aggregate: &Aggregate) -> Error {
     Error::Invalid { text: format!("{aggregate} is larger than 38 digits hold") }
-}
-
-fn limit(what: &'static str, actual: usize, limit: usize) -> Result<()> {
-    if actual > limit {
-        return Err(Error::Limit { what, actual: actual as u64, limit: limit as u64 });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ pub enum Error {
 /// The result of something in the space.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Refuses more than `limit`.
+pub(crate) fn limit(what: &'static str, actual: usize, limit: usize) -> Result<()> {
+    if actual <= limit { Ok(()) } else { Err(Error::Limit { what, actual: actual as u64, limit: limit as u64 }) }
+}
+
 pub(crate) fn invalid<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::Invalid { text: text.into() })
 }

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use crate::compare::{Class, compare};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, limit};
 use crate::path::Path;
 use crate::pattern::{Like, RLike};
 use crate::template::Template;
@@ -188,8 +188,8 @@ impl Predicate {
     pub fn check(&self) -> Result<()> {
         let mut parts = Parts::default();
         self.count(PREDICATE_DEPTH_MAX, &mut parts)?;
-        check_number("number of conditions", parts.all, PREDICATE_PARTS_MAX)?;
-        check_number("number of regular expressions in a condition", parts.rlikes, RLIKES_MAX)
+        limit("number of conditions", parts.all, PREDICATE_PARTS_MAX)?;
+        limit("number of regular expressions in a condition", parts.rlikes, RLIKES_MAX)
     }
 
     fn count(&self, depth: usize, parts: &mut Parts) -> Result<()> {
@@ -306,11 +306,6 @@ impl Predicate {
 struct Parts {
     all: usize,
     rlikes: usize,
-}
-
-/// Refuses what is too many.
-pub(crate) fn check_number(what: &'static str, actual: usize, limit: usize) -> Result<()> {
-    if actual <= limit { Ok(()) } else { Err(Error::Limit { what, actual: actual as u64, limit: limit as u64 }) }
 }
 
 fn any(path: &Path, fields: MapRef<'_>, mut test: impl FnMut(ValueRef<'_>) -> Truth) -> Truth {

@@ -5,10 +5,10 @@
 use sqlparser::ast::{self, BinaryOperator, Expr, UnaryOperator};
 
 use crate::compare::Class;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, limit};
 use crate::path::Path;
 use crate::pattern::{Like, RLike};
-use crate::predicate::{Choices, Operand, Operator, Pattern, Predicate, RLIKES_MAX, check_number};
+use crate::predicate::{Choices, Operand, Operator, Pattern, Predicate, RLIKES_MAX};
 use crate::timestamp;
 use crate::value::{Decimal, Value, ValueRef};
 
@@ -54,7 +54,7 @@ impl Conditions<'_> {
             }
             Expr::RLike { negated, expr, pattern, regexp: _ } => {
                 self.rlikes += 1;
-                check_number("number of regular expressions in a condition", self.rlikes, RLIKES_MAX)?;
+                limit("number of regular expressions in a condition", self.rlikes, RLIKES_MAX)?;
                 let of_text = |text: &str| RLike::new(text).map(Pattern::RLike);
                 negate(*negated, self.matches(expr, pattern, of_text, Pattern::RLikeParameter)?)
             }

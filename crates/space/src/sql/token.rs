@@ -7,7 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Token, Tokenizer, Word};
 
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, invalid, limit};
 
 /// How long a query's text may be.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -203,11 +203,4 @@ fn word(keyword: Keyword, text: &str) -> Token {
 
 fn name(text: &str, quote: char) -> Token {
     Token::Word(Word { value: text.to_owned(), quote_style: Some(quote), keyword: Keyword::NoKeyword })
-}
-
-fn limit(what: &'static str, actual: usize, limit: usize) -> Result<()> {
-    if actual > limit {
-        return Err(Error::Limit { what, actual: actual as u64, limit: limit as u64 });
-    }
-    Ok(())
 }

@@ -386,19 +386,19 @@ impl Answer {
             Answer::Got(None) => json!({ "object": null }).to_string(),
             Answer::Got(Some(Object { head, value })) => {
                 let version = format!("{:016x}", version(head.version).get());
-                let value = match std::str::from_utf8(value) {
+                let (key, value) = match std::str::from_utf8(value) {
                     Ok(text) => ("value", text.to_owned()),
                     Err(_) => ("value_base64", base64::encode(value)),
                 };
                 let kind = head.metadata.iter().find(|(name, _)| *name == crate::http::metadata::TYPE_NAME);
                 let kind = kind.map(|(_, kind)| String::from_utf8_lossy(kind).into_owned());
+                let value = json!(value);
                 let (metadata, indexes) = (noted::metadata_json(&head.metadata), noted::indexes_json(&head.indexes));
-                let object = json!({
-                    "version": version, "expires_ms": head.expires_ms, "content_type": kind, value.0: value.1,
-                })
-                .to_string();
-                let object = object.strip_suffix('}').unwrap_or_default();
-                format!("{{\"object\":{object},\"metadata\":{metadata},\"indexes\":{indexes}}}}}")
+                format!(
+                    "{{\"object\":{{\"version\":\"{version}\",\"expires_ms\":{},\"content_type\":{},\"metadata\":{metadata},\"indexes\":{indexes},\"{key}\":{value}}}}}",
+                    json!(head.expires_ms),
+                    json!(kind),
+                )
             }
         }
     }
