@@ -40,6 +40,14 @@ pub trait Around: Send + Sync {
         handle.file.expect_small_writes()
     }
 
+    /// Around [`Files::free_bytes`].
+    ///
+    /// # Errors
+    /// Those of the call, and its own.
+    fn free_bytes(&self, files: &dyn Files, dir: &Path) -> io::Result<u64> {
+        files.free_bytes(dir)
+    }
+
     /// Around [`Files::sync_dir`].
     ///
     /// # Errors
@@ -126,7 +134,7 @@ impl<A: Around + 'static> Files for AroundFiles<A> {
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.files.free_bytes(dir)
+        self.around.free_bytes(&*self.files, dir)
     }
 
     fn boot_id(&self) -> u128 {

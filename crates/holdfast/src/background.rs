@@ -132,9 +132,23 @@ impl Inner {
             .filter(|(_, partition)| self.is_due(partition))
             .max_by_key(|(_, partition)| partition.reader.memory_bytes())
         {
-            outcome = outcome.and(self.write_out(left.swap_remove(at)));
+            let partition = left.swap_remove(at);
+            let written = match self.check_spare() {
+                Ok(()) => self.write_out(partition),
+                full => full.inspect_err(|error| partition.room.tried(&Err(error.clone()))),
+            };
+            outcome = outcome.and(written);
         }
         outcome
+    }
+
+    /// Refuses to write files beside the journal while its spare space is missing: what is left of the disk is for compaction and for
+    /// opening, which would not find it again.
+    pub(crate) fn check_spare(&self) -> Result<()> {
+        if self.journal.has_spare() {
+            return Ok(());
+        }
+        Err(journal::Error::DiskFull { path: self.dir().to_owned() }.into())
     }
 
     /// Writes out a partition's ledger, after the journal is on stable storage up to there.
@@ -144,19 +158,44 @@ impl Inner {
         outcome
     }
 
+    /// Writes out, when the store closes, what opening would have to replay. A full disk is no failure then, and is told: the journal
+    /// has all of it.
+    pub(crate) fn write_out_all_at_last(&self) -> Result<()> {
+        let unwritten = || self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
+        let ledgers = || unwritten().map(|partition| self.write_out_at_last(partition)).fold(Ok(()), Result::and);
+        let outcome = self
+            .check_spare()
+            .and_then(|()| [self.close_spaces(), self.close_series(), ledgers()].into_iter().fold(Ok(()), Result::and));
+        let is_full = || !self.journal.has_spare() || self.journal.is_short_of_space();
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Unavailable && is_full() => {
+                self.tell(&format!(
+                    "the disk is full: the store closed without writing out all that is in the journal; nothing is lost, and the next \
+                     opening replays it, which takes longer: {error}"
+                ));
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        if let Some(tell) = &self.options.trouble {
+            tell(text);
+        }
+    }
+
     /// As [`Inner::write_out`], when the store closes. A ledger that is damaged, or that lacks a change, is no failure then: it
     /// is derived, and opening replays or rebuilds it from the journal, which has all of it. That is told.
-    pub(crate) fn write_out_at_last(&self, partition: &Partition) -> Result<()> {
+    fn write_out_at_last(&self, partition: &Partition) -> Result<()> {
         let Err(error) = self.write_out(partition) else { return Ok(()) };
         if !(partition.reader.is_damaged() || partition.check().is_err()) || error.kind() != ErrorKind::Corrupt {
             return Err(error);
         }
-        if let Some(tell) = &self.options.trouble {
-            tell(&format!(
-                "keys: a ledger could not be written out when the store closed; nothing is lost, and the next opening rebuilds it from \
-                 the journal, which takes longer: {error}"
-            ));
-        }
+        self.tell(&format!(
+            "keys: a ledger could not be written out when the store closed; nothing is lost, and the next opening rebuilds it from the \
+             journal, which takes longer: {error}"
+        ));
         Ok(())
     }
 
@@ -210,14 +249,15 @@ impl Store {
     pub fn step(&self) -> Result<()> {
         let inner = self.inner();
         inner.told(&inner.jobs.journal, inner.journal.step(inner.clock.now()).map_err(Error::from))?;
-        inner.told(&inner.jobs.ledgers, inner.write_out_due())?;
-        inner.told(&inner.jobs.expiry, inner.remove_expired())?;
-        inner.step_xa()?;
+        // Each in its turn, whatever became of those before: on a full disk compaction is what helps.
+        let ledgers = inner.told(&inner.jobs.ledgers, inner.write_out_due());
+        let expired = inner.told(&inner.jobs.expiry, inner.remove_expired());
+        let xa = inner.step_xa();
         inner.step_spaces();
         inner.step_series();
         inner.step_merge();
-        inner.compact_and_tell()?;
-        Ok(())
+        let compacted = inner.compact_and_tell();
+        ledgers.and(expired.map(drop)).and(xa.map(drop)).and(compacted.map(drop))
     }
 }
 

@@ -389,7 +389,7 @@ impl Inner {
             if batch.is_empty() {
                 continue;
             }
-            let appended = self.journal.append_kept(&batch).map_err(Error::from)?;
+            let appended = self.journal.append_freeing(&batch).map_err(Error::from)?;
             self.compactor.counters.moved_bytes.fetch_add(batch.len() as u64, Ordering::Relaxed);
             for (_, offset, commands) in batch.sections() {
                 let applied = engine.apply(appended.position, appended.body_at + offset, commands);
@@ -404,12 +404,7 @@ impl Inner {
     fn settle_segment(&self, work: &mut Work, moved: &Moving) -> Result<()> {
         // Not only what was moved: what replaced or removed an object lies elsewhere and may not be on stable storage yet.
         self.journal.wait(self.newest(), Level::Synced)?;
-        for partition in &self.partitions {
-            if partition.reader.persisted().unwrap_or_default() < moved.end {
-                // On a full disk only the journal's spare space is left, and this is the last step before there is more.
-                self.write_out(partition).or_else(|_| self.journal.with_spare(|| self.write_out(partition)))?;
-            }
-        }
+        self.write_out_behind(moved)?;
         let still_live = |partition: &Partition| {
             let engine = partition.lock();
             engine.live().iter().any(|(base, of)| base == moved.base && of.live > 0)
@@ -421,6 +416,22 @@ impl Inner {
         let Moving { base, end, bytes, .. } = *moved;
         work.waiting.push(Waiting { base, end, bytes, through: self.newest() });
         self.let_go(work)
+    }
+
+    /// Writes out the ledgers that would still need the segment. On a full disk only the journal's spare space is left, and this is the
+    /// last step before there is more; but no more is taken than comes back, nor what others need to end their work.
+    fn write_out_behind(&self, moved: &Moving) -> Result<()> {
+        let is_behind = |partition: &&Partition| partition.reader.persisted().unwrap_or_default() < moved.end;
+        let behind: Vec<&Partition> = self.partitions.iter().filter(is_behind).collect();
+        let bytes: u64 = behind.iter().map(|partition| partition.reader.memory_bytes()).sum();
+        let pays = bytes <= moved.bytes.min(self.journal.spare_bytes() / 2);
+        for partition in behind {
+            match self.check_spare().and_then(|()| self.write_out(partition)) {
+                Err(_) if pays => self.journal.with_spare(|| self.write_out(partition))?,
+                written => written?,
+            }
+        }
+        Ok(())
     }
 
     /// Lets go of the segments that nobody reads from any more.

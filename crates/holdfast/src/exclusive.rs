@@ -313,7 +313,9 @@ impl<'a> Exclusive<'a> {
         writing.check_whole()?;
         opened.encode();
         let batch = self.encode(&opened, &writing);
-        let appended = self.inner.journal.append(&batch)?;
+        let frees = self.only_removes() && opened.parts().next().is_none() && writing.is_empty();
+        let journal = &self.inner.journal;
+        let appended = if frees { journal.append_freeing(&batch) } else { journal.append(&batch) }?;
         let position = appended.position;
         noted(position);
         let several = self.changes.len() > 1 || self.changes.cleared().next().is_some();
@@ -394,6 +396,11 @@ impl<'a> Exclusive<'a> {
     /// keys, so this is the last that is done before the commit.
     pub(crate) fn join_series(&mut self, writing: Writing<'a>) {
         self.series = (!writing.is_empty()).then_some(writing);
+    }
+
+    /// Whether there is nothing among the changes of keys that needs space for longer.
+    fn only_removes(&self) -> bool {
+        self.decisions.is_empty() && self.changes.iter().all(|staged| staged.change == Change::Delete)
     }
 
     /// The changes as commands, a section for each partition.

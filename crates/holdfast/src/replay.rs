@@ -145,6 +145,7 @@ pub(crate) fn rebuild(journal: &Journal, partition: PartitionId, engine: &mut En
 }
 
 struct Replay<'a> {
+    journal: &'a Journal,
     engines: &'a mut [Engine],
     spaces: &'a mut [Loaded],
     series: &'a mut [shelf::Loaded],
@@ -158,13 +159,13 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(
-        journal: &Journal,
+        journal: &'a Journal,
         options: &'a Options,
         (engines, spaces, series): (&'a mut [Engine], &'a mut [Loaded], &'a mut [shelf::Loaded]),
         from: Position,
     ) -> Self {
         let (start, end) = (from.get(), journal.watermarks().appended.get());
-        Self { engines, spaces, series, options, start, end, told: start, batches: 0, failed: None }
+        Self { journal, engines, spaces, series, options, start, end, told: start, batches: 0, failed: None }
     }
 
     fn record(&mut self, record: &Record<'_>) -> journal::Result<()> {
@@ -178,7 +179,7 @@ impl<'a> Replay<'a> {
             }
             let applied = engine
                 .apply(record.position, section.at, section.commands)
-                .and_then(|()| write_out_if_large(engine, record.position, self.options));
+                .and_then(|()| write_out_if_large(engine, record.position, (self.journal, self.options)));
             if let Err(error) = applied {
                 self.failed = Some((section.partition, error));
                 return Err(journal::Error::Closed);
@@ -231,9 +232,16 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Keeps memory bounded in a long replay. What is replayed is synced: recovery has sealed it.
-fn write_out_if_large(engine: &mut Engine, position: Position, options: &Options) -> kv::Result<()> {
-    if engine.ledger().memory_bytes() < options.limits.ledger_memory_bytes {
+/// Keeps memory bounded in a long replay. What is replayed is synced: recovery has sealed it. On a full disk it takes more memory first:
+/// what little space is left is for others.
+fn write_out_if_large(
+    engine: &mut Engine,
+    position: Position,
+    (journal, options): (&Journal, &Options),
+) -> kv::Result<()> {
+    let limits = &options.limits;
+    let memory = engine.ledger().memory_bytes();
+    if memory < limits.ledger_memory_bytes || (memory < limits.ledger_memory_bytes_max && !journal.has_spare()) {
         return Ok(());
     }
     let next = Position::new(position.get() + 1);

@@ -583,10 +583,7 @@ impl Inner {
         self.end_waiting();
         // A backup under way is finished: once the directory is let go, another process may change what is linked.
         let _none = lock(&self.backing_up);
-        let unwritten = self.partitions.iter().filter(|partition| partition.reader.memory_bytes() > 0);
-        let written = unwritten
-            .map(|partition| self.write_out_at_last(partition))
-            .fold(met.and(self.close_spaces()).and(self.close_series()), Result::and);
+        let written = met.and(self.write_out_all_at_last());
         // The journal is closed whatever became of the ledgers, which are derived, and then nothing here writes any more.
         let closed = self.journal.close();
         drop(lock(&self.held).take());

@@ -1,14 +1,20 @@
 //! A disk that overwriting filled with dead data: compaction frees it without anybody's help, also when the store was
 //! closed or killed in between.
-#![allow(clippy::unwrap_used, clippy::disallowed_types, reason = "tests stand outside the wall")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests stand outside the wall"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::ManualClock;
 use base::memory::Disk;
+use base::{Around, AroundFiles, Files, ManualClock};
 use holdfast::*;
 
 const KEYS: u8 = 12;
@@ -158,4 +164,102 @@ fn a_store_opens_on_a_full_disk_serves_reads_and_frees_it() {
         check(&store, &numbers);
         store.close().unwrap();
     }
+}
+
+/// Ledgers were written out into the space that is kept for opening: after some restarts the store did not open.
+#[test]
+fn a_store_that_is_opened_again_and_again_on_a_full_disk_serves_reads_each_time() {
+    for (seed, closes) in [(30, true), (31, false)] {
+        let machine = Machine::new(seed);
+        let mut store = machine.open().unwrap();
+        let numbers = fill(&machine, &store);
+        for _ in 0..20 {
+            if closes {
+                store.close().unwrap();
+            } else {
+                machine.disk.kill_process();
+            }
+            drop(store);
+            // What the last one freed, and what was kept back, others took.
+            let _ = machine.disk.remove(Path::new("/store/journal/spare"));
+            take_the_rest(&machine);
+            store = machine.open().unwrap();
+            take_the_rest(&machine);
+            check(&store, &numbers);
+            assert_eq!(put(&store, 1, 0).unwrap_err().kind(), ErrorKind::Unavailable);
+            let _ = store.step();
+        }
+        machine.disk.set_capacity(u64::MAX);
+        put(&store, 50, 50).unwrap();
+        check(&store, &numbers);
+        store.close().unwrap();
+    }
+}
+
+/// A delete was refused like any write, and so nobody could help compaction.
+#[test]
+fn what_only_removes_is_taken_on_a_full_disk() {
+    let machine = Machine::new(32);
+    let store = machine.open().unwrap();
+    let mut numbers = fill(&machine, &store);
+    let deleted = |key: u8| {
+        let done = store.kv().delete(b"b", &[key], Condition::None).unwrap().unwrap();
+        store.wait(done.position, Durability::Synced).unwrap();
+    };
+    for key in 1..=4 {
+        deleted(key);
+        numbers.remove(&key);
+        assert!(store.kv().get(b"b", &[key]).unwrap().is_none());
+        assert!(put(&store, 20, 0).is_err(), "what is left is for what frees space");
+    }
+    check(&store, &numbers);
+    drop(store);
+    machine.disk.kill_process();
+    let store = machine.open().unwrap();
+    assert!((1..=4).all(|key| store.kv().get(b"b", &[key]).unwrap().is_none()));
+    check(&store, &numbers);
+}
+
+/// A disk of which nothing is free once it is told so; what was taken before stays.
+#[derive(Default)]
+struct Full(AtomicBool);
+
+impl Around for Full {
+    fn free_bytes(&self, files: &dyn Files, dir: &Path) -> std::io::Result<u64> {
+        if self.0.load(Ordering::Acquire) { Ok(0) } else { files.free_bytes(dir) }
+    }
+}
+
+/// The ledgers know nothing of the disk's being full but by its errors, and took its last bytes.
+#[test]
+fn ledgers_are_not_written_out_while_what_is_left_of_the_disk_is_for_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Full::default());
+    let open = || {
+        let limits = Limits::default();
+        let mut world = World::real(dir.path(), &limits);
+        world.files = Arc::new(AroundFiles::new(world.files, Arc::clone(&disk)));
+        world.threads = false;
+        Store::open_in(&world, dir.path(), Options { limits, partitions: 2, ..Options::default() }).unwrap()
+    };
+    let tables = || {
+        let folders = std::fs::read_dir(dir.path().join("ledger")).unwrap();
+        let of = |folder: std::fs::DirEntry| std::fs::read_dir(folder.path().join("tables")).into_iter().flatten();
+        folders.flat_map(|folder| of(folder.unwrap())).count()
+    };
+    open().close().unwrap();
+    std::fs::remove_file(dir.path().join("journal/spare")).unwrap();
+    disk.0.store(true, Ordering::Release);
+    let numbers: BTreeMap<u8, u32> = (1..=100).map(|key| (key, 7)).collect();
+    let mut store = open();
+    numbers.iter().for_each(|(key, number)| put(&store, *key, *number).unwrap());
+    for _ in 0..3 {
+        store.close().unwrap();
+        assert_eq!(tables(), 0);
+        store = open();
+        check(&store, &numbers);
+    }
+    disk.0.store(false, Ordering::Release);
+    store.close().unwrap();
+    assert!(tables() > 0, "it is what is looked for");
 }

@@ -35,6 +35,8 @@ use crate::position::Position;
 const MAGIC: [u8; 8] = *b"HOLDEND\x01";
 pub(crate) const TRAILER_BYTES: usize = 72;
 const SUMMED_BYTES: usize = 68;
+/// What an extent of up to 256 MiB takes in the index.
+const EXTENT_BYTES_MAX: usize = 4;
 
 /// What a stretch of a segment holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +72,11 @@ pub(crate) struct Trailer {
 pub(crate) struct Footer {
     pub(crate) extents: Vec<Extent>,
     pub(crate) states: Vec<PartitionState>,
+}
+
+/// Most bytes of a footer with so many extents, each of less than 256 MiB.
+pub(crate) const fn footer_bytes_max(extents: usize, partitions: usize) -> u64 {
+    (extents * EXTENT_BYTES_MAX + partitions * STATE_BYTES + TRAILER_BYTES) as u64
 }
 
 impl Extent {

@@ -15,7 +15,7 @@ use base::{Clock, DirLock, Files, Limits, Signal};
 use crate::batch::{Appended, Batch};
 use crate::commit::{Ages, Due, Writing, load, lock};
 use crate::error::{Error, Result};
-use crate::footer::Footer;
+use crate::footer::{Footer, footer_bytes_max};
 use crate::header::header_bytes;
 use crate::log::{Level, Log, Visit, Watermarks};
 use crate::position::Position;
@@ -73,13 +73,18 @@ impl Options {
     }
 }
 
+/// What the file of a segment without records takes, header and footer.
+fn empty_bytes(partitions: usize) -> u64 {
+    header_bytes(partitions) + footer_bytes_max(0, partitions)
+}
+
 /// For what disk space is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// What clients append: the spare stays for what frees space.
     New,
-    /// What compaction appends again.
-    Kept,
+    /// What frees space: what compaction appends again, and what only removes.
+    Freeing,
 }
 
 /// An open journal. One process may open a directory at a time.
@@ -130,7 +135,7 @@ impl Journal {
     ///
     /// # Errors
     /// `InUse` when another process has it; `Foreign` when the directory belongs to something else; `DiskFull` when there is
-    /// no space for a header either; `Io`.
+    /// no space for a footer or a file's name either; `Io`.
     pub fn open(
         files: Arc<dyn Files>,
         clock: Arc<dyn Clock>,
@@ -153,14 +158,19 @@ impl Journal {
             }
             recovered => recovered?,
         };
-        let first = header_bytes(usize::from(options.partitions));
-        let capacity = capacity_for(RECORD_BYTES_MIN, first, options.segment_bytes);
+        let first = empty_bytes(usize::from(options.partitions));
+        let capacity =
+            capacity_for(RECORD_BYTES_MIN, header_bytes(usize::from(options.partitions)), options.segment_bytes);
         let reserve = options.reserve_bytes.min(capacity);
         let create = |reserve| Segment::create(&*files, dir, recovered.next_base, capacity, reserve);
         let current = Arc::new(match create(reserve) {
             Err(Error::DiskFull { .. }) => {
                 given = given.or_else(|| Some(spare.give()));
-                create(first)?
+                match create(first) {
+                    // Its header waits until the first batch finds space.
+                    Err(Error::DiskFull { .. }) => create(0)?,
+                    created => created?,
+                }
             }
             created => created?,
         });
@@ -196,7 +206,7 @@ impl Journal {
             clock,
             held: Mutex::new(Some(held)),
         };
-        // The header of the new segment: from here on there is no doubt that it exists.
+        // The header of the new segment, if there is space for it: from here on there is no doubt that it exists.
         journal.sync_all()?;
         journal.remove_unused(&recovered.unused)?;
         drop(given);
@@ -226,7 +236,8 @@ impl Journal {
             let mut tail = lock(&self.tail);
             let last = tail.take_full();
             let mut full = std::mem::take(&mut tail.full);
-            full.push(last);
+            // One that never had space is no segment, and goes when the journal is opened.
+            full.extend(Some(last).filter(|last| last.segment.reserved() > 0));
             full
         };
         lock(&self.writing).finish_sum();
@@ -307,20 +318,33 @@ impl Journal {
         work()
     }
 
+    /// Whether the spare space is there. Without it what is left of the disk is for what frees space, and for opening: nobody else is to
+    /// take any.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        self.spare.state().is_there
+    }
+
+    /// How much the spare space is.
+    #[must_use]
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.bytes()
+    }
+
     /// Whether the disk has less left than the spare space.
     #[must_use]
     pub fn is_short_of_space(&self) -> bool {
         !self.spare.has_room()
     }
 
-    /// As [`Log::append`], for what is appended again so that the segment in which it lies can go: on a full disk it may
-    /// take the spare space.
+    /// As [`Log::append`], for what frees space: what is appended again so that the segment in which it lies can go, and what
+    /// only removes. On a full disk it may take the spare space, but for the part that ends such work.
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn append_kept(&self, batch: &Batch) -> Result<Appended> {
-        match self.append_for(batch, Purpose::Kept) {
-            Err(Error::DiskFull { .. }) => self.with_spare(|| self.append_for(batch, Purpose::Kept)),
+    pub fn append_freeing(&self, batch: &Batch) -> Result<Appended> {
+        match self.append_for(batch, Purpose::Freeing) {
+            Err(Error::DiskFull { .. }) => self.with_spare(|| self.append_for(batch, Purpose::Freeing)),
             appended => appended,
         }
     }
@@ -356,10 +380,10 @@ impl Journal {
     pub(crate) fn create_segment(&self, base: Position, purpose: Purpose) -> Result<Arc<Segment>> {
         let capacity = self.options.segment_bytes;
         let spare = self.spare.state();
-        let header = header_bytes(usize::from(self.options.partitions));
+        let first = empty_bytes(usize::from(self.options.partitions));
         let reserve = match (spare.is_there, purpose) {
             (true, _) => self.options.reserve_bytes.min(capacity),
-            (false, Purpose::Kept) if self.spare.leaves_room(header) => header,
+            (false, Purpose::Freeing) if self.spare.leaves_room(first) => first,
             (false, _) => return Err(Error::DiskFull { path: self.dir.clone() }),
         };
         Segment::create(&*self.files, &self.dir, base, capacity, reserve).map(Arc::new)
@@ -372,6 +396,8 @@ impl Journal {
         tail: &mut Tail,
         (bytes, purpose): (u64, Purpose),
     ) -> Result<()> {
+        // Its header, if that had no space yet.
+        self.grow(&tail.segment, tail.offset(), 0, purpose)?;
         let segment = match next.take() {
             Some(prepared) => prepared,
             None => self.create_segment(tail.segment.end(), purpose)?,
@@ -381,7 +407,9 @@ impl Journal {
         let capacity = capacity_for(bytes, header, self.options.segment_bytes);
         segment.set_capacity(capacity);
         let is_unusual = capacity > self.options.segment_bytes;
-        if let Err(error) = self.grow(&segment, if is_unusual { capacity } else { header + bytes }, 0, purpose) {
+        let used = if is_unusual { capacity } else { header + bytes };
+        let to = used + footer_bytes_max(1, usize::from(self.options.partitions));
+        if let Err(error) = self.grow(&segment, to, 0, purpose) {
             *next = Some(segment);
             return Err(error);
         }
@@ -411,7 +439,7 @@ impl Journal {
         let now = if tail.open_batches == 0 { self.clock.now() } else { tail.open_since };
         let synced = load(&self.synced);
         let bytes = batch.record_len();
-        self.grow(&tail.segment, tail.offset() + bytes, self.options.reserve_bytes, purpose)?;
+        self.grow(&tail.segment, tail.needs(bytes), self.options.reserve_bytes, purpose)?;
         let appended = tail.push(batch, sum, synced, now);
         self.counters.appended_batches.fetch_add(1, Ordering::AcqRel);
         self.counters.appended_bytes.fetch_add(bytes, Ordering::AcqRel);

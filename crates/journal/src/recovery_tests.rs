@@ -73,9 +73,10 @@ fn a_power_cut_that_takes_a_sector_of_a_header_leaves_a_prefix_and_all_that_was_
 #[test]
 fn a_flipped_byte_behind_a_cut_costs_at_most_the_record_it_hits() {
     let mut cuts = 0;
-    for n in 0..60 {
-        let disk = Disk::new(n);
-        let partitions = if n % 2 == 0 { PARTITIONS } else { MANY_PARTITIONS };
+    for seed in 0..120 {
+        let disk = Disk::new(seed);
+        let n = seed / 2;
+        let partitions = if seed % 2 == 0 { PARTITIONS } else { MANY_PARTITIONS };
         let Some(_) = story(&disk, n, Fault::PowerCut, partitions) else { break };
         disk.power_on();
         let (journal, recovery) = open_with(&disk, partitions).unwrap();

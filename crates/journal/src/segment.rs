@@ -71,12 +71,13 @@ pub(crate) fn base_of(name: &str) -> Option<Position> {
 }
 
 impl Segment {
-    /// Creates the file, durably, with `reserve` bytes of disk space.
+    /// Creates the file, durably, with `reserve` bytes of disk space, which may be none.
     pub(crate) fn create(files: &dyn Files, dir: &Path, base: Position, capacity: u64, reserve: u64) -> Result<Self> {
         let path = dir.join(file_name(base));
         let create = || {
             let file = files.create(&path)?;
-            let made = file.allocate(reserve).and_then(|()| file.sync()).and_then(|()| files.sync_dir(dir));
+            let allocated = if reserve > 0 { file.allocate(reserve) } else { Ok(()) };
+            let made = allocated.and_then(|()| file.sync()).and_then(|()| files.sync_dir(dir));
             if made.is_err() {
                 // A full disk must not keep the little that was taken.
                 let _ = files.remove(&path);

@@ -60,6 +60,11 @@ impl Spare {
         Arc::new(Self { files: Arc::clone(files), dir: dir.to_owned(), path, bytes, state })
     }
 
+    /// How much it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether as much is free, beside it.
     pub(crate) fn has_room(&self) -> bool {
         self.files.free_bytes(&self.dir).is_ok_and(|free| free >= self.bytes)

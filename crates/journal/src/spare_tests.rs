@@ -27,10 +27,14 @@ fn filled(seed: u64) -> (Disk, Journal, BTreeMap<Position, u64>) {
         expected.insert(appended.position, number);
         journal.step(base::Time::default()).unwrap();
     }
-    // And others than the journal take the rest.
+    take_the_rest(&disk);
+    (disk, journal, expected)
+}
+
+/// Others than the journal write until no byte is left.
+fn take_the_rest(disk: &Disk) {
     let used: u64 = disk.inventory().iter().map(|(_, bytes)| bytes).sum();
     disk.set_capacity(used);
-    (disk, journal, expected)
 }
 
 fn sealed(journal: &Journal) -> Vec<Position> {
@@ -73,7 +77,7 @@ fn on_a_full_disk_what_is_kept_finds_space_and_clients_do_not_take_it() {
     let (_disk, journal, mut expected) = filled(2);
     for number in 1000..1010 {
         assert!(refused(&journal));
-        expected.insert(journal.append_kept(&batch(number, 200)).unwrap().position, number);
+        expected.insert(journal.append_freeing(&batch(number, 200)).unwrap().position, number);
     }
     assert!(
         matches!(journal.append(&batch(1, 1)), Err(Error::DiskFull { .. })),
@@ -117,6 +121,67 @@ fn a_journal_opens_on_a_full_disk_and_lets_go_there() {
         expected.extend(write(&journal, 1000..1005, Level::Synced));
         assert_eq!(contents(&journal).0, expected);
     }
+}
+
+/// Each opening took some of the spare space, and others took it when it had been given up: a service that restarts until somebody looks
+/// did not open any more.
+#[test]
+fn a_journal_opens_again_and_again_where_not_a_byte_is_left_and_writes_once_there_is_space() {
+    for (seed, closes) in [(31, true), (32, false), (33, true), (34, false)] {
+        let (disk, journal, mut expected) = filled(seed);
+        let mut journal = journal;
+        for _ in 0..20 {
+            if closes {
+                journal.close().unwrap();
+                drop(journal);
+            } else {
+                std::mem::forget(journal);
+                disk.kill_process();
+            }
+            let _ = disk.remove(&Path::new(DIR).join("spare"));
+            take_the_rest(&disk);
+            let (again, recovery) = open(&disk).unwrap();
+            assert_eq!(recovery.damage, []);
+            assert_eq!(contents(&again).0, expected);
+            take_the_rest(&disk);
+            assert!(refused(&again) && again.step(base::Time::default()).is_ok());
+            assert!(matches!(again.append_freeing(&batch(1, 1)), Err(Error::DiskFull { .. })));
+            assert!(matches!(again.seal_current(), Ok(_) | Err(Error::DiskFull { .. })));
+            journal = again;
+        }
+        let files = disk.inventory().len();
+        assert!(files < 20, "one without space is removed once there is the next: {files}");
+        disk.set_capacity(u64::MAX);
+        expected.extend(write(&journal, 1000..1005, Level::Synced));
+        assert_eq!(contents(&journal).0, expected);
+        std::mem::forget(journal);
+        disk.kill_process();
+        let (journal, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.damage, []);
+        assert_eq!(contents(&journal).0, expected);
+    }
+}
+
+/// Batches of one that opened without space for its header, of which the first needs a segment of its own.
+#[test]
+fn a_batch_larger_than_a_segment_is_the_first_behind_an_opening_without_space() {
+    let (disk, journal, mut expected) = filled(35);
+    journal.close().unwrap();
+    drop(journal);
+    let _ = disk.remove(&Path::new(DIR).join("spare"));
+    take_the_rest(&disk);
+    let (journal, _) = open(&disk).unwrap();
+    disk.set_capacity(u64::MAX);
+    let large = batch(7, 10_000);
+    let appended = journal.append(&large).unwrap();
+    journal.wait(appended.position, Level::Synced).unwrap();
+    expected.insert(appended.position, 7);
+    expected.extend(write(&journal, 1000..1005, Level::Synced));
+    assert_eq!(contents(&journal).0, expected);
+    std::mem::forget(journal);
+    disk.kill_process();
+    let (journal, recovery) = open(&disk).unwrap();
+    assert_eq!((recovery.damage, contents(&journal).0), (vec![], expected));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use base::Time;
 
 use crate::batch::{Appended, Batch};
 use crate::chain::PartitionState;
-use crate::footer::{Extent, ExtentKind};
+use crate::footer::{Extent, ExtentKind, footer_bytes_max};
 use crate::header::SegmentHeader;
 use crate::position::Position;
 use crate::record;
@@ -109,6 +109,11 @@ impl Tail {
         self.segment.base.plus(self.offset())
     }
 
+    /// Up to where the current segment's file needs space once it has a record of `bytes` more, and its footer behind that.
+    pub(crate) fn needs(&self, bytes: u64) -> u64 {
+        self.offset() + bytes + footer_bytes_max(self.extents.len() + 1, self.states.len())
+    }
+
     /// Whether the current segment holds records.
     pub(crate) fn has_records(&self) -> bool {
         !self.extents.is_empty()
@@ -157,9 +162,10 @@ impl Tail {
         }
     }
 
-    /// Takes the open group, if it holds anything, and leaves `spare` in its place.
+    /// Takes the open group, if it holds anything that has its disk space, and leaves `spare` in its place. Only the header of a
+    /// segment that was made on a full disk may be without.
     pub(crate) fn take_open(&mut self, spare: Vec<u8>) -> Option<Group> {
-        if self.open.is_empty() {
+        if self.open.is_empty() || self.offset() > self.segment.reserved() {
             return None;
         }
         let offset = self.open_offset;

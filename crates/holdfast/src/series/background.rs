@@ -44,6 +44,7 @@ impl Inner {
         let lag = self.newest().get().saturating_sub(through.get());
         let is_old = lag > LAG_BYTES.min(limits.replay_bytes_max / 2);
         if is_old || self.shelf.memory_bytes.load(Ordering::Relaxed) > limits.series_memory_bytes {
+            self.check_spare()?;
             return self.seal_series(When::Now);
         }
         Ok(())

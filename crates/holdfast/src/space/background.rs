@@ -104,6 +104,7 @@ impl Inner {
         {
             return Ok(());
         }
+        self.check_spare()?;
         let max = self.lag_bytes_max();
         self.partitions.iter().filter(|partition| is_due(partition, max)).try_for_each(|it| self.write_snapshot(it))
     }

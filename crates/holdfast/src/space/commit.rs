@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
-use journal::{Appended, Batch, Log, PartitionId, Position};
+use journal::{Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
 use super::listen::Telling;
@@ -102,7 +102,11 @@ impl Inner {
         };
         let position = match definition.storage {
             ::space::Storage::Durable => {
-                let position = self.append_space(partition, &part)?;
+                let mut batch = Batch::new();
+                batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
+                let journal = &self.journal;
+                let removes = matches!(what, What::Remove { .. });
+                let position = if removes { journal.append_freeing(&batch) } else { journal.append(&batch) }?.position;
                 engine.apply(position, &part, tell)?;
                 position
             }
@@ -112,13 +116,6 @@ impl Inner {
                 version
             }
         };
-        Ok(position)
-    }
-
-    fn append_space(&self, partition: &Partition, part: &[u8]) -> Result<Position> {
-        let mut batch = Batch::new();
-        batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, part));
-        let Appended { position, .. } = self.journal.append(&batch)?;
         Ok(position)
     }
 
