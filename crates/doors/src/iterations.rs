@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Entry, Iteration};
+use holdfast::space::{Entry, Iteration, Stop};
 
 /// How long an iteration is remembered after each batch.
 const LIFE: Duration = Duration::from_secs(60);
@@ -27,6 +27,12 @@ pub(crate) struct Going {
 impl Going {
     pub(crate) fn new(name: (Vec<u8>, Vec<u8>), iteration: Iteration) -> Self {
         Going { name, iteration, until: None }
+    }
+
+    /// It goes on for somebody who may wait so long for a batch.
+    pub(crate) fn until(mut self, stop: Stop) -> Self {
+        self.iteration.set_stop(stop);
+        self
     }
 
     /// The next entry.

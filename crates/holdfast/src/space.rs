@@ -20,6 +20,7 @@ mod read;
 mod route;
 mod scrub;
 mod stage;
+mod stop;
 mod task;
 mod wait;
 mod wanted;
@@ -43,6 +44,7 @@ pub use near::{NearCounts, NearTable};
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
 pub use stage::EntryChange;
+pub use stop::Stop;
 pub use task::Task;
 pub use wanted::{Wanted, WantedBy};
 pub use within::{ReadLock, Within};
@@ -116,7 +118,7 @@ impl Space {
         if let Some(kind) = &found {
             let old = kind.definition();
             if *old == definition {
-                return Ok(Entries { store: self.store.clone(), kind: Arc::clone(kind) });
+                return Ok(Entries::new(self.store.clone(), Arc::clone(kind)));
             }
             old.check_change(&definition)?;
         }
@@ -139,7 +141,7 @@ impl Space {
                 kind
             }
         };
-        Ok(Entries { store: self.store.clone(), kind })
+        Ok(Entries::new(self.store.clone(), kind))
     }
 
     /// Removes a type with all its entries. False if there is none. Blocks until that is on stable storage.
@@ -195,7 +197,7 @@ impl Space {
     pub fn entries(&self, name: &str) -> Result<Entries> {
         let kind = self.store.inner().spaces.find(&self.name, name);
         let kind = kind.ok_or_else(|| ::space::Error::NoType { space: self.name.clone(), name: name.to_owned() })?;
-        Ok(Entries { store: self.store.clone(), kind })
+        Ok(Entries::new(self.store.clone(), kind))
     }
 
     /// The types that were declared, by name.

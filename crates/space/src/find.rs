@@ -27,12 +27,18 @@ use crate::value::MapRef;
 pub const EVERYBODY: u64 = u64::MAX;
 /// Most keys of a range that are counted before it is taken for long.
 const COUNT_MAX: usize = 1024;
+/// Bytes of entries that are looked at before a search is asked whether it goes on, where there is one condition; of several each
+/// looks at them.
+const STRETCH_BYTES: usize = 64 << 10;
+/// What an entry counts beside its bytes.
+const LOOK_BYTES: usize = 256;
 
 /// What entries are wanted, made ready once and used in every partition.
 #[derive(Debug, Clone)]
 pub struct Filter {
     predicate: Predicate,
     constraints: Vec<Constraint>,
+    effort: usize,
 }
 
 impl Filter {
@@ -40,7 +46,8 @@ impl Filter {
     #[must_use]
     pub fn new(predicate: Predicate) -> Self {
         let constraints = predicate.constraints();
-        Self { predicate, constraints }
+        let effort = predicate.effort();
+        Self { predicate, constraints, effort }
     }
 
     /// Every entry.
@@ -69,6 +76,21 @@ pub struct Plan {
     pub index: Option<String>,
     /// How many entries are looked at: of long ranges at least so many.
     pub candidates: u64,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+pub struct Search<'a> {
+    /// Entries of this type.
+    pub of: TypeId,
+    /// Which of them.
+    pub filter: &'a Filter,
+    /// Those that a group of another transaction than this one holds back are passed over, where the type is in groups, unless it is
+    /// [`EVERYBODY`].
+    pub by: u64,
+    /// Asked each time that some 64 KiB of entries were looked at, whether they matched or not, and more often where that is more
+    /// work: who breaks ends the search.
+    pub go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
 /// An entry that was come to.
@@ -245,18 +267,20 @@ impl Engine {
         Some(Plan { index, candidates })
     }
 
-    /// Comes to the entries that are wanted, in the type's order, until `visit` breaks. Those that a group of another
-    /// transaction than `by` holds back are passed over, where the type is in groups, unless that is [`EVERYBODY`].
-    pub fn find(
-        &self,
-        of: TypeId,
-        filter: &Filter,
-        by: u64,
-        visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    /// Comes to the entries that are wanted, in the type's order, until `visit` or the search itself breaks.
+    pub fn find(&self, search: Search<'_>, visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let Search { of, filter, by, go_on } = search;
         let Some(share) = self.types.get(&of) else { return ControlFlow::Continue(()) };
+        let mut left = STRETCH_BYTES;
         let mut look = |slot: Slot| {
             let Some(entry) = share.entries.get(slot) else { return ControlFlow::Continue(()) };
+            match left.checked_sub((LOOK_BYTES + entry.document.as_bytes().len()).saturating_mul(filter.effort)) {
+                Some(less) => left = less,
+                None => {
+                    go_on()?;
+                    left = STRETCH_BYTES;
+                }
+            }
             let fields = entry.document.fields();
             if !filter.matches(fields) || (by != EVERYBODY && share.is_held(fields, by)) {
                 return ControlFlow::Continue(());

@@ -34,9 +34,13 @@ fn write(engine: &mut Engine, id: u64, document: &Document, expires_ms: u64) {
     apply(engine, &Command::Write { of: OF, expires_ms, document: document.fields(), before: None });
 }
 
+fn all(filter: &Filter) -> Search<'_> {
+    Search { of: OF, filter, by: EVERYBODY, go_on: &|| ControlFlow::Continue(()) }
+}
+
 fn found(engine: &Engine, filter: &Filter) -> Vec<Value> {
     let mut ids = Vec::new();
-    let _ = engine.find(OF, filter, EVERYBODY, &mut |found| {
+    let _ = engine.find(all(filter), &mut |found| {
         ids.extend(found.document().get("id").map(ValueRef::to_value));
         ControlFlow::Continue(())
     });
@@ -119,4 +123,30 @@ proptest! {
             prop_assert_eq!(engine.next_expiry(), None);
         }
     }
+}
+
+/// A query without an index over entries none of which matched was asked nothing until its end.
+#[test]
+fn a_search_that_finds_nothing_ends_when_it_is_told_to() {
+    let mut engine = Engine::default();
+    apply(&mut engine, &Command::Declare { of: OF, definition: definition(Order::Any, &[]) });
+    let text = "x".repeat(1 << 10);
+    (0..1_000).for_each(|id| write(&mut engine, id, &Document::from_pairs([("a", text.as_str())]), 0));
+    let filter = Filter::new(crate::select::Query::parse("a = 'y'").unwrap().predicate);
+    let (asked, last) = (std::cell::Cell::new(0), std::cell::Cell::new(u64::MAX));
+    let go_on = || {
+        asked.set(asked.get() + 1);
+        if asked.get() < last.get() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let search = || engine.find(Search { go_on: &go_on, ..all(&filter) }, &mut |_| ControlFlow::Break(()));
+    assert!(search().is_continue() && (10..30).contains(&asked.get()), "{}", asked.get());
+    asked.set(0);
+    last.set(3);
+    assert!(search().is_break() && asked.get() == 3);
+    // The more there is to be looked at, the sooner.
+    let filter = Filter::new(crate::select::Query::parse("a RLIKE 'y'").unwrap().predicate);
+    asked.set(0);
+    last.set(u64::MAX);
+    let search = || engine.find(Search { go_on: &go_on, ..all(&filter) }, &mut |_| ControlFlow::Break(()));
+    assert!(search().is_continue() && asked.get() == 1_000, "{}", asked.get());
 }

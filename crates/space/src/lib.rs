@@ -46,7 +46,7 @@ pub use document::Document;
 pub use engine::{Engine, Event, EventKind, Outcome, Place, Stored, Usage};
 pub use entries::entry_bytes;
 pub use error::{Error, Result};
-pub use find::{EVERYBODY, Filter, Found, Plan};
+pub use find::{EVERYBODY, Filter, Found, Plan, Search};
 pub use key::{encode_key, key_of};
 pub use path::Path;
 pub use pattern::{Like, PATTERN_BYTES_MAX, RLike};

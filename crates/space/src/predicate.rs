@@ -77,6 +77,9 @@ pub enum Predicate {
     Template(Template),
 }
 
+/// Plain conditions that take as long as a regular expression may: that takes up to microseconds for each byte of a text.
+const RLIKE_EFFORT: usize = 256;
+
 /// How two values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
@@ -190,6 +193,14 @@ impl Predicate {
         self.count(PREDICATE_DEPTH_MAX, &mut parts)?;
         limit("number of conditions", parts.all, PREDICATE_PARTS_MAX)?;
         limit("number of regular expressions in a condition", parts.rlikes, RLIKES_MAX)
+    }
+
+    /// How much work it is at most to look whether a document matches, in plain conditions.
+    pub(crate) fn effort(&self) -> usize {
+        let mut parts = Parts::default();
+        // What is too deep is refused when it is bound.
+        let _ = self.count(PREDICATE_DEPTH_MAX, &mut parts);
+        parts.all + parts.rlikes * RLIKE_EFFORT
     }
 
     fn count(&self, depth: usize, parts: &mut Parts) -> Result<()> {

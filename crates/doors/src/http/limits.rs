@@ -36,6 +36,8 @@ pub struct Limits {
     pub documents_bytes_max: usize,
     /// Clients that wait for events of entries; one more is answered with 503. A few thousand events may be in memory for each.
     pub listeners_max: usize,
+    /// How long one request may go through entries, if that is less than `answer_timeout`.
+    pub space_time_max: Duration,
     /// Iterations through entries that the door remembers; the oldest is forgotten first.
     pub iterations_max: usize,
     /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
@@ -97,6 +99,7 @@ impl Default for Limits {
             batch_operations_max: 10_000,
             documents_bytes_max: 16 << 20,
             listeners_max: 64,
+            space_time_max: Duration::from_secs(60),
             iterations_max: 256,
             iterations_entries_max: 2_000_000,
             page_entries_max: 1_000,
@@ -138,6 +141,7 @@ impl Limits {
             batch_operations_max: 4,
             documents_bytes_max: 256,
             listeners_max: 1,
+            space_time_max: Duration::from_secs(60),
             iterations_max: 2,
             iterations_entries_max: 8,
             page_entries_max: 2,

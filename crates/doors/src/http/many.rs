@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use axum::response::Response;
 use holdfast::Store;
-use holdfast::space::Wanted;
+use holdfast::space::{Stop, Wanted};
 use serde_json::json;
 
 use super::failure::Failure;
@@ -17,7 +17,7 @@ use super::json_body::Becomes;
 use super::object::shown_at;
 use super::space;
 use super::space_json;
-use super::spaces::holding;
+use super::spaces::{holding, searching};
 use super::upload::Upload;
 use super::uri;
 use crate::budget::Share;
@@ -47,21 +47,23 @@ impl Asked<'_> {
     pub(crate) async fn count_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
         let (wanted, share) = self.which(upload).await?;
-        let count = move |store: &Store| {
-            let entries = place.entries(store)?;
+        let count = move |store: &Store, stop: Stop| {
+            let entries = place.entries(store)?.until(stop);
             let shown = entries.count_shown(&wanted)?;
             space::settle(store, &entries, shown.position, shown_at(durability))?;
             Ok::<_, Failure>(shown.value)
         };
-        let count = self.shared.ask(holding(share, count)).await??;
+        let count = self.search(searching(share, count)).await?;
         Ok(say_durability(with_type(JSON, json!({ "count": count }).to_string()), durability))
     }
 
     pub(crate) async fn clear_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
         let (wanted, share) = self.which(upload).await?;
+        // It goes on when nobody waits for it any more: who sends it and goes means it.
+        let stop = Stop { time_max: Some(self.shared.options.limits.space_time_max), cancel: None };
         let clear = move |store: &Store| {
-            let entries = place.entries(store)?;
+            let entries = place.entries(store)?.until(stop);
             let shown = entries.clear_shown(&wanted)?;
             space::settle(store, &entries, shown.position, durability)?;
             Ok::<_, Failure>(shown.value)
@@ -86,15 +88,16 @@ impl Asked<'_> {
         };
         fields.end()?;
         let known = std::sync::Arc::clone(&self.shared.iterations);
-        let go_on = move |store: &Store| {
-            let entries = place.entries(store)?;
+        let go_on = move |store: &Store, stop: Stop| {
+            let entries = place.entries(store)?.until(stop.clone());
             let name = (place.space.into_bytes(), place.name.into_bytes());
             let mut going = match begins {
                 Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
                 Begins::At(id) => {
                     let going = locked(&known).take(id, (&name.0, &name.1), Instant::now());
                     let text = "there is no such cursor any more, or it was used: begin anew";
-                    going.ok_or_else(|| Failure::new(StatusCode::GONE, text))?
+                    // Another client may have begun it.
+                    going.ok_or_else(|| Failure::new(StatusCode::GONE, text))?.until(stop)
                 }
             };
             let (mut found, mut bytes, mut is_over) = (Vec::new(), 0, false);
@@ -111,7 +114,7 @@ impl Asked<'_> {
             let cursor = if is_over { None } else { Some(locked(&known).add(going, Instant::now())) };
             Ok::<_, Failure>((cursor, found))
         };
-        let (cursor, found) = self.shared.ask(holding(share, go_on)).await??;
+        let (cursor, found) = self.search(searching(share, go_on)).await?;
         let cursor = cursor.map_or_else(|| "null".to_owned(), |cursor| format!("\"{cursor}\""));
         let body = format!("{{\"cursor\":{cursor},{}", space_json::entries(&found).trim_start_matches('{'));
         Ok(say_durability(with_type(JSON, body), durability))

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Storage, Value, ValueRef, Wanted, WriteMode,
-    WriteOptions, Written,
+    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Storage, Value, ValueRef, Wanted,
+    WriteMode, WriteOptions, Written,
 };
 use holdfast::{Durability, Position, Store};
 
@@ -219,8 +219,13 @@ pub(crate) enum Rows {
 ///
 /// # Errors
 /// What the store says.
-pub(crate) fn query(store: &Store, place: &Place, query: &Query, durability: Durability) -> Result<Rows, Failure> {
-    let entries = place.entries(store)?;
+pub(crate) fn query(
+    store: &Store,
+    (place, stop): (&Place, Stop),
+    query: &Query,
+    durability: Durability,
+) -> Result<Rows, Failure> {
+    let entries = place.entries(store)?.until(stop);
     if let Some((sql, parameters)) = &query.select {
         let rows = entries.select(sql, parameters)?;
         if rows.len() > query.limit {

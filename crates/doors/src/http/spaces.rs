@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
-use holdfast::space::{Document, Entry, Lease, Taking, WriteMode};
+use holdfast::space::{Cancel, Document, Entry, Lease, Stop, Taking, WriteMode};
 use serde_json::json;
 
 use super::conditions::{Conditions, tag};
@@ -28,6 +28,8 @@ use crate::peer::Peer;
 
 /// How often a request that waits looks whether its client is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long what is done for a client goes on when that has closed its side of the connection.
+const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// Entries that a query returns unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
 
@@ -52,11 +54,37 @@ pub(crate) async fn gone(peer: Option<&Peer>) {
     }
 }
 
+/// The same, and a moment more: who only says that it sends no more is answered what takes no longer.
+async fn gone_for_a_while(peer: Option<&Peer>) {
+    gone(peer).await;
+    tokio::time::sleep(LEAVING_TIME).await;
+}
+
+/// Ends what is done for a request when nobody waits for it any more.
+struct Ends(Cancel);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// Does this with what a body became, which counts as a body until it is done: also when nobody waits for it any more.
 pub(crate) fn holding<T>(share: Share, act: impl FnOnce(&Store) -> T + Send) -> impl FnOnce(&Store) -> T + Send {
     move |store| {
         let _share = share;
         act(store)
+    }
+}
+
+/// The same with what goes through entries.
+pub(crate) fn searching<T>(
+    share: Share,
+    act: impl FnOnce(&Store, Stop) -> T + Send,
+) -> impl FnOnce(&Store, Stop) -> T + Send {
+    move |store, stop| {
+        let _share = share;
+        act(store, stop)
     }
 }
 
@@ -94,6 +122,24 @@ impl Asked<'_> {
         upload.check_present()?;
         let read = |text: &[u8]| Ok(Document::from_json(text).map_err(holdfast::Error::from)?);
         self.json(upload, Becomes::Document, read).await
+    }
+
+    /// As [`Shared::ask`](super::shared::Shared::ask), for what goes through entries: it ends when its time is over, and when the client
+    /// is gone.
+    pub(crate) async fn search<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Store, Stop) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (limits, cancel) = (&self.shared.options.limits, Cancel::new());
+        let _ends = Ends(cancel.clone());
+        // So that it says itself that its time is over.
+        let time_max = limits.space_time_max.min(limits.answer_timeout.mul_f64(0.9));
+        let stop = Stop { time_max: Some(time_max), cancel: Some(cancel) };
+        tokio::select! {
+            biased;
+            answer = self.shared.ask(move |store| act(store, stop)) => answer?,
+            () = gone_for_a_while(self.parts.extensions.get::<Peer>()) => Err(left()),
+        }
     }
 
     pub(crate) async fn spaces(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
@@ -218,8 +264,8 @@ impl Asked<'_> {
     pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let (place, durability) = (self.place()?, self.durability()?);
         let (query, share) = self.space_query(upload, false).await?;
-        let ask = holding(share, move |store| space::query(store, &place, &query, durability));
-        let rows = self.shared.ask(ask).await??;
+        let ask = searching(share, move |store, stop| space::query(store, (&place, stop), &query, durability));
+        let rows = self.search(ask).await?;
         let body = match rows {
             Rows::Entries(entries) => space_json::entries(&entries),
             Rows::Documents(documents) => space_json::rows(&documents),
@@ -234,7 +280,8 @@ impl Asked<'_> {
         let query = Arc::new(query);
         let entries = place.entries(&self.shared.store)?;
         let (of, wanted) = (entries.clone(), Arc::clone(&query));
-        let mut taken = self.shared.ask(move |store| Taken::default().more(store, &of, &wanted)).await??;
+        let look = move |store: &Store, stop| Taken::default().more(store, &of.until(stop), &wanted);
+        let mut taken = self.search(look).await?;
         if taken.entries.is_empty() && !query.wait.is_zero() && query.limit > 0 {
             let peer = self.parts.extensions.get::<Peer>();
             let waiting = entries.waiting(&query.wanted, Taking::Take)?;
@@ -252,7 +299,7 @@ impl Asked<'_> {
                     return Err(left());
                 }
                 let (of, wanted) = (entries.clone(), Arc::clone(&query));
-                taken = self.shared.ask(move |store| taken.more(store, &of, &wanted)).await??;
+                taken = self.search(move |store, stop| taken.more(store, &of.until(stop), &wanted)).await?;
             }
         }
         let settled = self.shared.ask(move |store| taken.settled(store, &entries, durability)).await??;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::tests_client::{Answer, Door, connect, open_wide, read_all};
+use super::tests_client::{Answer, Door, connect, open_wide, open_with, read_all};
+use crate::http::Limits;
 
 const ORDERS: &str = "/spaces/shop/types/orders";
 
@@ -241,4 +242,26 @@ fn what_a_transaction_has_locked_is_neither_changed_nor_said_to_be_gone_nor_wait
     assert_eq!(door.get(&one).status, 200);
     drop(transaction);
     assert_eq!(door.send(&format!("DELETE {one}"), &[], None).status, 204);
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_ended_and_told_what_to_do() {
+    let door = open_with(holdfast::Limits::default(), |options| {
+        options.limits = Limits { space_time_max: Duration::ZERO, ..Limits::default() };
+    });
+    assert_eq!(door.put(ORDERS, &[], "{}").status, 204);
+    door.put(&entry("1"), &[], "{}");
+    for (rest, body) in [
+        ("/query", r#"{"where":"n = 1"}"#),
+        ("/query", r#"{"select":"SELECT COUNT(*) FROM orders"}"#),
+        ("/count", r#"{"where":"n = 1"}"#),
+        ("/clear", r#"{"where":"n = 1"}"#),
+        ("/iterate", r#"{"where":"n = 1"}"#),
+        ("/take", r#"{"where":"n = 1"}"#),
+    ] {
+        let answer = post(&door, rest, body);
+        assert_eq!(answer.status, 503, "{rest}: {}", answer.text());
+        assert!(answer.text().contains("ended after 0 s: ask for less"), "{}", answer.text());
+    }
+    assert_eq!(door.get(&entry("1")).status, 200);
 }

@@ -2,13 +2,15 @@
 //!
 //! A connection owns everything it works with; what others may see or ask of it is here, in atomics.
 //!
-//! May use: nothing. Must not know: sockets, commands.
+//! May use: the facade's `Cancel`. Must not know: sockets, commands.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+
+use holdfast::space::Cancel;
 
 use super::rows::COMMANDS;
 
@@ -59,6 +61,8 @@ pub(crate) struct Client {
     /// Whether the connection is to look soon whether its client is gone.
     looks_again: AtomicBool,
     names: Mutex<Names>,
+    /// Used when the connection has ended, or its client is gone while something is done for it.
+    pub(crate) gone: Cancel,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,6 +92,7 @@ impl Client {
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             waker: Mutex::new(None),
+            gone: Cancel::new(),
             looks_again: AtomicBool::new(false),
             names: Mutex::new(Names { user: "default".to_owned(), ..Names::default() }),
         }

@@ -18,6 +18,7 @@ mod turn;
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,6 +26,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use holdfast::Position;
+use tokio::time::Sleep;
 
 use self::blocked::Blocked;
 use self::turn::{Turn, give_way};
@@ -76,6 +78,8 @@ pub(crate) struct Connection {
     handing: Vec<Handed>,
     sending_handed: Vec<Handed>,
     blocked: Option<Blocked>,
+    /// Since the client seems to be gone while something is done for it.
+    leaving: Option<Pin<Box<Sleep>>>,
     /// Whether the first chunk has let the other connections go first.
     has_yielded: bool,
     /// The round of the reactor in which this connection has put itself among the waiting.
@@ -126,6 +130,7 @@ impl Connection {
             handing: Vec::new(),
             sending_handed: Vec::new(),
             blocked: None,
+            leaving: None,
             has_yielded: false,
             round: 0,
             is_ended: false,
@@ -178,6 +183,9 @@ impl Connection {
             }
             if self.session.client.is_waiting() && self.poll_gone(cx)? {
                 return Poll::Ready(Ok(None));
+            }
+            if self.blocked.as_ref().is_some_and(Blocked::works) {
+                self.poll_leaving(cx);
             }
             let mut is_moving = self.poll_blocked(cx);
             is_moving |= self.release(cx);

@@ -214,6 +214,7 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        self.client.gone.cancel();
         self.door.clients.remove(self.client.id);
         self.door.snapshots().close_all(self.client.id);
     }

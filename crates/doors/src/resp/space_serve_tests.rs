@@ -174,3 +174,58 @@ fn who_listens_is_told_when_it_happens_and_blocks_nobody() {
     teller.join().unwrap();
     exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
 }
+
+/// Conditions that take milliseconds for each of these entries.
+fn slow(word: &str) -> Vec<u8> {
+    let sql = vec!["text RLIKE '[ab]*a[ab]{14}c'"; 60].join(" OR ");
+    let line = format!("${}\r\n{sql}\r\n", sql.len());
+    let head = format!("*6\r\n${}\r\n{word}\r\n$4\r\nshop\r\n$4\r\njobs\r\n$5\r\nWHERE\r\n", word.len());
+    [head.as_bytes(), line.as_bytes(), b"$1\r\n0\r\n"].concat()
+}
+
+/// Entries enough for a query to take a minute.
+fn many(entries: &Entries) {
+    let mut random = 1u64;
+    for id in 0..5_000i64 {
+        let letter = |_| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if random >> 63 == 0 { 'a' } else { 'b' }
+        };
+        let text: String = (0..4_000).map(letter).collect();
+        let document = Document::from_pairs([("id", id.into()), ("text", holdfast::space::Value::from(text.as_str()))]);
+        entries.write_shown(&document, &WriteOptions::default()).unwrap();
+    }
+}
+
+/// Two queries that took minutes, and whose clients had long gone, held up those of all others.
+#[test]
+fn a_query_whose_client_is_gone_lets_others_have_its_turn() {
+    let (server, entries) = queue(Durability::Written, Order::Any);
+    many(&entries);
+    let mut gone: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+    gone.iter_mut().for_each(|client| client.write_all(&slow("SPACE.COUNT")).unwrap());
+    // They have their turns, as far as can be seen from here.
+    thread::sleep(std::time::Duration::from_millis(500));
+    drop(gone);
+    let began = std::time::Instant::now();
+    let select = b"*5\r\n$12\r\nSPACE.SELECT\r\n$4\r\nshop\r\n$4\r\njobs\r\n$30\r\nSELECT count(*) AS n FROM jobs\r\n$1\r\n0\r\n";
+    exchange(&mut server.connect(), select, "*1\r\n$10\r\n{\"n\":5000}\r\n");
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_told_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), holdfast::Options::default()).unwrap();
+    let entries = store.space("shop").declare(Definition::new("shop", "jobs")).unwrap();
+    many(&entries);
+    let mut options = Options::new("127.0.0.1:0".parse().unwrap());
+    options.limits.space_time_max = std::time::Duration::from_millis(1);
+    let server = Server { running: serve(store, options).unwrap(), _dir: dir };
+    let expected = "-LIMIT the query was ended after 0.001 s: ask for less by an index, a routing value or LIMIT, or raise \
+                    space.query_seconds_max\r\n";
+    for word in ["SPACE.COUNT", "SPACE.CLEAR", "SPACE.MREAD", "SPACE.TAKE", "SPACE.MTAKE", "SPACE.ITERATE"] {
+        exchange(&mut server.connect(), &slow(word), expected);
+    }
+}

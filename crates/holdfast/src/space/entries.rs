@@ -8,6 +8,7 @@ use ::space::{Definition, Document, Storage, Stored, Usage};
 use journal::Position;
 
 use super::kind::Kind;
+use super::stop::{Stop, Watch};
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::kv::Shown;
@@ -18,6 +19,7 @@ use crate::store::{Inner, Store};
 pub struct Entries {
     pub(crate) store: Store,
     pub(crate) kind: Arc<Kind>,
+    stop: Stop,
 }
 
 /// An entry as it was at one moment.
@@ -39,6 +41,23 @@ impl From<Stored> for Entry {
 }
 
 impl Entries {
+    pub(crate) fn new(store: Store, kind: Arc<Kind>) -> Self {
+        Self { store, kind, stop: Stop::default() }
+    }
+
+    /// The same entries, for operations that are to end though they are not done: whatever goes through entries fails with `Limit`
+    /// when it takes longer than [`Stop::time_max`], and with `Timeout` when it was canceled. What was cleared, changed or taken by
+    /// then stays so.
+    #[must_use]
+    pub fn until(&self, stop: Stop) -> Self {
+        Self { stop, ..self.clone() }
+    }
+
+    /// An operation begins that goes through entries.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        self.stop.watch(&*self.inner().clock)
+    }
+
     /// What the type is.
     #[must_use]
     pub fn definition(&self) -> Arc<Definition> {

@@ -5,7 +5,10 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{Change, Document, EVERYBODY, GroupLimits, Groups, Place, Plan, Query, Reason, Stored, Value, ValueRef};
+use ::space::{
+    Change, Document, EVERYBODY, Engine, Found, GroupLimits, Groups, Place, Plan, Query, Reason, Search, Stored, Value,
+    ValueRef,
+};
 use journal::{Log, PartitionId, Position};
 
 use super::commit::What;
@@ -13,6 +16,7 @@ use super::entries::{Entries, Entry};
 use super::locks::NOBODY;
 use super::read::{ReadOptions, is_visible};
 use super::route;
+use super::stop::{Stop, Watch};
 use super::wait::Purpose;
 use super::wanted::Wanted;
 use super::write::WriteOptions;
@@ -45,6 +49,7 @@ impl Entries {
         let skip = query.map_or(0, |query| query.window().1);
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let enough = limit.saturating_add(usize::try_from(skip).unwrap_or(usize::MAX));
+        let watch = self.watch();
         let mut found: Vec<Stored> = Vec::new();
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let engine = partition.space();
@@ -65,13 +70,13 @@ impl Entries {
                     let _ = take(stored, &mut found);
                 }
             } else {
-                let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
+                self.search(&watch, (&engine, wanted, EVERYBODY), &mut |it| {
                     if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
                         take(it.stored(), &mut found)
                     } else {
                         ControlFlow::Continue(())
                     }
-                });
+                })?;
             }
             if order.is_none() && found.len() >= enough {
                 break;
@@ -147,22 +152,23 @@ impl Entries {
         wanted.check_unordered("counting")?;
         let limit = wanted.limit.unwrap_or(u64::MAX);
         let definition = self.kind.definition();
+        let watch = self.watch();
         let mut count = 0;
         let mut newest = Position::ZERO;
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |found| {
+            self.search(&watch, (&engine, wanted, EVERYBODY), &mut |found| {
                 if count >= limit {
                     return ControlFlow::Break(());
                 }
-                if is_visible(&found, now_ms) && wanted.matches(&definition, found.document().fields()) {
+                if is_visible(&found, now_ms) && wanted.names(&definition, found.document().fields()) {
                     count += 1;
                     newest = newest.max(found.version());
                 }
                 ControlFlow::Continue(())
-            });
+            })?;
         }
         Ok(Shown { value: count, position: newest })
     }
@@ -185,6 +191,7 @@ impl Entries {
         self.check()?;
         wanted.check_unordered("clear")?;
         let definition = self.kind.definition();
+        let watch = self.watch();
         let (mut count, mut newest) = (0, Position::ZERO);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let mut ids = Vec::new();
@@ -192,16 +199,17 @@ impl Entries {
                 let engine = partition.space();
                 partition.check()?;
                 let now_ms = self.inner().clock.wall_ms();
-                let _ = engine.find(self.kind.of, &wanted.filter, NOBODY, &mut |found| {
+                self.search(&watch, (&engine, wanted, NOBODY), &mut |found| {
                     let fields = found.document().fields();
-                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.matches(&definition, fields) {
+                    if !found.is_locked() && is_visible(&found, now_ms) && wanted.names(&definition, fields) {
                         ids.extend(fields.get(&definition.id).map(ValueRef::to_value));
                     }
                     ControlFlow::Continue(())
-                });
+                })?;
             }
             // Others come between, and wait for a few entries at the most.
             for ids in ids.chunks(CLEAR_BATCH_MAX) {
+                watch.check()?;
                 let mut engine = partition.space();
                 partition.check()?;
                 for id in ids {
@@ -228,10 +236,12 @@ impl Entries {
     /// As [`Entries::change`]; those before the error are changed.
     pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<u64> {
         let definition = self.definition();
+        let watch = self.watch();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
         let (mut count, mut newest) = (0, Position::ZERO);
         let deadline = self.lock_deadline(options.lock_timeout);
         for entry in shown.value {
+            watch.pass(entry.document.as_bytes().len())?;
             let Some(id) = entry.document.get(&definition.id) else { continue };
             // With its own routing, or another of its id were changed in its stead.
             let routing = definition.routed_by().map(|path| path.first(entry.document.fields()).to_value());
@@ -323,6 +333,7 @@ impl Entries {
     fn each_partition(&self, wanted: &Wanted, visit: &mut dyn FnMut(Option<&Document>) -> Result<()>) -> Result<()> {
         self.check()?;
         let definition = self.definition();
+        let watch = self.watch();
         let mut newest = Position::ZERO;
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let mut found = Vec::new();
@@ -330,18 +341,33 @@ impl Entries {
                 let engine = partition.space();
                 partition.check()?;
                 let now_ms = self.inner().clock.wall_ms();
-                let _ = engine.find(self.kind.of, &wanted.filter, EVERYBODY, &mut |it| {
-                    if is_visible(&it, now_ms) && wanted.matches(&definition, it.document().fields()) {
+                self.search(&watch, (&engine, wanted, EVERYBODY), &mut |it| {
+                    if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         found.push(it.document().clone());
                     }
                     ControlFlow::Continue(())
-                });
+                })?;
             }
-            found.iter().try_for_each(|document| visit(Some(document)))?;
+            for document in &found {
+                watch.pass(document.as_bytes().len())?;
+                visit(Some(document))?;
+            }
             visit(None)?;
         }
         self.settle(Shown { value: (), position: newest })
+    }
+
+    /// Comes to entries that are wanted in one partition, until `visit` breaks.
+    fn search(
+        &self,
+        watch: &Watch<'_>,
+        (engine, wanted, by): (&Engine, &Wanted, u64),
+        visit: &mut dyn FnMut(Found<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let go_on = || watch.go_on();
+        let _ = engine.find(Search { of: self.kind.of, filter: &wanted.filter, by, go_on: &go_on }, visit);
+        watch.check()
     }
 
     /// Goes through all entries that match, up to the query's limit, a batch at a time: each partition as it is when it is come to.
@@ -375,6 +401,11 @@ impl Iteration {
         self.found.len()
     }
 
+    /// As [`Entries::until`], for the batches from now on.
+    pub fn set_stop(&mut self, stop: Stop) {
+        self.entries = self.entries.until(stop);
+    }
+
     /// The next entries, at most so many; none at the end.
     ///
     /// # Errors
@@ -382,28 +413,32 @@ impl Iteration {
     pub fn next(&mut self, max: usize) -> Result<Vec<Entry>> {
         self.entries.check()?;
         let definition = self.entries.definition();
+        let watch = self.entries.watch();
         while self.found.is_empty() {
-            let Some(id) = self.left.pop_front() else { break };
+            let Some(id) = self.left.front() else { break };
             let inner = self.entries.inner();
-            let Some(partition) = inner.partitions.get(id.index()) else { continue };
-            let mut newest = Position::ZERO;
+            let Some(partition) = inner.partitions.get(id.index()) else { break };
+            let (mut newest, mut found, mut left_max) = (Position::ZERO, VecDeque::new(), self.left_max);
             {
                 let engine = partition.space();
                 partition.check()?;
                 let now_ms = inner.clock.wall_ms();
-                let _ = engine.find(self.entries.kind.of, &self.wanted.filter, EVERYBODY, &mut |it| {
-                    if self.left_max == Some(0) {
+                self.entries.search(&watch, (&engine, &self.wanted, EVERYBODY), &mut |it| {
+                    if left_max == Some(0) {
                         return ControlFlow::Break(());
                     }
-                    if is_visible(&it, now_ms) && self.wanted.matches(&definition, it.document().fields()) {
+                    if is_visible(&it, now_ms) && self.wanted.names(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
-                        self.found.push_back(it.stored().into());
-                        self.left_max = self.left_max.map(|left| left - 1);
+                        found.push_back(it.stored().into());
+                        left_max = left_max.map(|left| left - 1);
                     }
                     ControlFlow::Continue(())
-                });
+                })?;
             }
             self.entries.settle(Shown { value: (), position: newest })?;
+            // Not before: who is refused, and asks again, misses nothing.
+            (self.found, self.left_max) = (found, left_max);
+            self.left.pop_front();
         }
         let many = self.found.len().min(max);
         Ok(self.found.drain(..many).collect())

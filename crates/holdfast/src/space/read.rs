@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use ::space::{Definition, EVERYBODY, Engine, Found, Place, Reason, Storage, Stored, ValueRef};
+use ::space::{Definition, EVERYBODY, Engine, Found, Place, Reason, Search, Storage, Stored, ValueRef};
 use base::Time;
 use journal::Position;
 
@@ -17,6 +17,7 @@ use super::entries::{Entries, Entry};
 use super::kind::Kind;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
+use super::stop::Watch;
 use super::wait::{Granted, Purpose, Waiter, Waiting};
 use super::wanted::Wanted;
 use crate::durability::Durability;
@@ -43,6 +44,15 @@ pub struct ReadOptions {
 
 /// How long who waits for a lock waits before looking whether something else is free.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is looked for, by whom, and for how long.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    wanted: &'a Wanted,
+    options: &'a ReadOptions,
+    purpose: Purpose,
+    watch: &'a Watch<'a>,
+}
 
 /// What was found in one partition.
 enum Look {
@@ -206,15 +216,15 @@ impl Entries {
         self.kind.waiters.enter(Arc::clone(&waiter));
         // Who closed the store, or dropped the type, before this has not seen it.
         self.check().inspect_err(|_| self.kind.waiters.leave(&waiter))?;
+        let watch = self.watch();
+        let asked = Asked { wanted, options, purpose, watch: &watch };
         for partition in partitions {
             let mut engine = partition.space();
             // Whoever grants holds the partition, so that nothing is granted twice.
-            let is_over = waiter.offer(|| {
-                match self.look_locked(&definition, partition, &mut engine, (wanted, options, purpose)) {
-                    Ok(Look::Got(granted)) => Some(Ok(granted)),
-                    Ok(Look::Locked(_) | Look::Nothing) => None,
-                    Err(error) => Some(Err(error)),
-                }
+            let is_over = waiter.offer(|| match self.look_locked(&definition, partition, &mut engine, asked) {
+                Ok(Look::Got(granted)) => Some(Ok(granted)),
+                Ok(Look::Locked(_) | Look::Nothing) => None,
+                Err(error) => Some(Err(error)),
             });
             if is_over {
                 break;
@@ -277,9 +287,11 @@ impl Entries {
         let first =
             if partitions.len() > 1 { self.kind.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) } else { 0 };
         let (behind, front) = partitions.split_at(first % partitions.len().max(1));
+        let watch = self.watch();
+        let asked = Asked { wanted, options, purpose, watch: &watch };
         let mut locked = None;
         for partition in front.iter().chain(behind) {
-            match self.look_locked(&definition, partition, &mut partition.space(), (wanted, options, purpose))? {
+            match self.look_locked(&definition, partition, &mut partition.space(), asked)? {
                 Look::Got(granted) => return Ok(Look::Got(granted)),
                 Look::Locked(at) => locked = Some(at),
                 Look::Nothing => {}
@@ -293,9 +305,9 @@ impl Entries {
         definition: &Definition,
         partition: &Partition,
         engine: &mut Engine,
-        what: (&Wanted, &ReadOptions, Purpose),
+        asked: Asked<'_>,
     ) -> Result<Look> {
-        self.inner().look_locked((&self.kind, definition), partition, engine, what)
+        self.inner().look_locked((&self.kind, definition), partition, engine, asked)
     }
 }
 
@@ -308,10 +320,12 @@ impl Inner {
         }
         let definition = kind.definition();
         let options = ReadOptions::default();
+        let watch = Watch::never(&*self.clock);
         kind.waiters.retain(|waiter| {
             !waiter.offer(|| {
-                let what = (&waiter.wanted, &options, waiter.purpose);
-                match self.look_locked((kind, &definition), partition, engine, what) {
+                let (wanted, purpose) = (&waiter.wanted, waiter.purpose);
+                let asked = Asked { wanted, options: &options, purpose, watch: &watch };
+                match self.look_locked((kind, &definition), partition, engine, asked) {
                     Ok(Look::Got(granted)) => Some(Ok(granted)),
                     // A partition that cannot be used says so to whoever looks next; others may still serve this one.
                     Ok(Look::Locked(_) | Look::Nothing) | Err(_) => None,
@@ -326,7 +340,7 @@ impl Inner {
         (kind, definition): (&Kind, &Definition),
         partition: &Partition,
         engine: &mut Engine,
-        (wanted, options, purpose): (&Wanted, &ReadOptions, Purpose),
+        Asked { wanted, options, purpose, watch }: Asked<'_>,
     ) -> Result<Look> {
         let inner = self;
         partition.check()?;
@@ -365,7 +379,9 @@ impl Inner {
             }
             None => {
                 let by = if only_reads { EVERYBODY } else { who };
-                let _ = engine.find(kind.of, &wanted.filter, by, &mut |found| {
+                let go_on = || watch.go_on();
+                let search = Search { of: kind.of, filter: &wanted.filter, by, go_on: &go_on };
+                let _ = engine.find(search, &mut |found| {
                     if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
                         return ControlFlow::Continue(());
                     }
@@ -373,7 +389,11 @@ impl Inner {
                 });
             }
         }
-        let Some(place) = place else { return Ok(locked.map_or(Look::Nothing, Look::Locked)) };
+        let Some(place) = place else {
+            // It may not have looked at all of them.
+            watch.check()?;
+            return Ok(locked.map_or(Look::Nothing, Look::Locked));
+        };
         let Some(entry) = engine.get(place) else { return Ok(Look::Nothing) };
         let mut rests_on = entry.version;
         match purpose {

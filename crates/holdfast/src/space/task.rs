@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef, key_of};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::Space;
@@ -182,7 +182,8 @@ impl<'a> Task<'a> {
             }
             if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let _ = self.engine.find(kind.of, &wanted.filter, NOBODY, look);
+        let search = Search { of: kind.of, filter: &wanted.filter, by: NOBODY, go_on: &|| ControlFlow::Continue(()) };
+        let _ = self.engine.find(search, look);
         let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         self.newest = self.newest.max(newest);
         Ok(found.into_iter().map(Entry::from).collect())
@@ -241,7 +242,7 @@ impl<'a> Task<'a> {
             let text = "entries of a volatile type are in no journal, and a task's changes are one batch";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let entries = Entries { store: self.space.store.clone(), kind: Arc::clone(&kind) };
+        let entries = Entries::new(self.space.store.clone(), Arc::clone(&kind));
         let document = entries.with_id(&definition, document)?;
         let there = route::of_document(entries.inner(), &definition, &document)?;
         if there.id != self.partition.id {

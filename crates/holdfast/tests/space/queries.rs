@@ -1,6 +1,6 @@
 //! Changes in place, queries, iteration, and a model.
 
-use holdfast::space::{Change, Entry, Hears, Lease, Listen, Path, ReadLock, WantedBy};
+use holdfast::space::{Change, Entries, Entry, Hears, Lease, Listen, Path, ReadLock, Stop, WantedBy};
 use holdfast::{ErrorKind, Transaction};
 
 use super::*;
@@ -265,4 +265,49 @@ fn transactions_that_read_many_to_themselves_share_out_what_there_is() {
         entries.within(transaction).read_many(&dear, ReadLock::Shared, 2).unwrap().iter().map(id).collect::<Vec<_>>()
     };
     assert_eq!((shared(&mut fourth), shared(&mut fifth)), (vec![7, 8], vec![7, 8]));
+}
+
+/// Nothing ended a query: one that took minutes held a place of the few that there are, and a lock, long after its client had gone.
+#[test]
+fn what_goes_through_entries_ends_when_its_time_is_over_or_it_is_canceled() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    (0..2_000).for_each(|number| drop(orders.write(&order(number, "ada", number), &upsert()).unwrap()));
+    let cancel = holdfast::space::Cancel::new();
+    cancel.cancel();
+    let over = Stop { time_max: Some(std::time::Duration::ZERO), cancel: None };
+    let canceled = Stop { cancel: Some(cancel), ..Stop::default() };
+    let none = Wanted::query("customer = 'nobody'", &[]).unwrap();
+    let select = |sql: &str, of: &Entries| of.select(sql, &[]).map(|_| ());
+    for (stop, kind) in [(over, ErrorKind::Limit), (canceled, ErrorKind::Timeout)] {
+        let ended = orders.until(stop.clone());
+        let mut iteration = orders.iterate(&Wanted::all()).unwrap();
+        iteration.set_stop(stop);
+        let set = Change::Set { path: Path::parse("total").unwrap(), value: 7.into() };
+        let tried = [
+            ("count", ended.count(&none).map(|_| ())),
+            ("read_many", ended.read_many(&none, 10).map(|_| ())),
+            ("read", ended.read(&none, &now()).map(|_| ())),
+            ("take", ended.take(&none, &now()).map(|_| ())),
+            ("clear", ended.clear(&Wanted::all(), None).map(|_| ())),
+            ("change_many", ended.change_many(&Wanted::all(), &[set], &upsert()).map(|_| ())),
+            ("select", select("SELECT total FROM \"order\" ORDER BY total", &ended)),
+            ("groups", select("SELECT customer, count(*) FROM \"order\" GROUP BY customer", &ended)),
+            ("iterate", iteration.next(10).map(|_| ())),
+        ];
+        for (what, outcome) in tried {
+            let error = outcome.expect_err(what);
+            assert_eq!(error.kind(), kind, "{what}: {error}");
+        }
+        iteration.set_stop(Stop::default());
+        let mut all = 0;
+        while let found @ 1.. = iteration.next(1_000).unwrap().len() {
+            all += found;
+        }
+        assert_eq!(all, 2_000, "who asks again misses nothing");
+    }
+    let enough = orders.until(Stop { time_max: Some(std::time::Duration::from_secs(60)), ..Stop::default() });
+    assert_eq!(enough.count(&Wanted::all()).unwrap(), 2_000);
+    assert!(enough.read(&Wanted::all(), &now()).unwrap().is_some());
 }

@@ -31,6 +31,7 @@ pub(crate) struct File {
     pub(crate) http: HttpTable,
     pub(crate) line: LineTable,
     pub(crate) series: SeriesTable,
+    pub(crate) space: SpaceTable,
     pub(crate) script: ScriptTable,
     pub(crate) xa: XaTable,
     pub(crate) users: Vec<UserTable>,
@@ -125,6 +126,12 @@ pub(crate) struct SeriesTable {
     pub(crate) free_bytes_min: Option<i64>,
     pub(crate) merge_bytes_per_second: Option<i64>,
     pub(crate) retention: Vec<RetentionTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SpaceTable {
+    pub(crate) query_seconds_max: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -44,6 +44,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("http.threads_max", number(http.threads_max), HTTP_THREADS),
         ("http.body_bytes_max", wide(http.body_bytes_max), BODY_BYTES),
         ("http.bodies_bytes_max", wide(http.bodies_bytes_max), BODIES_BYTES),
+        ("space.query_seconds_max", wide(resp.space_time_max.as_secs()), space::QUERY_SECONDS),
         ("script.memory_bytes_max", number(ScriptOptions::default().memory_bytes_max), script::MEMORY_BYTES),
         ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
@@ -106,6 +107,7 @@ fn the_manual_names_every_key_and_no_other() {
         "[line]\n",
         "[series]\n",
         "[[series.retention]]\n",
+        "[space]\n",
         "[script]\n",
         "[xa]\n",
         "[[users]]\n",
@@ -113,7 +115,7 @@ fn the_manual_names_every_key_and_no_other() {
         let named = error(&format!("{table}no_such_key = 1"));
         let keys = named.split('`').skip(3).step_by(2);
         let prefix = table.trim().trim_matches(['[', ']']);
-        let tables = "tree compaction scrub limits resp http line series retention script tls xa";
+        let tables = "tree compaction scrub limits resp http line series retention space script tls xa";
         for key in keys.filter(|key| tables.split(' ').all(|table| table != *key)) {
             let key = if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
             assert!(rows.iter().any(|row| row.first() == Some(&key)), "{key} is in the program and not in the manual");

@@ -15,6 +15,7 @@ mod reading;
 mod schedule;
 mod script;
 mod series;
+mod space;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -190,6 +191,7 @@ impl Config {
         ];
         lines.extend(self.line.describe(&self.users));
         lines.extend(series::describe(&self.series, &self.limits));
+        lines.push(format!("space.query_seconds_max = {}", self.resp.limits.space_time_max.as_secs()));
         lines.extend(script::describe(&self.script));
         lines.extend([
             format!("xa.profiles = {}", self.xa.describe()),

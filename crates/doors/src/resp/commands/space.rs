@@ -19,7 +19,7 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
-use holdfast::space::{Entries, Entry, Storage, Wanted};
+use holdfast::space::{Entries, Entry, Stop, Storage, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -33,10 +33,20 @@ fn text<'a>(what: &str, argument: &'a [u8]) -> Result<&'a str, Fail> {
     std::str::from_utf8(argument).map_err(|_| format!("ERR the name of the {what} is not UTF-8").into())
 }
 
-/// The type that the first two arguments name.
+/// The type that the first two arguments name. Whoever goes through its entries ends when its time is over, or the client is gone.
 fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
     let (space, name) = (text("space", call.args.at(1))?, text("type", call.args.at(2))?);
-    Ok(call.door.store.space(space).entries(name)?)
+    Ok(call.door.store.space(space).entries(name)?.until(stop(call)))
+}
+
+/// When this command ends though it is not done.
+fn stop(call: &Call<'_, '_>) -> Stop {
+    Stop { time_max: Some(call.door.options.limits.space_time_max), cancel: Some(call.session.client.gone.clone()) }
+}
+
+/// The same for one that changes many entries: who sends it and goes means it.
+fn entries_to_change(call: &Call<'_, '_>) -> Result<Entries, Fail> {
+    Ok(entries(call)?.until(Stop { cancel: None, ..stop(call) }))
 }
 
 /// Whether finding these may take so long that others would wait: by no index, or in a long range of one.

@@ -42,6 +42,13 @@ pub(super) enum Blocked {
     Heavy(Pin<Box<dyn Future<Output = Option<Heavy>>>>),
 }
 
+impl Blocked {
+    /// Whether a thread works for the client, or is to, and may find that nobody waits for it any more.
+    pub(super) fn works(&self) -> bool {
+        matches!(self, Blocked::Work(..) | Blocked::Entry(..) | Blocked::Heavy(..))
+    }
+}
+
 impl Connection {
     /// Starts to wait for what the last command asked for.
     pub(super) fn block(&mut self) {

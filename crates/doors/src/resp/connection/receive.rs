@@ -3,8 +3,10 @@
 //!
 //! May use: what `connection` may. Must not know: replies.
 
+use std::future::Future;
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
@@ -17,6 +19,8 @@ use crate::resp::counters::add;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// The most that is read ahead while an entry is waited for.
 const BLOCKED_INPUT_BYTES: usize = 64 << 10;
+/// How long what is done for a client goes on when that has closed its side of the connection.
+const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
 /// What a connection may hold beside the room that all share: no more than its buffers take anyway.
@@ -88,6 +92,21 @@ impl Connection {
             return Ok(self.stream.is_read_closed(cx));
         }
         Ok(false)
+    }
+
+    /// Has what goes through entries for the client end, once it has been gone for a while: who only says that it sends no more, as
+    /// `nc -N` does, still gets what takes no longer.
+    pub(super) fn poll_leaving(&mut self, cx: &mut Context<'_>) {
+        if self.session.client.gone.is_canceled() {
+            return;
+        }
+        // One whose connection is broken is gone too.
+        if self.leaving.is_none() && self.poll_gone(cx).unwrap_or(true) {
+            self.leaving = Some(Box::pin(tokio::time::sleep(LEAVING_TIME)));
+        }
+        if self.leaving.as_mut().is_some_and(|leaving| leaving.as_mut().poll(cx).is_ready()) {
+            self.session.client.gone.cancel();
+        }
     }
 
     pub(super) fn handle_input(&mut self) {

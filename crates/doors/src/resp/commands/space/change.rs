@@ -10,7 +10,7 @@ use holdfast::{ErrorKind, Position};
 use super::argument::value;
 use super::wanted::{chosen, lease};
 use super::within::Begins;
-use super::{entries, need_of, show_change, within, write_entry, write_entry_of_batch};
+use super::{entries, entries_to_change, need_of, show_change, within, write_entry, write_entry_of_batch};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
@@ -120,7 +120,7 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
 /// Changes all that match, each by itself, in a thread: the more there are the longer it takes.
 pub(crate) fn many(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
-    let entries = entries(call)?;
+    let entries = entries_to_change(call)?;
     let mut chosen = chosen(args, 3)?;
     if args.get(chosen.next).is_some_and(|word| word.eq_ignore_ascii_case(b"routing")) {
         chosen.wanted = chosen.wanted.routed(value(args.get(chosen.next + 1).ok_or(SYNTAX)?)?);

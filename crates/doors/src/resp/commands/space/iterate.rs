@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::wanted::{Takes, chosen, options};
-use super::{entries, need_of, write_entry};
+use super::{entries, need_of, stop, write_entry};
 use crate::iterations::Going;
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
@@ -36,11 +36,12 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         (Begins::Now(chosen.wanted), options.count)
     };
     let count = count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.space_entries_max);
-    let (door, asked) = (call.door.iterations.clone(), call.durability);
+    let (door, asked, stop) = (call.door.iterations.clone(), call.durability, stop(call));
     let name = (args.at(1).to_vec(), args.at(2).to_vec());
     call.defer(move |reply| {
         let mut going = match std::mem::replace(&mut going, Begins::Over) {
-            Begins::Goes(going) => going,
+            // Another client may have begun it.
+            Begins::Goes(going) => going.until(stop),
             Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
             Begins::Over => return Err("ERR internal error: an iteration that was begun twice".into()),
         };

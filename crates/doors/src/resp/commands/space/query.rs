@@ -9,7 +9,7 @@ use holdfast::space::{Entries, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
 use super::within::Begins;
-use super::{entries, is_long, need_of, show, show_change, within};
+use super::{entries, entries_to_change, is_long, need_of, show, show_change, within};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::open::{Came, For};
 use crate::resp::session::Need;
@@ -18,7 +18,7 @@ type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
 
 /// Counts entries here, or in a thread where that may take long.
 fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
-    let entries = entries(call)?;
+    let entries = if changes { entries_to_change(call)? } else { entries(call)? };
     let mut chosen = chosen(call.args(), 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     // By an id too, a partition is gone through.

@@ -151,7 +151,7 @@ fn most(call: &Call<'_, '_>, options: &Options, wanted: &Wanted) -> Many {
     let limits = &call.door.options.limits;
     let of_sql = wanted.limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let count = options.count.unwrap_or(COUNT_DEFAULT).min(limits.space_entries_max).min(of_sql);
-    Many { count, bytes: limits.space_bytes_max }
+    Many { count, bytes: limits.space_bytes_max, time: limits.space_time_max }
 }
 
 pub(crate) fn mread(call: &mut Call<'_, '_>) -> Answer {

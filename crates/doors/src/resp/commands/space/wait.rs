@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
 use holdfast::{Durability, Position, Shown, Store};
@@ -59,6 +59,8 @@ pub(crate) struct Many {
     pub(crate) count: usize,
     /// Bytes of documents; the entry that exceeds it is still there.
     pub(crate) bytes: usize,
+    /// How long to look for more of them.
+    pub(crate) time: Duration,
 }
 
 impl Many {
@@ -68,8 +70,8 @@ impl Many {
 
     /// Takes what is there.
     pub(crate) fn take(&self, entries: &Entries, wanted: &Wanted) -> Result<(Vec<Entry>, Position), Fail> {
-        let (mut taken, mut newest, mut bytes) = (Vec::new(), Position::ZERO, 0);
-        while taken.len() < self.count && bytes < self.bytes {
+        let (mut taken, mut newest, mut bytes, began) = (Vec::new(), Position::ZERO, 0, Instant::now());
+        while taken.len() < self.count && bytes < self.bytes && (taken.is_empty() || began.elapsed() < self.time) {
             let shown = match entries.take_shown(wanted, &ReadOptions::default()) {
                 Ok(Some(shown)) => shown,
                 Ok(None) => break,

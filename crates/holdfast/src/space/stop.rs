@@ -1,0 +1,88 @@
+//! When work on many entries ends though it is not done: it takes too long, or nobody waits for it any more.
+//!
+//! May use: `cancel`, clocks. Must not know: operations.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use base::{Clock, Time};
+
+use super::cancel::Cancel;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Work between two looks, in bytes of documents: some ten microseconds, or milliseconds of a condition that takes long.
+const STRETCH_BYTES: usize = 64 << 10;
+/// What a document counts at least.
+const DOCUMENT_BYTES: usize = 256;
+
+/// When operations that go through entries end though they are not done: see [`Entries::until`](super::Entries::until).
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// How long one operation may go through entries; `None` is as long as that takes. Waiting for an entry, a lock or a sync does not
+    /// count.
+    pub time_max: Option<Duration>,
+    /// Ends them from another thread.
+    pub cancel: Option<Cancel>,
+}
+
+/// Watches one operation.
+pub(crate) struct Watch<'a> {
+    stop: &'a Stop,
+    clock: &'a dyn Clock,
+    ends: Option<Time>,
+    left: Cell<usize>,
+}
+
+impl Stop {
+    const NEVER: &'static Self = &Self { time_max: None, cancel: None };
+
+    /// An operation begins.
+    pub(crate) fn watch<'a>(&'a self, clock: &'a dyn Clock) -> Watch<'a> {
+        let ends = self.time_max.map(|time| clock.now().after(time));
+        Watch { stop: self, clock, ends, left: Cell::new(STRETCH_BYTES) }
+    }
+}
+
+impl<'a> Watch<'a> {
+    /// Of an operation that always comes to its end.
+    pub(crate) fn never(clock: &'a dyn Clock) -> Self {
+        Stop::NEVER.watch(clock)
+    }
+
+    /// Whether the operation may go on.
+    ///
+    /// # Errors
+    /// `Timeout` when it was canceled, `Limit` when its time is over.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.stop.cancel.as_ref().is_some_and(Cancel::is_canceled) {
+            return Err(Error::new(ErrorKind::Timeout, "the query was ended: nobody waits for its answer any more"));
+        }
+        if self.ends.is_some_and(|ends| self.clock.now() >= ends) {
+            let seconds = self.stop.time_max.unwrap_or_default().as_secs_f64();
+            let text = format!(
+                "the query was ended after {seconds} s: ask for less by an index, a routing value or LIMIT, or raise \
+                 space.query_seconds_max"
+            );
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        Ok(())
+    }
+
+    /// As [`Watch::check`], for a search, which is asked the same again behind it.
+    pub(crate) fn go_on(&self) -> ControlFlow<()> {
+        if self.check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// As [`Watch::check`] after so many documents and bytes, so that it costs nothing to be called for each.
+    pub(crate) fn pass(&self, bytes: usize) -> Result<()> {
+        match self.left.get().checked_sub(DOCUMENT_BYTES.saturating_add(bytes)) {
+            Some(left) => self.left.set(left),
+            None => {
+                self.check()?;
+                self.left.set(STRETCH_BYTES);
+            }
+        }
+        Ok(())
+    }
+}
