@@ -23,11 +23,17 @@ pub struct GroupLimits {
     pub groups_max: usize,
     /// How many different values all `count(distinct ..)` together. 1,000,000 unless told.
     pub distinct_max: usize,
+    /// How many bytes of memory all of it: keys, values and the different ones. 256 MiB unless told.
+    pub bytes_max: usize,
 }
+
+/// What a group takes beside its key and values, and a value among different ones: an entry of a tree, and a block of memory.
+const GROUP_BYTES: usize = 160;
+const VALUE_BYTES: usize = 64;
 
 impl Default for GroupLimits {
     fn default() -> Self {
-        Self { groups_max: 100_000, distinct_max: 1_000_000 }
+        Self { groups_max: 100_000, distinct_max: 1_000_000, bytes_max: 256 << 20 }
     }
 }
 
@@ -37,7 +43,22 @@ pub struct Groups {
     limits: GroupLimits,
     /// By the keys of what they are grouped by, one after another.
     groups: BTreeMap<Vec<u8>, Group>,
+    size: Size,
+}
+
+/// How much there is of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Size {
+    /// Different values.
     distinct: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn check(self, limits: GroupLimits) -> Result<()> {
+        limit("number of distinct values", self.distinct, limits.distinct_max)?;
+        limit("memory of groups and their values", self.bytes, limits.bytes_max)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +83,13 @@ impl Groups {
     /// No groups yet.
     #[must_use]
     pub fn new(limits: GroupLimits) -> Self {
-        Self { limits, groups: BTreeMap::new(), distinct: 0 }
+        Self { limits, groups: BTreeMap::new(), size: Size::default() }
     }
 
     /// Adds a document that matches the query.
     ///
     /// # Errors
-    /// `Limit` when there are too many groups or distinct values; `Invalid` when a value that is no number is to be summed.
+    /// `Limit` when there are too many groups or distinct values, or they are too large; `Invalid` when a value that is no number is to be summed.
     /// What was added so far is of no use then.
     pub fn add(&mut self, query: &Query, fields: MapRef<'_>) -> Result<()> {
         let mut key = Vec::with_capacity(32);
@@ -83,26 +104,35 @@ impl Groups {
             }
             None => {
                 limit("number of groups", self.groups.len() + 1, self.limits.groups_max)?;
-                self.groups
-                    .entry(key)
-                    .or_insert(Group { values: values().map(ValueRef::stored).collect(), states: states_of(query) })
+                let group = Group { values: values().map(ValueRef::stored).collect(), states: states_of(query) };
+                self.size.bytes += key.len() + group.size().bytes;
+                self.size.check(self.limits)?;
+                self.groups.entry(key).or_insert(group)
             }
         };
         for (aggregate, state) in aggregates(query).zip(&mut group.states) {
             let Some(path) = &aggregate.path else {
-                state.add(ValueRef::Bool(true), aggregate, &mut self.distinct)?;
+                state.add(ValueRef::Bool(true), aggregate, &mut self.size)?;
                 continue;
             };
             let mut outcome = Ok(());
             let _ = path.values(fields, |value| {
                 if value != ValueRef::Null {
-                    outcome = state.add(value, aggregate, &mut self.distinct);
+                    // Each, because one document may have millions.
+                    let added = state.add(value, aggregate, &mut self.size);
+                    outcome = added.and_then(|()| self.size.check(self.limits));
                 }
                 if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             outcome?;
         }
-        limit("number of distinct values", self.distinct, self.limits.distinct_max)
+        Ok(())
+    }
+
+    /// How many bytes of memory it takes, roughly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.size.bytes
     }
 
     /// Adds the groups that another partition made for the same query.
@@ -113,19 +143,25 @@ impl Groups {
         for (key, theirs) in other.groups {
             let Some(group) = self.groups.get_mut(&key) else {
                 limit("number of groups", self.groups.len() + 1, self.limits.groups_max)?;
-                self.distinct += theirs.states.iter().map(State::distinct).sum::<usize>();
+                let size = theirs.size();
+                self.size.distinct += size.distinct;
+                self.size.bytes += key.len() + size.bytes;
+                self.size.check(self.limits)?;
                 self.groups.insert(key, theirs);
                 continue;
             };
             let Group { values, states } = theirs;
             keep_least_bytes(&mut group.values, values.iter().map(StoredValue::get));
             for (here, there) in group.states.iter_mut().zip(states) {
-                self.distinct -= here.distinct();
+                let before = here.size();
                 here.merge(there)?;
-                self.distinct += here.distinct();
+                let after = here.size();
+                self.size.distinct = self.size.distinct - before.distinct + after.distinct;
+                self.size.bytes = self.size.bytes - before.bytes + after.bytes;
             }
+            self.size.check(self.limits)?;
         }
-        limit("number of distinct values", self.distinct, self.limits.distinct_max)
+        Ok(())
     }
 
     /// The answer: a document for each group that HAVING lets through, in the query's order, and else in the order of what
@@ -176,6 +212,18 @@ impl Groups {
     }
 }
 
+impl Group {
+    /// Without its key.
+    fn size(&self) -> Size {
+        let values = self.values.iter().map(|value| size_of::<StoredValue>() + value.as_bytes().len()).sum::<usize>();
+        let bytes = GROUP_BYTES + values + self.states.len() * size_of::<State>();
+        self.states.iter().map(State::size).fold(Size { distinct: 0, bytes }, |sum, one| Size {
+            distinct: sum.distinct + one.distinct,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}
+
 fn aggregates(query: &Query) -> impl Iterator<Item = &Aggregate> {
     let outputs = match &query.projection {
         Projection::All => [].iter(),
@@ -213,12 +261,26 @@ fn keep_least_bytes<'a>(kept: &mut [StoredValue], values: impl Iterator<Item = V
 }
 
 impl State {
-    fn add(&mut self, value: ValueRef<'_>, aggregate: &Aggregate, distinct: &mut usize) -> Result<()> {
+    fn add(&mut self, value: ValueRef<'_>, aggregate: &Aggregate, size: &mut Size) -> Result<()> {
+        let wanted = match self {
+            Self::Least(_) => std::cmp::Ordering::Less,
+            _ => std::cmp::Ordering::Greater,
+        };
         match self {
             Self::Count(count) => *count += 1,
-            Self::Distinct(keys) => *distinct += usize::from(keys.insert(key_of(value))),
-            Self::Least(least) => replace_if(least, value, std::cmp::Ordering::Less),
-            Self::Greatest(greatest) => replace_if(greatest, value, std::cmp::Ordering::Greater),
+            Self::Distinct(keys) => {
+                let key = key_of(value);
+                let bytes = VALUE_BYTES + key.len();
+                if keys.insert(key) {
+                    size.distinct += 1;
+                    size.bytes += bytes;
+                }
+            }
+            Self::Least(kept) | Self::Greatest(kept) => {
+                let before = bytes_of(kept.as_ref());
+                replace_if(kept, value, wanted);
+                size.bytes = size.bytes - before + bytes_of(kept.as_ref());
+            }
             Self::Sum(sum) | Self::Mean(sum) => {
                 if sum.add(value).is_none() {
                     return match value {
@@ -247,8 +309,15 @@ impl State {
         Ok(())
     }
 
-    fn distinct(&self) -> usize {
-        if let Self::Distinct(keys) = self { keys.len() } else { 0 }
+    /// What it takes beside itself.
+    fn size(&self) -> Size {
+        match self {
+            Self::Distinct(keys) => {
+                Size { distinct: keys.len(), bytes: keys.iter().map(|key| VALUE_BYTES + key.len()).sum() }
+            }
+            Self::Least(kept) | Self::Greatest(kept) => Size { distinct: 0, bytes: bytes_of(kept.as_ref()) },
+            _ => Size::default(),
+        }
     }
 
     fn finish(self, aggregate: &Aggregate) -> Result<Value> {
@@ -260,6 +329,10 @@ impl State {
             Self::Least(value) | Self::Greatest(value) => value.map_or(Value::Null, |value| value.get().to_value()),
         })
     }
+}
+
+fn bytes_of(value: Option<&StoredValue>) -> usize {
+    value.map_or(0, |value| value.as_bytes().len())
 }
 
 fn replace_if(kept: &mut Option<StoredValue>, value: ValueRef<'_>, wanted: std::cmp::Ordering) {
@@ -359,7 +432,7 @@ mod tests {
 
     #[test]
     fn too_many_groups_or_values_are_refused() {
-        let limits = GroupLimits { groups_max: 2, distinct_max: 2 };
+        let limits = GroupLimits { groups_max: 2, distinct_max: 2, ..GroupLimits::default() };
         for text in ["SELECT a FROM t GROUP BY a", "SELECT count(distinct a) FROM t"] {
             let query = Query::parse(text).unwrap();
             let mut groups = Groups::new(limits);
@@ -371,7 +444,56 @@ mod tests {
         }
     }
 
+    /// Their number was bounded, and not their size: large keys, values and lists took gigabytes.
+    #[test]
+    fn groups_and_values_that_take_too_much_memory_are_refused() {
+        let limits = GroupLimits { bytes_max: 64 << 10, ..GroupLimits::default() };
+        let large = |number: usize| Document::from_pairs([("a", Value::from(format!("{number:08}").repeat(1 << 10)))]);
+        let refused =
+            |groups: &mut Groups, query: &Query, document: &Document| match groups.add(query, document.fields()) {
+                Ok(()) => false,
+                Err(Error::Limit { what, .. }) => what.starts_with("memory"),
+                Err(error) => panic!("{error}"),
+            };
+        for (text, first_refused) in [
+            ("SELECT a FROM t GROUP BY a", 3),
+            ("SELECT count(distinct a) FROM t", 7),
+            ("SELECT min(a) FROM t", 20),
+            ("SELECT a, max(a), min(a) FROM t GROUP BY a", 1),
+        ] {
+            let query = Query::parse(text).unwrap();
+            let mut groups = Groups::new(limits);
+            let at = (0..20).find(|number| refused(&mut groups, &query, &large(*number))).unwrap_or(20);
+            assert_eq!(at, first_refused, "{text}");
+            assert!(groups.bytes() > 8 << 10);
+        }
+        // One document alone: nothing more of it is taken than there is room for.
+        let list: Vec<Value> = (0..100_000).map(Value::from).collect();
+        let document = Document::from_pairs([("a", Value::List(list))]);
+        let query = Query::parse("SELECT count(distinct a[*]) FROM t").unwrap();
+        let mut groups = Groups::new(limits);
+        assert!(refused(&mut groups, &query, &document) && groups.bytes() < limits.bytes_max + 1_000);
+    }
+
     proptest! {
+        /// What is counted on the way is what is there.
+        #[test]
+        fn the_memory_of_groups_is_the_sum_of_what_they_hold(all in proptest::collection::vec(documents(), 0..12)) {
+            let query = Query::parse("SELECT a, count(distinct b) AS d, min(b), max(c) FROM t GROUP BY a").unwrap();
+            let (mut groups, mut merged) = (Groups::new(GroupLimits::default()), Groups::new(GroupLimits::default()));
+            for (number, document) in all.iter().enumerate() {
+                groups.add(&query, document.fields()).unwrap();
+                let mut one = Groups::new(GroupLimits::default());
+                one.add(&query, document.fields()).unwrap();
+                merged.merge(one).unwrap();
+                prop_assert!(groups.groups.len() <= number + 1);
+            }
+            let of = |groups: &Groups| groups.groups.iter().map(|(key, group)| key.len() + group.size().bytes).sum::<usize>();
+            // Of values that are equal and look different the one with the lesser bytes takes the place of another.
+            prop_assert!(groups.bytes().abs_diff(of(&groups)) <= 64 * all.len());
+            prop_assert!(merged.bytes().abs_diff(of(&merged)) <= 64 * all.len());
+        }
+
         #[test]
         fn no_cut_and_no_order_changes_an_answer(mut all in proptest::collection::vec(documents(), 0..12), cut in 0usize..12) {
             let query = Query::parse(
