@@ -12,6 +12,8 @@ use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions
 
 #[path = "series/contents.rs"]
 mod contents;
+#[path = "series/retention.rs"]
+mod retention;
 
 use contents::{Contents, contents};
 
@@ -426,46 +428,6 @@ fn a_backup_has_what_was_there_when_it_was_made_and_later_ones_too() {
         inspection.verify(&mut |_| ()).unwrap();
         assert_eq!(inspection.damage().iter().map(|damage| damage.path.clone()).collect::<Vec<_>>(), [path]);
     }
-}
-
-#[test]
-fn what_is_too_old_is_not_shown_and_goes() {
-    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
-    let keep = |metric: &str, seconds| holdfast::series::Retention {
-        database: "*".into(),
-        metric: metric.into(),
-        keep: std::time::Duration::from_secs(seconds),
-    };
-    let mut options = options();
-    let free_bytes_min = 0;
-    options.series = holdfast::series::SeriesOptions {
-        retention: vec![keep("short.*", 100), keep("*", 100_000)],
-        free_bytes_min,
-        ..Default::default()
-    };
-    let store = Store::open_in(&world(&disk, &ledgers), Path::new("/store"), options).unwrap();
-    let mut rows = Rows::new(DATABASE);
-    let now = i64::try_from(NOW_MS).unwrap() * 1_000_000;
-    let ago = |seconds: i64| now - seconds * 1_000_000_000;
-    for metric in ["short.m", "long"] {
-        for seconds in [50, 99, 101, 5_000, 99_999, 100_001] {
-            add(&mut rows, &key(metric, "a", "value"), ago(seconds), ValueRef::Float(seconds as f64));
-            // Each in a file of its own.
-            flush(&store, &mut rows);
-            store.series().seal().unwrap();
-        }
-    }
-    let check = |store: &Store| {
-        let seen =
-            |metric: &str| one(store, &key(metric, "a", "value")).into_iter().map(|(time, _)| time).collect::<Vec<_>>();
-        assert_eq!(seen("short.m"), [ago(99), ago(50)]);
-        assert_eq!(seen("long"), [99_999, 5_000, 101, 99, 50].map(ago));
-    };
-    check(&store);
-    let before = store.stats().series.points;
-    store.step().unwrap();
-    check(&store);
-    assert!(store.stats().series.points < before, "{:?}", store.stats().series);
 }
 
 #[test]

@@ -23,8 +23,12 @@ pub(crate) fn open(change: impl FnOnce(&mut Options)) -> Door {
 
 /// A door on a store with these limits.
 pub(crate) fn open_with(limits: holdfast::Limits, change: impl FnOnce(&mut Options)) -> Door {
+    open_on(holdfast::Options { limits, partitions: 2, ..holdfast::Options::default() }, change)
+}
+
+/// A door on a store with these options.
+pub(crate) fn open_on(options: holdfast::Options, change: impl FnOnce(&mut Options)) -> Door {
     let folder = TempDir::new().unwrap();
-    let options = holdfast::Options { limits, partitions: 2, ..holdfast::Options::default() };
     let store = holdfast::Store::open(folder.path(), options).unwrap();
     let mut options = Options::new("127.0.0.1:0".parse().unwrap());
     options.limits = Limits { header_timeout: Duration::from_secs(20), ..Limits::tiny() };

@@ -530,3 +530,19 @@ fn what_a_checkpoint_promised_is_in_the_store_when_it_is_opened_again() {
     found.iter().for_each(|series| reader.points(series.id, Range::ALL, &mut points).unwrap());
     assert_eq!(points.len(), 2000);
 }
+
+#[test]
+fn points_that_are_older_than_they_are_kept_are_told_to_who_sent_them() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut options = holdfast::Options::default();
+    let (database, metric) = ("*".to_owned(), "*".to_owned());
+    options.series.retention = vec![holdfast::series::Retention { database, metric, keep: Duration::from_secs(3600) }];
+    let store = Store::open(folder.path(), options).unwrap();
+    let running = serve(store, Options::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let socket = Socket::connect(running.local_addr()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = Client { reader: BufReader::new(socket.try_clone().unwrap()), socket };
+    client.say("put cpu 1356998400 1\ncpu user=1\ncheckpoint\n");
+    assert_eq!(client.line(), "error: 1 points of cpu value were refused: points beyond retention policy");
+    assert!(client.line().ends_with(" lines 3 errors 1"));
+}

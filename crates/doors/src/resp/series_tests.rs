@@ -145,6 +145,33 @@ fn points_that_the_store_refuses_discard_the_transaction() {
     fixture.check(&[("GET k", "$-1"), ("TS.LAST good", "$-1"), ("TS.ADD good 1 1", ":1000000000")]);
 }
 
+/// They were acknowledged, and shown by no query.
+#[test]
+fn points_that_are_older_than_they_are_kept_are_refused() {
+    let mut fixture = Fixture::new();
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = holdfast::Options { durability: Durability::Written, ..holdfast::Options::default() };
+    let (database, metric) = ("*".to_owned(), "short".to_owned());
+    options.series.retention =
+        vec![holdfast::series::Retention { database, metric, keep: std::time::Duration::from_secs(3600) }];
+    let store = Store::open(dir.path(), options).unwrap();
+    fixture.door = Arc::new(Door::new(store, Options::new("127.0.0.1:0".parse().unwrap()), fixture.door.address));
+    fixture.session = Fixture::session(&fixture.door);
+    let reason = "ERR points beyond retention policy";
+    fixture.check(&[
+        ("TS.ADD short 1356998400 1", format!("-{reason}").as_str()),
+        ("TS.MADD short * 1 short 1356998400 2", format!("-{reason}").as_str()),
+        ("TS.RANGE short - +", "*0"),
+        ("TS.ADD long 1356998400 1", ":1356998400000000000"),
+        ("MULTI", "+OK"),
+        ("SET k v", "+QUEUED"),
+        ("TS.ADD short 1 1", "+QUEUED"),
+        ("EXEC", format!("-EXECABORT Transaction discarded: {reason}").as_str()),
+        ("GET k", "$-1"),
+    ]);
+    assert!(fixture.run("TS.ADD short * 1").starts_with(':'));
+}
+
 /// TS.ADD, TS.MADD and EXEC were neither slowed nor bounded: memory grew for as long as points came faster than they were sealed.
 #[test]
 fn who_writes_points_faster_than_they_are_sealed_is_held_back_off_the_event_loop() {

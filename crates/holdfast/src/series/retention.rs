@@ -1,7 +1,7 @@
 //! How long points are kept, and how much room the disk has to have for more.
 //!
-//! Points that are too old are not shown, from the moment on at which they are; files go when all that is in them is, or are written
-//! again when most is. It is the same with what was deleted, and with series that were dropped.
+//! Points that are too old are not taken (`write`), and not shown from the moment on at which they are; files go when all that is in
+//! them is, or are written again when most is. It is the same with what was deleted, and with series that were dropped.
 //!
 //! May use: the shelf, `merge`, `pace`. Must not know: protocols.
 
@@ -23,8 +23,8 @@ const WORTH_PERCENT: u64 = 50;
 /// How long points are kept, and how full the disk may become.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesOptions {
-    /// Points whose time is longer ago than this are removed; the first that fits a series counts. Default: none, everything is
-    /// kept.
+    /// Points whose time is longer ago than this are refused, and removed; the first that fits a series counts. Default: none,
+    /// everything is kept.
     pub retention: Vec<Retention>,
     /// Points are refused while fewer bytes are free on the disk; 0 turns it off. Default: 256 MiB.
     pub free_bytes_min: u64,
@@ -114,7 +114,7 @@ fn fits(pattern: &str, name: &str) -> bool {
 }
 
 impl Inner {
-    /// Points of a series before this time are too old.
+    /// Points of a series before this time are too old; `i64::MIN` when all are kept.
     pub(super) fn kept_from(&self, key: &Key) -> i64 {
         let fitting = |it: &&Retention| fits(&it.database, &key.database) && fits(&it.metric, &key.metric);
         let Some(retention) = self.options.series.retention.iter().find(fitting) else { return i64::MIN };

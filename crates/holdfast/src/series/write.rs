@@ -7,13 +7,16 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::series::{Bounds, Engine, Kind, Pending, Place, Rows, Slot, Stage, Staged, Typing};
+use ::series::{Bounds, Engine, Kind, Pending, Place, Points, Rows, Slot, Stage, Staged, Typing};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::{Refused, Written};
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
 use crate::store::Inner;
+
+/// What InfluxDB says of points that are older than their series keep them; its clients look for these words.
+const TOO_OLD: &str = "points beyond retention policy";
 
 /// The series' part of a section: see `kv::put_other_part`.
 pub(crate) const SERIES_PART: u8 = 65;
@@ -84,6 +87,17 @@ impl FieldKinds {
     }
 }
 
+/// The points from this time on; None when all are, so that nothing is copied.
+fn young(points: &Points, kept_from: i64) -> Option<Points> {
+    let is_young = |time: &i64| *time >= kept_from;
+    if kept_from == i64::MIN || points.times().iter().all(is_young) {
+        return None;
+    }
+    let mut young = Points::new();
+    points.iter().filter(|(time, _)| is_young(time)).for_each(|(time, value)| young.push(time, value));
+    Some(young)
+}
+
 impl<'a> Writing<'a> {
     /// What else is to become of series than points.
     pub(crate) fn of(guards: Vec<Guard<'a>>) -> Self {
@@ -111,35 +125,46 @@ impl<'a> Writing<'a> {
             let mut guard = Guard::lock(partition)?;
             for (_, slot) in of_one {
                 let Some(pending) = rows.pending_of(*slot) else { continue };
+                let kept = young(pending.points, inner.kept_from(pending.row));
+                let pending = match &kept {
+                    None => pending,
+                    Some(kept) => {
+                        let too_old = pending.points.len() - kept.len();
+                        writing.refuse(&pending, too_old, TOO_OLD.to_owned());
+                        if kept.is_empty() {
+                            continue;
+                        }
+                        Pending { points: kept, ..pending }
+                    }
+                };
                 let bounds = Bounds {
                     series_left,
                     tags_max: limits.series_tags_max,
                     name_bytes_max: limits.series_name_bytes_max,
                     text_bytes_max: limits.series_text_bytes_max,
                 };
-                let count = pending.points.len() as u64;
                 let of_field = kinds.of_field(&pending);
                 match guard.stage.points(&guard.engine, &pending, rows.typing(), (&bounds, of_field)) {
                     Ok(Staged { number, misfits, reason }) => {
-                        writing.points += count - misfits as u64;
+                        writing.points += (pending.points.len() - misfits) as u64;
                         guard.slots.push((*slot, number));
                         if misfits > 0 {
-                            let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
-                            let (points, owner) = (misfits as u64, pending.owner);
-                            writing.refused.push(Refused { metric, field, points, owner, reason });
+                            writing.refuse(&pending, misfits, reason);
                         }
                     }
-                    Err(reason) => {
-                        let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
-                        let owner = pending.owner;
-                        writing.refused.push(Refused { metric, field, points: count, owner, reason });
-                    }
+                    Err(reason) => writing.refuse(&pending, pending.points.len(), reason),
                 }
             }
             series_left -= guard.stage.declared().min(series_left);
             writing.guards.push(guard);
         }
         Ok(writing)
+    }
+
+    /// Notes that so many of these points are not written.
+    fn refuse(&mut self, pending: &Pending<'_>, points: usize, reason: String) {
+        let (metric, field) = (pending.row.metric.clone(), pending.field.to_owned());
+        self.refused.push(Refused { metric, field, points: points as u64, owner: pending.owner, reason });
     }
 
     /// Refuses the whole if some points were.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use holdfast::series::{Points, Range, Select, Source, Value};
+use holdfast::series::{Points, Range, Retention, Select, Source, Value};
 
 use super::intake::Intake;
 use super::writers::{Done, Job};
 use super::{DATABASE, Encoding, Request, Share, Shared, Store, Typing};
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
-use crate::http::tests_client::{Answer, Door, connect, open_wide};
+use crate::http::tests_client::{Answer, Door, connect, open_on, open_wide};
 
 /// The points of a database, one a line.
 pub(in crate::http) fn points(door: &Door, database: &str) -> Vec<String> {
@@ -294,6 +294,37 @@ fn remote_write_becomes_points() {
     assert_eq!(door.send("POST /api/v1/write", &headers, Some(&broken)).status, 400);
     let second = [("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")];
     assert_eq!(door.send("POST /api/v1/write", &second, Some(&body)).status, 415);
+}
+
+/// They were acknowledged, and shown by no query.
+#[test]
+fn points_that_are_older_than_they_are_kept_are_refused_in_every_protocols_words() {
+    let mut options = holdfast::Options { partitions: 2, ..holdfast::Options::default() };
+    let (database, metric) = ("*".to_owned(), "*".to_owned());
+    options.series.retention = vec![Retention { database, metric, keep: Duration::from_secs(3600) }];
+    let door = open_on(options, |options| options.limits = crate::http::Limits::default());
+    let now = door.store.now_ms();
+    let lines = format!("cpu v=1 {now}\ncpu v=2 7\ncpu v=3 8\n");
+    let answer = post(&door, "/write?db=a&precision=ms", &lines);
+    let wanted = "partial write: points beyond retention policy dropped=2";
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(wanted)));
+    let answer = post(&door, "/api/v2/write?bucket=b&precision=ms", &lines);
+    assert_eq!((answer.status, answer.json()["message"].as_str()), (400, Some(wanted)));
+    let put = |at: u64| format!(r#"{{"metric":"cpu","timestamp":{at},"value":1}}"#);
+    let answer = post(&door, "/api/put?details&db=c", &format!("[{},{}]", put(now), put(7)));
+    let wanted = r#"{"success":1,"failed":1,"errors":[{"datapoint":{"field":"value","metric":"cpu","points":1},"error":"points beyond retention policy"}]}"#;
+    assert_eq!((answer.status, answer.text()), (400, wanted));
+    let wanted = "1 points were stored, 1 were not: cpu: points beyond retention policy";
+    let answer = post(&door, "/api/v1/import/prometheus?db=d", &format!("cpu 1 {now}\ncpu 1 7\n"));
+    assert_eq!((answer.status, answer.text().trim_end()), (400, wanted));
+    let samples = [(1.0, now.cast_signed()), (2.0, 7)];
+    let message = super::remote::tests::message(&[(&[("__name__", "cpu")], &samples)]);
+    let body = snap::raw::Encoder::new().compress_vec(&message).unwrap();
+    let answer = door.send("POST /api/v1/write?db=e", &[], Some(&body));
+    assert_eq!((answer.status, answer.text().trim_end()), (400, wanted));
+    for database in ["a", "b", "c", "d", "e"] {
+        assert_eq!(points(&door, database).len(), 1, "{database}");
+    }
 }
 
 #[test]
