@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use base::Random;
 use base::memory::Disk;
-use holdfast::series::{Key, Match, Range, Rows, Select, SeriesError, Source, Typing, Value, ValueRef};
+use holdfast::series::{Key, Kind, Match, Range, Rows, Select, SeriesError, Source, Typing, Value, ValueRef};
 use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions, Scope, Store, World};
 
 #[path = "series/contents.rs"]
@@ -269,6 +269,43 @@ fn types_that_do_not_fit_are_refused_and_integers_become_doubles_where_doubles_a
     drop(store);
     let store = open(&disk, &ledgers);
     assert_eq!(one(&store, &n), [(1, Value::Integer(1)), (2, Value::Float(2.5))]);
+}
+
+/// One integer that no double is made a field of doubles one of integers, and lines with doubles were refused from then on.
+#[test]
+fn a_series_of_doubles_stays_one_whatever_integers_come() {
+    let (disk, ledgers) = (Disk::new(1), MemoryLedgers::default());
+    let store = open(&disk, &ledgers);
+    let mut rows = Rows::new(DATABASE);
+    let (m, n, u) = (key("m", "a", "value"), key("n", "a", "value"), key("u", "a", "value"));
+    let large = (1 << 53) + 1;
+    add(&mut rows, &m, 1, ValueRef::Float(1.5));
+    add(&mut rows, &n, 1, ValueRef::Integer(1));
+    add(&mut rows, &u, 1, ValueRef::Unsigned(1));
+    flush(&store, &mut rows);
+    [&m, &n, &u].iter().for_each(|key| add(&mut rows, key, 2, ValueRef::Integer(large)));
+    flush(&store, &mut rows);
+    // A double widens what is a series of integers.
+    add(&mut rows, &n, 3, ValueRef::Float(0.5));
+    flush(&store, &mut rows);
+    add(&mut rows, &n, 4, ValueRef::Integer(large));
+    assert_eq!(flush(&store, &mut rows).refused, []);
+    let check = |store: &Store| {
+        let kind = |key: &Key| store.series().reader().series(&Select::metric(DATABASE, &key.metric)).unwrap()[0].kind;
+        assert_eq!([&m, &n, &u].map(kind), [Kind::Float, Kind::Float, Kind::Unsigned]);
+        let mut rows = Rows::new(DATABASE);
+        rows.set_typing(Typing::Strict);
+        add(&mut rows, &m, 5, ValueRef::Float(2.5));
+        add(&mut rows, &n, 5, ValueRef::Float(2.5));
+        add(&mut rows, &u, 5, ValueRef::Unsigned(2));
+        assert_eq!(flush(store, &mut rows).refused, []);
+        assert_eq!(one(store, &m)[1], (2, Value::Integer(large)), "no digit of it is lost");
+    };
+    check(&store);
+    store.series().seal().unwrap();
+    store.close().unwrap();
+    drop(store);
+    check(&open(&disk, &ledgers));
 }
 
 /// InfluxDB knows one type for a field of a measurement: another host is refused as well.

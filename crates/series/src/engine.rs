@@ -232,8 +232,9 @@ impl Engine {
 
     fn add_points(&mut self, position: Position, number: u32, values: &crate::command::Column<'_>) {
         let Some(state) = self.states.get_mut(number).filter(|_| self.catalog.has(number)) else { return };
-        if state.kind != values.kind {
-            state.kind = values.kind;
+        // A type that became narrower would refuse what it took before: doubles widen integers, and nothing else changes a type.
+        if values.kind == Kind::Float && matches!(state.kind, Kind::Integer | Kind::Unsigned) {
+            state.kind = Kind::Float;
             self.retyped.insert(number);
         }
         let head = state.head.get_or_insert_default();
@@ -351,7 +352,7 @@ impl Engine {
         self.catalog.find(row, field)
     }
 
-    /// The type of a series' values: that of the one that was written last.
+    /// The type of a series: that of its first value, or double since one came to integers. Integers that no double is may be among doubles.
     #[must_use]
     pub fn kind(&self, number: u32) -> Option<Kind> {
         self.states.get(number).filter(|_| self.catalog.has(number)).map(|state| state.kind)
