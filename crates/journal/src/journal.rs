@@ -407,8 +407,8 @@ impl Journal {
         let capacity = capacity_for(bytes, header, self.options.segment_bytes);
         segment.set_capacity(capacity);
         let is_unusual = capacity > self.options.segment_bytes;
-        let used = if is_unusual { capacity } else { header + bytes };
-        let to = used + footer_bytes_max(1, usize::from(self.options.partitions));
+        let with_footer = header + bytes + footer_bytes_max(1, usize::from(self.options.partitions));
+        let to = if is_unusual { capacity } else { with_footer.min(capacity) };
         if let Err(error) = self.grow(&segment, to, 0, purpose) {
             *next = Some(segment);
             return Err(error);

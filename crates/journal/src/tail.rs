@@ -109,9 +109,12 @@ impl Tail {
         self.segment.base.plus(self.offset())
     }
 
-    /// Up to where the current segment's file needs space once it has a record of `bytes` more, and its footer behind that.
+    /// Up to where the current segment's file needs space once it has a record of `bytes` more, and its footer behind that as far as it
+    /// comes to lie within the capacity: the file's length may have to tell that.
     pub(crate) fn needs(&self, bytes: u64) -> u64 {
-        self.offset() + bytes + footer_bytes_max(self.extents.len() + 1, self.states.len())
+        let end = self.offset() + bytes;
+        let with_footer = end + footer_bytes_max(self.extents.len() + 1, self.states.len());
+        with_footer.min(self.segment.capacity()).max(end)
     }
 
     /// Whether the current segment holds records.

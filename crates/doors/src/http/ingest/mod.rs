@@ -70,7 +70,7 @@ const fn post(
         access: Access::User,
         summary,
         query,
-        statuses: &[204, 400, 408, 413, 415, 507],
+        statuses: &[204, 400, 404, 408, 413, 415, 507],
     }
 }
 
