@@ -50,6 +50,9 @@ pub struct Limits {
     /// How many bytes of journal may lie behind the bookmark of a listener by name before they are not held for it any more, whatever
     /// it asked for.
     pub listener_retain_bytes_max: u64,
+    /// Bytes of memory that all queries of spaces may hold together: half of them queries that are kept while their clients wait, listen or
+    /// go through entries. What would need more is refused.
+    pub space_query_memory_bytes: u64,
     /// Bytes of points in memory at which they are sealed; at twice as much writers wait.
     pub series_memory_bytes: u64,
     /// Bytes of memory that all questions about time series may hold together: points and rows on their way, and what of answers
@@ -98,6 +101,7 @@ impl Default for Limits {
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
             listener_retain_bytes_max: 64 << 30,
+            space_query_memory_bytes: 512 << 20,
             series_memory_bytes: 24 << 20,
             series_query_memory_bytes: 512 << 20,
             series_max: 10_000_000,
@@ -137,6 +141,7 @@ impl Limits {
             page_entries_max: 100,
             expiry_batch_max: 3,
             listener_retain_bytes_max: 1 << 20,
+            space_query_memory_bytes: 1 << 20,
             series_memory_bytes: 2 << 10,
             series_query_memory_bytes: 16 << 20,
             series_max: 40,

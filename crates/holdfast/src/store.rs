@@ -30,7 +30,7 @@ use crate::scrub::ScrubCounters;
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
-use crate::space::{KnownListeners, Registry};
+use crate::space::{KnownListeners, QueryMemory, Registry};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 
@@ -80,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) coordinator: Coordinator,
     /// The types of spaces.
     pub(crate) spaces: Registry,
+    /// What their queries hold.
+    pub(crate) query_memory: Arc<QueryMemory>,
     /// Snapshots of spaces that opening found damaged, or did not find.
     pub(crate) lost_snapshots: Vec<Damage>,
     /// Those that the scrubber found damaged in its last round.
@@ -181,6 +183,7 @@ impl Store {
             jobs: Jobs::default(),
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),
+            query_memory: QueryMemory::new(options.limits.space_query_memory_bytes),
             lost_snapshots,
             damaged_snapshots: Mutex::default(),
             space_wake: Arc::new(Signal::new()),

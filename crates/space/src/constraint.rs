@@ -35,6 +35,19 @@ pub enum Allowed {
 }
 
 impl Constraint {
+    /// What it takes of memory, roughly.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let end = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        let keys = match &self.allowed {
+            Allowed::Equal(keys) => keys.iter().map(|key| size_of::<Vec<u8>>() + key.len()).sum(),
+            Allowed::Range(low, high) => end(low) + end(high),
+        };
+        size_of::<Self>() + keys
+    }
+
     /// Whether a key satisfies it.
     #[must_use]
     pub fn allows(&self, key: &[u8]) -> bool {

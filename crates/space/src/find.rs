@@ -62,6 +62,12 @@ impl Filter {
         Self::new(Predicate::Template(Template::new(template.clone())))
     }
 
+    /// What it takes of memory, roughly; what is looked for in indexes is there twice.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.predicate.memory_bytes() + self.constraints.iter().map(Constraint::memory_bytes).sum::<usize>()
+    }
+
     /// Whether an entry with these fields is wanted.
     #[must_use]
     pub fn matches(&self, fields: MapRef<'_>) -> bool {

@@ -11,6 +11,9 @@ pub const PATTERN_BYTES_MAX: usize = 16 << 10;
 
 /// How large a compiled expression may grow; `regex` itself answers in linear time.
 const REGEX_BYTES_MAX: usize = 1 << 20;
+/// It does not tell how large one is, only that it is larger than it may be: so this is tried first. What is tried in vain costs no more
+/// than its size, a third of the last at most.
+const REGEX_BYTES: [usize; 4] = [8 << 10, 64 << 10, 256 << 10, REGEX_BYTES_MAX];
 
 /// A pattern for the whole of a text: `%` stands for any text, `_` for one character.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +30,15 @@ enum Piece {
 
 /// A regular expression, found anywhere in a text.
 #[derive(Debug, Clone)]
-pub struct RLike(Regex);
+pub struct RLike {
+    regex: Regex,
+    /// What it takes of memory at most, until it is matched.
+    bytes: usize,
+}
 
 impl PartialEq for RLike {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.regex.as_str() == other.regex.as_str()
     }
 }
 
@@ -127,6 +134,12 @@ impl Like {
         }
     }
 
+    /// What it takes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |piece: &Piece| if let Piece::Text(text) = piece { text.len() } else { 0 };
+        self.pieces.iter().map(|piece| size_of::<Piece>() + of(piece)).sum()
+    }
+
     /// Whether it matches its prefix alone.
     pub(crate) fn is_exact(&self) -> bool {
         matches!(self.pieces.as_slice(), [] | [Piece::Text(_)])
@@ -140,16 +153,28 @@ impl RLike {
     /// `Invalid` when it is none, or grows too large; `Limit` when it is too long.
     pub fn new(pattern: &str) -> Result<Self> {
         check_length(pattern)?;
-        match RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build() {
-            Ok(regex) => Ok(Self(regex)),
-            Err(error) => invalid(format!("RLIKE '{pattern}': {error}")),
-        }
+        let mut builder = RegexBuilder::new(pattern);
+        let mut sizes = REGEX_BYTES.into_iter();
+        let built = loop {
+            let bytes = sizes.next().unwrap_or(REGEX_BYTES_MAX);
+            match builder.size_limit(bytes).dfa_size_limit(REGEX_BYTES_MAX).build() {
+                Err(regex::Error::CompiledTooBig(_)) if bytes < REGEX_BYTES_MAX => {}
+                // There is one program for each direction.
+                built => break built.map(|regex| Self { regex, bytes: 2 * bytes }),
+            }
+        };
+        built.or_else(|error| invalid(format!("RLIKE '{pattern}': {error}")))
+    }
+
+    /// What it takes of memory at most, until it is matched.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether it is found anywhere in a text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        self.0.is_match(text)
+        self.regex.is_match(text)
     }
 }
 
@@ -215,6 +240,8 @@ mod tests {
         for wrong in ["(", "a{1000}{1000}{1000}", &"a".repeat(PATTERN_BYTES_MAX + 1)] {
             assert!(RLike::new(wrong).is_err());
         }
+        let bytes = |pattern: &str| RLike::new(pattern).unwrap().bytes();
+        assert_eq!([bytes("abc"), bytes(r"\w{15}|a")], [16 << 10, 2 << 20]);
     }
 
     proptest! {

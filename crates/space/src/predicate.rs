@@ -77,6 +77,9 @@ pub enum Predicate {
     Template(Template),
 }
 
+/// What a path takes, roughly.
+const PATH_BYTES: usize = 64;
+
 /// Plain conditions that take as long as a regular expression may: that takes up to microseconds for each byte of a text.
 const RLIKE_EFFORT: usize = 256;
 
@@ -201,6 +204,32 @@ impl Predicate {
         // What is too deep is refused when it is bound.
         let _ = self.count(PREDICATE_DEPTH_MAX, &mut parts);
         parts.all + parts.rlikes * RLIKE_EFFORT
+    }
+
+    /// What it takes of memory, roughly: regular expressions as large as they may be.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let of = |operand: &Operand| match operand {
+            Operand::Literal(literal) => literal.as_bytes().len(),
+            Operand::Parameter(_) => 0,
+        };
+        let more = match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::memory_bytes).sum(),
+            Self::Not(part) => part.memory_bytes(),
+            Self::Compare { operand, .. } => PATH_BYTES + of(operand),
+            Self::Between { low, high, .. } => PATH_BYTES + of(low) + of(high),
+            Self::In { choices, .. } => {
+                let literals = choices.literals.iter();
+                PATH_BYTES + literals.map(|it| size_of::<StoredValue>() + it.as_bytes().len()).sum::<usize>()
+            }
+            Self::Matches { pattern: Pattern::Like(like), .. } => PATH_BYTES + like.bytes(),
+            Self::Matches { pattern: Pattern::RLike(rlike), .. } => PATH_BYTES + rlike.bytes(),
+            Self::Matches { .. } | Self::IsNull(_) => PATH_BYTES,
+            // Once as it came, and once by field.
+            Self::Template(template) => 4 * template.document().as_bytes().len(),
+            Self::True | Self::False => 0,
+        };
+        size_of::<Self>() + more
     }
 
     fn count(&self, depth: usize, parts: &mut Parts) -> Result<()> {

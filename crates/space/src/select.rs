@@ -199,6 +199,25 @@ impl Query {
         Document::new(&fields)
     }
 
+    /// How many bytes of a document the query gives, without making it: a path may be named many times.
+    #[must_use]
+    pub fn projected_bytes(&self, document: &Document) -> usize {
+        let Projection::Outputs(outputs) = &self.projection else { return 0 };
+        let mut bytes = 0usize;
+        for output in outputs {
+            if let (Shown::Yes, Source::Path(path)) = (output.shown, &output.source) {
+                bytes = bytes.saturating_add(output.name.len() + path.first(document.fields()).bytes_len());
+                if path.has_items() {
+                    let _ = path.values(document.fields(), |value| {
+                        bytes = bytes.saturating_add(value.bytes_len());
+                        ControlFlow::Continue(())
+                    });
+                }
+            }
+        }
+        bytes
+    }
+
     /// Which of two documents comes first. Equal ones stay as they are: sort with a stable sort.
     #[must_use]
     pub fn compare(&self, a: MapRef<'_>, b: MapRef<'_>) -> Ordering {
@@ -365,6 +384,9 @@ mod tests {
         let expected =
             Document::from_pairs([("b", Value::from("x")), ("items", vec![1, 2].into()), ("c.d", Value::Null)]);
         assert_eq!(query.project(&document), expected);
+        let twice = Query::parse("SELECT a AS x, a AS y, a[*] AS items FROM t").unwrap();
+        let (bytes, made) = (twice.projected_bytes(&document), twice.project(&document).as_bytes().len());
+        assert!(bytes >= made / 2 && bytes <= 4 * made, "{bytes} {made}");
         assert_eq!(Query::parse("SELECT * FROM t").unwrap().project(&document), document);
     }
 

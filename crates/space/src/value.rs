@@ -290,6 +290,16 @@ impl<'a> ValueRef<'a> {
         StoredValue(bytes.into())
     }
 
+    /// How many bytes it has, roughly.
+    pub(crate) fn bytes_len(self) -> usize {
+        let more = match self {
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) | Self::List(ListRef(bytes)) | Self::Map(MapRef(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        more + size_of::<u64>()
+    }
+
     /// What it is, in a word, for messages.
     #[must_use]
     pub fn kind(self) -> &'static str {
@@ -354,6 +364,24 @@ impl Value {
             Self::Map(fields) => fields.values().try_for_each(below),
             _ => Ok(()),
         }
+    }
+
+    /// What it takes of memory, roughly.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let more = match self {
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::List(items) => items.iter().map(Self::memory_bytes).sum(),
+            // A node of the tree has room for eleven, and is half full.
+            Self::Map(fields) => {
+                let of =
+                    |(name, value): (&String, &Self)| 2 * size_of::<String>() + name.len() + 2 * value.memory_bytes();
+                fields.iter().map(of).sum()
+            }
+            _ => 0,
+        };
+        size_of::<Self>() + more
     }
 
     /// The value as it compares with stored ones, without storing it. Lists and maps have no such form, and are null here: what

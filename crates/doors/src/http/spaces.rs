@@ -258,7 +258,12 @@ impl Asked<'_> {
         let limit_default = if is_taking { 1 } else { LIMIT_DEFAULT };
         let bounds = space_json::Bounds { limit: limits.page_entries_max, limit_default, wait: limits.take_wait_max };
         upload.check_present()?;
-        self.json(upload, Becomes::Values, move |text| space_json::query(text, bounds, is_taking)).await
+        let store = self.shared.store.clone();
+        let read = move |text: &[u8]| {
+            let query = space_json::query(text, bounds, is_taking)?;
+            Ok(space::Query { wanted: query.wanted.kept(&store)?, ..query })
+        };
+        self.json(upload, Becomes::Values, read).await
     }
 
     pub(crate) async fn query_entries(&self, upload: &mut Upload) -> Result<Response, Failure> {

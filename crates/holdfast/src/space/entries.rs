@@ -8,6 +8,7 @@ use ::space::{Definition, Document, Storage, Stored, Usage};
 use journal::Position;
 
 use super::kind::Kind;
+use super::memory::Held;
 use super::stop::{Stop, Watch};
 use crate::durability::Durability;
 use crate::error::Result;
@@ -51,6 +52,14 @@ impl Entries {
     #[must_use]
     pub fn until(&self, stop: Stop) -> Self {
         Self { stop, ..self.clone() }
+    }
+
+    /// Counts so many bytes of a query as memory, as [`Wanted::kept`](super::Wanted::kept) does, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub fn keep_bytes(&self, bytes: usize) -> Result<Held> {
+        self.inner().query_memory.keep(bytes as u64)
     }
 
     /// An operation begins that goes through entries.

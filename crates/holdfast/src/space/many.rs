@@ -5,15 +5,13 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use ::space::{
-    Change, Document, EVERYBODY, Engine, Found, GroupLimits, Groups, Place, Plan, Query, Reason, Search, Stored, Value,
-    ValueRef,
-};
+use ::space::{Change, Document, EVERYBODY, Engine, Found, Place, Plan, Query, Reason, Search, Stored, ValueRef};
 use journal::{Log, PartitionId, Position};
 
 use super::commit::What;
 use super::entries::{Entries, Entry};
 use super::locks::NOBODY;
+use super::memory::Held;
 use super::read::{ReadOptions, is_visible};
 use super::route;
 use super::stop::{Stop, Watch};
@@ -21,11 +19,22 @@ use super::wait::Purpose;
 use super::wanted::Wanted;
 use super::write::WriteOptions;
 use crate::durability::Durability;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kv::Shown;
 
 /// Entries that are cleared under one lock.
 const CLEAR_BATCH_MAX: usize = 256;
+/// Entries that are sorted at the least before those behind the ones that are wanted are let go of.
+const SORTED_MIN: usize = 1024;
+/// What an entry takes that was found, while a vector of them grows; its document is shared with the space. And one of which only that
+/// is kept.
+const ENTRY_BYTES: u64 = 2 * size_of::<Stored>() as u64;
+const DOCUMENT_BYTES: u64 = 2 * size_of::<Document>() as u64;
+
+/// Of equal ones those that came first stay first.
+fn sort(found: &mut [Stored], query: &Query) {
+    found.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
+}
 
 impl Entries {
     /// Reads up to `max` entries, in the order of the query if it has one.
@@ -42,6 +51,11 @@ impl Entries {
     /// # Errors
     /// As [`Entries::read`].
     pub fn read_many_shown(&self, wanted: &Wanted, max: usize) -> Result<Shown<Vec<Entry>>> {
+        self.gather(wanted, max, &mut self.inner().query_memory.run())
+    }
+
+    /// As [`Entries::read_many_shown`], with the memory that this takes.
+    pub(super) fn gather(&self, wanted: &Wanted, max: usize, held: &mut Held) -> Result<Shown<Vec<Entry>>> {
         self.check()?;
         let definition = self.kind.definition();
         let query = wanted.query.as_deref();
@@ -49,43 +63,54 @@ impl Entries {
         let skip = query.map_or(0, |query| query.window().1);
         let limit = wanted.limit.map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
         let enough = limit.saturating_add(usize::try_from(skip).unwrap_or(usize::MAX));
+        let sorts_at = enough.saturating_mul(2).max(SORTED_MIN);
         let watch = self.watch();
-        let mut found: Vec<Stored> = Vec::new();
+        let (mut found, mut position, mut refused) = (Vec::<Stored>::new(), Position::ZERO, None);
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let engine = partition.space();
             partition.check()?;
             let now_ms = self.inner().clock.wall_ms();
-            let take = |stored: Stored, found: &mut Vec<Stored>| {
+            let mut take = |stored: Stored| {
+                position = position.max(stored.version);
                 found.push(stored);
-                if order.is_none() && found.len() >= enough {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
+                match order {
+                    None if found.len() >= enough => return ControlFlow::Break(()),
+                    // Those behind the ones that are wanted need not be kept.
+                    Some(query) if found.len() >= sorts_at => {
+                        sort(&mut found, query);
+                        found.truncate(enough);
+                    }
+                    _ => {}
                 }
+                refused = held.reach(found.len() as u64 * ENTRY_BYTES).err();
+                if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             if let Some(id) = &wanted.id {
                 let stored = engine.find_id(self.kind.of, id.scalar()).and_then(|place| engine.get(place));
                 let stored = stored.filter(|it| it.expires_ms == 0 || it.expires_ms > now_ms);
                 if let Some(stored) = stored.filter(|it| wanted.matches(&definition, it.document.fields())) {
-                    let _ = take(stored, &mut found);
+                    let _ = take(stored);
                 }
             } else {
                 self.search(&watch, (&engine, wanted, EVERYBODY), &mut |it| {
                     if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
-                        take(it.stored(), &mut found)
+                        take(it.stored())
                     } else {
                         ControlFlow::Continue(())
                     }
                 })?;
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
             }
             if order.is_none() && found.len() >= enough {
                 break;
             }
         }
         if let Some(query) = order {
-            found.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
+            watch.check()?;
+            sort(&mut found, query);
         }
-        let position = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         let entries = found.into_iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit);
         Ok(Shown { value: entries.map(Entry::from).collect(), position })
     }
@@ -266,36 +291,6 @@ impl Entries {
         Ok(partitions.iter().filter_map(|it| it.space().explain(self.kind.of, &wanted.filter)).collect())
     }
 
-    /// Answers a whole query: columns, aggregates, GROUP BY, HAVING, ORDER BY, LIMIT. Partitions are read one after another:
-    /// each as of one instant.
-    ///
-    /// # Errors
-    /// `Invalid` names what is not understood, and what would be; `Limit` when there are too many groups.
-    pub fn select(&self, sql: &str, parameters: &[Value]) -> Result<Vec<Document>> {
-        self.check()?;
-        let query = Query::parse(sql)?.bind(parameters)?;
-        if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.definition().name) {
-            let text = format!("the query is of the type {name}, not of {}", self.definition().name);
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        let wanted = Wanted::of_query(query.clone());
-        if query.explain {
-            return Ok(self
-                .explain(&wanted)?
-                .iter()
-                .zip(0u64..)
-                .map(|(plan, number)| explained(plan, number))
-                .collect());
-        }
-        if !query.is_grouped() {
-            let entries = self.read_many(&wanted, usize::MAX)?;
-            return Ok(entries.iter().map(|entry| query.project(&entry.document)).collect());
-        }
-        let mut groups = Groups::new(GroupLimits::default());
-        self.each(&wanted, &mut |document| Ok(groups.add(&query, document.fields())?))?;
-        Ok(groups.finish(&query)?)
-    }
-
     /// Folds all entries that match into one value, of each partition by itself, and merges what came out.
     ///
     /// # Errors
@@ -324,7 +319,7 @@ impl Entries {
         Ok(all)
     }
 
-    fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Document) -> Result<()>) -> Result<()> {
+    pub(super) fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Document) -> Result<()>) -> Result<()> {
         self.each_partition(wanted, &mut |document| document.map_or(Ok(()), &mut *visit))
     }
 
@@ -334,9 +329,9 @@ impl Entries {
         self.check()?;
         let definition = self.definition();
         let watch = self.watch();
-        let mut newest = Position::ZERO;
+        let (mut newest, mut held) = (Position::ZERO, self.inner().query_memory.run());
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
-            let mut found = Vec::new();
+            let (mut found, mut refused) = (Vec::new(), None);
             {
                 let engine = partition.space();
                 partition.check()?;
@@ -345,9 +340,13 @@ impl Entries {
                     if is_visible(&it, now_ms) && wanted.names(&definition, it.document().fields()) {
                         newest = newest.max(it.version());
                         found.push(it.document().clone());
+                        refused = held.reach(found.len() as u64 * DOCUMENT_BYTES).err();
                     }
-                    ControlFlow::Continue(())
+                    if refused.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
             }
             for document in &found {
                 watch.pass(document.as_bytes().len())?;
@@ -379,7 +378,7 @@ impl Entries {
         wanted.check_unordered("iterating")?;
         let partitions = route::of_wanted(self.inner(), &self.definition(), wanted)?;
         let left = partitions.iter().map(|partition| partition.id).collect();
-        let wanted = wanted.clone();
+        let wanted = wanted.kept(&self.store)?;
         Ok(Iteration { entries: self.clone(), left_max: wanted.limit, wanted, left, found: VecDeque::new() })
     }
 }
@@ -443,13 +442,4 @@ impl Iteration {
         let many = self.found.len().min(max);
         Ok(self.found.drain(..many).collect())
     }
-}
-
-fn explained(plan: &Plan, partition: u64) -> Document {
-    let index = plan.index.clone().map_or(Value::Null, Value::from);
-    Document::from_pairs([
-        ("partition", Value::from(partition)),
-        ("index", index),
-        ("candidates", Value::from(plan.candidates)),
-    ])
 }

@@ -202,6 +202,7 @@ impl Entries {
     pub fn listen(&self, wanted: &Wanted, listen: Listen) -> Result<Listener> {
         self.check()?;
         wanted.check_unlimited("listening")?;
+        let wanted = wanted.kept(&self.store)?;
         let definition = self.definition();
         let Hears { updated, entered, left, .. } = listen.hears;
         let is_durable = definition.storage == Storage::Durable;
@@ -238,7 +239,7 @@ impl Entries {
             Some(from) => Source::Journal { next: from.position, until: now },
             None => Source::Live,
         };
-        let (entries, wanted, ready) = (self.clone(), wanted.clone(), VecDeque::new());
+        let (entries, ready) = (self.clone(), VecDeque::new());
         let listener = Listener { entries, wanted, listen, buffer, source, ready, bookmark, held, keeps: None };
         let floor = inner.feed_floor();
         if listener

@@ -209,7 +209,7 @@ impl Entries {
 
     /// Waits in the queue, and looks once more: what came between the look and the queue is not missed.
     fn enqueue(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Arc<Waiter>> {
-        let waiter = Waiter::new(wanted.clone(), purpose);
+        let waiter = Waiter::new(wanted.kept(&self.store)?, purpose);
         let definition = self.kind.definition();
         // Before it enters: who is refused must not stay in the queue, where entries would be taken for nobody.
         let partitions = route::of_wanted(self.inner(), &definition, wanted)?;

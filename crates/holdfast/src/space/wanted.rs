@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use ::space::{Definition, Document, Filter, MapRef, Projection, Query, Value};
 
+use super::memory::Held;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
 
 /// What a [`Wanted`] was made of, besides an id and a routing value: for whoever asks another store for the same.
 #[derive(Debug, Clone)]
@@ -36,11 +38,22 @@ pub struct Wanted {
     pub(crate) by: WantedBy,
     /// Keys of entries to be passed over: [`Definition::entry_key`].
     pub(crate) except: Arc<BTreeSet<Vec<u8>>>,
+    /// What it and its copies count as, if they are kept.
+    pub(crate) counted: Option<Arc<Held>>,
 }
 
 impl Wanted {
     fn of(filter: Filter) -> Self {
-        Self { filter, id: None, routing: None, limit: None, query: None, by: WantedBy::All, except: Arc::default() }
+        Self {
+            filter,
+            id: None,
+            routing: None,
+            limit: None,
+            query: None,
+            by: WantedBy::All,
+            except: Arc::default(),
+            counted: None,
+        }
     }
 
     /// All entries.
@@ -80,6 +93,32 @@ impl Wanted {
         let filter = Filter::new(query.predicate.clone());
         let (limit, _) = query.window();
         Self { limit, query: Some(Arc::new(query)), ..Self::of(filter) }
+    }
+
+    /// What it takes of memory, roughly.
+    fn memory_bytes(&self) -> usize {
+        let by = match &self.by {
+            WantedBy::All => 0,
+            WantedBy::Template(template) => template.as_bytes().len(),
+            WantedBy::Query { sql, parameters } => {
+                sql.len() + parameters.iter().map(Value::memory_bytes).sum::<usize>()
+            }
+        };
+        let named = self.id.iter().chain(&self.routing).map(Value::memory_bytes).sum::<usize>();
+        size_of::<Self>() + self.filter.memory_bytes() + by + named
+    }
+
+    /// The same, to be kept: for as long as it or a copy is there it counts as memory of queries. What waits, listens and iterates keeps
+    /// it so by itself; this is for who has many of them wait for something else.
+    ///
+    /// # Errors
+    /// `Limit` when those that are kept take half of [`Limits::space_query_memory_bytes`](crate::Limits) together.
+    pub fn kept(&self, store: &Store) -> Result<Self> {
+        let counted = match &self.counted {
+            Some(counted) => Arc::clone(counted),
+            None => Arc::new(store.inner().query_memory.keep(self.memory_bytes() as u64)?),
+        };
+        Ok(Self { counted: Some(counted), ..self.clone() })
     }
 
     /// How many entries at most the query wants, if it says so.

@@ -311,3 +311,47 @@ fn what_goes_through_entries_ends_when_its_time_is_over_or_it_is_canceled() {
     assert_eq!(enough.count(&Wanted::all()).unwrap(), 2_000);
     assert!(enough.read(&Wanted::all(), &now()).unwrap().is_some());
 }
+
+/// What waits holds its query, which nobody counted; what is gathered was refused when it was there.
+#[test]
+fn queries_hold_no_more_memory_than_they_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { space_query_memory_bytes: 1 << 20, ..Limits::default() };
+    let store = Store::open(dir.path(), Options { limits, ..options() }).unwrap();
+    let orders = orders(&store);
+    let large = |number: i64| {
+        let mut fields = order(number, "ada", number).to_fields();
+        fields.insert("note".into(), Value::from(format!("{number:010}").repeat(20)));
+        Document::new(&fields)
+    };
+    (0..16_000).for_each(|number| drop(orders.write(&large(number), &upsert()).unwrap()));
+    let refused = |what: &str, outcome: holdfast::Result<usize>| {
+        let error = outcome.expect_err(what);
+        assert!(
+            error.kind() == ErrorKind::Limit && error.to_string().contains("query_memory_bytes"),
+            "{what}: {error}"
+        );
+    };
+    let select = |sql: &str| orders.select(sql, &[]).map(|rows| rows.len());
+    refused("sorting", select("SELECT * FROM \"order\" ORDER BY total DESC"));
+    assert_eq!(select("SELECT * FROM \"order\" ORDER BY total DESC LIMIT 10").unwrap(), 10, "only those are kept");
+    let columns: Vec<String> = (0..600).map(|number| format!("note AS n{number}")).collect();
+    refused("columns", select(&format!("SELECT {} FROM \"order\" LIMIT 100", columns.join(", "))));
+    refused("groups", select("SELECT note, count(*) FROM \"order\" GROUP BY note"));
+    refused("values", select("SELECT count(distinct note) AS n FROM \"order\""));
+    refused("reading", orders.read_many(&Wanted::all(), usize::MAX).map(|found| found.len()));
+    assert_eq!(orders.select_up_to("SELECT total FROM \"order\"", &[], 7).unwrap().len(), 7);
+    // Half of it is for those that are kept: these wait with some two hundred kilobytes each.
+    let sql = format!("note = '{}'", "x".repeat(60 << 10));
+    let waits = || orders.waiting(&Wanted::query(&sql, &[]).unwrap(), holdfast::space::Taking::Take);
+    let waiting: Vec<_> = std::iter::from_fn(|| waits().ok()).take(100).collect();
+    assert!((1..10).contains(&waiting.len()) && orders.waiters() == waiting.len(), "{}", waiting.len());
+    refused("waiting", waits().map(|_| 0));
+    refused("listening", orders.listen(&Wanted::query(&sql, &[]).unwrap(), Listen::default()).map(|_| 0));
+    refused("iterating", orders.iterate(&Wanted::query(&sql, &[]).unwrap()).map(|_| 0));
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 16_000, "others are answered");
+    drop(waiting);
+    assert!(waits().is_ok() && orders.iterate(&Wanted::query(&sql, &[]).unwrap()).is_ok(), "it comes back");
+    let error = orders.iterate(&Wanted::query(r"note RLIKE '\w{15}|a'", &[]).unwrap()).err().unwrap();
+    assert!(error.to_string().contains("a query of 2"), "an expression counts as large as it is: {error}");
+}

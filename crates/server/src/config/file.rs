@@ -132,6 +132,7 @@ pub(crate) struct SeriesTable {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SpaceTable {
     pub(crate) query_seconds_max: Option<i64>,
+    pub(crate) query_memory_bytes: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]

@@ -76,7 +76,7 @@ impl Reading<'_> {
             }),
             warnings: Vec::new(),
         };
-        self.space(&file.space, (&mut config.resp.limits, &mut config.http.limits))?;
+        self.space(&file.space, &mut config.limits, (&mut config.resp.limits, &mut config.http.limits))?;
         for profile in &config.xa.profiles {
             let is_switch = |kind: &ResourceManagerKind| matches!(kind, ResourceManagerKind::Xa { .. });
             let switches = profile.resource_managers.iter().filter(|manager| is_switch(&manager.kind));

@@ -3,8 +3,8 @@
 //! May use: the facade, `fields`, `space_json`, `crate::line`'s numbers. Must not know: rights, how operations are done.
 
 use axum::http::StatusCode;
-use holdfast::Condition;
 use holdfast::space::{Document, Value, WriteMode};
+use holdfast::{Condition, Store};
 
 use super::operation::{Operation, Point, Which};
 use super::{Fault, noted};
@@ -19,7 +19,11 @@ use crate::line::{Unit, time};
 const DATABASE: &str = "default";
 
 /// The operations of a body, and how durable it wants them to be.
-pub(super) fn batch(body: &[u8], operations_max: usize) -> Result<(Vec<Operation>, Option<String>), Fault> {
+pub(super) fn batch(
+    body: &[u8],
+    operations_max: usize,
+    store: &Store,
+) -> Result<(Vec<Operation>, Option<String>), Fault> {
     let mut fields = Fields::parse(body)?;
     let operations = fields.list("operations")?;
     let durability = fields.text("durability")?;
@@ -31,7 +35,8 @@ pub(super) fn batch(body: &[u8], operations_max: usize) -> Result<(Vec<Operation
         let text = format!("a batch has {operations_max} operations at the most, not {}", operations.len());
         return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text).into());
     }
-    let read = |(number, value)| operation(value).map_err(Fault::of(number));
+    // One by one: all of them are there before the first happens.
+    let read = |(number, value)| operation(value).and_then(|it| it.kept(store)).map_err(Fault::of(number));
     Ok((operations.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, durability))
 }
 

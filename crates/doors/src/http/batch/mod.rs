@@ -86,7 +86,8 @@ impl Asked<'_> {
         upload.check_present()?;
         let (own, here) = (self.durability()?, Arc::clone(shared));
         let named = self.query.get("durability").is_some();
-        let read = move |text: &[u8]| Ok(json::batch(text, bounds.operations));
+        let store = shared.store.clone();
+        let read = move |text: &[u8]| Ok(json::batch(text, bounds.operations, &store));
         let (read, share) = self.json(upload, Becomes::Values, read).await?;
         let (operations, asked) = read?;
         let act = move |store: &Store| {

@@ -3,9 +3,10 @@
 //! May use: the facade, `space`, `object`. Must not know: JSON, how it is done.
 
 use holdfast::space::{Bookmark, Change, Document, Lease, Wanted, WriteMode};
-use holdfast::{Condition, Indexes, Metadata, Position};
+use holdfast::{Condition, Indexes, Metadata, Position, Store};
 
 use crate::auth::Right;
+use crate::http::failure::Failure;
 use crate::http::object::{Expiry, Name};
 use crate::http::space::Place;
 
@@ -70,6 +71,20 @@ impl Operation {
         };
         let points = if let Operation::Points(points) = self { points.as_slice() } else { &[] };
         one.into_iter().chain(points.iter().map(|point| (Right::Write, point.database.as_bytes())))
+    }
+
+    /// The same, with its query counted as one that is kept.
+    pub(super) fn kept(mut self, store: &Store) -> Result<Self, Failure> {
+        if let Operation::Read(which)
+        | Operation::Take { which, .. }
+        | Operation::Change { which, .. }
+        | Operation::Remove(which)
+        | Operation::Count(which)
+        | Operation::Clear(which) = &mut self
+        {
+            which.wanted = which.wanted.kept(store)?;
+        }
+        Ok(self)
     }
 
     /// The object that it is about.

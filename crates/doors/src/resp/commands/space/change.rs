@@ -121,7 +121,7 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
 pub(crate) fn many(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let entries = entries_to_change(call)?;
-    let mut chosen = chosen(args, 3)?;
+    let mut chosen = chosen(call, 3)?;
     if args.get(chosen.next).is_some_and(|word| word.eq_ignore_ascii_case(b"routing")) {
         chosen.wanted = chosen.wanted.routed(value(args.get(chosen.next + 1).ok_or(SYNTAX)?)?);
         chosen.next += 2;

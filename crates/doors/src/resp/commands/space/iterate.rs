@@ -31,7 +31,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         let going = going.ok_or("ERR there is no such cursor any more, or it was used: begin anew")?;
         (Begins::Goes(going), count)
     } else {
-        let mut chosen = chosen(args, 3)?;
+        let mut chosen = chosen(call, 3)?;
         let options = options(call, &mut chosen, Takes::Count)?;
         (Begins::Now(chosen.wanted), options.count)
     };

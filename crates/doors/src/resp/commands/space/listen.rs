@@ -97,7 +97,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let args = call.args();
     let limits = &call.door.options.limits;
-    let mut chosen = chosen(args, 3)?;
+    let mut chosen = chosen(call, 3)?;
     let definition = entries.definition();
     let all = Hears { updated: definition.history || definition.storage == Storage::Volatile, ..Hears::ALL };
     let mut listen = Listen { hears: all, ..Listen::default() };

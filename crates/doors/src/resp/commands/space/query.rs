@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use holdfast::Shown;
-use holdfast::space::{Entries, Wanted};
+use holdfast::space::{Entries, Value, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
 use super::within::Begins;
@@ -19,7 +19,7 @@ type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
 /// Counts entries here, or in a thread where that may take long.
 fn counted(call: &mut Call<'_, '_>, counts: Counts, changes: bool) -> Answer {
     let entries = if changes { entries_to_change(call)? } else { entries(call)? };
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     // By an id too, a partition is gone through.
     if is_long(&entries, &chosen.wanted)? {
@@ -50,7 +50,7 @@ fn try_count(call: &mut Call<'_, '_>) -> Answer {
         return counted(call, Entries::count_shown, false);
     }
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     let begins = begins(&entries, &chosen.wanted)?;
     within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
@@ -73,7 +73,7 @@ fn try_clear(call: &mut Call<'_, '_>) -> Answer {
         return counted(call, Entries::clear_shown, true);
     }
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     let most = call.door.options.limits.space_entries_max;
     let begins = begins(&entries, &chosen.wanted)?;
@@ -93,8 +93,11 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
         return Err(SYNTAX.into());
     }
     let most = call.door.options.limits.space_entries_max;
+    // It waits for its turn.
+    let kept = entries.keep_bytes(sql.len() + parameters.iter().map(Value::memory_bytes).sum::<usize>())?;
     call.defer(move |reply| {
-        let documents = entries.select(&sql, &parameters)?;
+        let _kept = kept;
+        let documents = entries.select_up_to(&sql, &parameters, most + 1)?;
         if documents.len() > most {
             return Err(format!("ERR more than {most} documents: say LIMIT").into());
         }
@@ -107,7 +110,7 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
 
 pub(crate) fn explain(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     options(call, &mut chosen, Takes::Nothing)?;
     let plans = entries.explain(&chosen.wanted)?;
     let by_id = chosen.is_id;

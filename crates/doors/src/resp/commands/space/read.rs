@@ -31,7 +31,7 @@ pub(crate) fn take(call: &mut Call<'_, '_>) -> Answer {
 
 fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     let options = options(call, &mut chosen, Takes::Waiting)?;
     let reading = ReadOptions { version: options.version, if_exists: options.if_exists, ..ReadOptions::default() };
     if call.in_exec {
@@ -160,7 +160,7 @@ pub(crate) fn mread(call: &mut Call<'_, '_>) -> Answer {
 
 fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     let options = options(call, &mut chosen, Takes::Count)?;
     let many = most(call, &options, &chosen.wanted);
     if call.in_exec {
@@ -193,7 +193,7 @@ pub(crate) fn mtake(call: &mut Call<'_, '_>) -> Answer {
 
 fn try_mtake(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
-    let mut chosen = chosen(call.args(), 3)?;
+    let mut chosen = chosen(call, 3)?;
     let options = options(call, &mut chosen, Takes::WaitingAndCount)?;
     let many = most(call, &options, &chosen.wanted);
     if options.if_exists {

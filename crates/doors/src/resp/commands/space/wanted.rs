@@ -46,8 +46,10 @@ pub(crate) enum Takes {
     WaitingAndCount,
 }
 
-/// Reads which entries are meant, from the argument at `at` on.
-pub(crate) fn chosen(args: Args<'_>, at: usize) -> Result<Chosen, Fail> {
+/// Reads which entries are meant, from the argument at `at` on. What is not one entry, or all, counts as a query that is kept: it may
+/// have to wait for its turn, if for nothing else.
+pub(crate) fn chosen(call: &Call<'_, '_>, at: usize) -> Result<Chosen, Fail> {
+    let (args, store) = (call.args(), &call.door.store);
     let word = args.get(at).ok_or(SYNTAX)?;
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let one = |wanted: Wanted, next: usize| Chosen { wanted, is_id: false, is_any: false, next };
@@ -58,11 +60,11 @@ pub(crate) fn chosen(args: Args<'_>, at: usize) -> Result<Chosen, Fail> {
     if is("id") {
         Ok(Chosen { is_id: true, ..one(Wanted::id(argument::value(argument)?), at + 2) })
     } else if is("template") {
-        Ok(one(Wanted::template(&argument::document(argument)?), at + 2))
+        Ok(one(Wanted::template(&argument::document(argument)?).kept(store)?, at + 2))
     } else if is("where") {
         let sql = std::str::from_utf8(argument).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?;
         let (parameters, next) = parameters(args, at + 2)?;
-        Ok(one(Wanted::query(sql, &parameters)?, next))
+        Ok(one(Wanted::query(sql, &parameters)?.kept(store)?, next))
     } else {
         Err("ERR say which entries: ID, TEMPLATE, WHERE or ANY".into())
     }
