@@ -63,6 +63,7 @@ pub use continuous::{ContinuousQuery, Due, Schedule};
 pub use document::{Document, Epoch, Layout, Outlet, error_document};
 pub use insert::{Write, insert, say_inserted};
 pub use parse::{Statement, parse};
+pub use show::has_policy;
 pub use words::{Parameter, Parameters};
 
 use crate::error::Result;

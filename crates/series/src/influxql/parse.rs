@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::ast::{Continuous, Counted, Kind, Precision, Show, Wanted};
 use super::lexer::Token;
 use super::parse_select::{Into, condition, from, order, page, select};
-use super::print;
+use super::print::{self, POLICY};
 use super::words::{Parameters, Words};
 use crate::error::{Error, Result};
 
@@ -114,12 +114,51 @@ fn create(words: &mut Words<'_>) -> Result<Kind> {
     }
     let name = words.name()?;
     if words.takes("WITH")? {
-        // Retention policies, shards and replicas have no counterpart here.
-        while !matches!(words.peek()?, Token::End | Token::Sign(";")) {
-            words.next()?;
-        }
+        policy(words)?;
     }
     Ok(Kind::CreateDatabase { name })
+}
+
+/// What comes after `CREATE DATABASE .. WITH`: it may say what there is anyway.
+///
+/// # Errors
+/// When it asks for points to be kept otherwise than they are, which nobody would notice until they are missing.
+fn policy(words: &mut Words<'_>) -> Result<()> {
+    while !matches!(words.peek()?, Token::End | Token::Sign(";")) {
+        match words.take_one(&["DURATION", "REPLICATION", "SHARD", "NAME"])? {
+            // Shards and replicas have no counterpart here, and nothing depends on them.
+            "REPLICATION" => {
+                words.count()?;
+            }
+            "SHARD" => {
+                words.take("DURATION")?;
+                words.next()?;
+            }
+            "NAME" => {
+                let is_it = matches!(words.peek()?, Token::Word(name) | Token::Quoted(name) if name == POLICY);
+                if !is_it {
+                    let text = format!("there is one retention policy, {POLICY}: leave NAME out");
+                    return Err(words.error(&text));
+                }
+                words.next()?;
+            }
+            _ => {
+                let is_endless = match words.peek()? {
+                    Token::Duration(nanos) => *nanos == 0,
+                    Token::Word(word) => word.eq_ignore_ascii_case("INF"),
+                    _ => return Err(words.expected("duration")),
+                };
+                if !is_endless {
+                    return Err(words.error(
+                        "how long points are kept is configured, as [[series.retention]] of the server, and not by statements: leave \
+                         DURATION out",
+                    ));
+                }
+                words.next()?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What comes after `CREATE CONTINUOUS`.

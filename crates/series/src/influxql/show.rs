@@ -12,10 +12,11 @@ use super::condition::Condition;
 use super::filter::{Filter, Kept};
 use super::input::{Input, Member};
 use super::names;
+use super::print::POLICY;
 use super::times::Clock;
 use crate::error::Result;
 use crate::select::{Match, Select};
-use crate::source::{Policy, Range, Series};
+use crate::source::{Policy, Range, Series, Source};
 use crate::value::ValueRef;
 
 /// One answer of a SHOW statement with its pages.
@@ -173,6 +174,26 @@ fn field_keys(env: &Env<'_>, show: &Show, out: &mut Out<'_>) -> Result<()> {
     })
 }
 
+/// Whether clients may name this retention policy: one that SHOW RETENTION POLICIES lists, or none.
+///
+/// # Errors
+/// What the source says.
+pub fn has_policy(source: &dyn Source, database: &str, name: &str) -> Result<bool> {
+    let is_it = |policy: &Policy| policy.metric == name;
+    Ok(matches!(name, "" | POLICY) || policies_of(source, database)?.iter().any(is_it))
+}
+
+/// What is configured for a database, the policy for all measurements first.
+fn policies_of(source: &dyn Source, database: &str) -> Result<Vec<Policy>> {
+    let mut policies = source.retention(database)?;
+    // The first that fits counts: behind one for everything nothing does.
+    let general = policies.iter().position(|policy| policy.metric == "*");
+    let keep = general.and_then(|at| policies.get(at)).map_or(0, |policy| policy.keep);
+    policies.truncate(general.unwrap_or(policies.len()));
+    policies.insert(0, Policy { metric: POLICY.to_owned(), keep });
+    Ok(policies)
+}
+
 /// The retention that is configured, in InfluxDB's form: what holds for all measurements as `autogen`, and what holds for some as
 /// policies with their patterns for names.
 fn policies(env: &Env<'_>, database: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
@@ -180,12 +201,7 @@ fn policies(env: &Env<'_>, database: Option<&str>, sink: &mut dyn Sink) -> Resul
     env.check_database(database)?;
     let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"].map(str::to_owned);
     sink.series("", &[], &columns)?;
-    let mut policies = env.source.retention(database)?;
-    // The first that fits counts: behind one for everything nothing does.
-    let general = policies.iter().position(|policy| policy.metric == "*");
-    let keep = general.and_then(|at| policies.get(at)).map_or(0, |policy| policy.keep);
-    policies.truncate(general.unwrap_or(policies.len()));
-    policies.insert(0, Policy { metric: "autogen".to_owned(), keep });
+    let policies = policies_of(env.source, database)?;
     for (at, Policy { metric, keep }) in policies.iter().enumerate() {
         let (duration, group) = (hours(*keep), hours(shard(*keep)));
         let texts = [metric, &duration, &group].map(|text| Some(ValueRef::Text(text)));

@@ -102,7 +102,8 @@ fn the_queries_of_grafana_are_answered() {
 fn the_statements_of_telegraf_and_others_are_understood() {
     for (text, need) in [
         ("CREATE DATABASE \"telegraf\"", ("telegraf", Need::Write)),
-        ("create database t with duration 7d replication 1 shard duration 1h name \"x\"", ("t", Need::Write)),
+        ("create database t with duration inf replication 1 shard duration 1h name \"autogen\"", ("t", Need::Write)),
+        ("CREATE DATABASE t WITH DURATION 0s NAME autogen", ("t", Need::Write)),
         ("DROP DATABASE \"t\"", ("t", Need::Drop)),
         ("DROP SERIES FROM cpu WHERE host='a'", ("db", Need::Write)),
         ("DELETE FROM \"other\".\"autogen\".\"cpu\" WHERE time < now() - 1d", ("other", Need::Write)),
@@ -182,6 +183,23 @@ fn parameters_stand_for_names_expressions_durations_and_values() {
         (
             "ALTER RETENTION POLICY x",
             "error parsing query: retention policies are configured, as [[series.retention]] of the server, and not made by statements at line 1, char 7",
+        ),
+        // What was passed over here was missed when points were still there, or gone.
+        (
+            "CREATE DATABASE d WITH DURATION 7d REPLICATION 1",
+            "error parsing query: how long points are kept is configured, as [[series.retention]] of the server, and not by statements: leave DURATION out at line 1, char 33",
+        ),
+        (
+            "CREATE DATABASE d WITH NAME \"week\"",
+            "error parsing query: there is one retention policy, autogen: leave NAME out at line 1, char 29",
+        ),
+        (
+            "CREATE DATABASE d WITH x",
+            "error parsing query: found x, expected DURATION, REPLICATION, SHARD, NAME at line 1, char 24",
+        ),
+        (
+            "CREATE RETENTION POLICY x ON db DURATION 1d REPLICATION 1",
+            "error parsing query: retention policies are configured, as [[series.retention]] of the server, and not made by statements at line 1, char 8",
         ),
         ("KILL QUERY 1", "error parsing query: KILL is not supported at line 1, char 6"),
         ("SELECT x FROM y LIMIT $minus", "error parsing query: found $, expected integer at line 1, char 23"),

@@ -48,6 +48,7 @@ struct Written {
 }
 
 async fn store(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Written, Failure> {
+    super::check_policy(asked, &database)?;
     let unit = precision(asked.query.get("precision"))?;
     let durability = asked.durability()?;
     let points = Points { database, typing: Typing::Strict, encoding: Encoding::of(&asked.parts.headers)? };
@@ -130,6 +131,7 @@ fn refusal(status: StatusCode, text: &str, dialect: Dialect) -> Response {
         Dialect::Two => {
             let code = match status {
                 StatusCode::BAD_REQUEST => "invalid",
+                StatusCode::NOT_FOUND => "not found",
                 StatusCode::PAYLOAD_TOO_LARGE => "request too large",
                 StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported media type",
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => "unavailable",

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use holdfast::series::Typing;
+use holdfast::series::{Typing, influxql};
 use holdfast::{Durability, Position, Store};
 use tokio::sync::oneshot;
 
@@ -131,6 +131,20 @@ fn database(asked: &Asked<'_>) -> Result<String, Failure> {
             String::from_utf8(name.to_vec()).map_err(|_| Failure::bad("the name of the database is not UTF-8"))
         }
     }
+}
+
+/// Refuses a retention policy that there is not, as InfluxDB does. Those that there are keep their points by name, so what a request
+/// says changes nothing.
+fn check_policy(asked: &Asked<'_>, database: &str) -> Result<(), Failure> {
+    let behind = |name: &[u8]| name.split(|byte| *byte == b'/').nth(1).map(<[u8]>::to_vec);
+    let of_bucket = || asked.query.get("bucket").and_then(behind);
+    let Some(policy) = asked.query.get("rp").map(<[u8]>::to_vec).or_else(of_bucket) else { return Ok(()) };
+    let policy = String::from_utf8_lossy(&policy);
+    let reader = asked.shared.store.series().reader();
+    if influxql::has_policy(&reader, database, &policy).map_err(Failure::from)? {
+        return Ok(());
+    }
+    Err(Failure::new(StatusCode::NOT_FOUND, format!("retention policy not found: {policy}")))
 }
 
 /// The body of a request as it was before it was compressed, for those that ask: they are small.

@@ -64,6 +64,7 @@ pub(crate) async fn write(asked: &Asked<'_>, database: String, upload: &mut Uplo
         let text = "remote write 2.0 is not spoken here: send prometheus.WriteRequest";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
+    super::check_policy(asked, &database)?;
     let durability = asked.durability()?;
     let encoding = Encoding::of_remote(&asked.parts.headers)?;
     let points = Points { database, typing: Typing::Numbers, encoding };

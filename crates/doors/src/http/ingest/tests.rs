@@ -194,6 +194,29 @@ fn influxdb_2_has_buckets_and_its_own_errors() {
     assert_eq!((answer.status, answer.json()["code"].as_str()), (400, Some("invalid")));
 }
 
+/// What was written with another policy's name replaced points of the same name and time.
+#[test]
+fn a_retention_policy_that_there_is_not_is_refused() {
+    let mut options = holdfast::Options { partitions: 2, ..holdfast::Options::default() };
+    let (database, metric) = ("d".to_owned(), "cpu.*".to_owned());
+    options.series.retention = vec![Retention { database, metric, keep: Duration::from_secs(3600) }];
+    let door = open_on(options, |options| options.limits = crate::http::Limits::default());
+    for rp in ["", "autogen", "cpu.*"] {
+        assert_eq!(post(&door, &format!("/write?db=d&rp={rp}"), "m v=1").status, 204, "{rp}");
+        assert_eq!(post(&door, &format!("/api/v2/write?bucket=d/{rp}"), "m v=1").status, 204, "{rp}");
+        assert_eq!(post(&door, &format!("/api/v1/prom/write?db=d&rp={rp}"), "\0").status, 204, "{rp}");
+    }
+    let wanted = "retention policy not found: 1y";
+    let answer = post(&door, "/write?db=d&rp=1y", "m v=1");
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (404, Some(wanted)));
+    assert_eq!(answer.header("x-influxdb-error"), Some(wanted));
+    let answer = post(&door, "/api/v2/write?bucket=d/1y", "m v=1");
+    assert_eq!((answer.status, answer.json()["message"].as_str()), (404, Some(wanted)));
+    assert_eq!(answer.json()["code"].as_str(), Some("not found"));
+    assert_eq!(post(&door, "/write?db=other&rp=cpu.*", "m v=1").status, 404, "nothing keeps it so in this database");
+    assert_eq!(post(&door, "/api/v1/prom/write?db=d&rp=1y", "\0").status, 404);
+}
+
 #[test]
 fn every_precision_is_known_and_points_without_time_are_of_now() {
     let door = open_wide();
