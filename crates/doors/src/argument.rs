@@ -23,6 +23,13 @@ pub(crate) fn value(word: &[u8]) -> holdfast::Result<Value> {
     }
 }
 
+/// How many regular expressions a text of SQL has at most.
+pub(crate) fn regexes_in(sql: &[u8]) -> usize {
+    sql.windows(WORD.len()).filter(|word| word.eq_ignore_ascii_case(WORD)).count()
+}
+
+const WORD: &[u8] = b"rlike";
+
 /// The word that says this value.
 pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
     match value {

@@ -16,10 +16,13 @@ use super::failure::Failure;
 use super::handle::Asked;
 use super::ingest::body::{Encoding, plain};
 use super::upload::Upload;
+use crate::argument::regexes_in;
 use crate::budget::Share;
 
 /// Bodies so short are read by the thread that all connections share; of longer ones others would feel it.
 const SHORT_BYTES: usize = 16 << 10;
+/// Regular expressions in such a body: each may take ten milliseconds to be compiled.
+const REGEXES_MAX: usize = 2;
 /// A text, its stored form, that while it grows, and what the store keeps of it.
 const STORED_FACTOR: usize = 4;
 /// An item of a list: the list has room for twice as many, and for its old items beside while it grows.
@@ -49,6 +52,12 @@ impl Becomes {
             Becomes::Document => text.len().saturating_mul(STORED_FACTOR),
             Becomes::Values => values_bytes(text),
         }
+    }
+
+    /// Whether reading a short text may take long all the same. Letters that are escaped may be those of any word.
+    fn takes_long(self, text: &[u8]) -> bool {
+        let is_escaped = || text.windows(2).any(|pair| pair == b"\\u");
+        self == Becomes::Values && (regexes_in(text) > REGEXES_MAX || is_escaped())
     }
 }
 
@@ -103,7 +112,7 @@ impl Asked<'_> {
         upload.limit(bytes_max)?;
         let sent = upload.read().await?;
         let mut share = upload.take_share();
-        let is_short = encoding == Encoding::Plain && sent.len() <= SHORT_BYTES;
+        let is_short = encoding == Encoding::Plain && sent.len() <= SHORT_BYTES && !becomes.takes_long(&sent);
         let shared = Arc::clone(self.shared);
         let act = move |_: &Store| {
             let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
@@ -143,6 +152,20 @@ mod tests {
                 piece(nodes * MAP_BYTES) + fields.iter().map(held).sum::<usize>()
             }
             _ => 0,
+        }
+    }
+
+    /// Sixty expressions of a kilobyte kept all connections waiting for half a second.
+    #[test]
+    fn short_questions_that_take_long_to_read_are_read_in_a_thread() {
+        let of = |word: &str, times: usize| {
+            format!(r#"{{"where":"{}"}}"#, vec![format!("a {word} 'b'"); times].join(" OR "))
+        };
+        for (text, expected) in
+            [(of("RLIKE", 2), false), (of("RLike", 3), true), (of("LIKE", 50), false), (of("\\u0072like", 1), true)]
+        {
+            assert_eq!(Becomes::Values.takes_long(text.as_bytes()), expected, "{text}");
+            assert!(!Becomes::Document.takes_long(text.as_bytes()));
         }
     }
 

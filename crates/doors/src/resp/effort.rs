@@ -14,6 +14,12 @@ use super::call::Fail;
 /// What an argument, or a key that is gone by, counts at least: looking it up costs about as much as copying so many bytes.
 pub(crate) const ITEM_BYTES: u64 = 256;
 
+/// What a byte of a text counts that is parsed, as documents, queries and changes are: what it becomes takes longer than copying it.
+pub(crate) const PARSED_BYTES: u64 = 16;
+
+/// What a regular expression counts: compiling a large one takes up to ten milliseconds.
+pub(crate) const REGEX_BYTES: u64 = 384 << 10;
+
 /// What a value is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -72,6 +78,14 @@ impl Effort {
             return Err(Fail::Heavy { owed: self.owed });
         }
         Ok(())
+    }
+
+    /// Notes what takes so long that it is for no event loop.
+    ///
+    /// # Errors
+    /// As [`Effort::add`].
+    pub(crate) fn add_long(&self) -> Result<(), Fail> {
+        if self.touched_max == u64::MAX { Ok(()) } else { Err(Fail::Heavy { owed: self.owed }) }
     }
 
     /// Notes so many things that are gone by.

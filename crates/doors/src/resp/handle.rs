@@ -13,7 +13,7 @@ use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
 use super::commands::space::wait::Waited;
 use super::counters::add;
 use super::door::Door;
-use super::effort::Use;
+use super::effort::{PARSED_BYTES, Use};
 use super::reply::Reply;
 use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
@@ -243,6 +243,9 @@ pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         // What is put has to be encoded, and each key to be looked up.
         call.session.effort.add(call.args.bytes_len() as u64, Use::Look)?;
         call.session.effort.add_items(call.args.len())?;
+    }
+    if command.keys.bucket == BucketOf::Space {
+        call.session.effort.add((call.args.bytes_len() as u64).saturating_mul(PARSED_BYTES), Use::Look)?;
     }
     (command.run)(call).map_err(|fail| explain(command, fail))?;
     if call.reply.take_overflow() {

@@ -528,3 +528,55 @@ fn a_listener_by_name_is_told_again_what_it_has_not_acknowledged() {
         assert!(fixture.run(line).starts_with("-NOPERM"), "{line}");
     }
 }
+
+/// A document of three million items took a second of the event loop, and sixty large expressions half a one.
+#[test]
+fn what_takes_long_to_be_read_or_looked_for_is_begun_again_in_a_thread() {
+    let mut fixture = declared("");
+    let document = |bytes: usize| format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(bytes));
+    let regexes = |number: usize| vec![r"text RLIKE 'a'"; number].join(" OR ");
+    let (short, long) = (document(60 << 10), document(70 << 10));
+    let (few, many) = (regexes(2), regexes(3));
+    let template = document(80 << 10);
+    let rows: [(&[&str], bool); 9] = [
+        (&["SPACE.WRITE", "shop", "orders", &short], false),
+        (&["SPACE.WRITE", "shop", "orders", &long], true),
+        (&["SPACE.MWRITE", "shop", "orders", "2", &short, &short], true),
+        (&["SPACE.CHANGE", "shop", "orders", "1", "SET", "text", &long], true),
+        (&["SPACE.COUNT", "shop", "orders", "WHERE", &few, "0"], false),
+        (&["SPACE.COUNT", "shop", "orders", "WHERE", &many, "0"], true),
+        (&["SPACE.LISTEN", "shop", "orders", "WHERE", &many, "0"], true),
+        (&["SPACE.TAKE", "shop", "orders", "TEMPLATE", &template], true),
+        (&["SPACE.READ", "shop", "orders", "ID", "1"], false),
+    ];
+    for (words, expected) in rows {
+        fixture.session.effort = crate::resp::effort::Effort::here(1 << 20);
+        let reply = fixture.words(words);
+        let is_heavy = matches!(fixture.session.pending.take(), Some(Pending::Heavy { .. }));
+        assert_eq!(is_heavy, expected, "{} {reply}", words[0]);
+        assert_eq!(reply.is_empty(), expected, "{} {reply}", words[0]);
+        // In the thread it is done.
+        fixture.session.effort = crate::resp::effort::Effort::ANY;
+        let reply = fixture.words(words);
+        assert!(!reply.is_empty() && !reply.starts_with('-'), "{} {reply}", words[0]);
+        fixture.words(&["SPACE.WRITE", "shop", "orders", &short]);
+    }
+}
+
+/// In MULTI it was gone through however many entries there were, where everybody waited.
+#[test]
+fn exec_that_goes_through_many_entries_is_begun_again_in_a_thread() {
+    let mut fixture = declared("VOLATILE");
+    for first in (0..5_000).step_by(200) {
+        let documents: Vec<String> = (first..first + 200).map(|id| format!("{{\"id\":{id}}}")).collect();
+        let mut words = vec!["SPACE.MWRITE", "shop", "orders", "200"];
+        words.extend(documents.iter().map(String::as_str));
+        fixture.words(&words);
+    }
+    fixture.check(&[("MULTI", "+OK"), ("SPACE.COUNT shop orders WHERE id=3 0", "+QUEUED")]);
+    fixture.session.effort = crate::resp::effort::Effort::here(1 << 20);
+    fixture.check(&[("EXEC", "")]);
+    assert!(matches!(fixture.session.pending.take(), Some(Pending::Heavy { .. })));
+    fixture.session.effort = crate::resp::effort::Effort::ANY;
+    fixture.check(&[("EXEC", "*1 :1")]);
+}

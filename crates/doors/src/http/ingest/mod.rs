@@ -141,10 +141,11 @@ fn check_policy(asked: &Asked<'_>, database: &str) -> Result<(), Failure> {
     let Some(policy) = asked.query.get("rp").map(<[u8]>::to_vec).or_else(of_bucket) else { return Ok(()) };
     let policy = String::from_utf8_lossy(&policy);
     let reader = asked.shared.store.series().reader();
-    if influxql::has_policy(&reader, database, &policy).map_err(Failure::from)? {
-        return Ok(());
+    match influxql::has_policy(&reader, database, &policy) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::new(StatusCode::NOT_FOUND, format!("retention policy not found: {policy}"))),
+        Err(error) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
     }
-    Err(Failure::new(StatusCode::NOT_FOUND, format!("retention policy not found: {policy}")))
 }
 
 /// The body of a request as it was before it was compressed, for those that ask: they are small.

@@ -10,8 +10,10 @@ use holdfast::Position;
 use holdfast::space::{Lease, Wanted};
 
 use super::argument;
+use crate::argument::regexes_in;
 use crate::resp::call::{Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::commands::own::durability;
+use crate::resp::effort::{REGEX_BYTES, Use};
 use crate::resp::number;
 use crate::resp::wire::Args;
 
@@ -48,7 +50,7 @@ pub(crate) enum Takes {
 
 /// Reads which entries are meant, from the argument at `at` on. What is not one entry, or all, counts as a query that is kept: it may
 /// have to wait for its turn, if for nothing else.
-pub(crate) fn chosen(call: &Call<'_, '_>, at: usize) -> Result<Chosen, Fail> {
+pub(crate) fn chosen(call: &mut Call<'_, '_>, at: usize) -> Result<Chosen, Fail> {
     let (args, store) = (call.args(), &call.door.store);
     let word = args.get(at).ok_or(SYNTAX)?;
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
@@ -63,6 +65,7 @@ pub(crate) fn chosen(call: &Call<'_, '_>, at: usize) -> Result<Chosen, Fail> {
         Ok(one(Wanted::template(&argument::document(argument)?).kept(store)?, at + 2))
     } else if is("where") {
         let sql = std::str::from_utf8(argument).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?;
+        call.session.effort.add(regexes_in(argument) as u64 * REGEX_BYTES, Use::Look)?;
         let (parameters, next) = parameters(args, at + 2)?;
         Ok(one(Wanted::query(sql, &parameters)?.kept(store)?, next))
     } else {

@@ -54,6 +54,9 @@ pub(crate) fn run(
 ) -> Answer {
     let mark = call.reply.len();
     let View::Transaction { transaction, .. } = &mut call.view else {
+        if begins == Begins::Elsewhere {
+            call.session.effort.add_long()?;
+        }
         let joined = call.session.joined.as_mut();
         let joined = joined.ok_or("ERR internal error: EXEC has no transaction for spaces")?;
         return step(joined, call.reply, &Patience::None).map(|_| ());
