@@ -43,8 +43,8 @@ pub struct Engine {
     head_bytes: usize,
     /// Series whose type changed since this was last asked.
     retyped: BTreeSet<u32>,
-    /// What is frozen or sealed was written up to here.
-    rotated: Position,
+    /// No heads that are frozen, and no file, were made of what came behind this.
+    settled: Position,
     /// Series that were dropped since this was last asked.
     gone: BTreeSet<u32>,
 }
@@ -156,7 +156,7 @@ impl Engine {
     /// Takes over what sealed files have, when a store is opened.
     pub fn restore(&mut self, applied: Position, digest: u64, erased: Vec<Erased>, databases: BTreeSet<String>) {
         (self.applied, self.digest, self.databases) = (applied, digest, databases);
-        self.rotated = applied;
+        self.settled = applied;
         self.erased_count = erased.len();
         for erased in erased {
             self.erased.entry(erased.number).or_default().push(erased);
@@ -278,11 +278,12 @@ impl Engine {
             }
         }
         state.last = Last::Unknown;
-        // What was deleted since heads were frozen last is the same whenever it was: it is all that is frozen or sealed of it.
+        // What was deleted since heads were frozen, or files merged, last is the same whenever it was: it is all that is frozen or
+        // sealed of it. What was deleted before must not be taken for newer: points that came after it may be in a file.
         let mut erased = Erased { number, range, at: position };
         let all = self.erased.entry(number).or_default();
         self.erased_count -= all.len();
-        all.retain(|before| before.at <= self.rotated || !erased.join(before));
+        all.retain(|before| before.at <= self.settled || !erased.join(before));
         all.push(erased);
         self.erased_count += all.len();
         self.changed = position;
@@ -494,7 +495,7 @@ impl Engine {
 
     /// Freezes all heads, so that everything up to `through` is frozen or sealed.
     pub fn rotate(&mut self, through: Position) -> Arc<Frozen> {
-        self.rotated = through;
+        self.settled = self.settled.max(through);
         self.active.sort_unstable();
         self.active.dedup();
         let mut series = Vec::with_capacity(self.active.len());
@@ -539,11 +540,12 @@ impl Engine {
     }
 
     /// Forgets what was deleted and is in nothing that is frozen or sealed, and joins ranges that touch and are of the same. `sealed` are
-    /// the positions up to which files were written.
+    /// the positions of all files up to which they have what was written, without what was deleted.
     pub fn tidy_erased(&mut self, sealed: impl Iterator<Item = Position>) {
         let mut throughs: Vec<Position> = sealed.chain(self.frozen.iter().map(|frozen| frozen.through)).collect();
         throughs.sort_unstable();
         throughs.dedup();
+        self.settled = throughs.last().map_or(self.settled, |newest| self.settled.max(*newest));
         // Of how many it is.
         let older = |erased: &Erased| throughs.partition_point(|through| *through < erased.at);
         self.erased.retain(|_, all| {

@@ -84,7 +84,21 @@ pub struct SealedFile {
     pub through: Vec<Position>,
 }
 
+impl SealedFile {
+    /// What was written in a partition up to this position is meant by the file, and what was deleted up to it is not in it.
+    #[must_use]
+    pub fn through(&self, partition: u16) -> Position {
+        self.through.get(usize::from(partition)).copied().unwrap_or_default()
+    }
+}
+
 impl Manifest {
+    /// Up to where the files count for a partition. Also those that cannot be opened: they may be readable again some day, with
+    /// what was deleted since still in them.
+    pub fn throughs(&self, partition: u16) -> impl Iterator<Item = Position> {
+        self.files.iter().map(move |of| of.through(partition))
+    }
+
     /// The manifest as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -379,7 +379,7 @@ impl Shelved {
 
     /// What was written up to this position is meant by the file.
     pub(crate) fn through(&self, partition: u16) -> Position {
-        self.of.through.get(usize::from(partition)).copied().unwrap_or_default()
+        self.of.through(partition)
     }
 
     /// Whether a block of it was found damaged.

@@ -66,6 +66,12 @@ fn stretches(contents: &Contents) -> Vec<Range<usize>> {
     stretches
 }
 
+/// Files that are being merged, and by partition what was deleted when that began.
+struct Merge {
+    files: Vec<Arc<Shelved>>,
+    deleted: Vec<Deleted>,
+}
+
 /// What was deleted in a partition, by series, and up to which position that is everything.
 struct Deleted {
     by_series: BTreeMap<u32, Vec<Erased>>,
@@ -82,7 +88,7 @@ impl Inner {
             Some(stretch.start + found.start..stretch.start + found.end)
         };
         let Some(run) = stretches(&contents).into_iter().find_map(worth) else { return Ok(false) };
-        self.merge(&contents, run, pace)?;
+        self.merge(self.begin_merge(&contents, run), pace)?;
         Ok(true)
     }
 
@@ -91,27 +97,26 @@ impl Inner {
         let _one = lock(&self.shelf.merging);
         let contents = self.shelf.contents();
         match contents.files.iter().position(|open| open.of.file == file) {
-            Some(at) => self.merge(&contents, at..at + 1, pace),
+            Some(at) => self.merge(self.begin_merge(&contents, at..at + 1), pace),
             None => Ok(()),
         }
     }
 
-    fn merge(&self, contents: &Contents, run: Range<usize>, pace: &mut Pace) -> Result<()> {
-        let files = contents.files.get(run).unwrap_or_default();
+    fn begin_merge(&self, contents: &Contents, run: Range<usize>) -> Merge {
+        let deleted = self.partitions.iter().map(|partition| {
+            let engine = partition.series();
+            Deleted { by_series: engine.erased().clone(), applied: engine.applied() }
+        });
+        Merge { files: contents.files.get(run).unwrap_or_default().to_vec(), deleted: deleted.collect() }
+    }
+
+    fn merge(&self, Merge { files, deleted }: Merge, pace: &mut Pace) -> Result<()> {
         let Some(newest) = files.last() else { return Ok(()) };
-        let deleted: Vec<Deleted> = self
-            .partitions
-            .iter()
-            .map(|partition| {
-                let engine = partition.series();
-                Deleted { by_series: engine.erased().clone(), applied: engine.applied() }
-            })
-            .collect();
         // What was deleted by now is left out, so it needs not be remembered for this file.
         let through = newest.of.through.iter().zip(&deleted).map(|(through, it)| it.applied.max(*through)).collect();
         let number = self.shelf.new_file();
         let made = self
-            .write_merged(number, files, &deleted, pace)
+            .write_merged(number, &files, &deleted, pace)
             .and_then(|writer| writer.finish(through))
             .inspect_err(|_| self.shelf.forget_points([number].into_iter()))?;
         let merged: Vec<u64> = files.iter().map(|file| file.of.file).collect();
@@ -124,9 +129,7 @@ impl Inner {
                 manifest.files.insert(at.min(manifest.files.len()), made);
             }
             let files = &manifest.files;
-            let is_in_a_file = |partition: u16, at: Position| {
-                files.iter().any(|of| of.through.get(usize::from(partition)).is_some_and(|through| *through < at))
-            };
+            let is_in_a_file = |partition, at| files.iter().any(|of| of.through(partition) < at);
             manifest.erased.retain(|(partition, erased)| is_in_a_file(*partition, erased.at));
         })?;
         self.shelf.merges.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -272,22 +275,17 @@ mod tests {
     use std::path::Path;
 
     use ::series::{Rows, Select, Source};
+    use base::Random;
     use base::memory::Disk;
 
     use super::super::seal::When;
     use super::*;
-    use crate::{MemoryLedgers, Options, Store, World};
+    use crate::{Durability, MemoryLedgers, Options, Store, World};
 
     /// Points that came late, of which there is one in a file: the whole series was unpacked into memory to merge it.
     #[test]
     fn late_points_have_only_the_blocks_unpacked_that_they_lie_in() {
-        let world = World {
-            files: Arc::new(Disk::new(1)),
-            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
-            ledgers: Arc::new(MemoryLedgers::default()),
-            threads: false,
-            entropy: 1,
-        };
+        let world = world(&Disk::new(1), &MemoryLedgers::default());
         let store = Store::open_in(&world, Path::new("/store"), Options::default()).unwrap();
         let inner = store.inner();
         let blocks = || inner.shelf.contents().files[0].index.blocks.clone();
@@ -298,15 +296,10 @@ mod tests {
         let late = [vec![in_block(10) + 1], vec![-5, i64::MAX], vec![in_block(3) + step, in_block(15) + 7]];
         let (mut wanted, mut before) = (BTreeMap::new(), Vec::new());
         for (nth, times) in (0u8..).zip([regular].into_iter().chain(late)) {
-            let mut rows = Rows::new("d");
-            let row = rows.row(b"m", |_| Ok(("m".to_owned(), vec![]))).unwrap();
-            let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
-            for time in times {
-                let value = (time % 77_777) as f64 + f64::from(nth) / 4.0;
-                rows.push_float(slot, time, value);
-                wanted.insert(time, value);
-            }
-            store.series().write(&mut rows).unwrap();
+            let value = |time: i64| (time % 77_777) as f64 + f64::from(nth) / 4.0;
+            let points: Vec<(i64, f64)> = times.into_iter().map(|time| (time, value(time))).collect();
+            write(&store, &points);
+            wanted.extend(points);
             inner.seal_series(When::Now).unwrap();
             before = blocks();
         }
@@ -316,10 +309,91 @@ mod tests {
         let is_there = |old: &&BlockAt| after.iter().any(|new| (new.range, new.crc) == (old.range, old.crc));
         let kept = before.iter().filter(is_there).count();
         assert_eq!(kept, 17, "all but the three that have more points, or others");
+        assert_eq!(read(&store), wanted);
+    }
+
+    /// Deletions that were joined counted for points that came between them and lay in a file merged since.
+    #[test]
+    fn what_is_deleted_before_during_and_after_merges_is_gone_and_nothing_else() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let (disk, ledgers) = (Disk::new(seed), MemoryLedgers::default());
+            let mut model = BTreeMap::new();
+            for _ in 0..3 {
+                let store = Store::open_in(&world(&disk, &ledgers), Path::new("/store"), Options::default()).unwrap();
+                live(&store, &mut random, &mut model, seed);
+                store.wait(store.inner().newest(), Durability::Written).unwrap();
+                if random.chance(1, 2) {
+                    store.close().unwrap();
+                } else {
+                    disk.kill_process();
+                    drop(store);
+                    ledgers.kill_process();
+                }
+            }
+        }
+    }
+
+    fn live(store: &Store, random: &mut Random, model: &mut BTreeMap<i64, f64>, seed: u64) {
+        let inner = store.inner();
+        let mut under_way = None;
+        assert_eq!(&read(store), model, "seed {seed}, after opening");
+        for nth in 0..random.below(60) {
+            let mut times = [random.below(20) as i64, random.below(20) as i64];
+            times.sort_unstable();
+            match random.below(7) {
+                0 | 1 => {
+                    let points: Vec<(i64, f64)> = (times[0]..=times[1]).map(|time| (time, nth as f64)).collect();
+                    write(store, &points);
+                    model.extend(points);
+                }
+                2 | 3 => {
+                    let to = if random.chance(1, 2) { times[0] } else { times[1] };
+                    let range = TimeRange { from: times[0], to };
+                    store.series().delete(&Select::metric("d", "m"), range).unwrap();
+                    model.retain(|time, _| !(range.from..=range.to).contains(time));
+                }
+                4 => inner.seal_series(When::Now).unwrap(),
+                _ => match under_way.take() {
+                    Some(merge) => inner.merge(merge, &mut Pace::Unlimited).unwrap(),
+                    None => {
+                        let contents = inner.shelf.contents();
+                        let count = contents.files.len() as u64;
+                        let from = random.below(count + 1);
+                        let to = from + random.below(count - from + 1);
+                        under_way = Some(inner.begin_merge(&contents, from as usize..to as usize));
+                    }
+                },
+            }
+            assert_eq!(&read(store), model, "seed {seed}, {nth}");
+        }
+    }
+
+    fn world(disk: &Disk, ledgers: &MemoryLedgers) -> World {
+        World {
+            files: Arc::new(disk.process()),
+            clock: Arc::new(base::ManualClock::at(1_700_000_000_000)),
+            ledgers: Arc::new(ledgers.clone()),
+            threads: false,
+            entropy: 1,
+        }
+    }
+
+    fn write(store: &Store, points: &[(i64, f64)]) {
+        let mut rows = Rows::new("d");
+        let row = rows.row(b"m", |_| Ok(("m".to_owned(), vec![]))).unwrap();
+        let slot = rows.field(row, 0, b"f", |_| Ok("f".to_owned())).unwrap();
+        points.iter().for_each(|(time, value)| rows.push_float(slot, *time, *value));
+        store.series().write(&mut rows).unwrap();
+    }
+
+    fn read(store: &Store) -> BTreeMap<i64, f64> {
         let reader = store.series().reader();
         let mut points = Points::new();
-        let series = reader.series(&Select::metric("d", "m")).unwrap()[0].id;
-        reader.points(series, TimeRange::ALL, &mut points).unwrap();
-        assert!(points.numbers().eq(wanted));
+        for series in reader.series(&Select::metric("d", "m")).unwrap() {
+            reader.points(series.id, TimeRange::ALL, &mut points).unwrap();
+        }
+        assert!(points.is_sorted());
+        points.numbers().collect()
     }
 }

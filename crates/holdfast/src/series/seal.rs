@@ -194,12 +194,10 @@ impl Inner {
 
     /// Lets partitions forget what was deleted, once nothing older is sealed, and join what makes no difference any more.
     pub(crate) fn forget_erased(&self) {
-        let contents = self.shelf.contents();
         for (partition, at) in self.partitions.iter().zip(0u16..) {
-            // Also of files that could not be opened: they may be readable again some day, with what was deleted still in them.
-            let files = contents.manifest.files.iter();
-            let sealed = files.map(|of| of.through.get(usize::from(at)).copied().unwrap_or_default());
-            partition.series().tidy_erased(sealed);
+            let mut engine = partition.series();
+            // Under the partition's lock, so that what is not frozen any more is among the files.
+            engine.tidy_erased(self.shelf.contents().manifest.throughs(at));
         }
     }
 }

@@ -212,6 +212,7 @@ impl Shelf {
             let erased = manifest.erased.iter().filter(|(of, _)| *of == partition).map(|(_, erased)| *erased).collect();
             let databases = if partition == 0 { manifest.databases.clone() } else { Default::default() };
             loaded.engine.restore(sealed.through, sealed.digest, erased, databases);
+            loaded.engine.tidy_erased(manifest.throughs(partition));
             loaded.engine.restore_next(sealed.next);
             loaded.replayed = sealed.through;
         }
