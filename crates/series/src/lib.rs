@@ -22,6 +22,7 @@ mod paged;
 mod points;
 mod postings;
 pub mod promql;
+mod regexes;
 mod rollup;
 mod rows;
 mod sealed;

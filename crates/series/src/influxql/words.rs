@@ -4,22 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use super::lexer::{Lexer, Token};
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 use crate::value::Value;
 
 /// The longest text of statements.
 const QUERY_BYTES_MAX: usize = 1 << 20;
-/// The largest program that an expression may become.
-const REGEX_BYTES_MAX: usize = 1 << 20;
-/// Regular expressions of one request that may be so large.
-const REGEXES_LARGE_MAX: usize = 64;
-/// Bytes that each of the others may take.
-const REGEX_SMALL_BYTES_MAX: usize = 64 << 10;
-/// Regular expressions of one request: they are all there before the first statement runs.
-const REGEXES_MAX: usize = 1024;
 /// Words that begin a clause: no names unless they are quoted.
 const RESERVED: [&str; 26] = [
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "LIMIT", "OFFSET", "SLIMIT", "SOFFSET", "AND", "OR", "AS", "IN",
@@ -74,8 +67,8 @@ pub(crate) struct Words<'a> {
     /// What was taken last.
     taken: Option<(Token, usize)>,
     pub(crate) parameters: &'a Parameters,
-    /// How many regular expressions there have been.
-    regexes: usize,
+    /// They are all there before the first statement runs.
+    regexes: Regexes,
 }
 
 fn show(token: &Token) -> String {
@@ -97,7 +90,7 @@ impl<'a> Words<'a> {
             let (actual, limit) = (text.len() as u64, QUERY_BYTES_MAX as u64);
             return Err(Error::Limit { what: "the length of a query", actual, limit });
         }
-        Ok(Self { lexer: Lexer::new(text), ahead: None, taken: None, parameters, regexes: 0 })
+        Ok(Self { lexer: Lexer::new(text), ahead: None, taken: None, parameters, regexes: Regexes::default() })
     }
 
     /// The byte where the next word begins.
@@ -251,13 +244,7 @@ impl<'a> Words<'a> {
             None => return Ok(None),
         };
         (self.lexer, self.ahead) = (lexer, None);
-        self.regexes += 1;
-        if self.regexes > REGEXES_MAX {
-            let (actual, limit) = (self.regexes as u64, REGEXES_MAX as u64);
-            return Err(Error::Limit { what: "number of regular expressions", actual, limit });
-        }
-        let bytes_max = if self.regexes <= REGEXES_LARGE_MAX { REGEX_BYTES_MAX } else { REGEX_SMALL_BYTES_MAX };
-        let built = RegexBuilder::new(&text).size_limit(bytes_max).build();
+        let built = self.regexes.builder(&text)?.build();
         built.map(Some).map_err(|error| self.lexer.error(at, &format!("bad regular expression: {error}")))
     }
 }

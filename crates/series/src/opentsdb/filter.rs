@@ -5,13 +5,9 @@
 //!
 //! May use: `select`. Must not know: how series are found.
 
-use regex::RegexBuilder;
-
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 use crate::select::{Match, TagMatch};
-
-/// Bytes that a compiled expression may take.
-const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// The type of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +103,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// A filter by the name of its type.
-    pub(crate) fn new(kind: &str, tag: &str, text: &str, grouping: Grouping) -> Result<Self> {
+    pub(crate) fn new(kind: &str, tag: &str, text: &str, grouping: Grouping, regexes: &mut Regexes) -> Result<Self> {
         let known = KINDS.iter().find(|about| about.name.eq_ignore_ascii_case(kind));
         let kind = known.ok_or_else(|| {
             Error::invalid(format!("No such type of filter: {kind}: /api/config/filters lists those that there are"))
@@ -115,18 +111,18 @@ impl Filter {
         if tag.is_empty() {
             return Err(Error::invalid("A filter must have a tagk"));
         }
-        Ok(Self { tag: tag.to_owned(), grouping, conditions: conditions(kind.kind, text)? })
+        Ok(Self { tag: tag.to_owned(), grouping, conditions: conditions(kind.kind, text, regexes)? })
     }
 
     /// A filter as it is written for a tag: `web01|web02`, `*`, `wildcard(web*)`.
-    pub(crate) fn parse(tag: &str, text: &str, grouping: Grouping) -> Result<Self> {
+    pub(crate) fn parse(tag: &str, text: &str, grouping: Grouping, regexes: &mut Regexes) -> Result<Self> {
         if let Some((kind, rest)) = text.split_once('(')
             && let Some(inner) = rest.strip_suffix(')')
             && KINDS.iter().any(|about| about.name.eq_ignore_ascii_case(kind.trim()))
         {
-            return Self::new(kind.trim(), tag, inner, grouping);
+            return Self::new(kind.trim(), tag, inner, grouping, regexes);
         }
-        Self::new(if text.contains('*') { "iwildcard" } else { "literal_or" }, tag, text, grouping)
+        Self::new(if text.contains('*') { "iwildcard" } else { "literal_or" }, tag, text, grouping, regexes)
     }
 
     /// Whether it lets through a value; the empty string is no such tag.
@@ -140,13 +136,13 @@ impl Filter {
     }
 }
 
-fn regex(text: &str) -> Result<regex::Regex> {
-    RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build().map_err(|error| {
+fn regex(text: &str, regexes: &mut Regexes) -> Result<regex::Regex> {
+    regexes.builder(text)?.build().map_err(|error| {
         Error::invalid(format!("Invalid regular expression {text}: {}", error.to_string().replace('\n', " ")))
     })
 }
 
-fn conditions(kind: Kind, text: &str) -> Result<Vec<Match>> {
+fn conditions(kind: Kind, text: &str, regexes: &mut Regexes) -> Result<Vec<Match>> {
     if text.is_empty() != (kind == Kind::NotKey) {
         return Err(Error::invalid(match kind {
             Kind::NotKey => "The filter not_key() takes nothing between its brackets",
@@ -157,25 +153,25 @@ fn conditions(kind: Kind, text: &str) -> Result<Vec<Match>> {
         let found: Vec<String> = text.split('|').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         if found.is_empty() { Err(Error::invalid(format!("The filter {text} names no value"))) } else { Ok(found) }
     };
-    let any_case = || -> Result<regex::Regex> {
+    let any_case = |regexes: &mut Regexes| -> Result<regex::Regex> {
         let escaped: Vec<String> = literals()?.iter().map(|literal| regex::escape(literal)).collect();
-        regex(&format!("(?i)^(?:{})$", escaped.join("|")))
+        regex(&format!("(?i)^(?:{})$", escaped.join("|")), regexes)
     };
-    let wildcard = |flags: &str| -> Result<Vec<Match>> {
+    let wildcard = |flags: &str, regexes: &mut Regexes| -> Result<Vec<Match>> {
         if text.bytes().all(|byte| byte == b'*') {
             return Ok(vec![Match::present()]);
         }
         let parts: Vec<String> = text.split('*').map(regex::escape).collect();
-        Ok(vec![Match::present(), Match::Regex(regex(&format!("(?s{flags})^{}$", parts.join(".*")))?)])
+        Ok(vec![Match::present(), Match::Regex(regex(&format!("(?s{flags})^{}$", parts.join(".*")), regexes)?)])
     };
     Ok(match kind {
         Kind::LiteralOr => vec![Match::In(literals()?)],
         Kind::NotLiteralOr => vec![Match::NotIn(literals()?)],
-        Kind::ILiteralOr => vec![Match::Regex(any_case()?)],
-        Kind::NotILiteralOr => vec![Match::NotRegex(any_case()?)],
-        Kind::Wildcard => wildcard("")?,
-        Kind::IWildcard => wildcard("i")?,
-        Kind::Regexp => vec![Match::present(), Match::Regex(regex(text)?)],
+        Kind::ILiteralOr => vec![Match::Regex(any_case(regexes)?)],
+        Kind::NotILiteralOr => vec![Match::NotRegex(any_case(regexes)?)],
+        Kind::Wildcard => wildcard("", regexes)?,
+        Kind::IWildcard => wildcard("i", regexes)?,
+        Kind::Regexp => vec![Match::present(), Match::Regex(regex(text, regexes)?)],
         Kind::NotKey => vec![Match::is("")],
     })
 }

@@ -13,6 +13,7 @@ use super::query::{
 use super::time;
 use super::uri::{check_count, resolution, shape};
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 
 /// An object of a body, whose values are read by name.
 pub(crate) struct Object<'a>(pub(crate) &'a Map<String, Json>);
@@ -101,6 +102,7 @@ impl Query {
         let range = clock.range()?;
         let queries = all.list("queries")?;
         check_count(queries.len())?;
+        let mut regexes = Regexes::default();
         let both = |name: &str, parameter: &str| Ok::<_, Error>(all.says(name)? || parameters.says(parameter));
         Ok(Self {
             range,
@@ -116,7 +118,7 @@ impl Query {
             queries: queries
                 .iter()
                 .enumerate()
-                .map(|query| sub_query(query, range.from, &clock))
+                .map(|query| sub_query(query, (range.from, &clock), &mut regexes))
                 .collect::<Result<_>>()?,
         })
     }
@@ -135,7 +137,11 @@ impl Query {
     }
 }
 
-fn sub_query((number, json): (usize, &Json), from: i64, clock: &Clock<'_>) -> Result<SubQuery> {
+fn sub_query(
+    (number, json): (usize, &Json),
+    (from, clock): (i64, &Clock<'_>),
+    regexes: &mut Regexes,
+) -> Result<SubQuery> {
     let query = object(json, "queries")?;
     let mut text = json.clone();
     // By this clients know which of their queries a series answers.
@@ -157,7 +163,7 @@ fn sub_query((number, json): (usize, &Json), from: i64, clock: &Clock<'_>) -> Re
     Ok(SubQuery {
         aggregator: Aggregator::parse(&aggregator)?,
         target,
-        filters: filters(&query)?,
+        filters: filters(&query, regexes)?,
         other_tags: if query.says("explicitTags")? { OtherTags::Refused } else { OtherTags::Allowed },
         downsample: downsample.map(|text| Downsample::parse(&text, from, clock)).transpose()?,
         rate: if query.says("rate")? { Some(rate(&query)?) } else { None },
@@ -165,11 +171,11 @@ fn sub_query((number, json): (usize, &Json), from: i64, clock: &Clock<'_>) -> Re
     })
 }
 
-fn filters(query: &Object<'_>) -> Result<Vec<Filter>> {
+fn filters(query: &Object<'_>, regexes: &mut Regexes) -> Result<Vec<Filter>> {
     let mut filters = Vec::new();
     if let Some(tags) = query.object("tags")? {
         for name in tags.0.keys() {
-            filters.push(Filter::parse(name, &tags.text(name)?.unwrap_or_default(), Grouping::Apart)?);
+            filters.push(Filter::parse(name, &tags.text(name)?.unwrap_or_default(), Grouping::Apart, regexes)?);
         }
     }
     for filter in query.list("filters")? {
@@ -177,7 +183,7 @@ fn filters(query: &Object<'_>) -> Result<Vec<Filter>> {
         let text = |name: &str| Ok::<_, Error>(filter.text(name)?.unwrap_or_default());
         let is_apart = filter.says("groupBy")? || filter.says("group_by")?;
         let grouping = if is_apart { Grouping::Apart } else { Grouping::Together };
-        filters.push(Filter::new(&text("type")?, &text("tagk")?, &text("filter")?, grouping)?);
+        filters.push(Filter::new(&text("type")?, &text("tagk")?, &text("filter")?, grouping, regexes)?);
     }
     Ok(filters)
 }

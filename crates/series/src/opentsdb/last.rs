@@ -13,6 +13,7 @@ use super::query::{Parameters, QUERIES_MAX, Target, parse_tsuid, tsuid};
 use super::time::MILLISECOND;
 use super::uri::{check_count, metric_with_filters};
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 use crate::select::Select;
 use crate::source::{Series, Source};
 
@@ -36,9 +37,9 @@ impl LastQuery {
     /// # Errors
     /// [`Error::Invalid`].
     pub fn from_parameters(parameters: &Parameters) -> Result<Self> {
-        let mut targets = Vec::new();
+        let (mut targets, mut regexes) = (Vec::new(), Regexes::default());
         for named in parameters.all("timeseries") {
-            let (metric, filters) = metric_with_filters(named)?;
+            let (metric, filters) = metric_with_filters(named, &mut regexes)?;
             targets.push((Target::Metric(metric), filters));
         }
         for ids in parameters.all("tsuids") {
@@ -55,7 +56,7 @@ impl LastQuery {
     pub fn from_json(bytes: &[u8], parameters: &Parameters) -> Result<Self> {
         let all = body(bytes)?;
         let all = Object(&all);
-        let mut targets = Vec::new();
+        let (mut targets, mut regexes) = (Vec::new(), Regexes::default());
         for query in all.list("queries")?.iter().take(QUERIES_MAX + 1) {
             let query = object(query, "queries")?;
             let ids = query.list("tsuids")?;
@@ -69,7 +70,8 @@ impl LastQuery {
             let mut filters = Vec::new();
             if let Some(tags) = query.object("tags")? {
                 for name in tags.0.keys() {
-                    filters.push(Filter::parse(name, &tags.text(name)?.unwrap_or_default(), Grouping::Together)?);
+                    let text = tags.text(name)?.unwrap_or_default();
+                    filters.push(Filter::parse(name, &text, Grouping::Together, &mut regexes)?);
                 }
             }
             targets.push((Target::Metric(metric), filters));

@@ -17,6 +17,7 @@ use super::query::{
 };
 use super::time;
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 
 impl Query {
     /// The query in the parameters of a URL. `now` is in nanoseconds since 1970.
@@ -33,9 +34,9 @@ impl Query {
         };
         let range = clock.range()?;
         let named = parameters.all("m").map(|text| (text, false));
-        let mut queries = Vec::new();
+        let (mut queries, mut regexes) = (Vec::new(), Regexes::default());
         for (text, is_ids) in named.chain(parameters.all("tsuid").map(|text| (text, true))) {
-            let mut query = sub_query(text, is_ids, range.from, &clock)?;
+            let mut query = sub_query(text, is_ids, (range.from, &clock), &mut regexes)?;
             query.text = json!({ "m": text, "index": queries.len() });
             queries.push(query);
         }
@@ -73,7 +74,7 @@ pub(crate) fn shape(parameters: &Parameters) -> Shape {
     if parameters.says("arrays") { Shape::Arrays } else { Shape::Object }
 }
 
-fn sub_query(text: &str, is_ids: bool, from: i64, clock: &Clock<'_>) -> Result<SubQuery> {
+fn sub_query(text: &str, is_ids: bool, (from, clock): (i64, &Clock<'_>), regexes: &mut Regexes) -> Result<SubQuery> {
     let bad = |why: &str| Error::invalid(format!("Invalid parameter m={text}: {why}"));
     let (aggregator, mut rest) = text.split_once(':').ok_or_else(|| bad("write aggregator:metric"))?;
     let mut query = SubQuery {
@@ -101,7 +102,7 @@ fn sub_query(text: &str, is_ids: bool, from: i64, clock: &Clock<'_>) -> Result<S
     if is_ids {
         query.target = Target::Ids(rest.split(',').map(parse_tsuid).collect::<Result<_>>()?);
     } else {
-        let (metric, filters) = metric_with_filters(rest)?;
+        let (metric, filters) = metric_with_filters(rest, regexes)?;
         (query.target, query.filters) = (Target::Metric(metric), filters);
     }
     Ok(query)
@@ -141,7 +142,7 @@ fn rate(text: &str) -> Option<Rate> {
 }
 
 /// `metric{tag=value}{tag=filter}`.
-pub(crate) fn metric_with_filters(text: &str) -> Result<(String, Vec<Filter>)> {
+pub(crate) fn metric_with_filters(text: &str, regexes: &mut Regexes) -> Result<(String, Vec<Filter>)> {
     let bad = |why: &str| Error::invalid(format!("Invalid metric {text}: {why}"));
     let (metric, mut rest) =
         text.split_once('{').map_or((text, ""), |(metric, _)| (metric, text.get(metric.len()..).unwrap_or_default()));
@@ -158,7 +159,7 @@ pub(crate) fn metric_with_filters(text: &str) -> Result<(String, Vec<Filter>)> {
         let (inner, after) = inner.split_at_checked(end).unwrap_or((inner, ""));
         for pair in split_pairs(inner).filter(|pair| !pair.trim().is_empty()) {
             let (tag, value) = pair.split_once('=').ok_or_else(|| bad("write tag=value between the braces"))?;
-            filters.push(Filter::parse(tag.trim(), value.trim(), grouping)?);
+            filters.push(Filter::parse(tag.trim(), value.trim(), grouping, regexes)?);
         }
         rest = after.strip_prefix('}').unwrap_or(after);
     }

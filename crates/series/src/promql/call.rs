@@ -2,11 +2,10 @@
 //!
 //! May use: `eval`, `over_time`, `dates`, `histogram`. Must not know: aggregations, operations.
 
+use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 use promql_parser::parser::value::ValueType;
 use promql_parser::parser::{Call, Expr};
-use regex::Regex;
-
-use crate::error::{Error, Result};
 
 use super::eval::{Eval, Out};
 use super::find::Selector;
@@ -307,7 +306,9 @@ fn label_replace(args: &Args<'_>) -> Result<Table> {
     let mut table = args.vector(0)?;
     let [to, replacement, from, regex] = [args.text(1)?, args.text(2)?, args.text(3)?, args.text(4)?];
     check_label(&to)?;
-    let regex = Regex::new(&format!("^(?s:{regex})$"))
+    let regex = Regexes::default()
+        .builder(&format!("^(?s:{regex})$"))?
+        .build()
         .map_err(|_| Error::invalid(format!("{regex:?} is no regular expression")))?;
     let mut value = String::new();
     for labels in &mut table.labels {

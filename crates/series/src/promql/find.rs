@@ -13,6 +13,7 @@ use promql_parser::parser::VectorSelector;
 
 use crate::error::{Error, Result};
 use crate::key::FIELD_DEFAULT;
+use crate::regexes::Regexes;
 use crate::select::{Match, Select, TagMatch};
 use crate::source::{Series, SeriesId, Source};
 
@@ -44,7 +45,20 @@ impl Selector {
     /// # Errors
     /// `Invalid` when it is something else.
     pub fn parse(text: &str) -> Result<Self> {
-        match super::parse::parse(text, 1)? {
+        Self::parse_one(text, &mut Regexes::default())
+    }
+
+    /// Parses all of one request: what they may take together is bounded.
+    ///
+    /// # Errors
+    /// `Invalid` when one is something else.
+    pub fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
+        let mut regexes = Regexes::default();
+        texts.iter().map(|text| Self::parse_one(text, &mut regexes)).collect()
+    }
+
+    fn parse_one(text: &str, regexes: &mut Regexes) -> Result<Self> {
+        match super::parse::parse(text, 1, regexes)? {
             promql_parser::parser::Expr::VectorSelector(selector)
                 if selector.offset.is_none() && selector.at.is_none() =>
             {

@@ -43,6 +43,7 @@ pub use moments::{parse_duration, parse_moment};
 
 use crate::error::{Error, Result};
 use crate::held::Held;
+use crate::regexes::Regexes;
 use crate::source::Source;
 
 use eval::{Eval, Out};
@@ -114,7 +115,7 @@ impl Expression {
     /// # Errors
     /// [`Error::Invalid`] when it is none, or names something that is not supported.
     pub fn parse(text: &str, step_ms: i64) -> Result<Self> {
-        Ok(Self { expr: parse::parse(text, step_ms.max(1))? })
+        Ok(Self { expr: parse::parse(text, step_ms.max(1), &mut Regexes::default())? })
     }
 
     /// As [`Expression::parse`], for [`Expression::range`].

@@ -6,6 +6,7 @@ use promql_parser::parser::token::{T_LIMIT_RATIO, T_LIMITK};
 use promql_parser::parser::{Call, Expr};
 
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 
 use super::{call, scan};
 
@@ -13,8 +14,8 @@ use super::{call, scan};
 ///
 /// # Errors
 /// `Invalid` when it is none, or when it asks for something that is not there: the text names it.
-pub(crate) fn parse(text: &str, step_ms: i64) -> Result<Expr> {
-    let text = scan::prepare(text, step_ms)?;
+pub(crate) fn parse(text: &str, step_ms: i64, regexes: &mut Regexes) -> Result<Expr> {
+    let text = scan::prepare(text, step_ms, regexes)?;
     let parsed = promql_parser::parser::parse(&text);
     let expr = parsed.map_err(|reason| Error::invalid(format!("cannot parse the expression: {reason}")))?;
     check(&expr)?;

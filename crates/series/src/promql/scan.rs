@@ -1,23 +1,28 @@
 //! A look at the text of an expression before it is parsed.
 //!
 //! The parser makes a tree whose depth only the text bounds, and everything after it walks that tree: so nesting and operators
-//! are counted here. Durations are checked here too, since the parser panics at those that no number holds. And two shapes
-//! that VictoriaMetrics' clients send and Prometheus refuses are written out:
+//! are counted here. Regular expressions, which the parser compiles to any size, are tried here within their limit. Durations are
+//! checked here too, since the parser panics at those that no number holds. And two shapes that VictoriaMetrics' clients send
+//! and Prometheus refuses are written out:
 //!   `max_over_time(x)`  without a window: the window is one step
 //!   `count(x[1m])`      an aggregation of a window: of the last value in it, `count(last_over_time(x[1m]))`
 //!
 //! May use: nothing. Must not know: what expressions mean.
 
+use std::fmt::Display;
 use std::ops::Range;
 
+use promql_parser::util::unquote_string;
+
 use crate::error::{Error, Result};
+use crate::regexes::Regexes;
 
 /// The longest text of an expression; VictoriaMetrics has the same.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 /// How deep brackets and operators are within each other. Operators side by side count as deep, since the tree leans left. So
 /// much fits on a stack of two megabytes without optimization.
 pub(crate) const DEPTH_MAX: usize = 100;
-/// Regular expressions on labels: each may take a while to compile.
+/// Regular expressions on labels in one expression: each may take a while to compile.
 const REGEXES_MAX: usize = 64;
 /// Digits of one part of a duration: so that none overflows what the parser puts it in.
 const DURATION_DIGITS_MAX: usize = 9;
@@ -72,15 +77,16 @@ struct Scan<'a> {
 /// The text to be parsed, if it may be. `step_ms` is the window of functions that have none.
 ///
 /// # Errors
-/// `Invalid` when it is too long, too deep, or has a duration that cannot be.
-pub(crate) fn prepare(text: &str, step_ms: i64) -> Result<String> {
+/// `Invalid` when it is too long, too deep, or has a duration that cannot be; [`Error::Limit`] when regular expressions are too
+/// many.
+pub(crate) fn prepare(text: &str, step_ms: i64, regexes: &mut Regexes) -> Result<String> {
     if text.len() > TEXT_BYTES_MAX {
         let text = format!("the expression has {} bytes: at most {TEXT_BYTES_MAX} are read", text.len());
         return Err(Error::invalid(text));
     }
     let scan = Scan { text, tokens: tokens(text) };
     scan.check_depth()?;
-    scan.check_regexes()?;
+    scan.check_regexes(regexes)?;
     scan.check_durations()?;
     Ok(scan.with_windows(step_ms))
 }
@@ -174,15 +180,18 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn check_regexes(&self) -> Result<()> {
+    fn check_regexes(&self, regexes: &mut Regexes) -> Result<()> {
         let is_regex =
             |at: &usize| self.is(*at, '~') && (self.is(at.wrapping_sub(1), '=') || self.is(at.wrapping_sub(1), '!'));
-        let regexes = (0..self.tokens.len()).filter(is_regex).count();
-        if regexes > REGEXES_MAX {
-            let text = format!("the expression has {regexes} regular expressions: at most {REGEXES_MAX} are read");
+        let found: Vec<usize> = (0..self.tokens.len()).filter(is_regex).collect();
+        if found.len() > REGEXES_MAX {
+            let count = found.len();
+            let text = format!("the expression has {count} regular expressions: at most {REGEXES_MAX} are read");
             return Err(Error::invalid(text));
         }
-        Ok(())
+        // What is no text is the parser's to refuse.
+        let texts = found.into_iter().filter_map(|at| unquote_string(self.text(at + 1)).ok());
+        texts.into_iter().try_for_each(|text| check_regex(&text, regexes))
     }
 
     /// What stands where a duration may, in brackets and after `offset`, is one that can be.
@@ -309,6 +318,36 @@ impl Scan<'_> {
     }
 }
 
+/// An expression is not larger than it may be, in either way that the parser reads it: braces that repeat nothing, as in `a{b}`,
+/// stand for themselves.
+fn check_regex(text: &str, regexes: &mut Regexes) -> Result<()> {
+    let builder = regexes.builder(&format!("^(?:{text})$"))?;
+    let refused = |why: &dyn Display| Error::invalid(format!("bad regular expression {text:?}: {why}"));
+    match builder.build() {
+        Ok(_) => Ok(()),
+        Err(error @ regex::Error::CompiledTooBig(_)) => Err(refused(&error)),
+        Err(error) => {
+            let escaped = with_literal_braces(text);
+            let is_built = escaped != text && regexes.builder(&format!("^(?:{escaped})$"))?.build().is_ok();
+            if is_built { Ok(()) } else { Err(refused(&error)) }
+        }
+    }
+}
+
+/// The expression with a backslash before each brace that no digit follows.
+fn with_literal_braces(text: &str) -> String {
+    let (mut out, mut chars) = (String::with_capacity(text.len()), text.chars().peekable());
+    while let Some(next) = chars.next() {
+        let is_literal = next == '{' && !chars.peek().is_some_and(char::is_ascii_digit);
+        out.extend(is_literal.then_some('\\'));
+        out.push(next);
+        if next == '\\' {
+            out.extend(chars.next());
+        }
+    }
+    out
+}
+
 /// Whether a number is a duration: digits and units.
 fn has_unit(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_digit() || UNITS.contains(&byte);
@@ -336,6 +375,10 @@ fn check_duration(text: &str) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn prepared(text: &str) -> Result<String> {
+        prepare(text, 1000, &mut Regexes::default())
+    }
+
     #[test]
     fn windows_are_written_where_victoria_metrics_needs_none() {
         for (text, wanted) in [
@@ -347,7 +390,7 @@ mod tests {
             ("sum by (a) (x{}[1m])", "sum by (a) (last_over_time(x{}[1m]))"),
             ("count({a=\"b\"}[10ms]) > 0", "count(last_over_time({a=\"b\"}[10ms])) > 0"),
         ] {
-            assert_eq!(prepare(text, 300_000).unwrap(), wanted);
+            assert_eq!(prepare(text, 300_000, &mut Regexes::default()).unwrap(), wanted);
         }
     }
 
@@ -368,7 +411,7 @@ mod tests {
             "{",
             "",
         ] {
-            assert_eq!(prepare(text, 1000).unwrap(), text);
+            assert_eq!(prepared(text).unwrap(), text);
         }
     }
 
@@ -381,9 +424,26 @@ mod tests {
             format!("x{}", " ".repeat(TEXT_BYTES_MAX)),
             format!("x{{{}}}", "a=~\"b\",".repeat(REGEXES_MAX + 1)),
         ] {
-            assert!(prepare(&text, 1000).is_err());
+            assert!(prepared(&text).is_err());
         }
-        assert!(prepare(&format!("\"{}\"", "(".repeat(1000)), 1000).is_ok());
+        assert!(prepared(&format!("\"{}\"", "(".repeat(1000))).is_ok());
+    }
+
+    #[test]
+    fn regular_expressions_that_would_be_too_large_are_refused_whatever_the_parser_makes_of_them() {
+        for value in
+            [r#""\\w{1000}{9}""#, r"'\\w{1000}{9}'", r"`\w{1000}{9}`", r#""{a}\\w{1000}{9}""#, r#""\x5cw{999}{9}""#]
+        {
+            let text = format!("x{{a=~{value}}}");
+            let told = prepared(&text).unwrap_err().to_string();
+            assert!(told.contains("regular expression"), "{told}");
+            assert!(prepared(&text.replace("=~", "=")).is_ok(), "{text}");
+        }
+        for value in ["a{b}", "{a}{2}", "[a-z]+", "a|b", "{}", "\\\\{a"] {
+            let text = format!("x{{a!~\"{value}\"}}");
+            assert!(prepared(&text).is_ok() && promql_parser::parser::parse(&text).is_ok(), "{text}");
+        }
+        assert!(prepared("x{a=~\"(\"}").is_err());
     }
 
     #[test]
@@ -400,12 +460,12 @@ mod tests {
             "x offset -inf",
             "4d99999999999ms",
         ] {
-            assert!(prepare(text, 1000).is_err(), "{text}");
+            assert!(prepared(text).is_err(), "{text}");
         }
         for text in
             ["x[5m]", "x[1h30m:15s]", "x offset -1d", "x[300]", "x offset 1.5", "x + 1e300", "x > 5m", "x + 0x1d"]
         {
-            assert!(prepare(text, 1000).is_ok(), "{text}");
+            assert!(prepared(text).is_ok(), "{text}");
         }
     }
 }

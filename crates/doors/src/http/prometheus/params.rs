@@ -95,10 +95,7 @@ impl Params {
 
 /// The selectors in these texts. Takes a while when there are regular expressions: never on an event loop.
 pub(super) fn selectors(texts: &[String]) -> Result<Vec<Selector>, Refusal> {
-    let parse = |text: &String| {
-        Selector::parse(text).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
-    };
-    texts.iter().map(parse).collect()
+    Selector::parse_all(texts).map_err(|error| Refusal::bad(format!("invalid parameter \"match[]\": {error}")))
 }
 
 pub(super) fn invalid(name: &str, text: &str, reason: &str) -> Refusal {
