@@ -23,12 +23,11 @@ pub(crate) fn value(word: &[u8]) -> holdfast::Result<Value> {
     }
 }
 
-/// How many regular expressions a text of SQL has at most.
-pub(crate) fn regexes_in(sql: &[u8]) -> usize {
-    sql.windows(WORD.len()).filter(|word| word.eq_ignore_ascii_case(WORD)).count()
+/// How many regular expressions a text of SQL has at most, or one of OpenTSDB's filters.
+pub(crate) fn regexes_in(text: &[u8]) -> usize {
+    let count = |word: &[u8]| text.windows(word.len()).filter(|found| found.eq_ignore_ascii_case(word)).count();
+    count(b"rlike") + count(b"regexp")
 }
-
-const WORD: &[u8] = b"rlike";
 
 /// The word that says this value.
 pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {

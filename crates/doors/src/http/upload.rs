@@ -136,6 +136,11 @@ impl Upload {
         std::mem::take(&mut self.share)
     }
 
+    /// Gives back what was taken: it is kept until the request is over.
+    pub(crate) fn give_share(&mut self, share: Share) {
+        self.share = share;
+    }
+
     /// Whether the connection can go on after the answer: all of the body was read, or is now.
     pub(crate) async fn finish(&mut self) -> bool {
         if !self.is_done && !self.expects && self.declared.is_none_or(|bytes| bytes <= DRAIN_BYTES_MAX as u64) {

@@ -11,7 +11,7 @@ use super::query::{
     SubQuery, Target, parse_tsuid,
 };
 use super::time;
-use super::uri::{check_count, resolution, shape};
+use super::uri::{check_count, check_filters, resolution, shape};
 use crate::error::{Error, Result};
 use crate::regexes::Regexes;
 
@@ -185,6 +185,7 @@ fn filters(query: &Object<'_>, regexes: &mut Regexes) -> Result<Vec<Filter>> {
         let grouping = if is_apart { Grouping::Apart } else { Grouping::Together };
         filters.push(Filter::new(&text("type")?, &text("tagk")?, &text("filter")?, grouping, regexes)?);
     }
+    check_filters(filters.len())?;
     Ok(filters)
 }
 

@@ -11,7 +11,7 @@ use super::plan::of_metric;
 use super::print::{number, tags, text, texts};
 use super::query::{Parameters, QUERIES_MAX, Target, parse_tsuid, tsuid};
 use super::time::MILLISECOND;
-use super::uri::{check_count, metric_with_filters};
+use super::uri::{check_count, check_filters, metric_with_filters};
 use crate::error::{Error, Result};
 use crate::regexes::Regexes;
 use crate::select::Select;
@@ -74,6 +74,7 @@ impl LastQuery {
                     filters.push(Filter::parse(name, &text, Grouping::Together, &mut regexes)?);
                 }
             }
+            check_filters(filters.len())?;
             targets.push((Target::Metric(metric), filters));
         }
         check_count(targets.len())?;

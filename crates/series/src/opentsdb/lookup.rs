@@ -5,6 +5,7 @@
 use super::json::{Object, body, object};
 use super::print::{FIELD_TAG, list, tag, tags, text, texts};
 use super::query::{Parameters, tsuid};
+use super::uri::check_filters;
 use crate::error::{Error, Result};
 use crate::select::{Match, Select};
 use crate::source::{Series, Source};
@@ -81,6 +82,7 @@ impl Lookup {
     /// # Errors
     /// [`Error::Missing`] when there is no such metric; [`Error::Source`].
     pub fn find(self, source: &dyn Source, database: &str) -> Result<Found> {
+        check_filters(self.tags.len())?;
         let is_any = |text: &str| text.is_empty() || text == ANY;
         let mut select = Select { database: database.to_owned(), ..Select::default() };
         if !is_any(&self.metric) {

@@ -2,6 +2,8 @@
 //!
 //! May use: `aggregator`, `calendar`, `filter`, `time`. Must not know: JSON, series.
 
+use std::collections::BTreeSet;
+
 use jiff::tz::TimeZone;
 use serde_json::Value as Json;
 
@@ -89,7 +91,7 @@ pub struct Query {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Metric(String),
-    Ids(Vec<SeriesId>),
+    Ids(BTreeSet<SeriesId>),
 }
 
 /// Whether series may have tags that no filter names.

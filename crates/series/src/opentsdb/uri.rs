@@ -7,6 +7,8 @@
 //!
 //! May use: `query`, `filter`. Must not know: JSON but to echo, series.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::aggregator::Aggregator;
@@ -18,6 +20,9 @@ use super::query::{
 use super::time;
 use crate::error::{Error, Result};
 use crate::regexes::Regexes;
+
+/// Filters of one query: series have fewer tags.
+const FILTERS_MAX: usize = 64;
 
 impl Query {
     /// The query in the parameters of a URL. `now` is in nanoseconds since 1970.
@@ -65,6 +70,14 @@ pub(crate) fn check_count(queries: usize) -> Result<()> {
     }
 }
 
+/// Each series of the metric is held against each filter.
+pub(crate) fn check_filters(filters: usize) -> Result<()> {
+    if filters <= FILTERS_MAX {
+        return Ok(());
+    }
+    Err(Error::Limit { what: "filters of one query", actual: filters as u64, limit: FILTERS_MAX as u64 })
+}
+
 pub(crate) fn resolution(parameters: &Parameters) -> Resolution {
     let is_fine = ["ms", "msResolution"].iter().any(|name| parameters.says(name));
     if is_fine { Resolution::Milliseconds } else { Resolution::Seconds }
@@ -79,7 +92,7 @@ fn sub_query(text: &str, is_ids: bool, (from, clock): (i64, &Clock<'_>), regexes
     let (aggregator, mut rest) = text.split_once(':').ok_or_else(|| bad("write aggregator:metric"))?;
     let mut query = SubQuery {
         aggregator: Aggregator::parse(aggregator)?,
-        target: Target::Ids(Vec::new()),
+        target: Target::Ids(BTreeSet::new()),
         filters: Vec::new(),
         other_tags: OtherTags::Allowed,
         downsample: None,
@@ -163,6 +176,7 @@ pub(crate) fn metric_with_filters(text: &str, regexes: &mut Regexes) -> Result<(
         }
         rest = after.strip_prefix('}').unwrap_or(after);
     }
+    check_filters(filters.len())?;
     if rest.is_empty() { Ok((metric.to_owned(), filters)) } else { Err(bad("there is more after the braces")) }
 }
 

@@ -148,7 +148,8 @@ fn check_policy(asked: &Asked<'_>, database: &str) -> Result<(), Failure> {
     }
 }
 
-/// The body of a request as it was before it was compressed, for those that ask: they are small.
+/// The body of a request as it was before it was compressed, for those that ask: they are small. It counts as a body for as long as
+/// the request lasts.
 pub(super) async fn question(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
     plain_question(asked, upload, Encoding::of(&asked.parts.headers)?).await
 }
@@ -163,16 +164,18 @@ async fn plain_question(asked: &Asked<'_>, upload: &mut Upload, encoding: Encodi
     if matches!(encoding, Encoding::Plain) {
         return Ok(sent);
     }
-    let shared = Arc::clone(asked.shared);
-    let act = move |_: &Store| -> Result<Vec<u8>, Failure> {
-        let mut share = Share::default();
+    let (shared, mut share) = (Arc::clone(asked.shared), upload.take_share());
+    let act = move |_: &Store| -> Result<(Vec<u8>, Share), Failure> {
         let plain = body::plain(&shared, encoding, &sent, QUESTION_BYTES_MAX, &mut share)?;
-        plain.map(Cow::into_owned).ok_or_else(|| {
+        let plain = plain.map(Cow::into_owned).ok_or_else(|| {
             let text = format!("a question holds at most {QUESTION_BYTES_MAX} bytes when it is decompressed");
             Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-        })
+        })?;
+        Ok((plain, share))
     };
-    asked.shared.ask(act).await?
+    let (plain, share) = asked.shared.ask(act).await??;
+    upload.give_share(share);
+    Ok(plain)
 }
 
 /// What the points of a request are.

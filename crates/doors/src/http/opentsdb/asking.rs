@@ -3,7 +3,7 @@
 //! Answers are made piece by piece while they are sent, so that a long one costs the memory of a piece; but what deletes is
 //! made whole, so that nothing is deleted that is not in the answer.
 //!
-//! May use: `ingest`'s bodies, `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
+//! May use: `json_body`, `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,13 +16,16 @@ use holdfast::series::{Missing, Reader};
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
-use super::super::ingest::question;
+use super::super::json_body::Becomes;
 use super::super::pages::{self, Piece, Pieces};
 use super::super::shared::Shared;
+use super::super::spaces::holding;
 use super::super::upload::Upload;
 use super::about;
 use super::refused::{JSON, Refused};
+use crate::argument::regexes_in;
 use crate::auth::{Right, User};
+use crate::budget::Share;
 
 /// The database of clients that know none.
 const DATABASE_DEFAULT: &str = "default";
@@ -54,41 +57,56 @@ pub(super) struct Asking<'a> {
     user: Option<Arc<User>>,
     database: String,
     parameters: Parameters,
-    /// `None` when the words are in the parameters.
-    body: Option<Vec<u8>>,
+    form: Form,
 }
 
 impl<'a> Asking<'a> {
-    pub(super) async fn new(
-        asked: &'a Asked<'a>,
-        user: Option<Arc<User>>,
-        form: Form,
-        upload: &mut Upload,
-    ) -> Result<Self, Refused> {
+    pub(super) fn new(asked: &'a Asked<'a>, user: Option<Arc<User>>, form: Form) -> Result<Self, Refused> {
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec()).map_err(|_| Failure::bad("the parameters of the URL are UTF-8"))
         };
         let pairs = asked.query.pairs().map(|(name, value)| Ok((text(name)?, text(value)?)));
         let parameters = Parameters(pairs.collect::<Result<_, Failure>>()?);
         let database = parameters.get("db").filter(|name| !name.is_empty()).unwrap_or(DATABASE_DEFAULT).to_owned();
-        let asking = Asking { asked, user, database, parameters, body: None };
+        let asking = Asking { asked, user, database, parameters, form };
         asking.check(Right::Read)?;
-        let body = match form {
-            Form::Parameters => None,
-            Form::Body => Some(question(asked, upload).await?),
-            Form::BodyOrParameters => Some(question(asked, upload).await?).filter(|body| !body.trim_ascii().is_empty()),
-        };
-        Ok(Asking { body, ..asking })
+        Ok(asking)
     }
 
-    pub(super) async fn answer(self, asks: Asks) -> Result<Response, Refused> {
+    pub(super) async fn answer(self, asks: Asks, upload: &mut Upload) -> Result<Response, Refused> {
         match asks {
-            Asks::Query(afterwards) => self.query(afterwards).await,
-            Asks::Last => self.last().await,
-            Asks::Suggest => self.suggest().await,
-            Asks::Lookup => self.lookup().await,
-            Asks::Assign => self.assign(),
+            Asks::Query(afterwards) => self.query(afterwards, upload).await,
+            Asks::Last => self.last(upload).await,
+            Asks::Suggest => self.suggest(upload).await,
+            Asks::Lookup => self.lookup(upload).await,
+            Asks::Assign => self.assign(upload).await,
         }
+    }
+
+    /// What the words of the question mean, from the body or else from the parameters. Long ones, and those that take long, are
+    /// read in a thread; what they become counts as a body for as long as the share lives.
+    async fn parsed<T: Send + 'static, E: Send + 'static>(
+        &self,
+        upload: &mut Upload,
+        parse: impl FnOnce(Option<&[u8]>, &Parameters) -> Result<T, E> + Send + 'static,
+    ) -> Result<(T, Share), Refused>
+    where
+        Refused: From<E>,
+    {
+        let (form, parameters) = (self.form, self.parameters.clone());
+        if form == Form::Parameters {
+            let takes_long = parameters.0.iter().any(|(_, text)| regexes_in(text.as_bytes()) > 0);
+            let act = move |_: &Store| parse(None, &parameters);
+            let shared = self.asked.shared;
+            let parsed = if takes_long { shared.ask(act).await.map_err(Failure::from)? } else { act(&shared.store) };
+            return Ok((parsed?, upload.take_share()));
+        }
+        let read = move |text: &[u8]| {
+            let is_here = form == Form::Body || !text.trim_ascii().is_empty();
+            Ok(parse(is_here.then_some(text), &parameters))
+        };
+        let (parsed, share) = self.asked.json(upload, Becomes::Values, read).await?;
+        Ok((parsed?, share))
     }
 
     fn check(&self, right: Right) -> Result<(), Refused> {
@@ -101,14 +119,15 @@ impl<'a> Asking<'a> {
         ms.saturating_mul(1_000_000)
     }
 
-    async fn query(self, afterwards: Afterwards) -> Result<Response, Refused> {
+    async fn query(self, afterwards: Afterwards, upload: &mut Upload) -> Result<Response, Refused> {
         let now = self.now();
-        let query = match &self.body {
-            Some(body) => Query::from_json(body, &self.parameters, now)?,
-            None => Query::from_parameters(&self.parameters, now)?,
+        let parse = move |body: Option<&[u8]>, parameters: &Parameters| match body {
+            Some(body) => Query::from_json(body, parameters, now),
+            None => Query::from_parameters(parameters, now),
         };
+        let (query, share) = self.parsed(upload, parse).await?;
         if afterwards == Afterwards::Delete || query.afterwards() == Afterwards::Delete {
-            return self.delete(query.and_delete()).await;
+            return self.delete(query.and_delete(), share).await;
         }
         let database = self.database;
         let begin = move |store: &Store| {
@@ -117,14 +136,15 @@ impl<'a> Asking<'a> {
             let first = answer.next(&reader)?.unwrap_or_default();
             reader.settle()?;
             let missing = reader.missing();
-            Ok::<_, Refused>((first, missing, (!answer.is_over()).then_some((answer, reader))))
+            Ok::<_, Refused>((first, missing, (!answer.is_over()).then_some((answer, reader, share))))
         };
         let (first, missing, rest) = patiently(self.asked.shared, begin).await??;
         let turns = Some(self.asked.shared.turns.clone());
         let answer = match rest {
             None => json(first),
-            Some((answer, reader)) => {
-                let rest = Rest { answer, reader, told: missing.as_ref().map_or(0, Missing::blocks) };
+            Some((answer, reader, share)) => {
+                let told = missing.as_ref().map_or(0, Missing::blocks);
+                let rest = Rest { answer, reader, told, _share: share };
                 ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), turns)).into_response()
             }
         };
@@ -132,7 +152,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Answers a query whole, and deletes the points that it read.
-    async fn delete(self, query: Query) -> Result<Response, Refused> {
+    async fn delete(self, query: Query, share: Share) -> Result<Response, Refused> {
         self.check(Right::Write)?;
         let (database, durability) = (self.database, self.asked.durability()?);
         let act = move |store: &Store| {
@@ -149,17 +169,18 @@ impl<'a> Asking<'a> {
             }
             Ok::<_, Refused>((whole, reader.missing()))
         };
-        let (whole, missing) = patiently(self.asked.shared, act).await??;
+        let (whole, missing) = patiently(self.asked.shared, holding(share, act)).await??;
         Ok(pages::telling(say_durability(json(whole), durability), missing.as_ref()))
     }
 
-    async fn last(self) -> Result<Response, Refused> {
-        let query = match &self.body {
-            Some(body) => LastQuery::from_json(body, &self.parameters)?,
-            None => LastQuery::from_parameters(&self.parameters)?,
+    async fn last(self, upload: &mut Upload) -> Result<Response, Refused> {
+        let parse = |body: Option<&[u8]>, parameters: &Parameters| match body {
+            Some(body) => LastQuery::from_json(body, parameters),
+            None => LastQuery::from_parameters(parameters),
         };
+        let (query, share) = self.parsed(upload, parse).await?;
         let database = self.database;
-        ask(self.asked.shared, move |reader| {
+        ask(self.asked.shared, share, move |reader| {
             let mut out = Vec::new();
             query.answer(reader, &database, &mut out)?;
             Ok(out)
@@ -167,13 +188,14 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    async fn suggest(self) -> Result<Response, Refused> {
-        let suggest = match &self.body {
-            Some(body) => Suggest::from_json(body)?,
-            None => Suggest::from_parameters(&self.parameters)?,
+    async fn suggest(self, upload: &mut Upload) -> Result<Response, Refused> {
+        let parse = |body: Option<&[u8]>, parameters: &Parameters| match body {
+            Some(body) => Suggest::from_json(body),
+            None => Suggest::from_parameters(parameters),
         };
+        let (suggest, share) = self.parsed(upload, parse).await?;
         let database = self.database;
-        ask(self.asked.shared, move |reader| {
+        ask(self.asked.shared, share, move |reader| {
             let mut out = Vec::new();
             suggest.answer(reader, &database, &mut out)?;
             Ok(out)
@@ -181,13 +203,14 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    async fn lookup(self) -> Result<Response, Refused> {
-        let lookup = match &self.body {
-            Some(body) => Lookup::from_json(body)?,
-            None => Lookup::from_parameters(&self.parameters)?,
+    async fn lookup(self, upload: &mut Upload) -> Result<Response, Refused> {
+        let parse = |body: Option<&[u8]>, parameters: &Parameters| match body {
+            Some(body) => Lookup::from_json(body),
+            None => Lookup::from_parameters(parameters),
         };
+        let (lookup, share) = self.parsed(upload, parse).await?;
         let (database, begun) = (self.database, Instant::now());
-        ask(self.asked.shared, move |reader| {
+        ask(self.asked.shared, share, move |reader| {
             let mut out = Vec::new();
             let found = lookup.find(reader, &database)?;
             found.write(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), &mut out);
@@ -196,11 +219,12 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    fn assign(self) -> Result<Response, Refused> {
-        Ok(match &self.body {
-            Some(body) => about::assign_from_json(body)?,
-            None => about::assign_from_parameters(&self.parameters)?,
-        })
+    async fn assign(self, upload: &mut Upload) -> Result<Response, Refused> {
+        let parse = |body: Option<&[u8]>, parameters: &Parameters| match body {
+            Some(body) => about::assign_from_json(body),
+            None => about::assign_from_parameters(parameters),
+        };
+        Ok(self.parsed(upload, parse).await?.0)
     }
 }
 
@@ -211,15 +235,16 @@ pub(super) fn json(bytes: Vec<u8>) -> Response {
 /// Answers a question that is answered at once.
 async fn ask(
     shared: &Shared,
+    share: Share,
     act: impl FnOnce(&Reader) -> Result<Vec<u8>, Refused> + Send + 'static,
 ) -> Result<Response, Refused> {
-    let answer = patiently(shared, move |store| {
+    let act = move |store: &Store| {
         let reader = store.series().reader();
         let answer = act(&reader)?;
         reader.settle()?;
         Ok::<_, Refused>((answer, reader.missing()))
-    });
-    let (answer, missing) = answer.await??;
+    };
+    let (answer, missing) = patiently(shared, holding(share, act)).await??;
     Ok(pages::telling(json(answer), missing.as_ref()))
 }
 
@@ -237,6 +262,8 @@ struct Rest {
     reader: Reader,
     /// Damaged blocks of which the header tells.
     told: usize,
+    /// Of the question, which the answer repeats.
+    _share: Share,
 }
 
 impl Pieces for Rest {

@@ -52,7 +52,7 @@ pub(crate) async fn run(
             Operation::Assign => (Asks::Assign, Form::Parameters),
             Operation::PostAssign => (Asks::Assign, Form::Body),
         };
-        Asking::new(asked, user, form, upload).await?.answer(asking).await
+        Asking::new(asked, user, form)?.answer(asking, upload).await
     };
     Ok(answer.await.unwrap_or_else(IntoResponse::into_response))
 }

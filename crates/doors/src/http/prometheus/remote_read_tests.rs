@@ -169,7 +169,7 @@ fn what_makes_no_sense_is_refused() {
         (b"\x12\x01\x80".to_vec(), "the body is no message prometheus.ReadRequest"),
         (message(&[query_message((0, 1), &[(4, "a", "b")])], &[]), "the type of a matcher is not known"),
         (message(&[query_message((0, 1), &[(0, "a.b", "b")])], &[]), "the label \"a.b\" cannot be asked for"),
-        (message(&[query_message((0, 1), &[(2, "a", "(")])], &[]), "illegal regex"),
+        (message(&[query_message((0, 1), &[(2, "a", "(")])], &[]), "bad regular expression"),
         (message(&[query_message((0, 1), &[])], &[]), "at least one non-empty matcher"),
         (message(&many, &[]), "there are more than 100 queries"),
     ] {

@@ -127,3 +127,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn filters_and_regular_expressions_of_a_request_are_counted() {
+    let refusal = |body: String| {
+        let parsed = Query::from_json(body.as_bytes(), &Parameters::default(), NOW);
+        parsed.map_err(|error| error.to_string()).err().unwrap_or_default()
+    };
+    let filter = r#"{"type":"regexp","tagk":"host","filter":"^a"}"#;
+    let query = |filters: usize| {
+        let filters = vec![filter; filters].join(",");
+        format!(r#"{{"aggregator":"sum","metric":"m","filters":[{filters}]}}"#)
+    };
+    let body = |queries: usize, filters: usize| {
+        let queries = vec![query(filters); queries].join(",");
+        format!(r#"{{"start":"1h-ago","queries":[{queries}]}}"#)
+    };
+    assert_eq!(refusal(body(1, 64)), "");
+    assert_eq!(refusal(body(1, 65)), "filters of one query 65 is above the limit of 64");
+    assert_eq!(refusal(body(100, 10)), "");
+    assert_eq!(refusal(body(1000, 10)), "number of regular expressions 1025 is above the limit of 1024");
+}
