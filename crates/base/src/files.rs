@@ -133,6 +133,10 @@ pub trait File: Send + Sync {
     fn expect_small_writes(&self) -> bool;
 }
 
+/// Writes above this are no small ones ([`File::expect_small_writes`]): a call takes them many pages at a time, and zeros before them
+/// only double what is copied. (Measured with groups of 25 KiB: the zeros took a seventh of the processor's time of all.)
+pub const SMALL_WRITE_BYTES_MAX: usize = 8 << 10;
+
 /// A held lock; dropping it releases.
 pub trait DirLock: Send + Sync {}
 

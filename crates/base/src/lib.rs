@@ -6,6 +6,7 @@
 //!
 //! May use: the operating system, checksum libraries. Must not know: journals, engines, protocols.
 
+mod ahead;
 mod around;
 mod calendar;
 mod checksum;
@@ -20,14 +21,15 @@ mod os;
 mod random;
 mod thread;
 
+pub use ahead::fetch_ahead;
 pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};
 pub use checksum::{Crc32c, Hash64, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
 pub use fields::{Fields, put_string, put_varint, unzigzag, zigzag};
 pub use files::{
-    DirLock, File, Files, Placed, copy_whole, is_unreadable, link_or_copy, read_exact_at, read_whole, remove_if_there,
-    write_new_file,
+    DirLock, File, Files, Placed, SMALL_WRITE_BYTES_MAX, copy_whole, is_unreadable, link_or_copy, read_exact_at,
+    read_whole, remove_if_there, write_new_file,
 };
 pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;

@@ -29,10 +29,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::files::SMALL_WRITE_BYTES_MAX;
+
 /// Bytes of a file that are mapped at a time. They count as the process' memory while they are.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Larger writes cost less by a call, which takes them many pages at a time.
-const SMALL_BYTES_MAX: usize = 32 << 10;
 /// Most windows of a process at a time; a store has one or two.
 const SLOTS: usize = 64;
 /// What `statfs` says of ext2, ext3 and ext4, and of XFS.
@@ -102,7 +102,7 @@ impl Mapped {
 
     /// Writes all of `bytes` at `offset`, or `None` when that is to be done by a call.
     pub(crate) fn write(&self, file: &fs::File, bytes: &[u8], offset: u64) -> Option<io::Result<()>> {
-        if !self.is_wanted.load(Ordering::Acquire) || bytes.len() > SMALL_BYTES_MAX {
+        if !self.is_wanted.load(Ordering::Acquire) || bytes.len() > SMALL_WRITE_BYTES_MAX {
             return None;
         }
         let mut window = self.lock();

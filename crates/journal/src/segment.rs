@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use base::{File, Files, read_exact_at};
+use base::{File, Files, SMALL_WRITE_BYTES_MAX, read_exact_at};
 
 use crate::bytes::index;
 use crate::error::{Error, Result};
@@ -50,6 +50,8 @@ pub(crate) struct Segment {
     beside: Mutex<[Option<Arc<dyn File>>; LANES]>,
     /// Set once its file was told that many small writes come between two syncs: whether that helps.
     is_unsynced: OnceLock<bool>,
+    /// Bytes of a write, on average over the last ones.
+    write_bytes: AtomicU64,
 }
 
 /// What stands at the start of a segment's file.
@@ -123,6 +125,7 @@ impl Segment {
             left_at: OnceLock::new(),
             beside: Mutex::default(),
             is_unsynced: OnceLock::new(),
+            write_bytes: AtomicU64::new(0),
         }
     }
 
@@ -183,6 +186,9 @@ impl Segment {
     /// Writes `bytes` at `offset`. Called by one thread at a time.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let end = offset + bytes.len() as u64;
+        let average = self.write_bytes.load(Ordering::Relaxed);
+        let bytes_now = bytes.len() as u64;
+        self.write_bytes.store(if average == 0 { bytes_now } else { (average * 7 + bytes_now) / 8 }, Ordering::Relaxed);
         if end > self.zeroed_hint.load(Ordering::Acquire) {
             self.overtake_zeros(end)?;
         }
@@ -193,7 +199,7 @@ impl Segment {
     fn overtake_zeros(&self, end: u64) -> Result<()> {
         let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         *zeroed = end.max(*zeroed);
-        if self.is_unsynced() && *zeroed == end {
+        if self.wants_pages() && *zeroed == end {
             let to = self.reserved().min(self.capacity()).min(end + OVERTAKEN_BYTES).max(end);
             self.fill_with_zeros(end, to)?;
             *zeroed = to;
@@ -212,9 +218,15 @@ impl Segment {
         self.is_unsynced.get().is_some_and(|helps| *helps)
     }
 
-    /// Much is written between two syncs. Returns [`Segment::is_unsynced`].
+    /// Whether what is written between two syncs goes that way: in writes that are small.
+    pub(crate) fn wants_pages(&self) -> bool {
+        self.is_unsynced() && self.write_bytes.load(Ordering::Relaxed) <= SMALL_WRITE_BYTES_MAX as u64
+    }
+
+    /// Much is written between two syncs. Returns [`Segment::wants_pages`].
     pub(crate) fn note_unsynced(&self) -> bool {
-        *self.is_unsynced.get_or_init(|| self.file.expect_small_writes())
+        self.is_unsynced.get_or_init(|| self.file.expect_small_writes());
+        self.wants_pages()
     }
 
     /// Whether bytes below `offset` were neither written nor filled with zeros.

@@ -61,7 +61,11 @@ impl Journal {
     /// Up to where the open segment should be zeros, when that is more than half of the way off.
     pub(crate) fn zero_wanted(&self) -> Option<(Arc<Segment>, u64)> {
         let segment = Arc::clone(&lock(&self.tail).segment);
-        if !segment.is_unsynced() && self.group_bytes.load(Ordering::Relaxed) > ZERO_GROUP_BYTES_MAX {
+        let helps = match segment.is_unsynced() {
+            true => segment.wants_pages(),
+            false => self.group_bytes.load(Ordering::Relaxed) <= ZERO_GROUP_BYTES_MAX,
+        };
+        if !helps {
             return None;
         }
         let at = load(&self.written).get().saturating_sub(segment.base.get());

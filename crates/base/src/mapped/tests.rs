@@ -66,8 +66,8 @@ fn writes_of_all_sizes_and_places_are_seen_by_who_reads_the_file() {
     for round in 0..2000_u64 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let size = match round % 20 {
-            0 => SMALL_BYTES_MAX + 1,
-            1 => SMALL_BYTES_MAX,
+            0 => SMALL_WRITE_BYTES_MAX + 1,
+            1 => SMALL_WRITE_BYTES_MAX,
             _ => usize::try_from(state >> 52).unwrap() + 1,
         };
         let at = match round % 7 {
