@@ -81,6 +81,11 @@ impl Run {
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text).ok_or_else(|| {
             let errors = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() && text.contains("\"inf\"") {
+                let few = self.requests;
+                return format!("{few} requests end within redis-benchmark's clock, a millisecond: ask for more")
+                    .into();
+            }
             Failure::from(format!("redis-benchmark ended with {} and said: {text}{errors}", output.status))
         })
     }
