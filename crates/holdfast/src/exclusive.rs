@@ -8,7 +8,7 @@
 use std::sync::MutexGuard;
 
 use journal::{Appended, Batch, Log, PartitionId, Position, StateMachine};
-use kv::{Command, Compression, Engine, Head, Indexes, Metadata, Object, Put, Stored, UpTo, Value};
+use kv::{Command, Compression, Engine, Head, Indexes, Metadata, Object, Put, Step, Stored, UpTo, Value};
 
 use crate::coordinator::{BUCKET, Deciding, Room};
 use crate::error::{Error, ErrorKind, Result};
@@ -460,13 +460,17 @@ impl Inner {
             ..compressed.as_ref().map_or_else(|| Put::new(bucket, key, value), |stored| Put::of(bucket, key, stored))
         };
         let partition = self.partition(bucket, key);
+        let coming = partition.reader.coming(bucket, key);
+        coming.fetch(Step::First);
         let mut batch = Batch::new();
         batch.section(partition.id, |to| Command::Put(put).encode(to));
         batch.finish();
+        coming.fetch(Step::Second);
         self.relieve(&[partition])?;
         let mut engine = partition.lock();
         partition.check()?;
         let Appended { position, body_at } = self.journal.append(&batch)?;
+        coming.fetch(Step::Third);
         for (_, offset, commands) in batch.sections() {
             let applied = engine.apply(position, body_at + offset, commands);
             self.applied(partition, &mut engine, applied)?;

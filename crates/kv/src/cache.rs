@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::hash64;
 use journal::Position;
 
+use crate::coming::Step;
 use crate::error::Result;
 use crate::kept::{Bytes, Kept, Mark};
 use crate::ledger::{Ledger, Slice};
@@ -72,8 +73,11 @@ fn is_of(key: &[u8]) -> impl Fn(&[u8]) -> bool {
     move |piece| piece.get(LENGTH_BYTES..).is_some_and(|rest| rest.starts_with(key))
 }
 
-fn mark_of(key: &[u8]) -> Option<Mark> {
-    u32::try_from(key.len()).ok().map(|tag| Mark { number: hash64(key), tag })
+impl Mark {
+    /// By what a key is found.
+    pub(crate) fn of(key: &[u8]) -> Option<Self> {
+        u32::try_from(key.len()).ok().map(|tag| Self { number: hash64(key), tag })
+    }
 }
 
 impl Caches {
@@ -83,8 +87,14 @@ impl Caches {
         Self { entries: Kept::new(entry_bytes, ENTRY_BYTES), objects: Kept::new(value_bytes, OBJECT_BYTES) }
     }
 
+    /// Fetches what a change of this mark's key looks at.
+    pub(crate) fn fetch(&self, mark: Mark, step: Step) {
+        self.objects.fetch(mark, step);
+        self.entries.fetch(mark, step);
+    }
+
     fn find(&self, key: &[u8]) -> Option<Stored> {
-        let mark = mark_of(key)?;
+        let mark = Mark::of(key)?;
         if let Some(piece) = self.objects.get(mark, is_of(key)) {
             return Some(Stored::of(piece, key, true));
         }
@@ -92,7 +102,7 @@ impl Caches {
     }
 
     fn peek(&self, key: &[u8]) -> Option<Stored> {
-        let mark = mark_of(key)?;
+        let mark = Mark::of(key)?;
         if let Some(piece) = self.objects.peek(mark, is_of(key)) {
             return Some(Stored::of(piece, key, true));
         }
@@ -102,7 +112,7 @@ impl Caches {
     /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
     /// this, or [`Caches::remove`], says of its key.
     fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
-        let (Some(mark), Ok(length)) = (mark_of(key), u32::try_from(entry.len())) else { return self.remove(key) };
+        let (Some(mark), Ok(length)) = (Mark::of(key), u32::try_from(entry.len())) else { return self.remove(key) };
         let length = length.to_le_bytes();
         let bytes = LENGTH_BYTES + key.len() + entry.len();
         match value.filter(|value| self.objects.may_keep(bytes + value.len())) {
@@ -141,7 +151,7 @@ impl Caches {
     }
 
     fn remove(&self, key: &[u8]) {
-        let Some(mark) = mark_of(key) else { return };
+        let Some(mark) = Mark::of(key) else { return };
         self.objects.remove(mark, is_of(key));
         self.entries.remove(mark, is_of(key));
     }
@@ -231,7 +241,7 @@ impl Entries {
     /// Takes note that the value that `entry` stands for was read, and keeps it when that was not the first time and nothing
     /// has changed.
     pub(crate) fn note_value(&self, key: &[u8], entry: &[u8], value: &[u8]) {
-        let Some(mark) = mark_of(key) else { return };
+        let Some(mark) = Mark::of(key) else { return };
         if value.len() <= VALUE_BYTES_MAX
             && self.caches.objects.may_keep(value.len())
             && self.caches.objects.was_seen(mark)

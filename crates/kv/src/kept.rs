@@ -10,6 +10,9 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base::fetch_ahead;
+
+use crate::coming::{Step, fetch_start};
 use crate::ledger::Slice;
 
 /// Bytes that a piece costs beside its own.
@@ -204,6 +207,24 @@ impl Kept {
         let place = self.place(mark);
         let mut table = self.table(&place)?;
         table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it)).and_then(with)
+    }
+
+    /// Fetches what looking for a mark looks at: the slots that it may be in, then the start of its piece.
+    pub(crate) fn fetch(&self, mark: Mark, step: Step) {
+        let place = self.place(mark);
+        let shard = self.shards.get(place.shard);
+        let Some(mut table) = shard.and_then(|shard| shard.0.try_lock().ok()) else { return };
+        let slots = table.slots_of(place.set);
+        match step {
+            Step::First => slots.iter().step_by(WAYS / 2).for_each(fetch_ahead),
+            Step::Second => {
+                let same = slots.iter().find(|slot| slot.number == mark.number && slot.tag == mark.tag);
+                if let Some(piece) = same.and_then(|slot| slot.piece.as_deref()) {
+                    fetch_start(piece);
+                }
+            }
+            Step::Third => (),
+        }
     }
 
     /// Whether a piece of so many bytes may be kept at all.

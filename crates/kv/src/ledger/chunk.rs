@@ -9,15 +9,19 @@
 
 use std::cmp::Ordering;
 
+use base::fetch_ahead;
 use journal::Position;
 
 use super::young::Change;
+use crate::coming::{Step, fetch_start};
 use crate::key::common_bytes;
 
 /// Entries of a chunk at which it is split. Each search looks at a quarter of a kilobyte of tags then.
 pub(super) const CHUNK_MAX: usize = 32;
 /// Bytes that an entry costs beside key and value, in a chunk that is two thirds full.
 pub(super) const OVERHEAD_BYTES: usize = 64;
+/// Of a line of the processor's cache.
+const TAGS_PER_LINE: usize = 8;
 /// Length of the value of a key that was removed.
 const REMOVED: u32 = u32::MAX;
 
@@ -136,6 +140,24 @@ impl Chunk {
         for place in 0..self.len() {
             let tag = tag(self.key(place).unwrap_or_default(), skip);
             self.tags.iter_mut().skip(place).take(1).for_each(|to| *to = tag);
+        }
+    }
+
+    /// Fetches what looking for `key` looks at: the tags, then the entry that is the key's unless others have the same tag, then that
+    /// entry's bytes.
+    pub(super) fn fetch(&self, key: &[u8], step: Step) {
+        if step == Step::First {
+            self.tags.iter().step_by(TAGS_PER_LINE).for_each(fetch_ahead);
+            return fetch_ahead(&self.entries);
+        }
+        let wanted = tag(key, self.skip);
+        let place = self.tags.iter().filter(|tag| **tag < wanted).count();
+        let Some(entry) = self.entries.get(place) else { return };
+        match step {
+            Step::Third => {
+                fetch_start(self.bytes.get(entry.at..entry.key_end() + entry.value_len()).unwrap_or_default())
+            }
+            _ => fetch_ahead(entry),
         }
     }
 

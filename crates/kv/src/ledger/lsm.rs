@@ -33,6 +33,7 @@ use super::merged::{Merged, Part};
 use super::tables::{Tables, hash_of};
 use super::young::{Change, Young};
 use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
+use crate::coming::Step;
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
@@ -335,6 +336,12 @@ impl Ledger for LsmLedger {
             (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
         tree.get(&tables, key, hash)
+    }
+
+    fn fetch(&self, key: &[u8], step: Step) {
+        if let Ok(parts) = self.parts.try_read() {
+            parts.young.fetch(key, step);
+        }
     }
 
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {

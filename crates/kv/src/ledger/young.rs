@@ -18,6 +18,7 @@ use std::sync::Arc;
 use journal::Position;
 
 use super::chunk::{CHUNK_MAX, Chunk, tag};
+use crate::coming::Step;
 use crate::key::common_bytes;
 
 /// What became of a key.
@@ -141,6 +142,13 @@ impl Young {
         let chunk = self.runs.chunks.get(self.runs.of(key))?;
         let place = chunk.search(key).ok()?;
         chunk.at(place).map(|(_, change)| change)
+    }
+
+    /// Fetches what looking for `key` looks at.
+    pub(super) fn fetch(&self, key: &[u8], step: Step) {
+        if let Some(chunk) = self.runs.chunks.get(self.runs.of(key)) {
+            chunk.fetch(key, step);
+        }
     }
 
     /// Notes what became of `key`, instead of what was noted before.
