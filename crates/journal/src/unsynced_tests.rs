@@ -85,3 +85,24 @@ fn zeros_for_pages_that_are_written_without_syncs_are_there_ahead_and_not_synced
         .unwrap();
     assert_eq!(batches, 350);
 }
+
+#[test]
+fn large_writes_without_syncs_want_no_zeros_until_small_ones_come_again() {
+    let (journal, _) = journal();
+    let large = |numbers: Range<u64>| {
+        for number in numbers {
+            let position = journal.append(&batch(number, 20_000)).unwrap().position;
+            journal.wait(position, Level::Written).unwrap();
+        }
+    };
+    let zeros_are_wanted = || {
+        let segment = Arc::clone(&crate::commit::lock(&journal.tail).segment);
+        assert!(segment.is_unsynced());
+        journal.zero_wanted().is_some()
+    };
+    append(&journal, 0..20, |_| Level::Written);
+    large(20..40);
+    assert!(!zeros_are_wanted());
+    append(&journal, 40..80, |_| Level::Written);
+    assert!(zeros_are_wanted());
+}
