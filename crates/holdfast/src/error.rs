@@ -113,7 +113,8 @@ impl From<series::Error> for Error {
         use series::Error as E;
         let kind = match &error {
             E::Invalid { .. } | E::Missing { .. } => ErrorKind::Invalid,
-            E::Limit { .. } | E::Memory { .. } => ErrorKind::Limit,
+            E::Limit { .. } | E::Memory { .. } | E::Late { .. } => ErrorKind::Limit,
+            E::Canceled => ErrorKind::Timeout,
             E::Malformed { .. } => ErrorKind::Corrupt,
             E::Source { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,

@@ -17,6 +17,7 @@ mod scrub;
 pub(crate) mod seal;
 pub(crate) mod shelf;
 mod summaries;
+mod worked;
 mod write;
 
 use std::sync::atomic::Ordering;
@@ -31,6 +32,7 @@ pub use ::series::{
 };
 pub use ::series::{influxql, opentsdb, promql};
 
+pub use crate::space::{Cancel, Stop};
 pub use ::series::Cardinality;
 pub use insert::{GoOn, Inserted};
 pub use missing::Missing;
@@ -111,7 +113,8 @@ impl Series {
         self.store.inner().holds_series_back()
     }
 
-    /// What queries read. Ask for a new one for each request, and call [`Reader::settle`] before answering.
+    /// What queries read. Ask for a new one for each request, and call [`Reader::settle`] before answering. It goes on for as long as
+    /// that takes: see [`Reader::until`].
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader::new(self.store.clone())

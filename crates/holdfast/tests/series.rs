@@ -12,6 +12,8 @@ use holdfast::{Durability, ErrorKind, Limits, MemoryLedgers, Options, PutOptions
 
 #[path = "series/contents.rs"]
 mod contents;
+#[path = "series/ends.rs"]
+mod ends;
 #[path = "series/retention.rs"]
 mod retention;
 

@@ -1,8 +1,9 @@
 //! Which series a partition has, by name and by what their tags are.
 //!
-//! May use: `names`, `postings`, `select`, `slots`. Must not know: points.
+//! May use: `names`, `postings`, `select`, `slots`, `watch`. Must not know: points.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use hashbrown::HashTable;
 use roaring::RoaringBitmap;
@@ -12,6 +13,7 @@ use crate::names::{Name, Names};
 use crate::postings::Postings;
 use crate::select::{Match, Select};
 use crate::slots::Slots;
+use crate::watch::Watch;
 
 /// The series of a partition.
 #[derive(Debug, Default)]
@@ -206,75 +208,86 @@ impl Catalog {
         (0..self.next()).filter(|number| self.has(*number))
     }
 
-    /// The series that are meant.
-    pub(crate) fn select(&self, select: &Select) -> RoaringBitmap {
+    /// The series that are meant, unless the search is ended.
+    pub(crate) fn select(&self, select: &Select, watch: &Watch<'_>) -> ControlFlow<(), RoaringBitmap> {
         let mut found = RoaringBitmap::new();
         let Some(metrics) = self.names.find(&select.database).and_then(|name| self.databases.get(&name)) else {
-            return found;
+            return ControlFlow::Continue(found);
         };
         match &select.metric {
             Some(Match::In(names)) => {
                 for metric in names.iter().filter_map(|name| metrics.get(&self.names.find(name)?)) {
-                    found |= self.select_in(metric, select);
+                    found |= self.select_in(metric, select, watch)?;
                 }
             }
             wanted => {
                 for (name, metric) in metrics {
-                    if wanted.as_ref().is_none_or(|wanted| wanted.matches(self.names.text(*name))) {
-                        found |= self.select_in(metric, select);
+                    let name = self.names.text(*name);
+                    watch.pass(name)?;
+                    if wanted.as_ref().is_none_or(|wanted| wanted.matches(name)) {
+                        found |= self.select_in(metric, select, watch)?;
                     }
                 }
             }
         }
-        found
+        ControlFlow::Continue(found)
     }
 
-    fn select_in(&self, metric: &Metric, select: &Select) -> RoaringBitmap {
+    fn select_in(&self, metric: &Metric, select: &Select, watch: &Watch<'_>) -> ControlFlow<(), RoaringBitmap> {
         let mut narrowed: Option<RoaringBitmap> = None;
         let mut narrow = |by: RoaringBitmap| match &mut narrowed {
             Some(narrowed) => *narrowed &= by,
             none => *none = Some(by),
         };
         if let Some(field) = &select.field {
-            narrow(self.meant(&metric.fields, field, &metric.all));
+            narrow(self.meant(&metric.fields, (field, &metric.all), watch)?);
         }
         let nothing = BTreeMap::new();
         for wanted in &select.tags {
             let values = self.names.find(&wanted.tag).and_then(|name| metric.tags.get(&name));
-            narrow(self.meant(values.unwrap_or(&nothing), &wanted.value, &metric.all));
+            narrow(self.meant(values.unwrap_or(&nothing), (&wanted.value, &metric.all), watch)?);
         }
-        narrowed.unwrap_or_else(|| {
+        ControlFlow::Continue(narrowed.unwrap_or_else(|| {
             let mut all = RoaringBitmap::new();
             metric.all.add_to(&mut all);
             all
-        })
+        }))
     }
 
     /// The series of which the value is meant; those that have none count as the empty string.
-    fn meant(&self, values: &BTreeMap<Name, Postings>, wanted: &Match, all: &Postings) -> RoaringBitmap {
+    fn meant(
+        &self,
+        values: &BTreeMap<Name, Postings>,
+        (wanted, all): (&Match, &Postings),
+        watch: &Watch<'_>,
+    ) -> ControlFlow<(), RoaringBitmap> {
         let mut found = RoaringBitmap::new();
         if wanted.matches("") {
             // All but those with a value that is not meant: most often fewer than those that are.
             all.add_to(&mut found);
             for (value, postings) in values {
-                if !wanted.matches(self.names.text(*value)) {
+                let value = self.names.text(*value);
+                watch.pass(value)?;
+                if !wanted.matches(value) {
                     postings.take_from(&mut found);
                 }
             }
-            return found;
+            return ControlFlow::Continue(found);
         }
         if let Match::In(names) = wanted {
             for postings in names.iter().filter_map(|name| values.get(&self.names.find(name)?)) {
                 postings.add_to(&mut found);
             }
-            return found;
+            return ControlFlow::Continue(found);
         }
         for (value, postings) in values {
-            if wanted.matches(self.names.text(*value)) {
+            let value = self.names.text(*value);
+            watch.pass(value)?;
+            if wanted.matches(value) {
                 postings.add_to(&mut found);
             }
         }
-        found
+        ControlFlow::Continue(found)
     }
 
     /// The databases that have series.
@@ -345,18 +358,21 @@ impl Catalog {
         self.databases.get(&self.names.find(database)?)?.get(&self.names.find(metric)?)
     }
 
-    /// Adds how many series have what in a database.
-    pub(crate) fn count_into(&self, database: &str, to: &mut Cardinality) {
+    /// Adds how many series have what in a database, unless the search is ended.
+    pub(crate) fn count_into(&self, database: &str, to: &mut Cardinality, watch: &Watch<'_>) -> ControlFlow<()> {
         for (name, metric) in self.metrics_of(database) {
+            watch.pass(name)?;
             *to.metrics.entry(name.to_owned()).or_default() += metric.all.len();
             for (tag, values) in &metric.tags {
                 let tag = self.names.text(*tag);
                 for (value, postings) in values {
-                    let pair = (tag.to_owned(), self.names.text(*value).to_owned());
-                    *to.pairs.entry(pair).or_default() += postings.len();
+                    let value = self.names.text(*value);
+                    watch.pass(value)?;
+                    *to.pairs.entry((tag.to_owned(), value.to_owned())).or_default() += postings.len();
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -375,6 +391,40 @@ mod tests {
 
     use super::*;
     use crate::model::key;
+
+    /// A regular expression over the values of a million series went on to its end, whoever waited.
+    #[test]
+    fn a_search_that_finds_nothing_ends_when_it_is_told_to() {
+        let mut catalog = Catalog::default();
+        for n in 0..2_000 {
+            catalog.add(n, &key("db", &format!("m{}", n % 2), &format!("host=host-number-{n}"), "value"));
+        }
+        let (asked, last) = (std::cell::Cell::new(0), std::cell::Cell::new(u64::MAX));
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            if asked.get() < last.get() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let until = |nth| {
+            asked.set(0);
+            last.set(nth);
+        };
+        let regex = || Match::Regex(Regex::new("nobody").unwrap());
+        let select = Select { database: "db".into(), ..Select::default() };
+        let no_host = select.clone().and_tag("host", regex());
+        let any_host = select.clone().and_tag("host", Match::NotRegex(Regex::new("nobody").unwrap()));
+        let no_metric = Select { metric: Some(regex()), ..select };
+        let search = |select: &Select| catalog.select(select, &Watch::new(&go_on));
+        for select in [&no_host, &any_host] {
+            until(u64::MAX);
+            assert!(search(select).is_continue() && (5..20).contains(&asked.get()), "{}", asked.get());
+            until(3);
+            assert!(search(select).is_break() && asked.get() == 3, "{}", asked.get());
+        }
+        until(1);
+        assert!(search(&no_metric).is_continue(), "two metrics are nothing");
+        let count = || catalog.count_into("db", &mut Cardinality::default(), &Watch::new(&go_on));
+        assert!(count().is_break() && asked.get() == 1);
+    }
 
     #[test]
     fn what_is_selected_is_what_the_keys_say() {
@@ -425,7 +475,8 @@ mod tests {
                     for field in [None, Some(Match::is("x"))] {
                         let select =
                             Select { database: "db".into(), metric: metric.clone(), field, tags: tags.clone() };
-                        let found: Vec<u32> = catalog.select(&select).iter().collect();
+                        let found = catalog.select(&select, &Watch::new(&|| ControlFlow::Continue(())));
+                        let found: Vec<u32> = found.continue_value().unwrap().iter().collect();
                         let wanted: Vec<u32> =
                             there.iter().filter(|(_, key)| select.matches(key)).map(|(number, _)| *number).collect();
                         assert_eq!(found, wanted, "{select:?}");

@@ -4,9 +4,10 @@
 //! A series' points are in its *head* while they come in; *rotating* freezes all heads, so that they can be sealed while new ones
 //! fill; what is sealed is forgotten here.
 //!
-//! May use: `catalog`, `command`, `points`, `slots`. Must not know: files, other partitions, clocks.
+//! May use: `catalog`, `command`, `points`, `slots`, `watch`. Must not know: files, other partitions, clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use journal::Position;
@@ -20,6 +21,7 @@ use crate::select::Select;
 use crate::slots::Slots;
 use crate::source::Range;
 use crate::value::{Kind, Value};
+use crate::watch::{GoOn, Watch};
 
 /// One partition's share.
 #[derive(Debug, Default)]
@@ -385,7 +387,13 @@ impl Engine {
     /// The numbers of the series that are meant.
     #[must_use]
     pub fn select(&self, select: &Select) -> Vec<u32> {
-        self.catalog.select(select).iter().collect()
+        self.select_while(select, &|| ControlFlow::Continue(())).unwrap_or_default()
+    }
+
+    /// The same, unless `go_on` breaks, which is asked each time that some hundred names were looked at.
+    #[must_use]
+    pub fn select_while(&self, select: &Select, go_on: GoOn<'_>) -> Option<Vec<u32>> {
+        self.catalog.select(select, &Watch::new(go_on)).continue_value().map(|found| found.iter().collect())
     }
 
     /// The databases: those that have series, and those that were created.
@@ -436,9 +444,9 @@ impl Engine {
         self.catalog.values(database, metric, tag)
     }
 
-    /// Adds how many series have what in a database.
-    pub fn count_into(&self, database: &str, to: &mut Cardinality) {
-        self.catalog.count_into(database, to);
+    /// Adds how many series have what in a database, unless `go_on` breaks: see [`Engine::select_while`].
+    pub fn count_into(&self, database: &str, to: &mut Cardinality, go_on: GoOn<'_>) -> ControlFlow<()> {
+        self.catalog.count_into(database, to, &Watch::new(go_on))
     }
 
     /// What a series has here in a range; `None` when there is no such series.

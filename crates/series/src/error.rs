@@ -2,6 +2,8 @@
 //!
 //! May use: nothing. Must not know: the facade's kinds, statuses of protocols.
 
+use std::time::Duration;
+
 /// Why something is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -49,6 +51,18 @@ pub enum Error {
         /// Bytes that may be.
         limit: u64,
     },
+    /// The question took longer than it may.
+    #[error(
+        "the query was ended after {} s: ask about fewer series, or a shorter time, or raise series.query_seconds_max",
+        time_max.as_secs_f64()
+    )]
+    Late {
+        /// How long it may.
+        time_max: Duration,
+    },
+    /// The question was ended from outside.
+    #[error("the query was ended: nobody waits for its answer any more")]
+    Canceled,
     /// What the points come from failed: the disk, or the store is closed.
     #[error("{text}")]
     Source {

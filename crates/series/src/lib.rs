@@ -31,6 +31,7 @@ mod slots;
 mod source;
 mod stage;
 mod value;
+mod watch;
 
 pub use catalog::Cardinality;
 pub use engine::{Engine, Erased, Frozen, LastPoint, View, without_erased};

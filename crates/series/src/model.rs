@@ -51,16 +51,22 @@ pub(crate) struct Bounded<'a> {
     held: Cell<u64>,
     most: Cell<u64>,
     read: Cell<usize>,
+    asked: Cell<usize>,
 }
 
 impl<'a> Bounded<'a> {
     pub(crate) fn new(model: &'a Model, limit: u64) -> Self {
-        Self { model, limit, held: Cell::new(0), most: Cell::new(0), read: Cell::new(0) }
+        Self { model, limit, held: Cell::new(0), most: Cell::new(0), read: Cell::new(0), asked: Cell::new(0) }
     }
 
     /// The most that was held at a time.
     pub(crate) fn most(&self) -> u64 {
         self.most.get()
+    }
+
+    /// How often somebody asked whether to go on.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.get()
     }
 
     /// How many points were read.
@@ -70,6 +76,11 @@ impl<'a> Bounded<'a> {
 }
 
 impl Source for Bounded<'_> {
+    fn go_on(&self) -> Result<()> {
+        self.asked.set(self.asked.get() + 1);
+        Ok(())
+    }
+
     fn hold(&self, bytes: u64) -> Result<()> {
         let (held, limit) = (self.held.get(), self.limit);
         if held + bytes > limit {

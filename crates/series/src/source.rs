@@ -58,11 +58,21 @@ pub enum Piece<'a> {
 
 /// Series and points to be asked for. Each call sees whole batches; two calls may see different moments.
 pub trait Source {
+    /// Asks whether the question goes on. All that is asked of a source, and [`Source::hold`], asks this by itself: for who works
+    /// long without either.
+    ///
+    /// # Errors
+    /// [`crate::Error::Late`] when it has taken too long, [`crate::Error::Canceled`] when nobody waits for it any more.
+    fn go_on(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Notes that whoever asks holds so many bytes more: points, rows, what is not sent yet. They count until they are given back,
     /// or until the source ends.
     ///
     /// # Errors
-    /// [`crate::Error::Memory`] when all questions together may not hold so many: they are not held then.
+    /// [`crate::Error::Memory`] when all questions together may not hold so many: they are not held then; those of
+    /// [`Source::go_on`].
     fn hold(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
@@ -201,6 +211,10 @@ pub trait Source {
 pub struct PointsOnly<'a>(pub &'a dyn Source);
 
 impl Source for PointsOnly<'_> {
+    fn go_on(&self) -> Result<()> {
+        self.0.go_on()
+    }
+
     fn hold(&self, bytes: u64) -> Result<()> {
         self.0.hold(bytes)
     }

@@ -13,8 +13,8 @@ use holdfast::ErrorKind;
 pub(crate) const RETRY_SECONDS: &str = "5";
 /// What the journal's error says when the disk has no space: there is no kind of its own for it.
 const NO_SPACE: &str = "no space left";
-/// What the error of a query says whose time is over: as little.
-const TIME_OVER: &str = "raise space.query_seconds_max";
+/// What the errors of queries say whose time is over: as little.
+const TIME_OVER: [&str; 2] = ["raise space.query_seconds_max", "raise series.query_seconds_max"];
 
 /// An answer that is not what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl From<holdfast::Error> for Failure {
         let status = match error.kind() {
             ErrorKind::Conflict => StatusCode::PRECONDITION_FAILED,
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-            ErrorKind::Limit if text.ends_with(TIME_OVER) => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Limit if TIME_OVER.iter().any(|over| text.ends_with(over)) => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::Unavailable if text.contains(NO_SPACE) => StatusCode::INSUFFICIENT_STORAGE,
             // Nothing of the store's own takes too long but the lock of a transaction; the text may say whose it is.

@@ -38,6 +38,8 @@ pub struct Limits {
     pub listeners_max: usize,
     /// How long one request may go through entries, if that is less than `answer_timeout`.
     pub space_time_max: Duration,
+    /// How long one question about time series may work; then it fails. While a client takes a part of its answer does not count.
+    pub series_time_max: Duration,
     /// Iterations through entries that the door remembers; the oldest is forgotten first.
     pub iterations_max: usize,
     /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
@@ -100,6 +102,7 @@ impl Default for Limits {
             documents_bytes_max: 16 << 20,
             listeners_max: 64,
             space_time_max: Duration::from_secs(60),
+            series_time_max: Duration::from_secs(60),
             iterations_max: 256,
             iterations_entries_max: 2_000_000,
             page_entries_max: 1_000,
@@ -142,6 +145,7 @@ impl Limits {
             documents_bytes_max: 256,
             listeners_max: 1,
             space_time_max: Duration::from_secs(60),
+            series_time_max: Duration::from_secs(60),
             iterations_max: 2,
             iterations_entries_max: 8,
             page_entries_max: 2,

@@ -57,6 +57,7 @@ mod base64;
 mod credentials;
 mod failure;
 mod fields;
+mod gone;
 mod limits;
 mod options;
 mod shared;
@@ -84,6 +85,8 @@ mod tests_many;
 mod tests_memory;
 #[cfg(test)]
 mod tests_objects;
+#[cfg(test)]
+mod tests_questions;
 #[cfg(test)]
 mod tests_spaces;
 #[cfg(test)]

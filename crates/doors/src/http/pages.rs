@@ -4,7 +4,7 @@
 //! An error in the middle ends the connection without the end of the body, which is how HTTP says that something is
 //! missing.
 //!
-//! May use: `shared`, `turns`, the facade's `series`, hyper, tokio. Must not know: what is listed.
+//! May use: `gone`, `shared`, `turns`, the facade's `series`, hyper, tokio. Must not know: what is listed.
 
 use std::future::Future;
 use std::io;
@@ -21,6 +21,7 @@ use hyper::body::{Bytes, Frame};
 use tokio::task::JoinError;
 
 use super::failure::Failure;
+use super::gone::Watching;
 use super::shared::Shared;
 use super::turns::Turns;
 
@@ -92,12 +93,13 @@ pub(crate) async fn body(
     }
 }
 
-/// The body of which a piece is made already, and what makes the others; each of them in a turn of its own, if there are turns.
-pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>, turns: Option<Turns>) -> Body {
+/// The body of which a piece is made already, and what makes the others. Of a question each is made in a turn of its own, and ends when
+/// the client is gone.
+pub(crate) fn continued(first: Vec<u8>, pieces: Box<dyn Pieces>, watching: Option<Watching>) -> Body {
     Body::new(Rest {
         ready: Some(first.into()),
         pieces: Some(pieces),
-        turns,
+        watching,
         making: None,
         missing: None,
         end: Instant::now() + LISTING_TIME_MAX,
@@ -122,7 +124,7 @@ struct Rest {
     ready: Option<Bytes>,
     /// Between pieces; `None` after the last.
     pieces: Option<Box<dyn Pieces>>,
-    turns: Option<Turns>,
+    watching: Option<Watching>,
     making: Option<Making>,
     /// What the body ends with in place of its end.
     missing: Option<Missing>,
@@ -144,14 +146,24 @@ impl hyper::body::Body for Rest {
             if Instant::now() > self.end {
                 return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
             }
-            self.making = Some(Box::pin(make_elsewhere(pieces, self.turns.clone())));
+            let turns = self.watching.as_ref().map(|watching| watching.turns.clone());
+            self.making = Some(Box::pin(make_elsewhere(pieces, turns)));
         }
         let Some(making) = &mut self.making else {
             let missing = self.missing.take();
             return Poll::Ready(missing.map(|missing| Err(io::Error::other(missing.to_string()))));
         };
-        let made = ready!(making.as_mut().poll(context));
+        let Poll::Ready(made) = making.as_mut().poll(context) else {
+            if let Some(watching) = &mut self.watching {
+                ready!(watching.poll_gone(context));
+                // What makes the piece ends by itself, and then its turn.
+                self.making = None;
+                return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+            }
+            return Poll::Pending;
+        };
         self.making = None;
+        self.watching.iter_mut().for_each(Watching::made);
         let (pieces, piece) = match made {
             Ok((pieces, Ok(piece))) => (pieces, piece),
             Ok((_, Err(error))) => {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use holdfast::space::{Cancel, Stop};
 use holdfast::{Durability, Position, Stats, Store};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -175,16 +176,10 @@ impl Shared {
         &self,
         act: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        self.query_within(self.options.limits.answer_timeout, act).await
-    }
-
-    /// As [`Shared::query`], with so much time from the beginning of its turn.
-    pub(crate) async fn query_within<T: Send + 'static>(
-        &self,
-        time_max: Duration,
-        act: impl FnOnce(&Store) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
         let turn = self.turns.take().await?;
+        let limits = &self.options.limits;
+        // A question ends by itself when its time is over, unless the disk is stuck.
+        let time_max = limits.series_time_max.saturating_add(limits.answer_timeout);
         let act = move |store: &Store| {
             // The turn ends with the work, also when nobody waits for it any more.
             let _turn = turn;
@@ -197,6 +192,11 @@ impl Shared {
                 "no answer within {seconds} s: ask about fewer series, or a shorter time; what was to be changed may or may not be"
             ))
         })
+    }
+
+    /// When a question about points ends though it is not done.
+    pub(crate) fn series_stop(&self, cancel: Option<Cancel>) -> Stop {
+        Stop { time_max: Some(self.options.limits.series_time_max), cancel }
     }
 
     /// Waits until `position` is as durable as asked; no thread waits with it for a sync.

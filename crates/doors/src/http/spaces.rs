@@ -10,11 +10,12 @@ use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
-use holdfast::space::{Cancel, Document, Entry, Lease, Stop, Taking, WriteMode};
+use holdfast::space::{Document, Entry, Lease, Stop, Taking, WriteMode};
 use serde_json::json;
 
 use super::conditions::{Conditions, tag};
 use super::failure::Failure;
+use super::gone::{Ends, gone, gone_for_a_while, left};
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
 use super::object::EXPIRES;
@@ -26,10 +27,6 @@ use crate::auth::{Right, User};
 use crate::budget::Share;
 use crate::peer::Peer;
 
-/// How often a request that waits looks whether its client is still there.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long what is done for a client goes on when that has closed its side of the connection.
-const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// Entries that a query returns unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
 
@@ -43,29 +40,6 @@ fn write_state(entry: &Entry, headers: &mut HeaderMap) {
     }
     if let Some(at) = entry.expires_ms {
         headers.insert(HeaderName::from_static(EXPIRES), HeaderValue::from(at));
-    }
-}
-
-/// Waits until the client is gone.
-pub(crate) async fn gone(peer: Option<&Peer>) {
-    let Some(peer) = peer else { return std::future::pending().await };
-    while !peer.is_gone() {
-        tokio::time::sleep(LOOK_INTERVAL).await;
-    }
-}
-
-/// The same, and a moment more: who only says that it sends no more is answered what takes no longer.
-async fn gone_for_a_while(peer: Option<&Peer>) {
-    gone(peer).await;
-    tokio::time::sleep(LEAVING_TIME).await;
-}
-
-/// Ends what is done for a request when nobody waits for it any more.
-struct Ends(Cancel);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 
@@ -86,11 +60,6 @@ pub(crate) fn searching<T>(
         let _share = share;
         act(store, stop)
     }
-}
-
-/// What nobody reads.
-pub(crate) fn left() -> Failure {
-    Failure::unavailable("the client has closed its connection")
 }
 
 impl Asked<'_> {
@@ -130,11 +99,10 @@ impl Asked<'_> {
         &self,
         act: impl FnOnce(&Store, Stop) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let (limits, cancel) = (&self.shared.options.limits, Cancel::new());
-        let _ends = Ends(cancel.clone());
+        let (limits, ends) = (&self.shared.options.limits, Ends::default());
         // So that it says itself that its time is over.
         let time_max = limits.space_time_max.min(limits.answer_timeout.mul_f64(0.9));
-        let stop = Stop { time_max: Some(time_max), cancel: Some(cancel) };
+        let stop = Stop { time_max: Some(time_max), cancel: Some(ends.cancel()) };
         tokio::select! {
             biased;
             answer = self.shared.ask(move |store| act(store, stop)) => answer?,

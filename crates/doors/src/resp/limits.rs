@@ -84,6 +84,8 @@ pub struct Limits {
     pub space_bytes_max: usize,
     /// How long one command may go through entries; then it fails. Its partition is locked meanwhile, and few run at a time.
     pub space_time_max: Duration,
+    /// How long one command may read time series; then it fails.
+    pub series_time_max: Duration,
     /// Iterations through entries that the door remembers; the oldest is forgotten first.
     pub iterations_max: usize,
     /// Entries that all of these together keep in memory; the oldest is forgotten first. One alone may keep more, which are those of
@@ -150,6 +152,7 @@ impl Default for Limits {
             space_entries_max: 10_000,
             space_bytes_max: 16 << 20,
             space_time_max: Duration::from_secs(60),
+            series_time_max: Duration::from_secs(60),
             iterations_max: 256,
             iterations_entries_max: 2_000_000,
             snapshots_max: 256,
@@ -206,6 +209,7 @@ impl Limits {
             space_entries_max: 8,
             space_bytes_max: 1 << 10,
             space_time_max: Duration::from_secs(5),
+            series_time_max: Duration::from_secs(5),
             iterations_max: 2,
             iterations_entries_max: 8,
             snapshots_max: 3,

@@ -566,5 +566,8 @@ mod fair_tests;
 #[path = "open_tests.rs"]
 mod open_tests;
 #[cfg(test)]
+#[path = "series_serve_tests.rs"]
+mod series_serve_tests;
+#[cfg(test)]
 #[path = "space_serve_tests.rs"]
 mod space_serve_tests;

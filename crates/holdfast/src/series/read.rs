@@ -3,6 +3,7 @@
 //! May use: the shelf, partitions. Must not know: query languages.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +17,11 @@ use journal::Position;
 use super::folder::Shelved;
 use super::missing::Missing;
 use super::shelf::{Contents, Shelf, touches};
+use super::worked::Worked;
 use crate::error::{Error, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
+use crate::space::Stop;
 use crate::store::{Inner, Store, lock};
 
 /// What queries read. It remembers the newest change that it showed, and gives back what was held through it ([`Source::hold`])
@@ -28,12 +31,15 @@ pub struct Reader {
     seen: AtomicU64,
     held: AtomicU64,
     missing: Mutex<Missing>,
+    worked: Worked,
 }
 
 /// What a series that was found counts as in memory, with its name.
 const SERIES_BYTES: u64 = 256;
 /// What a value of a tag that was found counts as.
 const VALUE_BYTES: u64 = 64;
+/// Names that are gone through before it is asked whether to go on: some ten microseconds.
+const STRETCH_NAMES: usize = 256;
 
 impl Drop for Reader {
     fn drop(&mut self) {
@@ -43,7 +49,27 @@ impl Drop for Reader {
 
 impl Reader {
     pub(super) fn new(store: Store) -> Self {
-        Self { store, seen: AtomicU64::new(0), held: AtomicU64::new(0), missing: Mutex::default() }
+        let worked = Worked::new(Stop::default(), &*store.inner().clock);
+        Self { store, seen: AtomicU64::new(0), held: AtomicU64::new(0), missing: Mutex::default(), worked }
+    }
+
+    /// The same, for a question that is to end though it is not done: whatever is asked of it from now on fails with
+    /// [`Late`](::series::Error::Late) when the question has worked longer than [`Stop::time_max`], and with
+    /// [`Canceled`](::series::Error::Canceled) when it was canceled.
+    #[must_use]
+    pub fn until(mut self, stop: Stop) -> Self {
+        self.worked = Worked::new(stop, &*self.inner().clock);
+        self
+    }
+
+    /// Its time does not go on until [`Reader::resume`]: for who waits until somebody has taken a part of the answer.
+    pub fn pause(&self) {
+        self.worked.pause(&*self.inner().clock);
+    }
+
+    /// The other side of [`Reader::pause`]; does nothing without it.
+    pub fn resume(&self) {
+        self.worked.resume(&*self.inner().clock);
     }
 
     /// Blocks until everything that was read is as durable as the store's reads have to be.
@@ -70,11 +96,26 @@ impl Reader {
     /// How many series of a database have what.
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`; `Limit` and `Timeout`: see [`Reader::until`].
     pub fn cardinality(&self, database: &str) -> Result<Cardinality> {
+        self.inner().check_open()?;
         let mut all = Cardinality::default();
-        self.each(|engine| engine.count_into(database, &mut all))?;
+        self.each(|engine| match engine.count_into(database, &mut all, &|| self.may_go_on()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => self.go_on(),
+        })?;
         Ok(all)
+    }
+
+    /// As [`Source::go_on`], for a search, which is asked the same again behind it.
+    fn may_go_on(&self) -> ControlFlow<()> {
+        if self.go_on().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// These names, as long as the question goes on: who looks at them asks that again behind them.
+    fn while_going<T>(&self, names: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        let goes = |nth: usize| !nth.is_multiple_of(STRETCH_NAMES) || self.go_on().is_ok();
+        names.enumerate().take_while(move |(nth, _)| goes(*nth)).map(|(_, name)| name)
     }
 
     fn inner(&self) -> &Inner {
@@ -96,19 +137,25 @@ impl Reader {
         Ok(self.inner().partitions.get(usize::from(series.partition)))
     }
 
-    fn each(&self, mut look: impl FnMut(&Engine)) -> Result<()> {
-        self.inner().check_open()?;
+    fn each(&self, mut look: impl FnMut(&Engine) -> ::series::Result<()>) -> ::series::Result<()> {
+        self.inner().check_open().map_err(source)?;
+        self.go_on()?;
         for partition in &self.inner().partitions {
             let engine = partition.series();
             self.saw(engine.changed());
-            look(&engine);
+            look(&engine)?;
+            drop(engine);
+            self.go_on()?;
         }
         Ok(())
     }
 
     fn names(&self, mut add: impl FnMut(&Engine, &mut BTreeSet<String>)) -> ::series::Result<Vec<String>> {
         let mut all = BTreeSet::new();
-        self.each(|engine| add(engine, &mut all)).map_err(source)?;
+        self.each(|engine| {
+            add(engine, &mut all);
+            Ok(())
+        })?;
         Ok(all.into_iter().collect())
     }
 
@@ -121,8 +168,8 @@ impl Reader {
                     all.entry(first.to_owned()).or_default().insert(second.to_owned());
                 }
             });
-        })
-        .map_err(source)?;
+            Ok(())
+        })?;
         let of =
             |(first, known): (String, BTreeSet<String>)| known.into_iter().map(move |second| (first.clone(), second));
         Ok(all.into_iter().flat_map(of).collect())
@@ -144,6 +191,7 @@ impl Reader {
     }
 
     fn read(&self, series: SeriesId, range: Range, to: &mut Points) -> ::series::Result<()> {
+        self.go_on()?;
         match self.look(series, range).map_err(source)? {
             Some(looked) => self.read_of(&looked, looked.range, to),
             None => Ok(()),
@@ -157,7 +205,7 @@ impl Reader {
             Met::Points { bytes } => self.hold(bytes),
             Met::Damaged(file, at) => {
                 lock(&self.missing).note_block(&file.of, at);
-                Ok(())
+                self.go_on()
             }
         });
         self.let_go(self.held.load(Ordering::Relaxed).saturating_sub(before));
@@ -165,6 +213,7 @@ impl Reader {
     }
 
     fn find_last(&self, series: SeriesId) -> ::series::Result<Option<(i64, Value)>> {
+        self.go_on()?;
         let Some(partition) = self.partition(series).map_err(source)? else { return Ok(None) };
         let seen = {
             let engine = partition.series();
@@ -315,7 +364,12 @@ fn source(error: Error) -> ::series::Error {
 }
 
 impl Source for Reader {
+    fn go_on(&self) -> ::series::Result<()> {
+        self.worked.check(&*self.inner().clock)
+    }
+
     fn hold(&self, bytes: u64) -> ::series::Result<()> {
+        self.go_on()?;
         let limit = self.inner().options.limits.series_query_memory_bytes;
         let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
         let taken = self.inner().shelf.query_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -329,24 +383,19 @@ impl Source for Reader {
     }
 
     fn series(&self, select: &Select) -> ::series::Result<Vec<Series>> {
-        let (mut found, mut refused) = (Vec::new(), None);
+        let mut found = Vec::new();
         let mut partition = 0u16..;
         self.each(|engine| {
             let partition = partition.next().expect("there are fewer partitions than 16 bits count");
-            let numbers = engine.select(select);
-            if refused.is_none() {
-                refused = self.hold(numbers.len() as u64 * SERIES_BYTES).err();
-            }
-            for number in numbers.into_iter().filter(|_| refused.is_none()) {
+            let Some(numbers) = engine.select_while(select, &|| self.may_go_on()) else { return self.go_on() };
+            self.hold(numbers.len() as u64 * SERIES_BYTES)?;
+            for number in self.while_going(numbers.into_iter()) {
                 if let (Some(key), Some(kind)) = (engine.key(number), engine.kind(number)) {
                     found.push(Series { id: SeriesId { partition, number }, key: Arc::new(key), kind });
                 }
             }
-        })
-        .map_err(source)?;
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
+            Ok(())
+        })?;
         found.sort_by(|a: &Series, b| a.key.cmp(&b.key));
         Ok(found)
     }
@@ -362,6 +411,7 @@ impl Source for Reader {
         windows: Windows,
         tell: &mut dyn FnMut(Piece<'_>) -> ::series::Result<()>,
     ) -> ::series::Result<()> {
+        self.go_on()?;
         let Some(looked) = self.look(series, range).map_err(source)? else { return Ok(()) };
         let shelf = &self.inner().shelf;
         let known =
@@ -384,6 +434,9 @@ impl Source for Reader {
                 }
             }
             if let Some(summary) = known.get(nth) {
+                if nth.is_multiple_of(STRETCH_NAMES) {
+                    self.go_on()?;
+                }
                 tell(Piece::Summary(summary))?;
                 from = summary.range.to.checked_add(1);
             }
@@ -397,50 +450,50 @@ impl Source for Reader {
     }
 
     fn databases(&self) -> ::series::Result<Vec<String>> {
-        self.names(|engine, all| all.extend(engine.databases().map(str::to_owned)))
+        self.names(|engine, all| all.extend(self.while_going(engine.databases()).map(str::to_owned)))
     }
 
     fn metrics(&self, database: &str) -> ::series::Result<Vec<String>> {
-        self.names(|engine, all| all.extend(engine.metrics(database).map(str::to_owned)))
+        self.names(|engine, all| all.extend(self.while_going(engine.metrics(database)).map(str::to_owned)))
     }
 
     fn tag_names(&self, database: &str) -> ::series::Result<Vec<String>> {
-        self.names(|engine, all| all.extend(engine.tag_names(database).map(str::to_owned)))
+        self.names(|engine, all| all.extend(self.while_going(engine.tag_names(database)).map(str::to_owned)))
     }
 
     fn tag_values(&self, database: &str) -> ::series::Result<Vec<String>> {
-        self.names(|engine, all| all.extend(engine.tag_values(database).map(str::to_owned)))
+        self.names(|engine, all| all.extend(self.while_going(engine.tag_values(database)).map(str::to_owned)))
     }
 
     fn fields(&self, database: &str) -> ::series::Result<Vec<(String, String)>> {
-        self.pairs(|engine, add| engine.fields(database).for_each(add))
+        self.pairs(|engine, add| self.while_going(engine.fields(database)).for_each(add))
     }
 
     fn kinds(&self, database: &str, metric: &str, field: &str) -> ::series::Result<Vec<Kind>> {
         let mut all = BTreeSet::new();
-        self.each(|engine| all.append(&mut engine.kinds(database, metric, field))).map_err(source)?;
+        self.each(|engine| {
+            all.append(&mut engine.kinds(database, metric, field));
+            Ok(())
+        })?;
         Ok(all.into_iter().collect())
     }
 
     fn tags(&self, database: &str) -> ::series::Result<Vec<(String, String)>> {
-        self.pairs(|engine, add| engine.tags(database).for_each(add))
+        self.pairs(|engine, add| self.while_going(engine.tags(database)).for_each(add))
     }
 
     fn values(&self, database: &str, metric: Option<&str>, tag: &str) -> ::series::Result<Vec<String>> {
-        let (mut all, mut refused) = (BTreeSet::new(), None);
+        let mut all = BTreeSet::new();
         self.each(|engine| {
             let before = all.len();
-            for value in engine.values(database, metric, tag).filter(|_| refused.is_none()) {
+            for value in self.while_going(engine.values(database, metric, tag)) {
                 if !all.contains(value) {
                     all.insert(value.to_owned());
                 }
             }
-            if refused.is_none() {
-                refused = self.hold((all.len() - before) as u64 * VALUE_BYTES).err();
-            }
-        })
-        .map_err(source)?;
-        refused.map_or_else(|| Ok(all.into_iter().collect()), Err)
+            self.hold((all.len() - before) as u64 * VALUE_BYTES)
+        })?;
+        Ok(all.into_iter().collect())
     }
 
     fn continuous_queries(&self) -> ::series::Result<Vec<ContinuousQuery>> {

@@ -16,10 +16,11 @@ const STRETCH_BYTES: usize = 64 << 10;
 /// What a document counts at least.
 const DOCUMENT_BYTES: usize = 256;
 
-/// When operations that go through entries end though they are not done: see [`Entries::until`](super::Entries::until).
+/// When operations that go through entries end though they are not done: see [`Entries::until`](super::Entries::until). Questions about
+/// time series too: see [`Reader::until`](crate::series::Reader::until).
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    /// How long one operation may go through entries; `None` is as long as that takes. Waiting for an entry, a lock or a sync does not
+    /// How long one operation may go through entries, or one question work; `None` is as long as that takes. Waiting for an entry, a lock or a sync does not
     /// count.
     pub time_max: Option<Duration>,
     /// Ends them from another thread.

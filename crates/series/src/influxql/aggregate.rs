@@ -209,7 +209,7 @@ impl Job<'_> {
             self.input.read(column, range, &mut points)?;
             points = self.fitting(operand, class, points);
             if let Kept::Some(sieve) = &mut kept {
-                points = sieve.sift(&points);
+                points = sieve.sift(self.input.source, &points)?;
             }
             points = visit(*at, points)?;
         }

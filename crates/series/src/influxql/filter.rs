@@ -9,8 +9,14 @@ use super::input::{Input, Member};
 use super::node::Node;
 use crate::error::{Error, Result};
 use crate::points::Points;
-use crate::source::Range;
+use crate::source::{Range, Source};
 use crate::value::ValueRef;
+
+/// Work on rows between two looks whether to go on, in bytes of texts where one regular expression looks at them.
+const STRETCH_BYTES: usize = 256 << 10;
+/// What a row counts at least, and each byte of a text: there may be dozens of expressions.
+const ROW_BYTES: usize = 1 << 10;
+const TEXT_EFFORT: usize = 64;
 
 /// A condition on rows, ready for any member.
 pub(crate) struct Filter {
@@ -32,6 +38,8 @@ pub(crate) struct Sieve<'f> {
     places: Vec<Place<'f>>,
     points: Vec<Points>,
     cursors: Vec<usize>,
+    /// Work since it was asked last whether to go on.
+    worked: usize,
 }
 
 enum Place<'f> {
@@ -84,7 +92,7 @@ impl Filter {
         }
         let cursors = vec![0; points.len()];
         let is_decided = places.iter().all(|place| matches!(place, Place::Tag(_) | Place::Nothing));
-        let mut sieve = Sieve { node, places, points, cursors };
+        let mut sieve = Sieve { node, places, points, cursors, worked: 0 };
         Ok(match is_decided {
             true if sieve.keeps(0) => Kept::All,
             true => Kept::Nothing,
@@ -127,20 +135,27 @@ impl Sieve<'_> {
                 }
             };
         }
+        let text_bytes = |slot: &Cell<'_>| if let Some(ValueRef::Text(text)) = slot { text.len() } else { 0 };
+        let bytes: usize = slots.iter().map(text_bytes).sum();
+        self.worked = self.worked.saturating_add(ROW_BYTES + bytes.saturating_mul(TEXT_EFFORT));
         self.node.holds(slots)
     }
 
-    /// The points of a column that stay.
-    pub(crate) fn sift(&mut self, points: &Points) -> Points {
+    /// The points of a column that stay. The question may end meanwhile: a regular expression over long texts takes its time.
+    pub(crate) fn sift(&mut self, source: &dyn Source, points: &Points) -> Result<Points> {
         let mut kept = Points::new();
         let mut start = 0;
         for (at, time) in points.times().iter().enumerate() {
+            if self.worked > STRETCH_BYTES {
+                source.go_on()?;
+                self.worked = 0;
+            }
             if !self.keeps(*time) {
                 kept.extend_from(points, start..at);
                 start = at + 1;
             }
         }
         kept.extend_from(points, start..points.len());
-        kept
+        Ok(kept)
     }
 }

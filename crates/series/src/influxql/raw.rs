@@ -17,6 +17,8 @@ use crate::points::Points;
 use crate::source::Range;
 use crate::value::ValueRef;
 
+/// Rows that are told before it is asked whether to go on.
+const STRETCH_ROWS: usize = 256;
 /// How much time is looked at first where only some rows are wanted: a minute. Then how many times more, each time.
 const PROBE: i64 = 60_000_000_000;
 const PROBE_GROWTH: i64 = 16;
@@ -94,9 +96,14 @@ impl Job<'_> {
         for (nth, (stream, cursors)) in streams.iter().zip(&cursors).enumerate() {
             heap.extend(stream.next(cursors, self.order).map(|time| (key(time, nth), time, nth)));
         }
+        let mut rows = 0usize;
         while let Some((_, mut time, nth)) = heap.pop() {
             let (Some(stream), Some(cursors)) = (streams.get(nth), cursors.get_mut(nth)) else { continue };
             loop {
+                if rows.is_multiple_of(STRETCH_ROWS) {
+                    self.input.source.go_on()?;
+                }
+                rows += 1;
                 stream.take(cursors, time, self.order, &mut slots);
                 cells.clear();
                 cells.extend(self.plan.nodes.iter().map(|node| node.value(&slots)));
@@ -189,7 +196,7 @@ impl Job<'_> {
                     }
                     if let Kept::Some(sieve) = &mut kept {
                         sieve.restart();
-                        points = sieve.sift(&points);
+                        points = sieve.sift(self.input.source, &points)?;
                     }
                     stream.points.push(points);
                     Place::Field(stream.points.len() - 1)

@@ -1,7 +1,7 @@
 //! Statements and their answers, over a model.
 
 use super::*;
-use crate::model::{Model, key};
+use crate::model::{Bounded, Model, key};
 use crate::value::Value;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
@@ -444,4 +444,27 @@ fn answers_have_the_shapes_of_influxdb() {
         answer_with(&model, "SELECT user,note FROM cpu WHERE time=20s GROUP BY host,region", Layout::Csv, Epoch::Text),
         "name,tags,time,user,note\ncpu,\"host=a,region=eu\",20000000000,4,it's <ok>\ncpu,\"host=b,region=us\",20000000000,40,\n"
     );
+}
+
+/// The rows of one series were looked at to the end, whoever waited: a regular expression over long texts takes minutes.
+#[test]
+fn rows_ask_whether_to_go_on_whether_they_are_wanted_or_not() {
+    let mut model = Model::default();
+    let series = key("db", "log", "", "text");
+    (0..5_000).for_each(|second| model.write(&series, second * SECOND, Value::Text("nothing".into())));
+    let asked = |text: &str| {
+        let source = Bounded::new(&model, u64::MAX);
+        let env = Env { source: &source, database: "db", now: 1000 * SECOND, may_see: &|_| true };
+        let mut document = Document::new(Layout::Plain, Epoch::Text, 1 << 20);
+        let statements = parse(text, &Parameters::new()).unwrap();
+        statements.iter().for_each(|statement| read(&env, statement, &mut document).unwrap());
+        source.asked()
+    };
+    for text in [
+        "SELECT text FROM log",
+        "SELECT text FROM log WHERE text =~ /some/",
+        "SELECT count(text) FROM log WHERE text =~ /some/",
+    ] {
+        assert!((10..100).contains(&asked(text)), "{text}: {}", asked(text));
+    }
 }

@@ -6,7 +6,7 @@
 //! Moments go by in blocks. Each series is walked once for each block, beside as many folds as the block has moments: memory is
 //! that of the series and of one block.
 //!
-//! May use: `aggregator`, `column`, `fold`. Must not know: where columns come from, how points are printed.
+//! May use: `aggregator`, `column`, `fold`, whether the question goes on. Must not know: where columns come from, how points are printed.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ use super::aggregator::{Aggregator, Between};
 use super::column::{Column, Numbers, Value};
 use super::fold::{Fold, Number, with_fold};
 use super::time::MILLISECOND;
-use crate::source::Range;
+use crate::error::Result;
+use crate::source::{Range, Source};
 
 /// Moments in a block.
 const BLOCK_MOMENTS: usize = 1_024;
@@ -22,14 +23,18 @@ const BLOCK_MOMENTS: usize = 1_024;
 const BLOCK_NUMBERS: usize = 1 << 20;
 
 /// Hands over the points of the aggregate in the order of their times.
+///
+/// # Errors
+/// When the question does not go on: very many series at as many moments take long, and touch nothing else.
 pub(crate) fn merge(
+    source: &dyn Source,
     columns: &[Column],
     (aggregator, between): (Aggregator, Between),
     shown: Range,
     mut emit: impl FnMut(i64, Value),
-) {
+) -> Result<()> {
     let moments = moments(columns, shown);
-    let Some(first) = moments.first() else { return };
+    let Some(first) = moments.first() else { return Ok(()) };
 
     let has_integers = columns.iter().any(|column| !matches!(column.numbers, Numbers::Doubles(_)));
     let has_doubles = columns.iter().any(|column| !matches!(column.numbers, Numbers::Integers(_)));
@@ -46,6 +51,7 @@ pub(crate) fn merge(
     let length = (BLOCK_NUMBERS / columns.len().max(1)).clamp(1, BLOCK_MOMENTS);
     let (mut whole, mut broken, mut is_broken) = (Vec::new(), Vec::new(), Vec::new());
     for block in moments.chunks(length) {
+        source.go_on()?;
         if let Some(side) = &mut integers {
             (side.fold)(&mut side.walks, block, &mut whole);
         }
@@ -67,6 +73,7 @@ pub(crate) fn merge(
             }
         }
     }
+    Ok(())
 }
 
 /// All moments at which a series has a point: lists are joined by twos, so that those of series with the same times stay as short as they are.

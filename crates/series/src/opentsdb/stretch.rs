@@ -100,7 +100,8 @@ impl Stretches {
                     .for_each(|(time, value)| emit(series, time, value));
             }
             columns => {
-                merge(columns, (self.aggregator, self.between), stretch, |time, value| emit(series, time, value))
+                let emit = |time, value| emit(series, time, value);
+                merge(source, columns, (self.aggregator, self.between), stretch, emit)?;
             }
         }
         let Some(end) = end.filter(|end| *end <= self.shown.to) else { return Ok(false) };

@@ -35,6 +35,8 @@ const OTHERS: &[&str] = &[
     "vector",
 ];
 /// Functions of a window whose result is still a value of the metric.
+/// Values in windows between two looks whether to go on: some hundred microseconds.
+const STRETCH_VALUES: usize = 64 << 10;
 const KEEPS_NAME: &[&str] = &["first_over_time", "last_over_time"];
 
 /// Whether there is such a function.
@@ -227,13 +229,21 @@ fn of_window(args: &Args<'_>) -> Result<Table> {
         eval.spend_cells(1, steps)?;
         let labels = if keeps_name { labels.clone() } else { labels.clone().without_name() };
         let row = table.row(labels);
+        let mut seen = 0;
         samples.slide(&windows.ends, windows.range, |nth, window| {
+            // Long windows at many steps are the same points over and over.
+            seen += window.values.len();
+            if seen > STRETCH_VALUES {
+                eval.check_time()?;
+                seen = 0;
+            }
             let param = params.get(nth).copied().unwrap_or(0.0);
             let mut beside = Beside { param, now: steps.at(nth), scratch: &mut scratch };
             if let Some(cell) = row.get_mut(nth) {
                 *cell = of(window, &mut beside);
             }
-        });
+            Ok(())
+        })?;
         table.forget_last_if_empty();
         Ok(())
     })?;
@@ -250,8 +260,8 @@ fn absent_over_time(args: &Args<'_>) -> Result<Table> {
             if let Some(cell) = cells.get_mut(nth).filter(|_| !window.values.is_empty()) {
                 *cell = 1.0;
             }
-        });
-        Ok(())
+            Ok(())
+        })
     })?;
     let labels = match expr {
         Expr::MatrixSelector(selector) => Selector::of(&selector.vs).equal_labels(),

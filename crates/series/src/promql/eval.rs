@@ -167,7 +167,9 @@ impl Eval<'_> {
         self.source.hold(2 * bytes as u64)
     }
 
-    fn check_time(&self) -> Result<()> {
+    /// Asks whether to go on.
+    pub(crate) fn check_time(&self) -> Result<()> {
+        self.source.go_on()?;
         if (self.go_on)() { Ok(()) } else { Err(Error::invalid("the query took too long")) }
     }
 
@@ -214,7 +216,8 @@ impl Eval<'_> {
                 {
                     *cell = of(*time, *value);
                 }
-            });
+                Ok(())
+            })?;
             table.forget_last_if_empty();
             Ok(())
         })?;

@@ -240,7 +240,8 @@ fn raw(eval: &Eval<'_>, expr: &Expr, steps: &Steps) -> Result<Answer> {
             if !points.is_empty() {
                 lines.push(Line { labels: labels.clone(), points });
             }
-        });
+            Ok(())
+        })?;
         let points = lines.last().map_or(0, |line| line.points.len());
         eval.source.hold(points as u64 * POINT_BYTES)
     })?;

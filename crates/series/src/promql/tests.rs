@@ -566,3 +566,17 @@ fn numbers_at_many_steps_are_bounded_as_series_are() {
     assert_eq!(answered.unwrap(), "{} 46000");
     assert!(most > 46 * 1000 * 8, "each of them is counted: {most} bytes");
 }
+
+/// One series in a long window at many steps was worked at to its end, whoever waited.
+#[test]
+fn long_windows_ask_whether_to_go_on() {
+    let mut model = Model::default();
+    let points: Vec<(i64, f64)> = (0..20_000).map(|second| (second, 1.0)).collect();
+    model.put("x", "", &points);
+    let source = Bounded::new(&model, u64::MAX);
+    let span = Span { start_ms: 18_000_000, end_ms: 19_999_000, step_ms: 20_000 };
+    let expression = Expression::parse("sum_over_time(x[1d])", STEP_MS).unwrap();
+    expression.range(Scope { source: &source, ..scope(&model) }, span).unwrap();
+    // Two million values.
+    assert!((20..100).contains(&source.asked()), "{}", source.asked());
+}

@@ -5,6 +5,7 @@
 //!
 //! May use: `points`, `steps`. Must not know: functions.
 
+use crate::error::Result;
 use crate::points::Points;
 use crate::value::{Kind, ValueRef};
 
@@ -89,7 +90,15 @@ impl Samples {
     }
 
     /// Shows the window of `range` nanoseconds that ends at each step.
-    pub(crate) fn slide(&self, steps: &Steps, range: i64, mut see: impl FnMut(usize, &Window<'_>)) {
+    ///
+    /// # Errors
+    /// What `see` says.
+    pub(crate) fn slide(
+        &self,
+        steps: &Steps,
+        range: i64,
+        mut see: impl FnMut(usize, &Window<'_>) -> Result<()>,
+    ) -> Result<()> {
         let (mut low, mut high, mut drop_low, mut drop_high) = (0, 0, 0, 0);
         for (nth, to) in steps.iter().enumerate() {
             let from = to.saturating_sub(range);
@@ -112,7 +121,8 @@ impl Samples {
                 from,
                 to,
             };
-            see(nth, &window);
+            see(nth, &window)?;
         }
+        Ok(())
     }
 }

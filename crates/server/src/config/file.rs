@@ -123,6 +123,7 @@ pub(crate) struct LineTable {
 pub(crate) struct SeriesTable {
     pub(crate) memory_bytes: Option<i64>,
     pub(crate) query_memory_bytes: Option<i64>,
+    pub(crate) query_seconds_max: Option<i64>,
     pub(crate) series_max: Option<i64>,
     pub(crate) free_bytes_min: Option<i64>,
     pub(crate) merge_bytes_per_second: Option<i64>,

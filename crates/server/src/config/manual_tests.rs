@@ -51,6 +51,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("script.time_milliseconds_max", 100, script::TIME_MILLISECONDS),
         ("series.memory_bytes", wide(limits.series_memory_bytes), series::MEMORY_BYTES),
         ("series.query_memory_bytes", wide(limits.series_query_memory_bytes), series::QUERY_MEMORY_BYTES),
+        ("series.query_seconds_max", wide(resp.series_time_max.as_secs()), series::QUERY_SECONDS),
         ("series.series_max", number(limits.series_max), series::SERIES),
         ("series.free_bytes_min", wide(holdfast::Options::default().series.free_bytes_min), series::FREE_BYTES),
         (

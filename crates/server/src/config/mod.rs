@@ -192,6 +192,7 @@ impl Config {
         ];
         lines.extend(self.line.describe(&self.users));
         lines.extend(series::describe(&self.series, &self.limits));
+        lines.push(format!("series.query_seconds_max = {}", self.resp.limits.series_time_max.as_secs()));
         lines.push(format!("space.query_seconds_max = {}", self.resp.limits.space_time_max.as_secs()));
         lines.push(format!("space.query_memory_bytes = {}", self.limits.space_query_memory_bytes));
         lines.extend(script::describe(&self.script));

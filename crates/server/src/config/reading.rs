@@ -47,6 +47,7 @@ impl Reading<'_> {
         let defaults = holdfast::Options::default();
         let is_line_asked_for = file.line.listen.is_some();
         let mut limits = self.limits(&file.limits)?;
+        let series_seconds = file.series.query_seconds_max;
         let series = self.series(file.series, &mut limits)?;
         let mut config = Config {
             dir: self.arguments.dir.clone().or(file.dir.map(|dir| self.beside(dir))).unwrap_or_else(|| DIR.into()),
@@ -76,6 +77,7 @@ impl Reading<'_> {
             }),
             warnings: Vec::new(),
         };
+        self.series_time(series_seconds, (&mut config.resp.limits, &mut config.http.limits))?;
         self.space(&file.space, &mut config.limits, (&mut config.resp.limits, &mut config.http.limits))?;
         for profile in &config.xa.profiles {
             let is_switch = |kind: &ResourceManagerKind| matches!(kind, ResourceManagerKind::Xa { .. });

@@ -1,4 +1,5 @@
-//! The keys of time series: memory, how many series there may be, how long points are kept, and room on the disk.
+//! The keys of time series: memory, how long a question may take, how many series there may be, how long points are kept, and room on
+//! the disk.
 //!
 //! May use: `reading`, `file`. Must not know: how points are stored.
 
@@ -14,6 +15,7 @@ use super::reading::Reading;
 
 pub(super) const MEMORY_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
 pub(super) const QUERY_MEMORY_BYTES: RangeInclusive<i64> = 1 << 20..=1 << 40;
+pub(super) const QUERY_SECONDS: RangeInclusive<i64> = 1..=86_400;
 pub(super) const SERIES: RangeInclusive<i64> = 1..=1_000_000_000;
 pub(super) const FREE_BYTES: RangeInclusive<i64> = 0..=1 << 50;
 pub(super) const MERGE_BYTES_PER_SECOND: RangeInclusive<i64> = 0..=1 << 50;
@@ -35,11 +37,25 @@ pub(super) fn describe(options: &SeriesOptions, limits: &Limits) -> Vec<String> 
 }
 
 impl Reading<'_> {
+    /// How long both doors have a question work.
+    pub(super) fn series_time(
+        &self,
+        seconds: Option<i64>,
+        (resp, http): (&mut doors::resp::Limits, &mut doors::http::Limits),
+    ) -> Result<(), ConfigError> {
+        let seconds: Option<u64> = self.number("series.query_seconds_max", seconds, QUERY_SECONDS)?;
+        if let Some(time) = seconds.map(Duration::from_secs) {
+            (resp.series_time_max, http.series_time_max) = (time, time);
+        }
+        Ok(())
+    }
+
     /// The options, and the limits with what the table says.
     pub(super) fn series(&self, table: SeriesTable, limits: &mut Limits) -> Result<SeriesOptions, ConfigError> {
         let SeriesTable {
             memory_bytes,
             query_memory_bytes,
+            query_seconds_max: _,
             series_max,
             free_bytes_min,
             merge_bytes_per_second,

@@ -3,13 +3,13 @@
 //! Whoever makes an answer in chunks waits for its client in a thread, one piece ahead: it ends when the client goes, and the door
 //! ends clients that do not read.
 //!
-//! May use: hyper, tokio. Must not know: InfluxQL.
+//! May use: `gone`, hyper, tokio. Must not know: InfluxQL.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Sleep;
 
 use crate::http::failure::Failure;
+use crate::http::gone::Watching;
 
 /// How long an answer may take to leave.
 pub(super) const LEAVING_TIME_MAX: Duration = Duration::from_secs(600);
@@ -68,9 +69,9 @@ impl Leaving {
     }
 
     /// The body that begins with this piece.
-    pub(super) fn body(self, first: Vec<u8>) -> Body {
+    pub(super) fn body(self, first: Vec<u8>, watching: Watching) -> Body {
         let end = Box::pin(tokio::time::sleep(LEAVING_TIME_MAX));
-        Body::new(Pouring { first: Some(first.into()), rest: self.0, end })
+        Body::new(Pouring { first: Some(first.into()), rest: self.0, end, watching })
     }
 }
 
@@ -79,6 +80,8 @@ struct Pouring {
     rest: Receiver<Made>,
     /// Until then it has to have left: it holds a thread and a turn of questions however slowly its client reads.
     end: Pin<Box<Sleep>>,
+    /// Ends what makes the pieces.
+    watching: Watching,
 }
 
 impl hyper::body::Body for Pouring {
@@ -96,14 +99,18 @@ impl hyper::body::Body for Pouring {
             self.rest.close();
             return Poll::Ready(Some(Err(io::Error::other("the client took too long to read the answer"))));
         }
-        self.rest.poll_recv(context).map(|made| {
-            Some(match made? {
-                Ok(piece) => Ok(Frame::data(piece.into())),
-                Err(failure) => {
-                    tracing::warn!("an answer in chunks ended early: {}", failure.text());
-                    Err(io::Error::other(failure.text().to_owned()))
-                }
-            })
-        })
+        let Poll::Ready(made) = self.rest.poll_recv(context) else {
+            ready!(self.watching.poll_gone(context));
+            self.rest.close();
+            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+        };
+        self.watching.made();
+        Poll::Ready(made.map(|made| match made {
+            Ok(piece) => Ok(Frame::data(piece.into())),
+            Err(failure) => {
+                tracing::warn!("an answer in chunks ended early: {}", failure.text());
+                Err(io::Error::other(failure.text().to_owned()))
+            }
+        }))
     }
 }

@@ -3,14 +3,14 @@
 //! What is sent was read of what is as durable as reads have to be: an answer is made whole before that is known, and one in chunks
 //! piece by piece.
 //!
-//! May use: `params`, `leaving`, `pages`, the facade's `series`. Must not know: the language.
+//! May use: `params`, `leaving`, `gone`, `pages`, the facade's `series`. Must not know: the language.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use holdfast::series::influxql::{self, Change, Document, Env, Layout, Need, Statement};
-use holdfast::series::{GoOn, Reader, SeriesError, Source};
+use holdfast::series::{GoOn, Reader, SeriesError, Source, Stop};
 use holdfast::{Durability, ErrorKind, Store};
 
 use super::leaving::{self, Way};
@@ -18,6 +18,7 @@ use super::params::Params;
 use super::refused;
 use crate::auth::{Right, User};
 use crate::http::failure::Failure;
+use crate::http::gone::left;
 use crate::http::handle::{Asked, JSON, with_type};
 use crate::http::pages::{self, Whole};
 use crate::http::upload::Upload;
@@ -57,20 +58,24 @@ pub(super) async fn query(
     let kind = if params.layout == Layout::Csv { CSV } else { JSON };
     let (way, mut leaving) = leaving::way();
     let is_chunked = matches!(params.layout, Layout::Chunked(_));
-    let run = move |store: &Store| run(store, user.as_deref(), &statements, &params, (durability, mode, way));
-    let answer = if is_chunked {
-        let work = asked.shared.query_within(leaving::LEAVING_TIME_MAX, run);
-        tokio::pin!(work);
-        tokio::select! {
-            biased;
-            Some(first) = leaving.next() => match first {
-                Ok(first) => return Ok(with_type(kind, leaving.body(first))),
-                Err(failure) => Err(failure),
-            },
-            done = &mut work => done.and_then(|ran| ran),
-        }
-    } else {
-        asked.shared.query(run).await.and_then(|ran| ran)
+    let (stop, watching) = asked.watched();
+    // Who sends a change and goes means it.
+    let changes = statements.iter().any(|statement| statement.is_change() || statement.is_insert());
+    let stop = Stop { cancel: stop.cancel.filter(|_| !changes), ..stop };
+    let run = move |store: &Store| {
+        let reader = store.series().reader().until(stop);
+        run((store, reader), user.as_deref(), &statements, &params, (durability, mode, way))
+    };
+    let work = asked.shared.query(run);
+    tokio::pin!(work);
+    let answer = tokio::select! {
+        biased;
+        Some(first) = leaving.next(), if is_chunked => match first {
+            Ok(first) => return Ok(with_type(kind, leaving.body(first, watching))),
+            Err(failure) => Err(failure),
+        },
+        done = &mut work => done.and_then(|ran| ran),
+        () = watching.gone(), if !changes => Err(left()),
     };
     Ok(match answer {
         Ok(whole) => {
@@ -108,13 +113,12 @@ fn forbidden(user: &User, statements: &[Statement], database: &str) -> Option<St
 }
 
 fn run(
-    store: &Store,
+    (store, reader): (&Store, Reader),
     user: Option<&User>,
     statements: &[Statement],
     params: &Params,
     (durability, mode, way): (Durability, Mode, Way),
 ) -> Result<Whole, Failure> {
-    let reader = store.series().reader();
     let bytes = answer(store, (&reader, user), statements, params, (durability, mode, &way));
     let bytes = bytes.and_then(|bytes| reader.settle().map(|()| bytes).map_err(Failure::from));
     if way.is_used() {
@@ -138,7 +142,11 @@ fn answer(
     let env = Env { source, database: &params.database, now, may_see: &may_see };
     let mut outlet = |piece| {
         reader.settle().map_err(|error| SeriesError::Source { text: error.to_string() })?;
-        way.send(piece)
+        // It is its client that takes its time.
+        reader.pause();
+        let sent = way.send(piece);
+        reader.resume();
+        sent
     };
     let document = Document::new(params.layout, params.epoch, ANSWER_BYTES_MAX);
     let mut document = document.held_by(source).leaving_by(&mut outlet);
@@ -166,7 +174,11 @@ fn answer(
             // What an earlier statement missed is said again: it is one reader.
             Ok(()) => document.end(reader.missing().map(|missing| missing.to_string()).as_deref()),
             Err(error) => {
-                document.fail(&error.to_string());
+                document.fail(&match error {
+                    // By these words clients know it.
+                    SeriesError::Late { .. } => format!("query-timeout limit exceeded: {error}"),
+                    error => error.to_string(),
+                });
                 has_failed = true;
             }
         }

@@ -3,23 +3,22 @@
 //! Answers are made piece by piece while they are sent, so that a long one costs the memory of a piece; but what deletes is
 //! made whole, so that nothing is deleted that is not in the answer.
 //!
-//! May use: `json_body`, `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
+//! May use: `gone`, `json_body`, `pages`, `shared`, the facade's `series::opentsdb`. Must not know: how anything is computed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
 use holdfast::series::opentsdb::{Afterwards, Answer, LastQuery, Lookup, Parameters, Query, Suggest};
-use holdfast::series::{Missing, Reader};
+use holdfast::series::{Missing, Reader, Stop};
 
 use super::super::failure::Failure;
 use super::super::handle::{Asked, say_durability};
 use super::super::json_body::Becomes;
 use super::super::pages::{self, Piece, Pieces};
-use super::super::shared::Shared;
-use super::super::spaces::holding;
+use super::super::spaces::searching;
 use super::super::upload::Upload;
 use super::about;
 use super::refused::{JSON, Refused};
@@ -29,8 +28,6 @@ use crate::budget::Share;
 
 /// The database of clients that know none.
 const DATABASE_DEFAULT: &str = "default";
-/// How long the first piece of an answer may take: OpenTSDB has no limit, and a store that is stuck must not hold a thread for ever.
-const FIRST_PIECE_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Where the words of a question are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,22 +127,23 @@ impl<'a> Asking<'a> {
             return self.delete(query.and_delete(), share).await;
         }
         let database = self.database;
-        let begin = move |store: &Store| {
-            let reader = store.series().reader();
+        let begin = move |store: &Store, stop: Stop| {
+            let reader = store.series().reader().until(stop);
             let mut answer = Answer::begin(&reader, &database, query)?;
             let first = answer.next(&reader)?.unwrap_or_default();
+            reader.pause();
             reader.settle()?;
             let missing = reader.missing();
             Ok::<_, Refused>((first, missing, (!answer.is_over()).then_some((answer, reader, share))))
         };
-        let (first, missing, rest) = patiently(self.asked.shared, begin).await??;
-        let turns = Some(self.asked.shared.turns.clone());
+        let (begun, watching) = self.asked.long_question(begin).await?;
+        let (first, missing, rest) = begun?;
         let answer = match rest {
             None => json(first),
             Some((answer, reader, share)) => {
                 let told = missing.as_ref().map_or(0, Missing::blocks);
                 let rest = Rest { answer, reader, told, _share: share };
-                ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), turns)).into_response()
+                ([(CONTENT_TYPE, JSON)], pages::continued(first, Box::new(rest), Some(watching))).into_response()
             }
         };
         Ok(pages::telling(answer, missing.as_ref()))
@@ -155,8 +153,8 @@ impl<'a> Asking<'a> {
     async fn delete(self, query: Query, share: Share) -> Result<Response, Refused> {
         self.check(Right::Write)?;
         let (database, durability) = (self.database, self.asked.durability()?);
-        let act = move |store: &Store| {
-            let reader = store.series().reader();
+        let act = move |store: &Store, stop: Stop| {
+            let reader = store.series().reader().until(stop);
             let mut answer = Answer::begin(&reader, &database, query)?;
             let whole = answer.whole(&reader)?;
             reader.settle()?;
@@ -169,7 +167,7 @@ impl<'a> Asking<'a> {
             }
             Ok::<_, Refused>((whole, reader.missing()))
         };
-        let (whole, missing) = patiently(self.asked.shared, holding(share, act)).await??;
+        let (whole, missing) = self.asked.change_points(searching(share, act)).await??;
         Ok(pages::telling(say_durability(json(whole), durability), missing.as_ref()))
     }
 
@@ -180,7 +178,7 @@ impl<'a> Asking<'a> {
         };
         let (query, share) = self.parsed(upload, parse).await?;
         let database = self.database;
-        ask(self.asked.shared, share, move |reader| {
+        ask(self.asked, share, move |reader| {
             let mut out = Vec::new();
             query.answer(reader, &database, &mut out)?;
             Ok(out)
@@ -195,7 +193,7 @@ impl<'a> Asking<'a> {
         };
         let (suggest, share) = self.parsed(upload, parse).await?;
         let database = self.database;
-        ask(self.asked.shared, share, move |reader| {
+        ask(self.asked, share, move |reader| {
             let mut out = Vec::new();
             suggest.answer(reader, &database, &mut out)?;
             Ok(out)
@@ -210,7 +208,7 @@ impl<'a> Asking<'a> {
         };
         let (lookup, share) = self.parsed(upload, parse).await?;
         let (database, begun) = (self.database, Instant::now());
-        ask(self.asked.shared, share, move |reader| {
+        ask(self.asked, share, move |reader| {
             let mut out = Vec::new();
             let found = lookup.find(reader, &database)?;
             found.write(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), &mut out);
@@ -234,26 +232,18 @@ pub(super) fn json(bytes: Vec<u8>) -> Response {
 
 /// Answers a question that is answered at once.
 async fn ask(
-    shared: &Shared,
+    asked: &Asked<'_>,
     share: Share,
     act: impl FnOnce(&Reader) -> Result<Vec<u8>, Refused> + Send + 'static,
 ) -> Result<Response, Refused> {
-    let act = move |store: &Store| {
-        let reader = store.series().reader();
+    let act = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let answer = act(&reader)?;
         reader.settle()?;
         Ok::<_, Refused>((answer, reader.missing()))
     };
-    let (answer, missing) = patiently(shared, holding(share, act)).await??;
+    let (answer, missing) = asked.question(searching(share, act)).await??;
     Ok(pages::telling(json(answer), missing.as_ref()))
-}
-
-/// Lets a thread that may wait ask the store, however much there is to be read.
-async fn patiently<T: Send + 'static>(
-    shared: &Shared,
-    act: impl FnOnce(&Store) -> T + Send + 'static,
-) -> Result<T, Failure> {
-    shared.query_within(FIRST_PIECE_TIME_MAX, act).await
 }
 
 /// What is left of an answer.
@@ -268,7 +258,10 @@ struct Rest {
 
 impl Pieces for Rest {
     fn next(&mut self) -> holdfast::Result<Piece> {
+        self.reader.resume();
         let piece = self.answer.next(&self.reader)?.unwrap_or_default();
+        // Until the client has taken it.
+        self.reader.pause();
         self.reader.settle()?;
         let is_over = self.answer.is_over();
         Ok(if is_over { Piece::last(piece, self.reader.missing(), self.told) } else { Piece::More(piece) })

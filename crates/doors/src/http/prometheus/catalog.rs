@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use axum::response::Response;
 use holdfast::Store;
 use holdfast::series::promql::{Labels, NAME, Selector};
-use holdfast::series::{Reader, Source};
+use holdfast::series::{Reader, Source, Stop};
 
 use super::escaped::unescaped;
 use super::json;
@@ -71,26 +71,26 @@ impl Wanted {
 
 pub(super) async fn labels(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let wanted = Wanted::of(params, database)?;
-    let list = move |store: &Store| {
-        let reader = store.series().reader();
+    let list = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let names = wanted.names(&reader)?;
         reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(names), wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.query(list).await??))
+    Ok(with_type(JSON, asked.question(list).await??))
 }
 
 pub(super) async fn values(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let wanted = Wanted::of(params, database)?;
     let name = std::str::from_utf8(asked.captured(0)).map_err(|_| Refusal::bad("the label's name is no UTF-8"))?;
     let name = unescaped(name);
-    let list = move |store: &Store| {
-        let reader = store.series().reader();
+    let list = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let values = wanted.values(&reader, &name)?;
         reader.settle()?;
         Ok::<_, Refusal>(json::texts(&Vec::from_iter(values), wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.query(list).await??))
+    Ok(with_type(JSON, asked.question(list).await??))
 }
 
 pub(super) async fn series(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
@@ -98,22 +98,22 @@ pub(super) async fn series(asked: &Asked<'_>, params: &Params, database: String)
     if wanted.matches.is_empty() {
         return Err(Refusal::bad("no match[] parameter provided"));
     }
-    let list = move |store: &Store| {
-        let reader = store.series().reader();
+    let list = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let found = Vec::from_iter(wanted.found(&reader)?);
         reader.settle()?;
         Ok::<_, Refusal>(json::all_labels(&found, wanted.limit))
     };
-    Ok(with_type(JSON, asked.shared.query(list).await??))
+    Ok(with_type(JSON, asked.question(list).await??))
 }
 
 pub(super) async fn cardinality(asked: &Asked<'_>, params: &Params, database: String) -> Result<Response, Refusal> {
     let top = params.limit()?.unwrap_or(TOP).min(TOP_MAX);
-    let count = move |store: &Store| {
-        let reader = store.series().reader();
+    let count = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let found = reader.cardinality(&database)?;
         reader.settle()?;
         Ok::<_, Refusal>(json::cardinality(&found, top))
     };
-    Ok(with_type(JSON, asked.shared.query(count).await??))
+    Ok(with_type(JSON, asked.question(count).await??))
 }

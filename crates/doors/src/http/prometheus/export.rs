@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use axum::response::Response;
 use holdfast::Store;
 use holdfast::series::promql::{Named, write_float};
-use holdfast::series::{Missing, Points, Range, Reader, Source, ValueRef};
+use holdfast::series::{Missing, Points, Range, Reader, Source, Stop, ValueRef};
 
 use super::json;
 use super::params::{Params, selectors};
@@ -27,8 +27,8 @@ pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String)
         return Err(Refusal::bad("no match[] parameter provided"));
     }
     let range = params.range()?.unwrap_or(Range::ALL);
-    let find = move |store: &Store| {
-        let reader = store.series().reader();
+    let find = move |store: &Store, stop: Stop| {
+        let reader = store.series().reader().until(stop);
         let mut all = Vec::new();
         for selector in selectors(&matches)? {
             all.extend(selector.find(&reader, &database)?);
@@ -39,14 +39,13 @@ pub(super) async fn export(asked: &Asked<'_>, params: &Params, database: String)
         let first = export.next()?;
         Ok::<_, Refusal>((export, first))
     };
-    let (mut export, first) = asked.shared.query(find).await??;
+    let (begun, watching) = asked.long_question(find).await?;
+    let (mut export, first) = begun?;
     let missing = export.reader.missing();
     export.told = missing.as_ref().map_or(0, Missing::blocks);
     let answer = match first {
         Piece::Last(bytes) | Piece::LastOfIncomplete(bytes, _) => with_type(JSON_LINES, bytes),
-        Piece::More(bytes) => {
-            with_type(JSON_LINES, pages::continued(bytes, Box::new(export), Some(asked.shared.turns.clone())))
-        }
+        Piece::More(bytes) => with_type(JSON_LINES, pages::continued(bytes, Box::new(export), Some(watching))),
     };
     Ok(pages::telling(answer, missing.as_ref()))
 }
@@ -62,6 +61,7 @@ struct Export {
 
 impl Pieces for Export {
     fn next(&mut self) -> holdfast::Result<Piece> {
+        self.reader.resume();
         let mut text = String::new();
         for named in self.series.by_ref() {
             self.points.clear();
@@ -75,6 +75,8 @@ impl Pieces for Export {
             line(&named, &self.points, &mut text);
             self.reader.give_back(bytes);
             if text.len() > PIECE_BYTES {
+                // Until the client has taken it.
+                self.reader.pause();
                 self.reader.settle()?;
                 return Ok(Piece::More(text.into_bytes()));
             }

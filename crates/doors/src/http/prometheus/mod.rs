@@ -202,8 +202,8 @@ async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<
     }
     let range = params.range()?;
     let durability = asked.durability().map_err(|_| Refusal::bad("durability is one of synced, window, written"))?;
-    let remove = move |store: &holdfast::Store| {
-        let (series, reader) = (store.series(), store.series().reader());
+    let remove = move |store: &holdfast::Store, stop| {
+        let (series, reader) = (store.series(), store.series().reader().until(stop));
         let mut last = None;
         for selector in selectors(&matches)? {
             for select in selector.selects(&reader, &database)? {
@@ -220,6 +220,6 @@ async fn delete(asked: &Asked<'_>, params: &Params, database: String) -> Result<
         }
         Ok::<_, Refusal>(())
     };
-    asked.shared.query(remove).await??;
+    asked.change_points(remove).await??;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

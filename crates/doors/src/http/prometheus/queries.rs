@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use holdfast::Store;
-use holdfast::series::Reader;
 use holdfast::series::promql::{Answer, Expression, Limits, Line, STEP_MS, STEPS_MAX, Scope, Span};
+use holdfast::series::{Reader, Stop};
 
 use super::json;
 use super::params::Params;
@@ -60,17 +60,16 @@ async fn evaluate(
     ),
     act: impl FnOnce(&Expression, Scope<'_>) -> Result<Answer, holdfast::series::SeriesError> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    let longest = asked.shared.options.limits.answer_timeout;
     let timeout = params.duration("timeout")?.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-    let end = Instant::now() + timeout.map_or(longest, |timeout| timeout.min(longest));
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let text = params.get("query").unwrap_or_default().to_owned();
     let limit = params.limit()?;
     // Parsed where it may take a while, because of regular expressions.
-    let written = asked.shared.query(move |store: &Store| {
+    let evaluated = asked.long_question(move |store: &Store, stop: Stop| {
         let invalid = |error| Refusal::bad(format!("invalid parameter \"query\": {error}"));
         let expression = parse(&text).map_err(invalid)?;
-        let reader = store.series().reader();
-        let go_on = || Instant::now() < end;
+        let reader = store.series().reader().until(stop);
+        let go_on = || end.is_none_or(|end| Instant::now() < end);
         let limits = Limits { cells_max: CELLS_MAX, ..Limits::default() };
         let scope = Scope { source: &reader, database: &database, limits, go_on: &go_on };
         let answer =
@@ -82,11 +81,10 @@ async fn evaluate(
             (text, false) => Written::Begun(text.into_bytes(), Box::new(rest)),
         })
     });
-    match written.await?? {
+    let (written, watching) = evaluated.await?;
+    match written? {
         Written::All(text) => Ok(with_type(JSON, text)),
-        Written::Begun(first, rest) => {
-            Ok(with_type(JSON, pages::continued(first, rest, Some(asked.shared.turns.clone()))))
-        }
+        Written::Begun(first, rest) => Ok(with_type(JSON, pages::continued(first, rest, Some(watching)))),
     }
 }
 

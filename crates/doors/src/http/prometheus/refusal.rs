@@ -52,6 +52,11 @@ impl Refusal {
 impl From<SeriesError> for Refusal {
     fn from(error: SeriesError) -> Self {
         match error {
+            SeriesError::Late { .. } => {
+                let text = format!("query timed out in expression evaluation: {error}");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", text)
+            }
+            SeriesError::Canceled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "canceled", error.to_string()),
             SeriesError::Source { text } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text),
             SeriesError::Malformed { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
@@ -71,7 +76,10 @@ impl From<holdfast::Error> for Refusal {
             _ => "internal",
         };
         let text = error.to_string();
-        Self::new(Failure::from(error).into_response().status(), kind, text)
+        let status = Failure::from(error).code();
+        // Of what is too much, only what took too long is answered when there is time.
+        let is_late = kind == "execution" && status == StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, if is_late { "timeout" } else { kind }, text)
     }
 }
 

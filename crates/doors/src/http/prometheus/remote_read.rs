@@ -9,14 +9,12 @@
 //!
 //! May use: `read_request`, `pages`, `message`, the facade's `promql`. Must not know: expressions.
 
-use std::time::Instant;
-
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use holdfast::Store;
 use holdfast::series::promql::{Named, Selector};
-use holdfast::series::{Points, Range, Reader, Source, ValueRef};
+use holdfast::series::{Points, Range, Reader, Source, Stop, ValueRef};
 
 use super::read_request::{self, Query};
 use super::refusal::Refusal;
@@ -27,17 +25,13 @@ use crate::http::pages::Whole;
 const NANOS_PER_MS: i64 = 1_000_000;
 
 pub(super) async fn read(asked: &Asked<'_>, body: Vec<u8>, database: String) -> Result<Response, Refusal> {
-    let longest = asked.shared.options.limits.answer_timeout;
-    let find = move |store: &Store| {
-        // Behind it nobody waits for the answer any more, and others wait for the turn.
-        let end = Instant::now() + longest;
-        let go_on = || Instant::now() < end;
+    let find = move |store: &Store, stop: Stop| {
         let queries = read_request::queries(&body).map_err(Refusal::bad)?;
-        let reader = store.series().reader();
+        let reader = store.series().reader().until(stop);
         let mut answer = Vec::new();
         for Query { selector, range } in &queries {
             let selector = Selector::parse(selector).map_err(|error| Refusal::bad(error.to_string()))?;
-            let result = result(&reader, selector.find(&reader, &database)?, *range, &go_on)?;
+            let result = result(&reader, selector.find(&reader, &database)?, *range)?;
             reader.hold(result.len() as u64)?;
             put_bytes(&mut answer, 1, &result);
             reader.give_back(result.len() as u64);
@@ -52,21 +46,18 @@ pub(super) async fn read(asked: &Asked<'_>, body: Vec<u8>, database: String) -> 
         reader.settle()?;
         Ok::<_, Refusal>(Whole::new(bytes, reader))
     };
-    let mut answer = asked.shared.query(find).await??.body().into_response();
+    let mut answer = asked.question(find).await??.body().into_response();
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     Ok(answer)
 }
 
-/// The result of one query, if it may `go_on` that long.
-fn result(reader: &Reader, found: Vec<Named>, range: Range, go_on: &dyn Fn() -> bool) -> Result<Vec<u8>, Refusal> {
+/// The result of one query.
+fn result(reader: &Reader, found: Vec<Named>, range: Range) -> Result<Vec<u8>, Refusal> {
     let (mut result, mut series, mut part, mut points) = (Vec::new(), Vec::new(), Vec::new(), Points::new());
     for Named { labels, ids } in found {
         points.clear();
         for id in ids {
-            if !go_on() {
-                return Err(Refusal::late());
-            }
             reader.points(id, range, &mut points)?;
         }
         let bytes = points.memory_bytes() as u64;

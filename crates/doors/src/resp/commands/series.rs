@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use holdfast::series::promql::{self, Answer as Found, Expression, STEP_MS, Span};
 use holdfast::series::{
-    FIELD_DEFAULT, Match, Points, Range, Reader, Rows, Select, SeriesError, Source, TagMatch, ValueRef,
+    FIELD_DEFAULT, Match, Points, Range, Reader, Rows, Select, SeriesError, Source, Stop, TagMatch, ValueRef,
 };
 use holdfast::{ErrorKind, Position, Scope, Store};
 
@@ -28,8 +28,6 @@ use crate::resp::session::Need;
 
 /// The database of commands that name none.
 const DATABASE: &str = "default";
-/// The longest that TS.QUERY may take.
-const QUERY_TIME_MAX: Duration = Duration::from_secs(60);
 /// How often who was held back tries to write before it is refused.
 const TRIES_MAX: u32 = 8;
 
@@ -51,7 +49,8 @@ fn text(argument: &[u8]) -> Result<String, Fail> {
 fn wrong(error: SeriesError) -> Fail {
     match error {
         SeriesError::Source { text } => format!("UNAVAILABLE {text}").into(),
-        error @ SeriesError::Memory { .. } => format!("LIMIT {error}").into(),
+        error @ (SeriesError::Memory { .. } | SeriesError::Late { .. }) => format!("LIMIT {error}").into(),
+        error @ SeriesError::Canceled => holdfast::Error::from(error).into(),
         error => format!("ERR {error}").into(),
     }
 }
@@ -300,18 +299,20 @@ fn whole(reader: &Reader) -> Result<(), Fail> {
     reader.missing().map_or(Ok(()), |missing| Err(format!("CORRUPT {missing}; read around it").into()))
 }
 
-/// Reads points: in a thread of their own, or within a transaction at once, where nobody may wait for a disk; then the time is
+/// Reads points: in a thread of their own, for as long as the client waits and a question may take, or within a transaction at once, where nobody may wait for a disk; then the time is
 /// that of its scripts.
 fn reading(
     call: &mut Call<'_, '_>,
-    read: impl FnOnce(&Reader, Instant, &mut Reply) -> Result<(), Fail> + Send + 'static,
+    read: impl FnOnce(&Reader, Option<Instant>, &mut Reply) -> Result<(), Fail> + Send + 'static,
 ) -> Answer {
     let store = call.door.store.clone();
     if !call.in_exec {
+        let time_max = Some(call.door.options.limits.series_time_max);
+        let stop = Stop { time_max, cancel: Some(call.session.client.gone.clone()) };
         call.defer(move |reply| {
-            let reader = store.series().reader();
+            let reader = store.series().reader().until(stop);
             // Written first, sent when what it shows is durable.
-            read(&reader, Instant::now() + QUERY_TIME_MAX, reply)?;
+            read(&reader, None, reply)?;
             whole(&reader)?;
             reader.settle()?;
             Ok(Need::NOTHING)
@@ -331,7 +332,7 @@ fn reading(
         return Err(text.into());
     }
     let reader = store.series().reader();
-    read(&reader, end, call.reply)?;
+    read(&reader, Some(end), call.reply)?;
     whole(&reader)?;
     call.session.need.add(call.durability, reader.position());
     Ok(())
@@ -396,7 +397,7 @@ pub(crate) fn query(call: &mut Call<'_, '_>) -> Answer {
     let options = Options::read(call, next)?;
     let expression = Expression::parse(&expression, step_ms).map_err(wrong)?;
     reading(call, move |reader, end, reply| {
-        let go_on = || Instant::now() < end;
+        let go_on = || end.is_none_or(|end| Instant::now() < end);
         let limits = promql::Limits::default();
         let scope = promql::Scope { source: reader, database: &options.database, limits, go_on: &go_on };
         let found = match when {

@@ -225,3 +225,19 @@ fn what_a_downsampling_gathers_is_held_while_it_grows() {
         assert!(ask(downsample, 1 << 20).0.is_ok(), "{downsample}: few intervals need little");
     }
 }
+
+/// Series that have their points at other times than the others were made one without a look at who waits: a number of each series at
+/// each point of another.
+#[test]
+fn many_series_at_many_moments_ask_whether_to_go_on() {
+    let mut model = Model::default();
+    for host in 0..10 {
+        let points: Vec<(i64, f64)> = (0..4_000).map(|nth| (10 * nth + host, 1.0)).collect();
+        model.put("x", &format!("h={host}"), &points);
+    }
+    let source = Bounded::new(&model, u64::MAX);
+    let query = Query::from_parameters(&parameters("start=0&end=40000&m=sum:x"), NOW).unwrap();
+    let sizes = Sizes { points: 1 << 20, first: 100_000 * SECOND, max: 100_000 * SECOND };
+    Answer::begin(&source, "default", query).unwrap().in_pieces(sizes).whole(&source).unwrap();
+    assert!((30..500).contains(&source.asked()), "{}", source.asked());
+}
