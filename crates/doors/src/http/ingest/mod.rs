@@ -119,6 +119,11 @@ pub(crate) async fn run(
     }
 }
 
+/// A refusal in InfluxDB 2's form.
+pub(crate) fn refused_two(status: StatusCode, text: &str) -> Response {
+    influx::refusal(status, text, influx::Dialect::Two)
+}
+
 /// The database that a request names; InfluxDB 2 calls it a bucket, and may name a retention policy with it.
 fn database(asked: &Asked<'_>) -> Result<String, Failure> {
     let named = asked.query.get("db").or_else(|| {
