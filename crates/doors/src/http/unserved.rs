@@ -39,7 +39,10 @@ const NEAREST: &[(&str, &str)] = &[
     ("/api/v2/users", "users are configured at the server"),
     ("/api/v2", "points are written at /api/v2/write; questions are InfluxQL, at /query"),
     ("/api/v3", "lines are written at /write and /api/v2/write; questions are InfluxQL, at /query"),
-    ("/api/v1/import", "points are written as Prometheus' text at /api/v1/import/prometheus"),
+    (
+        "/api/v1/import",
+        "points are written as lines of JSON at /api/v1/import, as Prometheus' text at /api/v1/import/prometheus",
+    ),
     ("/api/v1/otlp", "OTLP is not served; write by Prometheus' remote write at /api/v1/write"),
     ("/api/v1/admin/tsdb/snapshot", "backups are made by `holdfast backup`"),
     ("/api/v1/admin/tsdb/clean_tombstones", "what was deleted leaves the disk by itself"),
