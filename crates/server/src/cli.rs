@@ -260,9 +260,12 @@ pub(crate) enum SeriesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct SeriesExportArguments {
-    /// Directory of the data
-    #[arg(long, visible_alias = "data", value_name = "DIR", default_value = "./holdfast-data")]
-    pub(crate) dir: PathBuf,
+    /// Directory of the data [default: that of the configuration file, or ./holdfast-data]
+    #[arg(long, visible_alias = "data", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The server's configuration file: points that it keeps no longer are not written
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The database
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) database: String,

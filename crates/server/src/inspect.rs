@@ -62,7 +62,12 @@ fn exit(damage: &[Damage], is_sound: bool) -> ExitCode {
 
 /// Opens the store in `world` without threads, so that nothing happens behind our back.
 pub(crate) fn open(dir: &Path, world: World, limits: Limits, job: &'static str) -> Result<Store, Failure> {
-    let options = Options { limits, progress: Some(progress::show(job)), ..Options::default() };
+    open_with(dir, world, Options { limits, ..Options::default() }, job)
+}
+
+/// As [`open`], with more than limits to say.
+pub(crate) fn open_with(dir: &Path, world: World, options: Options, job: &'static str) -> Result<Store, Failure> {
+    let options = Options { progress: Some(progress::show(job)), ..options };
     let opened = Store::open_in(&World { threads: false, ..world }, dir, options);
     opened.map_err(|error| Failure::Open { dir: dir.to_owned(), error })
 }

@@ -7,23 +7,26 @@
 //!
 //! Opens the store without threads. One series is in memory at a time, or as many rows as a batch has.
 //!
-//! May use: the facade, `inspect`. Must not know: protocols, files of the store.
+//! May use: the facade, `inspect`, `config`. Must not know: protocols, files of the store.
 
 mod arrow;
 mod columns;
 mod flat;
 mod parquet;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use holdfast::series::{Found, Match, Points, Range, Select, Source, TagMatch, ValueRef};
-use holdfast::{Limits, World};
+use holdfast::{Options, World};
 
-use crate::cli::{SeriesArguments, SeriesCommand, SeriesExportArguments, SeriesFormat};
+use crate::cli::{SeriesArguments, SeriesCommand, SeriesExportArguments, SeriesFormat, ServeArguments};
+use crate::config::Config;
 use crate::failure::Failure;
-use crate::inspect::open;
+use crate::inspect::open_with;
 
 use self::columns::Exported;
 
@@ -32,23 +35,30 @@ const NANOS_PER_MS: i64 = 1_000_000;
 /// Does what the command line says.
 pub(crate) fn series(arguments: &SeriesArguments) -> Result<ExitCode, Failure> {
     let SeriesCommand::Export(arguments) = &arguments.command;
-    let dir = &arguments.dir;
+    export(arguments, &mut BufWriter::new(io::stdout()))
+}
+
+/// Writes the points that a server with the same configuration would show.
+fn export(arguments: &SeriesExportArguments, to: &mut (impl Write + Send)) -> Result<ExitCode, Failure> {
+    let SeriesExportArguments { dir, config, .. } = arguments;
+    let served = ServeArguments { dir: dir.clone(), config: config.clone(), ..ServeArguments::default() };
+    let Config { dir, limits, series, .. } = Config::load(&served)?;
     if !dir.join("store").exists() && !dir.join("journal").exists() {
-        return Err(Failure::NoStore(dir.clone()));
+        return Err(Failure::NoStore(dir));
     }
-    let limits = Limits::default();
-    let store = open(dir, World::real(dir, &limits), limits, "replaying the journal")?;
+    let world = World::real(&dir, &limits);
+    let options = Options { limits, series, ..Options::default() };
+    let store = open_with(&dir, world, options, "replaying the journal")?;
     let reader = store.series().reader();
     let found = found(&reader, arguments)?;
     let range = Range {
         from: arguments.from.map_or(i64::MIN, |ms| ms.saturating_mul(NANOS_PER_MS)),
         to: arguments.to.map_or(i64::MAX, |ms| ms.saturating_mul(NANOS_PER_MS).saturating_add(NANOS_PER_MS - 1)),
     };
-    let mut to = BufWriter::new(io::stdout());
     match arguments.format {
-        SeriesFormat::Csv => csv(&reader, &found, range, &mut to)?,
-        SeriesFormat::Arrow => arrow::write(&Exported::new(&reader, &found, range)?, &mut to)?,
-        SeriesFormat::Parquet => parquet::write(&Exported::new(&reader, &found, range)?, &mut to)?,
+        SeriesFormat::Csv => csv(&reader, &found, range, to)?,
+        SeriesFormat::Arrow => arrow::write(&Exported::new(&reader, &found, range)?, to)?,
+        SeriesFormat::Parquet => parquet::write(&Exported::new(&reader, &found, range)?, to)?,
     }
     to.flush().map_err(Failure::Export)?;
     let missing = reader.missing();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use axum::body::Body;
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION,
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION,
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -27,12 +27,11 @@ use super::shared::Shared;
 use super::table::{Access, Found, Operation, Route, find};
 use super::upload::Upload;
 use super::uri::{self, Query};
-use super::{admin, indexes, influx, ingest, metadata, openapi, opentsdb, pages, prometheus};
+use super::{admin, indexes, influx, ingest, metadata, openapi, opentsdb, pages, prometheus, unserved};
 use crate::auth::{Right, User};
 use crate::peer::Peer;
 
 pub(crate) const JSON: &str = "application/json";
-const NOTHING: &str = "there is nothing here; /openapi.json says what there is elsewhere";
 /// How often a key is made before it is believed that none is free.
 const KEYS_TRIED_MAX: usize = 8;
 
@@ -71,8 +70,8 @@ async fn dispatch(shared: &Arc<Shared>, parts: &Parts, upload: &mut Upload) -> R
     let database = uri::take_database(&mut segments)?;
     let (route, captured) = match find(parts.method.as_str(), &segments) {
         Found::Route(route, captured) => (route, captured),
-        Found::Allow(methods) => return Ok(not_allowed(&methods)),
-        Found::Nothing => return Err(Failure::new(StatusCode::NOT_FOUND, NOTHING).into()),
+        Found::Allow(methods) => return Ok(unserved::not_allowed(&segments, &methods)),
+        Found::Nothing => return Ok(unserved::not_found(&segments)),
     };
     let mut query = Query::parse(parts.uri.query())?;
     if let Some(database) = &database {
@@ -102,15 +101,6 @@ fn check_ambiguous(headers: &HeaderMap) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(StatusCode::EXPECTATION_FAILED, "the only expectation that can be met is 100-continue"))
-}
-
-fn not_allowed(methods: &str) -> Response {
-    let text = format!("this path has the methods {methods}");
-    let mut answer = Failure::new(StatusCode::METHOD_NOT_ALLOWED, text).into_response();
-    if let Ok(methods) = HeaderValue::from_str(methods) {
-        answer.headers_mut().insert(ALLOW, methods);
-    }
-    answer
 }
 
 pub(crate) fn with_type(kind: &'static str, body: impl Into<Body>) -> Response {

@@ -92,6 +92,7 @@ mod tests_spaces;
 #[cfg(test)]
 mod tests_wire;
 mod turns;
+mod unserved;
 mod uri;
 
 pub use limits::Limits;

@@ -1,4 +1,4 @@
-//! OpenTSDB's line: `put <metric> <time> <value> <name>=<value> ...`.
+//! OpenTSDB's line: `put <metric> <time> <value> <name>=<value> ...`, and that of its files, which has no `put`.
 //!
 //! Words are parted by blanks or tabs. Names are any UTF-8 without these, which is wider than OpenTSDB's letters. The time
 //! is a number whose digits say its unit. The value is an integer, or a double if it has a point, an exponent, or is NaN
@@ -38,14 +38,26 @@ pub(crate) fn is_put(line: &[u8]) -> bool {
     }
 }
 
+/// Whether a line without leading blanks is one of those that `tsdb scan --import` writes: metric, time, value, and a tag at least. The
+/// second word of an Influx line has a `=`, and a command has none at all.
+pub(crate) fn is_import(line: &[u8]) -> bool {
+    let (metric, rest) = word(line);
+    let (at, rest) = word(rest);
+    let (value, tags) = word(rest);
+    !metric.iter().any(|byte| b",=".contains(byte))
+        && time(at, Unit::Digits).is_ok()
+        && number(value).is_some()
+        && word(tags).0.contains(&b'=')
+}
+
 impl Reader {
-    /// Adds the point of a line that [`is_put`].
+    /// Adds the point of a line that [`is_put`], or [`is_import`].
     ///
     /// # Errors
     /// What is wrong, and what would be right: nothing was added.
     pub(crate) fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), Cow<'static, str>> {
-        let rest = line.strip_prefix(b"put").unwrap_or_default().trim_ascii_start();
-        let (metric, rest) = word(rest);
+        let rest = if is_put(line) { line.strip_prefix(b"put").unwrap_or_default() } else { line };
+        let (metric, rest) = word(rest.trim_ascii_start());
         let (at, rest) = word(rest);
         let (value, tags) = word(rest);
         if value.is_empty() {

@@ -1,9 +1,10 @@
 //! Lines of points, bytes in, points out: one line after the other, each parsed whole before any of its points is kept.
 //!
 //! ```text
-//! line      = blank | "#" ... | put | influx | word
+//! line      = blank | "#" ... | put | influx | import | word
 //! put       = "put" metric time value { name "=" value }             see `put.rs`
 //! influx    = metric { "," name "=" value } field { "," field } [ time ]   see `influx.rs`
+//! import    = metric time value name "=" value { name "=" value }    a put line of a file, where digits say the unit of times
 //! word      = anything without "=": a command, which is not for this file to know
 //! ```
 //! A line ends with `\n` or `\r\n`; only a text of Influx goes over it. `put` with a `=` in its first word is Influx's.
@@ -104,10 +105,7 @@ impl Reader {
             return Step::Points { bytes, lines: 1, points: 0 };
         }
         if put::is_put(line) {
-            return match self.put.read(line, rows) {
-                Ok(()) => Step::Points { bytes, lines: 1, points: 1 },
-                Err(reason) => Step::Bad { bytes, line, shape: Shape::Put, reason },
-            };
+            return self.put(bytes, line, rows);
         }
         // A text may go on behind the end of the line, so that all of it is given.
         let start = end - text.get(..end).unwrap_or_default().trim_ascii_start().len();
@@ -123,7 +121,16 @@ impl Reader {
                 let reason = "unbalanced quotes: a text begins and ends with \"".into();
                 Step::Bad { bytes, line, shape: Shape::Influx, reason }
             }
+            // Looked at last, so that Influx lines pay nothing for it. Where clients say the unit of times, all lines are Influx's.
+            Err(Bad::Wrong(_)) if times.unit == Unit::Digits && put::is_import(line) => self.put(bytes, line, rows),
             Err(Bad::Wrong(reason)) => Step::Bad { bytes, line, shape: Shape::Influx, reason },
+        }
+    }
+
+    fn put<'t>(&mut self, bytes: usize, line: &'t [u8], rows: &mut Rows) -> Step<'t> {
+        match self.put.read(line, rows) {
+            Ok(()) => Step::Points { bytes, lines: 1, points: 1 },
+            Err(reason) => Step::Bad { bytes, line, shape: Shape::Put, reason },
         }
     }
 }

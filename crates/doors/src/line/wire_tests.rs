@@ -102,6 +102,31 @@ fn lines_are_recognised_by_their_shape() {
 }
 
 #[test]
+fn lines_of_opentsdbs_files_are_put_lines_without_the_word() {
+    for (line, wanted) in [
+        ("cpu 1356998400 1.5 host=a", "cpu{host=a}value 1356998400000000000 1.5"),
+        ("cpu 1356998400123 7  host=a dc=b", "cpu{dc=b,host=a}value 1356998400123000000 7i"),
+        ("  cpu 1356998400 -2e9 host=a=b", "cpu{host=a=b}value 1356998400000000000 -2000000000.0"),
+        ("put 1 2 host=a", "Put put 1 2 host=a: invalid value 'host=a': write a number such as 7, 1.5, -2e9 or NaN"),
+        ("cpu 1 2 host=a b", "Put cpu 1 2 host=a b: invalid tag 'b': a tag is a name, = and a value"),
+        ("cpu 1 2", "word cpu 1 2"),
+        ("cpu 1=2 3", "cpu{}1 3000000000 2.0"),
+    ] {
+        assert_eq!(one(line), wanted, "{line:?}");
+        assert_eq!(one(&format!("{line}\r\n")), wanted, "{line:?}");
+    }
+    // A tag, a comma or a word that is no number: somebody meant Influx's line.
+    for line in ["cpu,host=a 1 2 v=1", "cpu 1 v=2 w=3", "cpu 1 x v=1", "cpu v 2 host=a", "cpu 1 2 host v=1"] {
+        assert!(one(line).starts_with("Influx "), "{line:?}: {}", one(line));
+    }
+    let (points, said) = read(b"cpu 1356998400 1.5 host=a", usize::MAX, Unit::Nanos(1));
+    assert!(
+        points.is_empty() && said[0].starts_with("Influx cpu"),
+        "whoever says a unit writes Influx's lines: {said:?}"
+    );
+}
+
+#[test]
 fn values_of_influx_have_their_types() {
     for (value, wanted) in [
         ("1", "1.0"),

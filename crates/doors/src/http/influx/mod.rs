@@ -79,7 +79,7 @@ fn say_version(headers: &mut HeaderMap) {
 }
 
 /// A refusal in InfluxDB's form.
-fn refused(status: StatusCode, text: &str) -> Response {
+pub(crate) fn refused(status: StatusCode, text: &str) -> Response {
     let mut answer = with_type(JSON, error_document(text));
     *answer.status_mut() = status;
     // What is no header's value is said in the body alone.

@@ -33,6 +33,24 @@ impl Extra {
         self.raw.push(b'\n');
         Some(())
     }
+
+    /// Writes what names of series are known by: `kind`, these labels, and the name as it was sent.
+    pub(super) fn name(&self, kind: &[u8], raw: &[u8], to: &mut Vec<u8>) {
+        to.clear();
+        to.extend_from_slice(kind);
+        to.extend_from_slice(&self.raw);
+        to.push(b'\n');
+        to.extend_from_slice(raw);
+    }
+
+    /// The tags with these labels, which beat them. An empty label is as good as none, says Prometheus.
+    pub(super) fn add_to(&self, tags: &mut Vec<(String, String)>) {
+        for (name, value) in &self.labels {
+            tags.retain(|(other, _)| other != name);
+            tags.push((name.clone(), value.clone()));
+        }
+        tags.retain(|(_, value)| !value.is_empty());
+    }
 }
 
 /// Where the name with its labels ends.
@@ -85,19 +103,15 @@ pub(crate) fn add(
     if let Some(more) = words.next() {
         return Err(format!("'{}' is too much: a line ends with its timestamp", excerpt(more)).into());
     }
-    name.clear();
-    name.extend_from_slice(b"\np");
-    name.extend_from_slice(&extra.raw);
-    name.push(b'\n');
-    name.extend_from_slice(raw);
+    extra.name(b"\np", raw, name);
     let refused = |error: SeriesError| Cow::Owned(error.to_string());
-    let slot = rows.series(name, |_| names(raw, &extra.labels)).map_err(refused)?;
+    let slot = rows.series(name, |_| names(raw, extra)).map_err(refused)?;
     rows.push_float(slot, at, value.float());
     Ok(())
 }
 
 /// Metric and labels of a name.
-fn names(raw: &[u8], extra: &[(String, String)]) -> Result<(String, Vec<(String, String)>), SeriesError> {
+fn names(raw: &[u8], extra: &Extra) -> Result<(String, Vec<(String, String)>), SeriesError> {
     let text = std::str::from_utf8(raw).map_err(|_| SeriesError::invalid("the name is not UTF-8"))?;
     let (metric, labels) = text.split_once('{').unwrap_or((text, ""));
     let mut rest = labels.strip_suffix('}').unwrap_or(labels).trim_start();
@@ -126,12 +140,11 @@ fn names(raw: &[u8], extra: &[(String, String)]) -> Result<(String, Vec<(String,
         rest = next(after).ok_or_else(shape)?;
         tags.push((name, value));
     }
-    for (name, value) in extra {
-        tags.retain(|(other, _)| other != name);
-        tags.push((name.clone(), value.clone()));
+    // `promtool tsdb dump` writes `{__name__="up", ...}`.
+    if let Some(at) = tags.iter().position(|(name, _)| metric.is_empty() && name == "__name__") {
+        metric = tags.swap_remove(at).1;
     }
-    // An empty label is as good as none, says Prometheus.
-    tags.retain(|(_, value)| !value.is_empty());
+    extra.add_to(&mut tags);
     Ok((metric, tags))
 }
 

@@ -28,6 +28,7 @@ fn lines_are_read_in_every_form_that_is_written() {
         ("up{a=\"\",b=\"1\"} 1", "up{b=1} 77 Float(1.0)"),
         ("h_bucket{le=\"+Inf\"} 3 # {id=\"1\"} 0.5 1", "h_bucket{le=+Inf} 77 Float(3.0)"),
         ("{\"a b\", c=\"d\"} 1", "a b{c=d} 77 Float(1.0)"),
+        ("{a=\"b\", __name__=\"up\", c=\"d\"} 1 5", "up{a=b,c=d} 5000000 Float(1.0)"),
         ("{\"a b\",\"c d\"=\"e\"} 1", "a b{c d=e} 77 Float(1.0)"),
     ] {
         assert_eq!(one(line.as_bytes()), wanted, "{line}");

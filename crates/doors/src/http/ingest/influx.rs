@@ -125,13 +125,14 @@ fn reason(outcome: &Outcome) -> String {
     format!("partial write: {reasons} dropped={refused_points}")
 }
 
-fn refusal(status: StatusCode, text: &str, dialect: Dialect) -> Response {
+pub(super) fn refusal(status: StatusCode, text: &str, dialect: Dialect) -> Response {
     let body = match dialect {
         Dialect::One => json!({ "error": text }),
         Dialect::Two => {
             let code = match status {
                 StatusCode::BAD_REQUEST => "invalid",
                 StatusCode::NOT_FOUND => "not found",
+                StatusCode::METHOD_NOT_ALLOWED => "method not allowed",
                 StatusCode::PAYLOAD_TOO_LARGE => "request too large",
                 StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported media type",
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::INSUFFICIENT_STORAGE => "unavailable",

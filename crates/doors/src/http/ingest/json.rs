@@ -114,10 +114,22 @@ impl<'t> DataPoints<'t> {
     }
 
     fn object(&mut self) -> Result<DataPoint<'t>, NoJson> {
+        let mut point = DataPoint::default();
+        point.whole = self.keys(|key, value| match key {
+            b"\"metric\"" => point.metric = Some(value),
+            b"\"timestamp\"" => point.timestamp = Some(value),
+            b"\"value\"" => point.value = Some(value),
+            b"\"tags\"" => point.tags = Some(value),
+            _ => {}
+        })?;
+        Ok(point)
+    }
+
+    /// Goes behind an object, and gives each of its keys with its value. All of it.
+    fn keys(&mut self, mut give: impl FnMut(&'t [u8], &'t [u8])) -> Result<&'t [u8], NoJson> {
         self.peek();
         let begin = self.at;
         self.expect(b'{', "{")?;
-        let mut point = DataPoint::default();
         if self.peek() == Some(b'}') {
             self.at += 1;
         } else {
@@ -127,14 +139,7 @@ impl<'t> DataPoints<'t> {
                 }
                 let key = self.value(0)?;
                 self.expect(b':', ":")?;
-                let value = Some(self.value(0)?);
-                match key {
-                    b"\"metric\"" => point.metric = value,
-                    b"\"timestamp\"" => point.timestamp = value,
-                    b"\"value\"" => point.value = value,
-                    b"\"tags\"" => point.tags = value,
-                    _ => {}
-                }
+                give(key, self.value(0)?);
                 match self.peek() {
                     Some(b',') => self.at += 1,
                     Some(b'}') => {
@@ -145,8 +150,7 @@ impl<'t> DataPoints<'t> {
                 }
             }
         }
-        point.whole = self.text.get(begin..self.at).unwrap_or_default();
-        Ok(point)
+        Ok(self.text.get(begin..self.at).unwrap_or_default())
     }
 
     /// A value of any kind, with its quotes or braces.
@@ -215,8 +219,18 @@ impl<'t> DataPoints<'t> {
     }
 }
 
+/// Gives each key of the object that `text` is, in its quotes, with its value as it was sent.
+///
+/// # Errors
+/// Where it is no JSON.
+pub(super) fn members<'t>(text: &'t [u8], give: impl FnMut(&'t [u8], &'t [u8])) -> Result<(), NoJson> {
+    let mut scanner = DataPoints::new(text);
+    scanner.keys(give)?;
+    if scanner.peek().is_some() { Err(scanner.wanted("the end")) } else { Ok(()) }
+}
+
 /// What is between the quotes, if there are any.
-fn bare(value: &[u8]) -> &[u8] {
+pub(super) fn bare(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
 }
 

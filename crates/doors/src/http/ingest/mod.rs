@@ -15,6 +15,7 @@ mod json;
 mod opentsdb;
 mod prometheus;
 mod remote;
+mod series_lines;
 pub(crate) mod writers;
 
 use std::borrow::Cow;
@@ -53,6 +54,8 @@ pub(crate) enum Operation {
     WriteV2,
     /// Prometheus' text.
     Import,
+    /// VictoriaMetrics' lines of JSON.
+    ImportLines,
     /// Prometheus' remote write.
     Remote,
 }
@@ -95,6 +98,12 @@ pub(crate) static ROUTES: &[Route] = &[
         "Writes points: Prometheus' text format.",
         &["extra_label", "timestamp", "db", "durability"],
     ),
+    post(
+        "/api/v1/import",
+        Operation::ImportLines,
+        "Writes points: VictoriaMetrics' lines of JSON.",
+        &["extra_label", "db", "durability"],
+    ),
     post("/api/v1/write", Operation::Remote, REMOTE, REMOTE_QUERY),
     post("/api/v1/prom/write", Operation::Remote, REMOTE, REMOTE_QUERY),
 ];
@@ -114,9 +123,15 @@ pub(crate) async fn run(
         Operation::Put => opentsdb::put(asked, database, upload).await,
         Operation::Write => influx::write(asked, database, influx::Dialect::One, upload).await,
         Operation::WriteV2 => influx::write(asked, database, influx::Dialect::Two, upload).await,
-        Operation::Import => prometheus::import(asked, database, upload).await,
+        Operation::Import => prometheus::import(asked, prometheus::Form::Text, database, upload).await,
+        Operation::ImportLines => prometheus::import(asked, prometheus::Form::Lines, database, upload).await,
         Operation::Remote => prometheus::write(asked, database, upload).await,
     }
+}
+
+/// A refusal in InfluxDB 2's form.
+pub(crate) fn refused_two(status: StatusCode, text: &str) -> Response {
+    influx::refusal(status, text, influx::Dialect::Two)
 }
 
 /// The database that a request names; InfluxDB 2 calls it a bucket, and may name a retention policy with it.

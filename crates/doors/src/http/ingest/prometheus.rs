@@ -16,15 +16,29 @@ use super::Points;
 use super::body::Encoding;
 use super::exposition::{self, Extra, MILLISECOND};
 use super::intake::{Intake, Outcome};
-use super::remote;
+use super::{remote, series_lines};
 use crate::line::{Unit, time};
 
 /// Says what of a request was not understood, where the rest was stored.
 const SKIPPED: HeaderName = HeaderName::from_static("x-holdfast-skipped");
 const SECOND_VERSION: &[u8] = b"io.prometheus.write.v2.Request";
 
-/// `POST /api/v1/import/prometheus`.
-pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upload) -> Result<Response, Failure> {
+/// How points are written that are imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Prometheus' text.
+    Text,
+    /// VictoriaMetrics' lines of JSON.
+    Lines,
+}
+
+/// `POST /api/v1/import/prometheus` and `/api/v1/import`.
+pub(crate) async fn import(
+    asked: &Asked<'_>,
+    form: Form,
+    database: String,
+    upload: &mut Upload,
+) -> Result<Response, Failure> {
     let durability = asked.durability()?;
     let extra = extra(asked.query.all("extra_label"))?;
     let at = asked.query.get("timestamp").map(|at| time(at, Unit::Nanos(MILLISECOND))).transpose();
@@ -32,7 +46,10 @@ pub(crate) async fn import(asked: &Asked<'_>, database: String, upload: &mut Upl
     let points = Points { database, typing: Typing::Numbers, encoding: Encoding::of(&asked.parts.headers)? };
     let read = move |intake: &mut Intake<'_>, body: &[u8]| {
         let now = at.unwrap_or(intake.now);
-        lines(intake, body, &extra, now)
+        match form {
+            Form::Text => lines(intake, body, &extra, now),
+            Form::Lines => series_lines::read(intake, body, &extra),
+        }
     };
     let (outcome, read) = super::take(asked, upload, points, Some(durability), read).await?;
     read?;

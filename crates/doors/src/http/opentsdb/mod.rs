@@ -24,6 +24,7 @@ use super::upload::Upload;
 use crate::auth::User;
 use asking::{Asking, Asks, Form};
 use holdfast::series::opentsdb::Afterwards;
+pub(crate) use refused::refused;
 pub(crate) use routes::{Operation, ROUTES};
 
 /// Carries a request out. Errors are told in OpenTSDB's form.

@@ -11,6 +11,12 @@ use super::super::failure::Failure;
 
 pub(super) const JSON: &str = "application/json; charset=UTF-8";
 
+/// A refusal in OpenTSDB's form, of something that is no question.
+pub(crate) fn refused(status: StatusCode, message: &str, details: &str) -> Response {
+    let body = opentsdb::error_document(status.as_u16(), message, details);
+    (status, [(CONTENT_TYPE, JSON)], body).into_response()
+}
+
 /// Why a question is not answered.
 #[derive(Debug)]
 pub(super) struct Refused(Failure);

@@ -153,6 +153,11 @@ pub(crate) async fn run(
     })
 }
 
+/// A refusal in Prometheus' form, of a path or method that is not served.
+pub(crate) fn refused(status: StatusCode, text: &str) -> Response {
+    Refusal::unserved(status, text).into_response()
+}
+
 /// The body, when it is one of parameters. Other bodies are not asked for.
 async fn read_form(asked: &Asked<'_>, upload: &mut Upload) -> Result<Vec<u8>, Failure> {
     let kind = asked.parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();

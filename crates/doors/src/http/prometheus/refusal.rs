@@ -44,6 +44,12 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", "query timed out in expression evaluation")
     }
 
+    /// A path or method that is not served.
+    pub(super) fn unserved(status: StatusCode, text: &str) -> Self {
+        let kind = if status == StatusCode::NOT_FOUND { "not_found" } else { "bad_data" };
+        Self::new(status, kind, text)
+    }
+
     pub(super) fn forbidden(database: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", format!("this user may not do this with the database {database}"))
     }
