@@ -52,7 +52,6 @@ impl Sim {
         self.options.compaction = CompactionOptions {
             schedule: if random.chance(1, 5) { Schedule::OnDemand } else { Schedule::Continuous },
             dead_percent: 1 + random.below(30),
-            busy_dead_percent: 1 + random.below(60),
             bytes_per_second: 0,
             keep_bytes: 0,
         };

@@ -20,7 +20,6 @@
 //! May use: `journal`, `kv`, partitions. Must not know: protocols.
 
 mod choice;
-mod demand;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +30,6 @@ use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{Commands, LiveBytes, Older, Reader, Recorded, SegmentBytes};
 
 use self::choice::{Choice, Choices, choose, debt_bytes};
-use self::demand::Demand;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -98,7 +96,6 @@ struct Work {
     run: Option<Position>,
     /// The schedule's slot when it was last looked at, once it was.
     slot: Option<Option<u64>>,
-    demand: Demand,
 }
 
 struct Moving {
@@ -260,11 +257,7 @@ impl Inner {
             let segments = self.journal.segment_stats();
             let choices = self.choices(work, &segments);
             self.compactor.debt_bytes.store(debt_bytes(&choices.free), Ordering::Relaxed);
-            let dead_percent = match self.is_busy(work) {
-                true => options.dead_percent.max(options.busy_dead_percent),
-                false => options.dead_percent,
-            };
-            let Some(choice) = choose(&choices, dead_percent, work.run) else {
+            let Some(choice) = choose(&choices, options.dead_percent, work.run) else {
                 self.compactor.end_run();
                 return Ok(LOOK_INTERVAL);
             };
@@ -287,12 +280,6 @@ impl Inner {
             self.settle_segment(work, &moved)?;
         }
         Ok(options.pause(read) / self.compactor.haste())
-    }
-
-    fn is_busy(&self, work: &mut Work) -> bool {
-        let moved = self.compactor.counters.moved_bytes.load(Ordering::Relaxed);
-        let written = self.journal.watermarks().appended.get().saturating_sub(moved);
-        work.demand.note(self.clock.now(), written)
     }
 
     /// Writes out what spaces and series still need the journal for, so that a run takes all that was there when it began. By themselves

@@ -38,22 +38,13 @@ pub struct CompactionOptions {
     /// Percent of the journal that may be dead before compaction begins, 1 to 99. Less saves space and costs writes: a
     /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 25, which is a third more than what is live.
     pub dead_percent: u64,
-    /// The same while more than 8 MiB a second are written, when it is the larger of the two: what is live now may be dead by itself
-    /// soon, and writers need the processor. Default: 50, which is as much as what is live.
-    pub busy_dead_percent: u64,
     /// The newest bytes of journal that are left alone, so that a change feed that was away finds them. Default: 64 MiB.
     pub keep_bytes: u64,
 }
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        Self {
-            schedule: Schedule::Continuous,
-            bytes_per_second: 64 << 20,
-            dead_percent: 25,
-            busy_dead_percent: 50,
-            keep_bytes: 64 << 20,
-        }
+        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 25, keep_bytes: 64 << 20 }
     }
 }
 

@@ -323,8 +323,7 @@ fn open(dir: &Path, era: u64) -> Store {
     let window = Durability::window(Duration::from_millis(1), Duration::from_millis(5));
     let durability = [Durability::Written, window, Durability::Synced][usize::try_from(era % 3).unwrap()];
     let schedule = if era.is_multiple_of(2) { Schedule::Continuous } else { Schedule::OnDemand };
-    let compaction =
-        CompactionOptions { schedule, bytes_per_second: 0, dead_percent: 5, busy_dead_percent: 5, keep_bytes: 0 };
+    let compaction = CompactionOptions { schedule, bytes_per_second: 0, dead_percent: 5, keep_bytes: 0 };
     Store::open(dir, Options { durability, limits: limits(), partitions: 4, compaction, ..Options::default() }).unwrap()
 }
 

@@ -27,7 +27,6 @@ const CONFIGURATION: &str = "\
 [compaction]
 bytes_per_second = 0
 dead_percent = 1
-busy_dead_percent = 1
 keep_bytes = 0
 [limits]
 segment_bytes = 1048576

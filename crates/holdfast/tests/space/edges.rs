@@ -315,13 +315,8 @@ fn closing_ends_all_waiting() {
 #[test]
 fn either_snapshot_and_the_journal_are_enough() {
     let path = std::path::Path::new("/store");
-    let compaction = CompactionOptions {
-        bytes_per_second: 0,
-        dead_percent: 5,
-        busy_dead_percent: 5,
-        keep_bytes: 0,
-        ..CompactionOptions::default()
-    };
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
     let disk = base::memory::Disk::new(1);
     let ledgers = MemoryLedgers::new();
     let open = |disk: &base::memory::Disk, ledgers: &MemoryLedgers| {

@@ -151,13 +151,8 @@ fn what_a_listener_cannot_hear_is_refused() {
 /// It held the journal from where it began, whatever it had heard or could ever hear.
 #[test]
 fn a_listener_to_whom_nothing_happens_holds_no_journal() {
-    let compaction = CompactionOptions {
-        bytes_per_second: 0,
-        dead_percent: 5,
-        busy_dead_percent: 5,
-        keep_bytes: 0,
-        ..CompactionOptions::default()
-    };
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
     let world = world(&base::memory::Disk::new(1), &MemoryLedgers::new());
     let options = Options { partitions: 1, compaction, ..options() };
     let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();
@@ -180,13 +175,8 @@ fn a_listener_to_whom_nothing_happens_holds_no_journal() {
 /// Whoever has heard more than is done with listens anew from where it is.
 #[test]
 fn the_journal_is_kept_from_where_a_listener_says() {
-    let compaction = CompactionOptions {
-        bytes_per_second: 0,
-        dead_percent: 5,
-        busy_dead_percent: 5,
-        keep_bytes: 0,
-        ..CompactionOptions::default()
-    };
+    let compaction =
+        CompactionOptions { bytes_per_second: 0, dead_percent: 5, keep_bytes: 0, ..CompactionOptions::default() };
     let world = world(&base::memory::Disk::new(1), &MemoryLedgers::new());
     let options = Options { partitions: 1, compaction, ..options() };
     let store = Store::open_in(&world, std::path::Path::new("/store"), options).unwrap();

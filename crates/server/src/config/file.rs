@@ -57,7 +57,6 @@ pub(crate) struct CompactionTable {
     pub(crate) schedule: Option<String>,
     pub(crate) bytes_per_second: Option<i64>,
     pub(crate) dead_percent: Option<i64>,
-    pub(crate) busy_dead_percent: Option<i64>,
     pub(crate) keep_bytes: Option<i64>,
 }
 

@@ -27,7 +27,6 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
         ("partitions", partitions, PARTITIONS),
         ("compaction.bytes_per_second", wide(compaction.bytes_per_second), COMPACTION_BYTES_PER_SECOND),
         ("compaction.dead_percent", wide(compaction.dead_percent), DEAD_PERCENT),
-        ("compaction.busy_dead_percent", wide(compaction.busy_dead_percent), DEAD_PERCENT),
         ("compaction.keep_bytes", wide(compaction.keep_bytes), KEEP_BYTES),
         ("scrub.bytes_per_second", scrub, SCRUB_BYTES_PER_SECOND),
         ("limits.value_bytes_max", number(limits.value_bytes_max), VALUE_BYTES),

@@ -172,7 +172,6 @@ impl Config {
             format!("compaction.schedule = {}", When(self.compaction.schedule)),
             format!("compaction.bytes_per_second = {}", self.compaction.bytes_per_second),
             format!("compaction.dead_percent = {}", self.compaction.dead_percent),
-            format!("compaction.busy_dead_percent = {}", self.compaction.busy_dead_percent),
             format!("compaction.keep_bytes = {}", self.compaction.keep_bytes),
             format!("scrub.bytes_per_second = {}", self.scrub_bytes_per_second),
             format!("resp.listen = {}{}", self.resp.listen, tls(&self.resp.tls)),

@@ -149,7 +149,7 @@ impl Reading<'_> {
 
     fn compaction(&self, table: &CompactionTable) -> Result<CompactionOptions, ConfigError> {
         let defaults = CompactionOptions::default();
-        let CompactionTable { schedule, bytes_per_second, dead_percent, busy_dead_percent, keep_bytes } = table;
+        let CompactionTable { schedule, bytes_per_second, dead_percent, keep_bytes } = table;
         let schedule = schedule.as_deref().map(str::parse::<When>).transpose();
         let schedule = schedule.map_err(|problem| self.wrong("compaction.schedule", problem))?;
         Ok(CompactionOptions {
@@ -160,9 +160,6 @@ impl Reading<'_> {
             dead_percent: self
                 .number("compaction.dead_percent", *dead_percent, DEAD_PERCENT)?
                 .unwrap_or(defaults.dead_percent),
-            busy_dead_percent: self
-                .number("compaction.busy_dead_percent", *busy_dead_percent, DEAD_PERCENT)?
-                .unwrap_or(defaults.busy_dead_percent),
             keep_bytes: self.number("compaction.keep_bytes", *keep_bytes, KEEP_BYTES)?.unwrap_or(defaults.keep_bytes),
         })
     }

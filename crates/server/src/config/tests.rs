@@ -98,7 +98,6 @@ fn every_key_arrives_where_it_belongs() {
         schedule = "hours 22-5"
         bytes_per_second = 1_000_000
         dead_percent = 35
-        busy_dead_percent = 45
         keep_bytes = 0
 
         [limits]
@@ -176,7 +175,6 @@ fn every_key_arrives_where_it_belongs() {
         schedule: Schedule::Hours { from: 22, to: 5 },
         bytes_per_second: 1_000_000,
         dead_percent: 35,
-        busy_dead_percent: 45,
         keep_bytes: 0,
     };
     assert_eq!((config.compaction, config.scrub_bytes_per_second), (compaction, 0));
@@ -293,7 +291,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
         ),
         (
             "[compaction]\nspeed = 1",
-            "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`, `busy_dead_percent`, `keep_bytes`",
+            "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`, `keep_bytes`",
         ),
         ("scrub = 0", "holdfast.toml, line 1: scrub: this must be a table, not a number"),
         ("partitions = 1.5", "holdfast.toml, line 1: partitions: this must be a number, not a fraction"),
