@@ -18,6 +18,7 @@ mod limits;
 mod mapped;
 pub mod memory;
 mod os;
+mod pages;
 mod random;
 mod thread;
 
@@ -34,5 +35,6 @@ pub use files::{
 pub use histogram::{Histogram, Quantiles};
 pub use limits::Limits;
 pub use os::OsFiles;
+pub use pages::{LargePages, use_small_pages};
 pub use random::{Random, entropy};
 pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, yield_now};

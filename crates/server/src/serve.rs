@@ -41,18 +41,28 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     }
     let connections_max =
         [config.resp.limits.clients_max, config.http.limits.connections_max, config.line.limits.connections_max];
-    use_small_pages();
+    use_pages_of_memory();
     raise_descriptors(connections_max.iter().sum::<usize>() as u64);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(run(config))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has memory handed out in pages of 4 KiB: of huge ones, the allocator holds on to each as long as a byte of it is used, and
-/// under points that come by HTTP the process takes three times as much (measured; the CPU it takes is the same).
-fn use_small_pages() {
-    // A system that does not know such pages has nothing to turn off.
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
+/// Has memory handed out in pages of 4 KiB, which become large ones where all of it is in use: of huge ones from the start, the allocator holds
+/// on to each as long as a byte of it is used, and under points that come by HTTP the process takes three times as much (measured).
+fn use_pages_of_memory() {
+    if !base::use_small_pages() {
+        return;
+    }
+    let started = std::thread::Builder::new().name("holdfast-pages".into()).spawn(|| {
+        base::stand_back();
+        let Some(mut pages) = base::LargePages::new() else { return };
+        while let Ok(Some(next)) = pages.step(std::thread::sleep) {
+            std::thread::sleep(next);
+        }
+    });
+    // Nothing needs them.
+    drop(started);
 }
 
 /// Looks whether the doors' addresses are free before a first start makes a store: one that cannot be served is not left behind.
