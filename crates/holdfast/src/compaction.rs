@@ -20,6 +20,7 @@
 //! May use: `journal`, `kv`, partitions. Must not know: protocols.
 
 mod choice;
+mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,9 +28,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
-use kv::{Commands, LiveBytes, Older, Reader, Recorded, SegmentBytes};
+use kv::{LiveBytes, Older, Recorded, SegmentBytes};
 
 use self::choice::{Choice, Choices, choose, debt_bytes};
+use self::look::{Candidate, Looks};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -143,13 +145,6 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self::All(error)
     }
-}
-
-/// A command that seems to be needed, copied out of the piece that was read.
-struct Candidate {
-    position: Position,
-    at: u64,
-    bytes: Vec<u8>,
 }
 
 impl Compactor {
@@ -310,7 +305,7 @@ impl Inner {
     /// Reads the next piece of the segment and moves what is needed of it; returns the bytes read, and whether it was the
     /// last.
     fn move_piece(&self, moving: &mut Moving) -> Tried<(u64, bool)> {
-        let mut wanted: Vec<Vec<Candidate>> = self.partitions.iter().map(|_| Vec::new()).collect();
+        let mut looks = Looks::new(&self.partitions, moving.older);
         let (mut read, mut next, mut failed) = (0, None, None);
         let outcome = self.journal.read_segment(moving.base, moving.from, &mut |found| {
             let record = match found {
@@ -320,37 +315,16 @@ impl Inner {
                     return Ok(());
                 }
             };
-            if read >= PIECE_BYTES {
-                next = Some(record.position);
+            if let Err(error) = record.sections.iter().try_for_each(|section| looks.add(section, record.position)) {
+                failed = Some(error);
                 return Err(journal::Error::Closed);
             }
-            for section in &record.sections {
-                read += section.commands.len() as u64;
-                let index = section.partition.index();
-                let (Some(partition), Some(wanted)) = (self.partitions.get(index), wanted.get_mut(index)) else {
-                    continue;
-                };
-                for said in Commands::new(section.commands, section.at) {
-                    let needed = said.and_then(|said| {
-                        let may_need =
-                            |reader: &Reader| reader.may_need(&said.recorded, record.position, said.at, moving.older);
-                        // A ledger that is being rebuilt does not know yet; under the lock it will.
-                        Ok(partition.undisturbed(may_need)?.unwrap_or(true).then_some(said))
-                    });
-                    match needed {
-                        Ok(Some(said)) => {
-                            let (position, at, bytes) = (record.position, said.at, said.bytes.to_vec());
-                            wanted.push(Candidate { position, at, bytes });
-                        }
-                        Ok(None) => {}
-                        Err(error) => {
-                            failed = Some(error);
-                            return Err(journal::Error::Closed);
-                        }
-                    }
-                }
+            read += record.end.get() - record.position.get();
+            if read < PIECE_BYTES {
+                return Ok(());
             }
-            Ok(())
+            next = Some(record.end);
+            Err(journal::Error::Closed)
         });
         match (failed, outcome, next) {
             (Some(error), ..) => return Err(error.into()),
@@ -358,7 +332,7 @@ impl Inner {
             _ => {}
         }
         self.compactor.counters.read_bytes.fetch_add(read, Ordering::Relaxed);
-        for (partition, candidates) in self.partitions.iter().zip(&wanted) {
+        for (partition, candidates) in self.partitions.iter().zip(&looks.end()?) {
             self.move_candidates(partition, candidates, moving)?;
         }
         if let Some(next) = next {

@@ -460,7 +460,7 @@ impl Inner {
             ..compressed.as_ref().map_or_else(|| Put::new(bucket, key, value), |stored| Put::of(bucket, key, stored))
         };
         let partition = self.partition(bucket, key);
-        let coming = partition.reader.coming(bucket, key);
+        let mut coming = partition.reader.coming(bucket, key);
         coming.fetch(Step::First);
         let mut batch = Batch::new();
         batch.section(partition.id, |to| Command::Put(put).encode(to));

@@ -33,7 +33,7 @@ pub struct CompactionOptions {
     pub schedule: Schedule,
     /// Bytes of journal that are read in a second, 0 for no limit. Half of the space that comes back is lost again when what
     /// is moved is half of what is read, so this is about the rate at which space comes back. When more than 1 GiB, and more
-    /// than is live, is dead, it is exceeded, by as much again for each 128 MiB. Default: 64 MiB.
+    /// than is live, is dead, it is exceeded, by as much again for each 128 MiB. Default: 32 MiB.
     pub bytes_per_second: u64,
     /// Percent of the journal that may be dead before compaction begins, 1 to 99. Less saves space and costs writes: a
     /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 25, which is a third more than what is live.
@@ -44,7 +44,7 @@ pub struct CompactionOptions {
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        Self { schedule: Schedule::Continuous, bytes_per_second: 64 << 20, dead_percent: 25, keep_bytes: 64 << 20 }
+        Self { schedule: Schedule::Continuous, bytes_per_second: 32 << 20, dead_percent: 25, keep_bytes: 64 << 20 }
     }
 }
 

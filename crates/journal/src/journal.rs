@@ -15,10 +15,11 @@ use base::{Clock, DirLock, Files, Limits, Signal};
 use crate::batch::{Appended, Batch};
 use crate::commit::{Ages, Due, Writing, load, lock};
 use crate::error::{Error, Result};
-use crate::footer::{Footer, footer_bytes_max};
+use crate::footer::footer_bytes_max;
 use crate::header::header_bytes;
 use crate::log::{Level, Log, Visit, Watermarks};
 use crate::position::Position;
+use crate::read::Interrupted;
 use crate::record::RECORD_BYTES_MIN;
 use crate::recovery::{Mode, Recovery, recover};
 use crate::segment::{Segment, base_of};
@@ -121,8 +122,8 @@ pub struct Journal {
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
     pub(crate) spare: Arc<Spare>,
-    /// Footer of the sealed segment whose reading was broken off last.
-    pub(crate) interrupted: Mutex<Option<(Position, Footer)>>,
+    /// What is left of the reading that was broken off last.
+    pub(crate) interrupted: Mutex<Option<Interrupted>>,
     /// Released by closing.
     held: Mutex<Option<Box<dyn DirLock>>>,
 }

@@ -19,6 +19,15 @@ use crate::segment::Segment;
 
 /// Bytes read at a time, and one record.
 const PIECE_BYTES: u64 = 1 << 20;
+/// A buffer that has become larger, by a large record, is not kept.
+const KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// What is left of reading a sealed segment that was broken off.
+pub(crate) struct Interrupted {
+    base: Position,
+    footer: Footer,
+    piece: Vec<u8>,
+}
 
 pub(crate) type Visitor<'a> = dyn FnMut(Visit<'_>) -> Result<()> + 'a;
 
@@ -60,10 +69,13 @@ pub(crate) fn read_segment(
     if trailer.log_end <= from {
         return Ok(());
     }
-    if let Some(footer) = journal.footer_of(segment)? {
-        let outcome = by_pieces(segment, &footer, &mut hand);
+    if let Some((footer, mut piece)) = journal.footer_of(segment)? {
+        let outcome = by_pieces(segment, &footer, &mut piece, &mut hand);
         if matches!(outcome, Err(Error::Closed)) {
-            *lock(&journal.interrupted) = Some((segment.base, footer));
+            if piece.len() > KEPT_BYTES_MAX {
+                piece = Vec::new();
+            }
+            *lock(&journal.interrupted) = Some(Interrupted { base: segment.base, footer, piece });
         }
         return outcome;
     }
@@ -86,12 +98,17 @@ fn from_record(segment: &Segment, from: Position, to: Position) -> Result<Option
     Ok(RecordHeader::decode(&bytes, from).is_some().then_some(bytes))
 }
 
-/// Reads a sealed segment by its footer, a piece at a time, from the first piece that is wanted.
-fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Result<()> {
+/// Reads a sealed segment by its footer, a piece at a time, from what is wanted first. There is one buffer for all pieces: memory that the
+/// system has to clear first costs as much as reading into it.
+fn by_pieces(segment: &Segment, footer: &Footer, piece: &mut Vec<u8>, hand: &mut Hand<'_, '_>) -> Result<()> {
     let mut start = header_bytes(footer.states.len());
     let mut rest = footer.extents.as_slice();
-    // One buffer for all pieces: memory that the system has to clear first costs as much as reading into it.
-    let mut piece = Vec::new();
+    // Who reads in steps goes on where the last one ended.
+    while let Some((first, behind)) =
+        rest.split_first().filter(|(first, _)| segment.base.plus(start + first.bytes) <= hand.from)
+    {
+        (start, rest) = (start + first.bytes, behind);
+    }
     while !rest.is_empty() {
         let (mut bytes, mut count) = (0, 0);
         while let Some(extent) = rest.get(count).filter(|_| bytes < PIECE_BYTES) {
@@ -100,14 +117,12 @@ fn by_pieces(segment: &Segment, footer: &Footer, hand: &mut Hand<'_, '_>) -> Res
         }
         let (extents, behind) = rest.split_at(count);
         rest = behind;
-        if segment.base.plus(start + bytes) > hand.from {
-            piece.resize(index(bytes), 0);
-            match segment.read(&mut piece, start) {
-                Err(error) if error.is_unreadable() => one_by_one(segment, start, extents, hand)?,
-                read => {
-                    read?;
-                    hand.extents(start, &piece, extents)?;
-                }
+        piece.resize(index(bytes), 0);
+        match segment.read(piece, start) {
+            Err(error) if error.is_unreadable() => one_by_one(segment, start, extents, hand)?,
+            read => {
+                read?;
+                hand.extents(start, piece, extents)?;
             }
         }
         start += bytes;
@@ -227,14 +242,16 @@ fn note(
 }
 
 impl Journal {
-    /// The footer of a sealed segment. Who reads a segment in steps, which compaction does, ends each before its end, and finds
-    /// the footer here when it goes on: one of small records takes longer to decode than a step takes.
-    fn footer_of(&self, segment: &Segment) -> Result<Option<Footer>> {
+    /// The footer of a sealed segment, and a buffer. Who reads a segment in steps, which compaction does, ends each before its end, and finds
+    /// both here when it goes on: a footer of small records takes longer to decode than a step takes.
+    fn footer_of(&self, segment: &Segment) -> Result<Option<(Footer, Vec<u8>)>> {
         // Taken even if it is another's, so that none stays for ever. A stub has its segment's base, and another footer.
         let interrupted = lock(&self.interrupted).take();
         match interrupted {
-            Some((base, footer)) if base == segment.base && !segment.is_stub() => Ok(Some(footer)),
-            _ => segment.read_footer(),
+            Some(Interrupted { base, footer, piece }) if base == segment.base && !segment.is_stub() => {
+                Ok(Some((footer, piece)))
+            }
+            _ => Ok(segment.read_footer()?.map(|footer| (footer, Vec::new()))),
         }
     }
 

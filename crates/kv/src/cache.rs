@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::hash64;
 use journal::Position;
 
-use crate::coming::Step;
+use crate::coming::{Step, Table};
 use crate::error::Result;
 use crate::kept::{Bytes, Kept, Mark};
 use crate::ledger::{Ledger, Slice};
@@ -87,10 +87,21 @@ impl Caches {
         Self { entries: Kept::new(entry_bytes, ENTRY_BYTES), objects: Kept::new(value_bytes, OBJECT_BYTES) }
     }
 
-    /// Fetches what a change of this mark's key looks at.
-    pub(crate) fn fetch(&self, mark: Mark, step: Step) {
-        self.objects.fetch(mark, step);
-        self.entries.fetch(mark, step);
+    /// Fetches what a look-up of this mark's key looks at. That is in one of the two tables: which one shows on the way.
+    pub(crate) fn fetch(&self, mark: Mark, step: Step, table: &mut Table) {
+        let may_be_object = match (step, *table) {
+            (Step::First, _) => self.objects.fetch_slots(mark),
+            (Step::Second, Table::Objects) => self.objects.fetch_piece(mark),
+            (Step::Third, Table::Objects) => true,
+            (_, Table::Entries) => {
+                self.entries.fetch_piece(mark);
+                true
+            }
+        };
+        if !may_be_object {
+            *table = Table::Entries;
+            self.entries.fetch_slots(mark);
+        }
     }
 
     fn find(&self, key: &[u8]) -> Option<Stored> {

@@ -28,6 +28,26 @@ pub struct Coming<'r> {
     entries: &'r Entries,
     key: Vec<u8>,
     mark: Option<Mark>,
+    table: Table,
+    hint: Hint,
+}
+
+/// Where a ledger has the key, as far as the steps before have come: the steps behind need not search again. A ledger that has
+/// changed since has something else there, which costs no more than to fetch it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hint {
+    pub(crate) run: usize,
+    pub(crate) place: usize,
+}
+
+/// Where the cache has the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Table {
+    /// With its value, as far as is known.
+    #[default]
+    Objects,
+    /// Without.
+    Entries,
 }
 
 impl Reader {
@@ -35,17 +55,22 @@ impl Reader {
     #[must_use]
     pub fn coming(&self, bucket: &[u8], key: &[u8]) -> Coming<'_> {
         let key = key::object(bucket, key);
-        Coming { entries: &self.entries, mark: Mark::of(&key), key }
+        Coming { entries: &self.entries, mark: Mark::of(&key), key, table: Table::default(), hint: Hint::default() }
     }
 }
 
 impl Coming<'_> {
     /// Fetches what this step is about. Changes nothing, waits for nobody, and may be left out.
-    pub fn fetch(&self, step: Step) {
+    pub fn fetch(&mut self, step: Step) {
+        self.fetch_kept(step);
+        self.entries.ledger.fetch(&self.key, step, &mut self.hint);
+    }
+
+    /// The same of the cache alone, for who only looks.
+    pub fn fetch_kept(&mut self, step: Step) {
         if let Some(mark) = self.mark {
-            self.entries.caches.fetch(mark, step);
+            self.entries.caches.fetch(mark, step, &mut self.table);
         }
-        self.entries.ledger.fetch(&self.key, step);
     }
 }
 
@@ -73,7 +98,8 @@ mod tests {
         let ledger = ledgers.open(PartitionId::new(0)).unwrap();
         let entries = Entries::new(ledger, Arc::new(Caches::new(1 << 20, 1 << 20)));
         let fetch = |key: &[u8]| {
-            let coming = Coming { entries: &entries, mark: Mark::of(key), key: key.to_vec() };
+            let (table, hint) = (Table::default(), Hint::default());
+            let mut coming = Coming { entries: &entries, mark: Mark::of(key), key: key.to_vec(), table, hint };
             STEPS.into_iter().for_each(|step| coming.fetch(step));
         };
         fetch(b"nothing is there");

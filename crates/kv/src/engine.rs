@@ -165,10 +165,18 @@ impl Engine {
         Ok(())
     }
 
-    fn note_clock(&mut self, bucket: &[u8], key: &[u8], old: Option<&Entry<'_>>, new: Option<&Entry<'_>>) {
-        if let Some(tree) = self.summary.tree.as_mut().filter(|_| !key::is_reserved(bucket)) {
+    /// The hash of an object that is about to change, if the tree counts it; its leaf is fetched meanwhile.
+    fn hash_in_tree(&self, bucket: &[u8], key: &[u8]) -> Option<u64> {
+        let tree = self.summary.tree.as_ref().filter(|_| !key::is_reserved(bucket))?;
+        let hash = object_hash(bucket, key);
+        tree.fetch(hash);
+        Some(hash)
+    }
+
+    fn note_clock(&mut self, object_hash: Option<u64>, old: Option<&Entry<'_>>, new: Option<&Entry<'_>>) {
+        if let (Some(tree), Some(object_hash)) = (&mut self.summary.tree, object_hash) {
             let hash = |entry: Option<&Entry<'_>>| entry.map(|entry| Clock::from(entry).hash());
-            tree.update(object_hash(bucket, key), hash(old), hash(new));
+            tree.update(object_hash, hash(old), hash(new));
         }
     }
 
@@ -207,6 +215,7 @@ impl Engine {
     }
 
     fn put(&mut self, change: &Change, put: &Put<'_>) -> Result<()> {
+        let in_tree = self.hash_in_tree(put.bucket, put.key);
         let ledger_key = key::object(put.bucket, put.key);
         let stored = self.old(&ledger_key)?;
         let old = stored.as_ref().map(|stored| decode(&stored.entry)).transpose()?;
@@ -236,7 +245,7 @@ impl Engine {
             inline: (put.stored.len() <= self.options.inline_bytes_max).then_some(put.stored),
         };
         self.summary.live.add(change.segment, change.command_bytes as u64);
-        self.note_clock(put.bucket, put.key, old.as_ref(), Some(&entry));
+        self.note_clock(in_tree, old.as_ref(), Some(&entry));
         // What compaction moves is as much in use as it was.
         let is_in_use = !change.is_kept() || stored.as_ref().is_some_and(|stored| stored.value.is_some());
         let is_apart = entry.inline.is_none() && entry.compression == Compression::None;
@@ -294,7 +303,7 @@ impl Engine {
             return Ok(false);
         }
         self.forget(change, &old, &Put::new(bucket, key, &[]));
-        self.note_clock(bucket, key, Some(&old), None);
+        self.note_clock(self.hash_in_tree(bucket, key), Some(&old), None);
         self.reader.entries.remove(&ledger_key, change.position);
         self.removed = change.position;
         if let Some(count) = self.summary.counts.get_mut(bucket) {
@@ -326,7 +335,7 @@ impl Engine {
             self.index(change, bucket, key, old.indexes, expires_ms);
         }
         let entry = Entry { version: change.position, modified_ms, expires_ms, ..old };
-        self.note_clock(bucket, key, Some(&old), Some(&entry));
+        self.note_clock(self.hash_in_tree(bucket, key), Some(&old), Some(&entry));
         self.reader.entries.insert(&ledger_key, &entry.encode(), stored.value.as_deref(), change.position);
         Ok(true)
     }

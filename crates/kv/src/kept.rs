@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::fetch_ahead;
 
-use crate::coming::{Step, fetch_start};
+use crate::coming::fetch_start;
 use crate::ledger::Slice;
 
 /// Bytes that a piece costs beside its own.
@@ -209,22 +209,29 @@ impl Kept {
         table.slots_of(place.set).iter_mut().find(|slot| slot.holds(mark, &is_it)).and_then(with)
     }
 
-    /// Fetches what looking for a mark looks at: the slots that it may be in, then the start of its piece.
-    pub(crate) fn fetch(&self, mark: Mark, step: Step) {
+    /// Fetches the slots that a mark may be in; false if there are none at all.
+    pub(crate) fn fetch_slots(&self, mark: Mark) -> bool {
+        self.slots_now(mark, |slots| {
+            slots.iter().step_by(WAYS / 2).for_each(fetch_ahead);
+            !slots.is_empty()
+        })
+    }
+
+    /// Fetches the start of a mark's piece; false if there is none.
+    pub(crate) fn fetch_piece(&self, mark: Mark) -> bool {
+        self.slots_now(mark, |slots| {
+            let same = slots.iter().find(|slot| slot.number == mark.number && slot.tag == mark.tag);
+            let piece = same.and_then(|slot| slot.piece.as_deref());
+            piece.map(fetch_start).is_some()
+        })
+    }
+
+    /// Asks the slots that a mark may be in, unless somebody else is at them; then it is false.
+    fn slots_now(&self, mark: Mark, ask: impl FnOnce(&[Slot]) -> bool) -> bool {
         let place = self.place(mark);
         let shard = self.shards.get(place.shard);
-        let Some(mut table) = shard.and_then(|shard| shard.0.try_lock().ok()) else { return };
-        let slots = table.slots_of(place.set);
-        match step {
-            Step::First => slots.iter().step_by(WAYS / 2).for_each(fetch_ahead),
-            Step::Second => {
-                let same = slots.iter().find(|slot| slot.number == mark.number && slot.tag == mark.tag);
-                if let Some(piece) = same.and_then(|slot| slot.piece.as_deref()) {
-                    fetch_start(piece);
-                }
-            }
-            Step::Third => (),
-        }
+        let Some(mut table) = shard.and_then(|shard| shard.0.try_lock().ok()) else { return false };
+        ask(table.slots_of(place.set))
     }
 
     /// Whether a piece of so many bytes may be kept at all.

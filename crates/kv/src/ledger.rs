@@ -23,7 +23,7 @@ pub use lsm::LsmLedgers;
 pub use lsm_tree::Slice;
 pub use memory::MemoryLedgers;
 
-use crate::coming::Step;
+use crate::coming::{Hint, Step};
 use crate::error::Result;
 
 /// Goes through the entries of a range, ascending. It owns what it shows, which does not change while it lives.
@@ -65,7 +65,7 @@ pub trait Ledger: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
 
     /// Fetches what a change of `key` looks at in memory, if it has that at hand without waiting.
-    fn fetch(&self, _key: &[u8], _step: Step) {}
+    fn fetch(&self, _key: &[u8], _step: Step, _hint: &mut Hint) {}
 
     /// Newest entries in a range.
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;

@@ -32,7 +32,7 @@ mod tree;
 
 pub use cache::Caches;
 pub use clock::Clock;
-pub use coming::{Coming, Step};
+pub use coming::{Coming, Hint, Step};
 pub use command::{Command, Commands, OTHER_PART_HEADER_BYTES, Put, Recorded, Said, other_parts, put_other_part};
 pub use compression::{Compression, Stored, UnknownCompression};
 pub use engine::{Engine, Options};

@@ -19,9 +19,7 @@
 //!
 //! May use: `base`. Must not know: objects, partitions, how trees are exchanged.
 
-use std::collections::BTreeMap;
-
-use base::hash64;
+use base::{fetch_ahead, hash64};
 
 use crate::bytes::{Fields, len32};
 
@@ -43,7 +41,8 @@ pub struct TreeSize(u8);
 #[derive(Debug, Clone)]
 pub struct Tree {
     size: TreeSize,
-    blocks: BTreeMap<u32, Box<[u32; BLOCK]>>,
+    /// As many as it has leaves for, once there is one.
+    blocks: Vec<Option<Box<[u32; BLOCK]>>>,
 }
 
 impl TreeSize {
@@ -90,7 +89,7 @@ impl Tree {
     /// The tree of no objects.
     #[must_use]
     pub fn new(size: TreeSize) -> Self {
-        Self { size, blocks: BTreeMap::new() }
+        Self { size, blocks: Vec::new() }
     }
 
     /// How many leaves it has.
@@ -162,21 +161,38 @@ impl Tree {
 
     fn leaf(&self, leaf: u32) -> u32 {
         let (block, at) = place(leaf);
-        self.blocks.get(&block).and_then(|block| block.get(at)).copied().unwrap_or_default()
+        self.block(block).and_then(|block| block.get(at)).copied().unwrap_or_default()
+    }
+
+    fn block(&self, block: usize) -> Option<&[u32; BLOCK]> {
+        self.blocks.get(block)?.as_deref()
+    }
+
+    /// Fetches the leaf that an object belongs to, before it changes.
+    pub(crate) fn fetch(&self, object_hash: u64) {
+        let (block, at) = place(self.size.leaf(object_hash));
+        if let Some(leaf) = self.block(block).and_then(|block| block.get(at)) {
+            fetch_ahead(leaf);
+        }
     }
 
     fn xor(&mut self, leaf: u32, hash: u32) {
         if hash == 0 {
             return;
         }
+        if self.blocks.is_empty() {
+            self.blocks.resize_with(self.size.leaves() as usize / BLOCK, || None);
+        }
         let (block, at) = place(leaf);
-        let block = self.blocks.entry(block).or_insert_with(|| Box::new([0; BLOCK]));
+        let block = self.blocks.get_mut(block).expect("a leaf's number is below the size");
+        let block = block.get_or_insert_with(|| Box::new([0; BLOCK]));
         *block.get_mut(at).expect("a place lies within its block") ^= hash;
     }
 
     /// Leaves that are not zero, ascending, with their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        let leaves = self.blocks.iter().flat_map(|(number, block)| (number * len32(BLOCK)..).zip(**block));
+        let blocks = (0..).step_by(BLOCK).zip(&self.blocks);
+        let leaves = blocks.filter_map(|(first, block)| Some((first..).zip(**block.as_ref()?))).flatten();
         leaves.filter(|(_, hash)| *hash != 0)
     }
 
@@ -240,9 +256,9 @@ fn share(object_hash: u64, clock_hash: u64) -> u32 {
 }
 
 /// The block of a leaf, and where in it.
-fn place(leaf: u32) -> (u32, usize) {
-    let block = len32(BLOCK);
-    (leaf / block, (leaf % block) as usize)
+fn place(leaf: u32) -> (usize, usize) {
+    let leaf = leaf as usize;
+    (leaf / BLOCK, leaf % BLOCK)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const TAGS_PER_LINE: usize = 8;
 const REMOVED: u32 = u32::MAX;
 
 /// Where an entry lies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     /// Where its key begins; the value follows.
     at: usize,
@@ -43,8 +43,9 @@ pub(super) struct Chunk {
     skip: usize,
     /// Tags of the keys, ascending; behind them the greatest there is.
     tags: [u64; CHUNK_MAX],
-    /// Ascending.
-    entries: Vec<Entry>,
+    /// Ascending, as many as there are; beside the tags, where a list of its own would be one more place to wait for.
+    entries: [Entry; CHUNK_MAX],
+    len: usize,
     /// Keys and values.
     bytes: Vec<u8>,
     /// How many of them are nobody's any more.
@@ -92,11 +93,14 @@ impl Chunk {
             ascending.clone().map(|(key, change)| key.len() + change.value.map_or(0, <[u8]>::len)).sum::<usize>();
         // Room for a few more, so that the next one does not move all.
         let bytes = Vec::with_capacity(live + live / 4);
-        let entries = Vec::with_capacity(CHUNK_MAX);
-        let mut chunk = Self { skip: 0, tags: [u64::MAX; CHUNK_MAX], entries, bytes, dead: 0 };
+        let entries = [Entry::default(); CHUNK_MAX];
+        let mut chunk = Self { skip: 0, tags: [u64::MAX; CHUNK_MAX], entries, len: 0, bytes, dead: 0 };
         for (key, change) in ascending {
             let entry = chunk.append(key, &change);
-            chunk.entries.push(entry);
+            if let Some(to) = chunk.entries.get_mut(chunk.len) {
+                *to = entry;
+                chunk.len += 1;
+            }
         }
         let last = chunk.len().checked_sub(1).and_then(|place| chunk.key(place)).unwrap_or_default();
         chunk.retag(common_bytes(chunk.first(), last));
@@ -104,7 +108,11 @@ impl Chunk {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.len
+    }
+
+    fn entry(&self, place: usize) -> Option<&Entry> {
+        self.entries.get(..self.len)?.get(place)
     }
 
     /// About how much memory it takes.
@@ -113,7 +121,7 @@ impl Chunk {
     }
 
     fn key(&self, place: usize) -> Option<&[u8]> {
-        let entry = self.entries.get(place)?;
+        let entry = self.entry(place)?;
         self.bytes.get(entry.at..entry.key_end())
     }
 
@@ -124,7 +132,7 @@ impl Chunk {
 
     /// The entry at a place in the order of keys.
     pub(super) fn at(&self, place: usize) -> Option<(&[u8], Change<'_>)> {
-        let entry = self.entries.get(place)?;
+        let entry = self.entry(place)?;
         let value = self.bytes.get(entry.key_end()..entry.key_end() + entry.value_len());
         let value = value.filter(|_| entry.value_bytes != REMOVED);
         Some((self.key(place)?, Change { value, position: entry.position }))
@@ -144,21 +152,20 @@ impl Chunk {
     }
 
     /// Fetches what looking for `key` looks at: the tags, then the entry that is the key's unless others have the same tag, then that
-    /// entry's bytes.
-    pub(super) fn fetch(&self, key: &[u8], step: Step) {
+    /// entry's bytes. `hint` tells the last step what the one before has found.
+    pub(super) fn fetch(&self, key: &[u8], step: Step, hint: &mut usize) {
         if step == Step::First {
-            self.tags.iter().step_by(TAGS_PER_LINE).for_each(fetch_ahead);
-            return fetch_ahead(&self.entries);
+            return self.tags.iter().step_by(TAGS_PER_LINE).for_each(fetch_ahead);
         }
-        let wanted = tag(key, self.skip);
-        let place = self.tags.iter().filter(|tag| **tag < wanted).count();
-        let Some(entry) = self.entries.get(place) else { return };
-        match step {
-            Step::Third => {
-                fetch_start(self.bytes.get(entry.at..entry.key_end() + entry.value_len()).unwrap_or_default())
-            }
-            _ => fetch_ahead(entry),
+        if step == Step::Second {
+            let wanted = tag(key, self.skip);
+            *hint = self.tags.iter().filter(|tag| **tag < wanted).count();
         }
+        let Some(entry) = self.entry(*hint) else { return };
+        if step == Step::Second {
+            return fetch_ahead(entry);
+        }
+        fetch_start(self.bytes.get(entry.at..entry.key_end() + entry.value_len()).unwrap_or_default());
     }
 
     /// The place of `key`, or where it belongs.
@@ -209,16 +216,17 @@ impl Chunk {
             self.retag(common);
         }
         let entry = self.append(key, change);
-        self.entries.insert(place, entry);
+        self.entries.copy_within(place..len, place + 1);
         self.tags.copy_within(place..len, place + 1);
-        if let Some(to) = self.tags.get_mut(place) {
-            *to = tag(key, self.skip);
+        if let (Some(to), Some(to_tag)) = (self.entries.get_mut(place), self.tags.get_mut(place)) {
+            (*to, *to_tag) = (entry, tag(key, self.skip));
         }
+        self.len += 1;
     }
 
     /// Notes what became of the key at `place`, instead of what is there.
     pub(super) fn replace(&mut self, place: usize, change: &Change<'_>) {
-        let Some(entry) = self.entries.get_mut(place) else { return };
+        let Some(entry) = self.entries.get_mut(..self.len).and_then(|entries| entries.get_mut(place)) else { return };
         let had = entry.value_len();
         let value = change.value.unwrap_or_default();
         let room = self.bytes.get_mut(entry.key_end()..).and_then(|rest| rest.get_mut(..value.len()));

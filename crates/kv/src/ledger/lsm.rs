@@ -33,7 +33,7 @@ use super::merged::{Merged, Part};
 use super::tables::{Tables, hash_of};
 use super::young::{Change, Young};
 use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
-use crate::coming::Step;
+use crate::coming::{Hint, Step};
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
@@ -338,9 +338,9 @@ impl Ledger for LsmLedger {
         tree.get(&tables, key, hash)
     }
 
-    fn fetch(&self, key: &[u8], step: Step) {
+    fn fetch(&self, key: &[u8], step: Step, hint: &mut Hint) {
         if let Ok(parts) = self.parts.try_read() {
-            parts.young.fetch(key, step);
+            parts.young.fetch(key, step, hint);
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use journal::Position;
 
 use super::chunk::{CHUNK_MAX, Chunk, tag};
-use crate::coming::Step;
+use crate::coming::{Hint, Step};
 use crate::key::common_bytes;
 
 /// What became of a key.
@@ -145,9 +145,12 @@ impl Young {
     }
 
     /// Fetches what looking for `key` looks at.
-    pub(super) fn fetch(&self, key: &[u8], step: Step) {
-        if let Some(chunk) = self.runs.chunks.get(self.runs.of(key)) {
-            chunk.fetch(key, step);
+    pub(super) fn fetch(&self, key: &[u8], step: Step, hint: &mut Hint) {
+        if step == Step::First {
+            hint.run = self.runs.of(key);
+        }
+        if let Some(chunk) = self.runs.chunks.get(hint.run) {
+            chunk.fetch(key, step, &mut hint.place);
         }
     }
 
