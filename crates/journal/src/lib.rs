@@ -61,6 +61,8 @@ mod release_tests;
 #[cfg(test)]
 mod spare_tests;
 #[cfg(test)]
+mod steps_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod unsynced_tests;
