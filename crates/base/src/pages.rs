@@ -25,8 +25,7 @@ const SMALL_PER_LARGE: usize = LARGE_BYTES / SMALL_BYTES;
 const NUMBER_BYTES: usize = 8;
 /// Of such a number: the page is in memory.
 const PRESENT: u64 = 1 << 63;
-/// Between two looks, and between two pages that are made: whoever wants memory waits while one is.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two pages that are made: whoever wants memory waits while one is.
 const PAUSE: Duration = Duration::from_millis(2);
 /// After so many looks a page may have come apart again.
 const LOOKS_KNOWN: u32 = 120;
@@ -43,14 +42,14 @@ pub fn use_small_pages() -> bool {
         // SAFETY: numbers alone.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, none, none) == 0 }
     };
-    let policy = || fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    disable(EXCEPT_ADVISED) || {
-        let is_asked_for_only = !policy().contains("[always]");
-        is_asked_for_only || {
-            disable(0);
-            false
-        }
+    let policy = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    // Who runs the machine wants none.
+    let are_unwanted = policy.contains("[never]");
+    if disable(EXCEPT_ADVISED) || policy.contains("[madvise]") || are_unwanted {
+        return !are_unwanted;
     }
+    disable(0);
+    false
 }
 
 /// The large pages of this process.
@@ -63,6 +62,9 @@ pub struct LargePages {
 }
 
 impl LargePages {
+    /// How long to wait between two looks.
+    pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
     /// None so far; `None` where there cannot be any.
     #[must_use]
     pub fn new() -> Option<Self> {
@@ -80,7 +82,9 @@ impl LargePages {
         if self.looks.is_multiple_of(LOOKS_KNOWN) {
             self.known.clear();
         }
-        let maps = fs::read_to_string("/proc/self/maps")?;
+        // Names of files need not be UTF-8.
+        let maps = fs::read("/proc/self/maps")?;
+        let maps = String::from_utf8_lossy(&maps);
         let pages = File::open("/proc/self/pagemap")?;
         for block in maps.lines().filter_map(plain).flat_map(|(start, end)| blocks(start, end)) {
             if self.known.contains(&block) || !is_full(&pages, block)? {
@@ -98,7 +102,7 @@ impl LargePages {
             }
             pause(PAUSE);
         }
-        Ok(Some(LOOK_INTERVAL))
+        Ok(Some(Self::LOOK_INTERVAL))
     }
 }
 

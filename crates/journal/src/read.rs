@@ -20,7 +20,7 @@ use crate::segment::Segment;
 /// Bytes read at a time, and one record.
 const PIECE_BYTES: u64 = 1 << 20;
 /// A buffer that has become larger, by a large record, is not kept.
-const KEPT_BYTES_MAX: usize = 2 << 20;
+const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// What is left of reading a sealed segment that was broken off.
 pub(crate) struct Interrupted {
@@ -67,12 +67,14 @@ pub(crate) fn read_segment(
         return Scan::new(&bytes, segment.base, start).try_for_each(|item| hand.item(&item));
     };
     if trailer.log_end <= from {
+        // Who went on to the end in steps needs it no more.
+        *lock(&journal.interrupted) = None;
         return Ok(());
     }
     if let Some((footer, mut piece)) = journal.footer_of(segment)? {
         let outcome = by_pieces(segment, &footer, &mut piece, &mut hand);
         if matches!(outcome, Err(Error::Closed)) {
-            if piece.len() > KEPT_BYTES_MAX {
+            if piece.capacity() > KEPT_BYTES_MAX {
                 piece = Vec::new();
             }
             *lock(&journal.interrupted) = Some(Interrupted { base: segment.base, footer, piece });
