@@ -1,7 +1,7 @@
 //! Which commands of a piece of journal seem to be needed.
 //!
 //! Each is looked up by its key, which is anywhere in memory. So a few are on their way at a time: while what one of them looks at is
-//! fetched, others are asked about. (Measured: half of what a look-up took.)
+//! fetched, others are asked about.
 //!
 //! May use: `kv`, partitions. Must not know: what becomes of those that are needed.
 
