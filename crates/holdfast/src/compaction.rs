@@ -30,7 +30,7 @@ use std::time::Duration;
 use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{LiveBytes, Older, Recorded, SegmentBytes};
 
-use self::choice::{Choice, Choices, choose, debt_bytes};
+use self::choice::{Behind, Choice, Choices, choose};
 use self::look::{Candidate, Looks};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -45,9 +45,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 const MOVE_BYTES: usize = 128 << 10;
 /// How often it is looked whether there is something to do.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// What is dead above that, for each time that the rate limit is exceeded by: space that does not come back is worse.
-const DEBT_BYTES_PER_HASTE: u64 = 128 << 20;
-/// What is dead above that, for each microsecond.
+/// What is dead beyond what is usual, for each time that the rate limit is exceeded by: space that does not come back is worse.
+const BEHIND_BYTES_PER_HASTE: u64 = 32 << 20;
+/// What is dead beyond what writers may leave behind, for each microsecond that one of them pauses.
 const DEBT_BYTES_PER_MICRO: u64 = 1 << 20;
 
 /// What compaction did since the store was opened.
@@ -81,7 +81,9 @@ struct Counters {
 pub(crate) struct Compactor {
     work: Mutex<Work>,
     counters: Counters,
-    /// Dead bytes that may be compacted, above what is usual.
+    /// Dead bytes that may be compacted, beyond what is usual: compaction makes haste.
+    behind_bytes: AtomicU64,
+    /// And beyond what writers may leave behind.
     debt_bytes: AtomicU64,
     /// Runs that were asked for, and runs that ended.
     asked: AtomicU64,
@@ -161,7 +163,13 @@ impl Compactor {
 
     /// By how much the rate limit is exceeded because compaction is behind.
     fn haste(&self) -> u32 {
-        u32::try_from(1 + self.debt_bytes.load(Ordering::Relaxed) / DEBT_BYTES_PER_HASTE).unwrap_or(u32::MAX)
+        u32::try_from(1 + self.behind_bytes.load(Ordering::Relaxed) / BEHIND_BYTES_PER_HASTE).unwrap_or(u32::MAX)
+    }
+
+    /// Notes how far compaction is behind.
+    fn note(&self, behind: Behind) {
+        self.behind_bytes.store(behind.usual_bytes, Ordering::Relaxed);
+        self.debt_bytes.store(behind.debt_bytes, Ordering::Relaxed);
     }
 
     fn is_running(&self) -> bool {
@@ -251,7 +259,7 @@ impl Inner {
             }
             let segments = self.journal.segment_stats();
             let choices = self.choices(work, &segments);
-            self.compactor.debt_bytes.store(debt_bytes(&choices.free), Ordering::Relaxed);
+            self.compactor.note(Behind::of(&choices.free));
             let Some(choice) = choose(&choices, options.dead_percent, work.run) else {
                 self.compactor.end_run();
                 return Ok(LOOK_INTERVAL);

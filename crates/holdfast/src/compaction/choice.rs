@@ -73,12 +73,24 @@ pub(super) fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>
     (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
 }
 
-/// How much more of what may be compacted is dead than is usual.
-pub(super) fn debt_bytes(choices: &[Choice]) -> u64 {
-    let of = |part: &dyn Fn(&SegmentBytes) -> u64| -> u64 {
-        choices.iter().filter(|choice| choice.may_go).map(|choice| part(&choice.of)).sum()
-    };
-    of(&SegmentBytes::dead).saturating_sub(of(&|of| of.live).max(DEBT_FREE_BYTES))
+/// By how much more of what may be compacted is dead.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// Than half of what writers may leave behind. From there on compaction makes haste, long before they have to pause.
+    pub(super) usual_bytes: u64,
+    /// Than what writers may leave behind.
+    pub(super) debt_bytes: u64,
+}
+
+impl Behind {
+    pub(super) fn of(choices: &[Choice]) -> Self {
+        let of = |part: &dyn Fn(&SegmentBytes) -> u64| -> u64 {
+            choices.iter().filter(|choice| choice.may_go).map(|choice| part(&choice.of)).sum()
+        };
+        let dead = of(&SegmentBytes::dead);
+        let free = of(&|of| of.live).max(DEBT_FREE_BYTES);
+        Behind { usual_bytes: dead.saturating_sub(free / 2), debt_bytes: dead.saturating_sub(free) }
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +150,23 @@ mod tests {
         let free = vec![choice(100, 100, 0, 100), choice(200, 100, 100, 0)];
         let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100 };
         assert!(choose(&choices, 25, Some(Position::MAX)).is_none(), "it would be moved again and again, for nothing");
+    }
+
+    #[test]
+    fn compaction_makes_haste_long_before_writers_pause() {
+        let behind = |applied: u64, live: u64| {
+            let Behind { usual_bytes, debt_bytes } = Behind::of(&[choice(0, applied << 20, live << 20, 0)]);
+            (usual_bytes >> 20, debt_bytes >> 20)
+        };
+        assert_eq!(behind(612, 100), (0, 0));
+        assert_eq!(behind(1_100, 100), (488, 0));
+        assert_eq!(behind(1_324, 100), (712, 200));
+        // In proportion to what is live, where that is more.
+        assert_eq!(behind(9_000, 6_000), (0, 0));
+        assert_eq!(behind(11_000, 6_000), (2_000, 0));
+        let mut fed = choice(0, 4 << 30, 0, 0);
+        fed.may_go = false;
+        assert_eq!(Behind::of(&[fed]), Behind { usual_bytes: 0, debt_bytes: 0 }, "what is kept for others is no debt");
     }
 
     #[test]
