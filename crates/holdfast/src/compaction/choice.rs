@@ -73,12 +73,12 @@ pub(super) fn choose(choices: &Choices, dead_percent: u64, run: Option<Position>
     (is_due && percent(worst) >= WORTH_PERCENT).then_some(worst)
 }
 
-/// By how much more of what may be compacted is dead.
+/// How far compaction is behind: how much more of what may be compacted is dead than
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Behind {
-    /// Than half of what writers may leave behind. From there on compaction makes haste, long before they have to pause.
+    /// half of what writers may leave behind: from there on compaction makes haste, long before they have to pause.
     pub(super) usual_bytes: u64,
-    /// Than what writers may leave behind.
+    /// all of that.
     pub(super) debt_bytes: u64,
 }
 
