@@ -2,7 +2,7 @@
 //!
 //! May use: processes, `client.rs`. Must not know: what is measured.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,6 +38,17 @@ pub(crate) enum Fsync {
     Always,
 }
 
+/// Which of the two wins back the space of what is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Reclaim {
+    /// Each as it does by itself: Holdfast compacts all the time, Redis rewrites its file when it has doubled
+    Both,
+    /// Neither, so that both only grow
+    Neither,
+    /// Holdfast alone, which is in Redis' favour
+    Holdfast,
+}
+
 /// The two programs.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Programs {
@@ -47,6 +58,9 @@ pub(crate) struct Programs {
     /// The server to compare with
     #[arg(long, default_value = "redis-server")]
     redis: PathBuf,
+    /// Which of the two wins back the space of what is replaced
+    #[arg(long, value_enum, default_value = "both")]
+    reclaim: Reclaim,
 }
 
 impl Programs {
@@ -64,12 +78,18 @@ impl Programs {
             "--durability",
             durability,
         ]);
+        // Read while it starts.
+        let mut config = tempfile::NamedTempFile::new()?;
+        if self.reclaim == Reclaim::Neither {
+            config.write_all(b"[compaction]\nschedule = \"on demand\"\n")?;
+        }
+        command.arg("--config").arg(config.path());
         let mut running = Running::start(&mut command, &self.holdfast)?;
         let address = running.address_once_ready()?;
         Ok(Server { running, address, dir })
     }
 
-    /// Starts Redis with its append-only file and without anything else that writes: no snapshots, no rewriting.
+    /// Starts Redis with its append-only file and without snapshots.
     pub(crate) fn start_redis(&self, dir: TempDir, fsync: Fsync) -> Result<Server> {
         let port = free_port()?;
         let how = match fsync {
@@ -80,7 +100,10 @@ impl Programs {
         let mut command = Command::new(&self.redis);
         command.arg("--port").arg(port.to_string()).arg("--dir").arg(dir.path());
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", how]);
-        command.args(["--auto-aof-rewrite-percentage", "0", "--loglevel", "warning"]);
+        if self.reclaim != Reclaim::Both {
+            command.args(["--auto-aof-rewrite-percentage", "0"]);
+        }
+        command.args(["--loglevel", "warning"]);
         let mut running = Running::start(&mut command, &self.redis)?;
         running.unheard();
         let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };

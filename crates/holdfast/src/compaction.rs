@@ -4,16 +4,16 @@
 //! Live bytes of each segment are counted exactly, so nothing is sampled: the segment with the largest dead part is next.
 //! One segment is in work at a time, a piece of it in each step:
 //!
-//! 1. *Moving.* A piece is read. What seems needed is asked for again under its partition's lock, and appended there as
+//! 1. *Moving.* A piece is read, of what may be needed: batches that lie where nobody needs anything are passed over. What seems needed is asked for again under its partition's lock, and appended there as
 //!    kept commands, in small batches, so that a writer waits for a few objects at the most.
 //! 2. *Settling.* What was moved is synced. Ledgers that were not written out beyond the segment are, because after a crash
 //!    they would be replayed from it. Then nothing in the segment may be counted as live; if something is, it stays.
 //! 3. *Waiting.* Snapshots that are older than the moves still read from the segment, and feeds and listeners may have begun
 //!    before its end since it was chosen; when they are gone or behind it, it is let go.
 //!
-//! A crash at any point leaves the segment, and perhaps kept commands that say what is true anyhow. Damaged records are
-//! never compacted away: their segment stays for whoever wants to look at it. So does one that cannot be read, or whose objects
-//! cannot be said again, while the others go on.
+//! A crash at any point leaves the segment, and perhaps kept commands that say what is true anyhow. Damage that is known, or found
+//! in what is read, is never compacted away: its segment stays for whoever wants to look at it. So does one that cannot be read, or
+//! whose objects cannot be said again, while the others go on.
 //!
 //! The rule "worst first" and its cost are those of log-structured file systems (Rosenblum and Ousterhout, 1992).
 //!
@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use journal::{Batch, Level, Log, Position, SegmentStats, StateMachine, Visit};
-use kv::{LiveBytes, Older, Recorded, SegmentBytes};
+use journal::{Batch, Damage, Level, Log, Position, SegmentStats, StateMachine, Visit};
+use kv::{LiveBytes, NeededParts, Older, Recorded, SegmentBytes};
 
 use self::choice::{Behind, Choice, Choices, choose};
 use self::look::{Candidate, Looks};
@@ -107,6 +107,7 @@ struct Moving {
     end: Position,
     bytes: u64,
     older: Older,
+    needed: NeededParts,
     /// Where the next piece begins.
     from: Position,
     is_damaged: bool,
@@ -266,7 +267,8 @@ impl Inner {
             };
             let SegmentStats { base, end, bytes, .. } = choice.stats;
             let older = choices.older(&segments, base);
-            work.moving = Some(Moving { base, end, bytes, older, from: base, is_damaged: false });
+            let needed = self.needed_parts(&choice.stats);
+            work.moving = Some(Moving { base, end, bytes, older, needed, from: base, is_damaged: false });
         }
         let Some(moving) = &mut work.moving else { return Ok(LOOK_INTERVAL) };
         let (read, is_over) = match self.move_piece(moving) {
@@ -283,6 +285,17 @@ impl Inner {
             self.settle_segment(work, &moved)?;
         }
         Ok(options.pause(read) / self.compactor.haste())
+    }
+
+    /// Where in a sealed segment something is needed: less and less from now on.
+    fn needed_parts(&self, segment: &SegmentStats) -> NeededParts {
+        let is_damaged = |damage: &Damage| (segment.base..segment.end).contains(&damage.position);
+        if segment.damaged_bytes > 0 || self.journal.recovery().damage.iter().any(is_damaged) {
+            return NeededParts::unknown(segment.base);
+        }
+        let mut needed = NeededParts::new(segment.base);
+        self.partitions.iter().for_each(|partition| needed.add(partition.lock().live()));
+        needed
     }
 
     /// Writes out what spaces and series still need the journal for, so that a run takes all that was there when it began. By themselves
@@ -314,12 +327,13 @@ impl Inner {
     /// last.
     fn move_piece(&self, moving: &mut Moving) -> Tried<(u64, bool)> {
         let mut looks = Looks::new(&self.partitions, moving.older);
-        let (mut read, mut next, mut failed) = (0, None, None);
-        let outcome = self.journal.read_segment(moving.base, moving.from, &mut |found| {
+        let (mut read, mut next, mut failed, mut is_damaged) = (0, None, None, false);
+        let wants = |from, to| moving.needed.may_begin(from, to);
+        let outcome = self.journal.read_segment(moving.base, moving.from, &wants, &mut |found| {
             let record = match found {
                 Visit::Record(record) => record,
                 Visit::Damaged(_) => {
-                    moving.is_damaged = true;
+                    is_damaged = true;
                     return Ok(());
                 }
             };
@@ -334,6 +348,7 @@ impl Inner {
             next = Some(record.end);
             Err(journal::Error::Closed)
         });
+        moving.is_damaged |= is_damaged;
         match (failed, outcome, next) {
             (Some(error), ..) => return Err(error.into()),
             (None, Err(error), None) => return Err(kv::Error::from(error).into()),

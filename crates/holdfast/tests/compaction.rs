@@ -21,6 +21,11 @@ fn open(dir: &std::path::Path) -> Store {
     Store::open(dir, options()).unwrap()
 }
 
+/// Segments of many of the parts for which compaction knows whether somebody needs something of them.
+fn large() -> Options {
+    Options { limits: Limits { segment_bytes: 512 << 10, ..Limits::tiny() }, ..options() }
+}
+
 type Objects = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn contents(snapshot: &Snapshot) -> Objects {
@@ -34,10 +39,14 @@ fn contents(snapshot: &Snapshot) -> Objects {
 }
 
 fn lose_ledger(store: Store, dir: &std::path::Path) -> Store {
+    lose_ledger_of(store, dir, options())
+}
+
+fn lose_ledger_of(store: Store, dir: &std::path::Path, options: Options) -> Store {
     store.close().unwrap();
     drop(store);
     std::fs::remove_dir_all(dir.join("ledger")).unwrap();
-    open(dir)
+    Store::open(dir, options).unwrap()
 }
 
 fn put(store: &Store, key: &[u8], value: &[u8]) -> Committed {
@@ -85,6 +94,39 @@ fn space_comes_back_and_every_object_stays_what_it_was() {
     drop(store);
     // Without a tree that is kept it is made from the heads.
     check(&Store::open(dir.path(), Options { tree: None, ..options() }).unwrap());
+}
+
+#[test]
+fn what_nobody_needs_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), large()).unwrap();
+    for number in 0..3_000u16 {
+        // Every key is put again soon, but for three.
+        let key = if number % 1_000 == 500 { number } else { number % 40 };
+        put(&store, &key.to_be_bytes(), &vec![number as u8; 2_000]);
+    }
+    store.kv().delete(b"b", &0u16.to_be_bytes(), Condition::None).unwrap();
+    let before = (store.digest().unwrap(), contents(&store.snapshot().unwrap()), store.stats());
+    assert_eq!(before.1.len(), 42);
+    let done = store.compact().unwrap();
+    assert!(done.segments >= 9 && done.reclaimed_bytes > 4_500_000, "{done:?}");
+    assert!(done.read_bytes < 600_000, "{done:?}");
+    assert_eq!(store.digest().unwrap(), before.0);
+    let store = lose_ledger_of(store, dir.path(), large());
+    assert_eq!((store.digest().unwrap(), contents(&store.snapshot().unwrap())), (before.0, before.1));
+
+    // Of a segment that was there before nothing is known, and all is read.
+    for number in 0..600u16 {
+        put(&store, &(number % 40).to_be_bytes(), &[1; 2_000]);
+    }
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), large()).unwrap();
+    for key in 0..40u16 {
+        put(&store, &key.to_be_bytes(), &[2; 10]);
+    }
+    let done = store.compact().unwrap();
+    assert!(done.segments >= 2 && done.read_bytes > 1_000_000, "{done:?}");
 }
 
 #[test]
@@ -448,15 +490,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn compaction_anywhere_in_any_story_changes_nothing(steps in proptest::collection::vec(step(), 20..120)) {
+    fn compaction_anywhere_in_any_story_changes_nothing(
+        steps in proptest::collection::vec(step(), 20..120),
+        is_large in any::<bool>(),
+    ) {
         let dir = tempfile::tempdir().unwrap();
-        let mut store = open(dir.path());
+        let (options, scale) = if is_large { (large(), 40) } else { (options(), 1) };
+        let mut store = Store::open(dir.path(), options.clone()).unwrap();
         let mut model = Objects::new();
         let mut held: Option<(Snapshot, Objects)> = None;
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Put { key, len } => {
-                    let value = vec![number as u8; usize::from(len)];
+                    let value = vec![number as u8; usize::from(len) * scale];
                     put(&store, &[key], &value);
                     model.insert(vec![key], value);
                 }
@@ -486,7 +532,7 @@ proptest! {
                     if matches!(step, Step::LoseLedger) {
                         std::fs::remove_dir_all(dir.path().join("ledger")).unwrap();
                     }
-                    store = open(dir.path());
+                    store = Store::open(dir.path(), options.clone()).unwrap();
                     prop_assert!(store.stats().damage.is_empty(), "{:?}", store.stats().damage);
                 }
             }

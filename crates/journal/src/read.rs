@@ -31,6 +31,9 @@ pub(crate) struct Interrupted {
 
 pub(crate) type Visitor<'a> = dyn FnMut(Visit<'_>) -> Result<()> + 'a;
 
+/// Whether what lies from one position to before another is wanted.
+pub(crate) type Wants<'a> = dyn Fn(Position, Position) -> bool + 'a;
+
 /// See [`crate::Log::read_from`].
 pub(crate) fn read_from(journal: &Journal, from: Position, visit: &mut Visitor<'_>) -> Result<()> {
     journal.flush()?;
@@ -40,7 +43,7 @@ pub(crate) fn read_from(journal: &Journal, from: Position, visit: &mut Visitor<'
         segments.values().filter(|segment| segment.end() > from && segment.base < to).cloned().collect()
     };
     for segment in segments {
-        read_segment(journal, &segment, from, to, visit)?;
+        read_segment(journal, &segment, (from, to), &|_, _| true, visit)?;
     }
     Ok(())
 }
@@ -48,8 +51,8 @@ pub(crate) fn read_from(journal: &Journal, from: Position, visit: &mut Visitor<'
 pub(crate) fn read_segment(
     journal: &Journal,
     segment: &Segment,
-    from: Position,
-    to: Position,
+    (from, to): (Position, Position),
+    wants: &Wants<'_>,
     visit: &mut Visitor<'_>,
 ) -> Result<()> {
     let start = header_bytes(usize::from(journal.options.partitions));
@@ -72,7 +75,7 @@ pub(crate) fn read_segment(
         return Ok(());
     }
     if let Some((footer, mut piece)) = journal.footer_of(segment)? {
-        let outcome = by_pieces(segment, &footer, &mut piece, &mut hand);
+        let outcome = by_pieces(segment, &footer, (&mut piece, wants), &mut hand);
         if matches!(outcome, Err(Error::Closed)) {
             if piece.capacity() > KEPT_BYTES_MAX {
                 piece = Vec::new();
@@ -101,21 +104,33 @@ fn from_record(segment: &Segment, from: Position, to: Position) -> Result<Option
 }
 
 /// Reads a sealed segment by its footer, a piece at a time, from what is wanted first. There is one buffer for all pieces: memory that the
-/// system has to clear first costs as much as reading into it.
-fn by_pieces(segment: &Segment, footer: &Footer, piece: &mut Vec<u8>, hand: &mut Hand<'_, '_>) -> Result<()> {
+/// system has to clear first costs as much as reading into it. Records that are not wanted are passed over, damage never is.
+fn by_pieces(
+    segment: &Segment,
+    footer: &Footer,
+    (piece, wants): (&mut Vec<u8>, &Wants<'_>),
+    hand: &mut Hand<'_, '_>,
+) -> Result<()> {
     let mut start = header_bytes(footer.states.len());
     let mut rest = footer.extents.as_slice();
+    let from = hand.from;
     // Who reads in steps goes on where the last one ended.
-    while let Some((first, behind)) =
-        rest.split_first().filter(|(first, _)| segment.base.plus(start + first.bytes) <= hand.from)
-    {
-        (start, rest) = (start + first.bytes, behind);
-    }
-    while !rest.is_empty() {
+    let is_wanted = |at: u64, extent: &Extent| {
+        let end = segment.base.plus(at + extent.bytes);
+        end > from && (extent.kind != ExtentKind::Record || wants(segment.base.plus(at), end))
+    };
+    while let Some(first) = rest.first() {
         let (mut bytes, mut count) = (0, 0);
-        while let Some(extent) = rest.get(count).filter(|_| bytes < PIECE_BYTES) {
+        while let Some(extent) = rest.get(count).filter(|_| bytes < PIECE_BYTES)
+            && is_wanted(start + bytes, extent)
+        {
             bytes += extent.bytes;
             count += 1;
+        }
+        if count == 0 {
+            start += first.bytes;
+            rest = rest.get(1..).unwrap_or_default();
+            continue;
         }
         let (extents, behind) = rest.split_at(count);
         rest = behind;

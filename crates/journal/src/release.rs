@@ -48,7 +48,8 @@ impl Journal {
     }
 
     /// Calls `visit` for the batches at or behind `from` in the segment at `base`, in order, with damaged ranges where
-    /// they lie. Nothing when there is no such segment.
+    /// they lie. Nothing when there is no such segment. Batches for which `wants`, asked where one begins and ends, is false need
+    /// not be read, and are then not checked either.
     ///
     /// # Errors
     /// What reading meets, and the first error of `visit`, which ends the reading.
@@ -56,6 +57,7 @@ impl Journal {
         &self,
         base: Position,
         from: Position,
+        wants: &dyn Fn(Position, Position) -> bool,
         visit: &mut dyn FnMut(Visit<'_>) -> Result<()>,
     ) -> Result<()> {
         let segment = {
@@ -63,7 +65,7 @@ impl Journal {
             segments.get(&base).cloned()
         };
         match segment {
-            Some(segment) => read_segment(self, &segment, from, Position::MAX, visit),
+            Some(segment) => read_segment(self, &segment, (from, Position::MAX), wants, visit),
             None => Ok(()),
         }
     }

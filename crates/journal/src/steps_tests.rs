@@ -26,14 +26,14 @@ impl Around for Counted {
     }
 }
 
-/// Positions of all batches of a segment, a step's worth at a time.
-fn in_steps(journal: &Journal, base: Position) -> Vec<Position> {
+/// Positions of the batches of a segment that are wanted, a step's worth at a time.
+fn in_steps(journal: &Journal, base: Position, wants: &dyn Fn(Position, Position) -> bool) -> Vec<Position> {
     let (mut from, mut found) = (base, Vec::new());
     // Steps that end elsewhere than pieces do that are counted from the beginning.
     let mut step = STEP_BYTES / 3;
     loop {
         let (mut read, mut next) = (0, None);
-        let outcome = journal.read_segment(base, from, &mut |visit| {
+        let outcome = journal.read_segment(base, from, wants, &mut |visit| {
             let Visit::Record(record) = visit else { panic!("nothing is damaged") };
             found.push(record.position);
             read += record.end.get() - record.position.get();
@@ -66,11 +66,21 @@ fn each_step_reads_on_where_the_last_one_ended_and_nothing_twice() {
     for segment in &sealed {
         // Its footer is read for the first time.
         let before = counted.0.load(Ordering::Relaxed);
-        found.extend(in_steps(&journal, segment.base));
+        found.extend(in_steps(&journal, segment.base, &|_, _| true));
         let read = counted.0.load(Ordering::Relaxed) - before;
         let bytes = segment.end.get() - segment.base.get();
         assert!(read < bytes + bytes / 8 + (64 << 10), "{read} bytes were read of {bytes}");
     }
     assert_eq!(found, written);
     assert!(sealed.len() > 1);
+
+    // One of so many batches that follow each other is wanted, and not the large one.
+    let wanted: Vec<Position> = written.iter().copied().step_by(99).collect();
+    let wants = |from: Position, to: Position| wanted.iter().any(|position| (from..to).contains(position));
+    let before = counted.0.load(Ordering::Relaxed);
+    let found: Vec<Position> =
+        sealed.iter().flat_map(|segment| in_steps(&journal, segment.base, &wants)).collect();
+    assert_eq!(found, wanted);
+    let read = counted.0.load(Ordering::Relaxed) - before;
+    assert!(read < (100 << 10), "{read} bytes were read");
 }

@@ -244,7 +244,7 @@ impl Engine {
             indexes: put.indexes,
             inline: (put.stored.len() <= self.options.inline_bytes_max).then_some(put.stored),
         };
-        self.summary.live.add(change.segment, change.command_bytes as u64);
+        self.summary.live.add(change.segment, change.at, change.command_bytes as u64);
         self.note_clock(in_tree, old.as_ref(), Some(&entry));
         // What compaction moves is as much in use as it was.
         let is_in_use = !change.is_kept() || stored.as_ref().is_some_and(|stored| stored.value.is_some());
@@ -277,7 +277,7 @@ impl Engine {
     /// Takes back what an entry that is replaced or removed had added, except what stays the same.
     fn forget(&mut self, change: &Change, old: &Entry<'_>, new: &Put<'_>) {
         let (bucket, key) = (new.bucket, new.key);
-        self.summary.live.subtract(self.places.segment_of(old.at), u64::from(old.command_bytes));
+        self.summary.live.subtract(self.places.segment_of(old.at), old.at, u64::from(old.command_bytes));
         if old.version.get() > old.at {
             // Its expiry was changed after it was put; that command is not needed any more.
             let held = Command::expire_bytes(bucket, key);
@@ -365,7 +365,7 @@ impl Engine {
             Command::Clear { bucket } => self.clear(change, bucket)? || change.is_kept(),
         };
         if holds {
-            self.summary.live.hold(change.segment, change.command_bytes as u64);
+            self.summary.live.hold(change.segment, change.at, change.command_bytes as u64);
         }
         Ok(())
     }

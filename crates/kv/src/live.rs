@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use journal::Position;
 
 use crate::bytes::Fields;
+use crate::parts::Parts;
 
 /// Tells which segment an address lies in.
 pub trait Places {
@@ -26,8 +27,23 @@ pub struct SegmentBytes {
 }
 
 /// Counts by segment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveBytes(BTreeMap<Position, SegmentBytes>);
+#[derive(Debug, Clone, Default)]
+pub struct LiveBytes(BTreeMap<Position, Counted>);
+
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    bytes: SegmentBytes,
+    parts: Parts,
+}
+
+/// Equal when the bytes are: where in a segment they lie is a hint.
+impl PartialEq for LiveBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for LiveBytes {}
 
 impl SegmentBytes {
     /// Bytes that nothing needs any more.
@@ -44,34 +60,49 @@ impl SegmentBytes {
 }
 
 impl LiveBytes {
-    fn at(&mut self, segment: Position) -> &mut SegmentBytes {
+    fn at(&mut self, segment: Position) -> &mut Counted {
         self.0.entry(segment).or_default()
     }
 
     /// A command of so many bytes was applied.
     pub(crate) fn applied(&mut self, segment: Position, bytes: u64) {
-        self.at(segment).applied += bytes;
+        let of = self.at(segment);
+        of.bytes.applied += bytes;
+        of.parts.seen(bytes);
     }
 
-    pub(crate) fn add(&mut self, segment: Position, bytes: u64) {
-        self.at(segment).live += bytes;
+    /// A put at address `at` is what the ledger points at.
+    pub(crate) fn add(&mut self, segment: Position, at: u64, bytes: u64) {
+        let of = self.at(segment);
+        of.bytes.live += bytes;
+        of.parts.add(at.saturating_sub(segment.get()));
     }
 
-    /// A segment that was let go has no counts any more; what is taken from it was not counted.
-    pub(crate) fn subtract(&mut self, segment: Position, bytes: u64) {
+    /// It is no more. A segment that was let go has no counts any more; what is taken from it was not counted.
+    pub(crate) fn subtract(&mut self, segment: Position, at: u64, bytes: u64) {
         if let Some(of) = self.0.get_mut(&segment) {
-            of.live = of.live.saturating_sub(bytes);
+            of.bytes.live = of.bytes.live.saturating_sub(bytes);
+            of.parts.remove(at.saturating_sub(segment.get()));
         }
     }
 
-    pub(crate) fn hold(&mut self, segment: Position, bytes: u64) {
-        self.at(segment).held += bytes;
+    /// A delete, expiry or clear at address `at` took effect.
+    pub(crate) fn hold(&mut self, segment: Position, at: u64, bytes: u64) {
+        let of = self.at(segment);
+        of.bytes.held += bytes;
+        of.parts.add(at.saturating_sub(segment.get()));
     }
 
+    /// It is overtaken. Of these the address is not known, so that its part stays needed.
     pub(crate) fn release(&mut self, segment: Position, bytes: u64) {
         if let Some(of) = self.0.get_mut(&segment) {
-            of.held = of.held.saturating_sub(bytes);
+            of.bytes.held = of.bytes.held.saturating_sub(bytes);
         }
+    }
+
+    /// What is counted of one segment, and where in it.
+    pub(crate) fn parts(&self, segment: Position) -> Option<(SegmentBytes, &Parts)> {
+        self.0.get(&segment).map(|of| (of.bytes, &of.parts))
     }
 
     /// Drops what is counted of segments that were let go.
@@ -81,17 +112,17 @@ impl LiveBytes {
 
     /// Counts of each segment that holds something, by base position.
     pub fn iter(&self) -> impl Iterator<Item = (Position, SegmentBytes)> {
-        self.0.iter().map(|(segment, bytes)| (*segment, *bytes))
+        self.0.iter().map(|(segment, of)| (*segment, of.bytes))
     }
 
-    /// Adds another partition's counts.
+    /// Adds another partition's counts, but not where in a segment they lie.
     pub fn merge(&mut self, other: &Self) {
-        other.iter().for_each(|(segment, bytes)| self.at(segment).add(bytes));
+        other.iter().for_each(|(segment, bytes)| self.at(segment).bytes.add(bytes));
     }
 
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&crate::bytes::len32(self.0.len()).to_le_bytes());
-        for (segment, bytes) in &self.0 {
+        for (segment, bytes) in self.iter() {
             for number in [segment.get(), bytes.applied, bytes.live, bytes.held] {
                 to.extend_from_slice(&number.to_le_bytes());
             }
@@ -102,7 +133,8 @@ impl LiveBytes {
         let count = from.u32()?;
         let one = |_| {
             let segment = Position::new(from.u64()?);
-            Some((segment, SegmentBytes { applied: from.u64()?, live: from.u64()?, held: from.u64()? }))
+            let bytes = SegmentBytes { applied: from.u64()?, live: from.u64()?, held: from.u64()? };
+            Some((segment, Counted { bytes, parts: Parts::default() }))
         };
         (0..count).map(one).collect::<Option<_>>().map(Self)
     }

@@ -74,7 +74,7 @@ mod tests {
         let leaves = proptest::option::of(proptest::collection::vec(0u64..=u64::MAX, 0..4));
         (counts, segments, leaves).prop_map(|(counts, segments, leaves)| {
             let mut live = LiveBytes::default();
-            segments.into_iter().for_each(|base| live.add(journal::Position::new(base), base / 2));
+            segments.into_iter().for_each(|base| live.add(journal::Position::new(base), base, base / 2));
             let tree = leaves.map(|leaves| {
                 let mut tree = Tree::new(crate::tree::TreeSize::default());
                 leaves.into_iter().for_each(|leaf| tree.update(leaf, None, Some(1)));
