@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -29,6 +30,9 @@ pub(crate) struct Server {
 
 /// A child that does not outlive this value.
 pub(crate) struct Running(Child);
+
+/// While it is held, a server that rests goes on. What it does in the background meanwhile is then in nobody else's time.
+pub(crate) struct Awake<'s>(&'s Running);
 
 /// How Redis treats its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +133,20 @@ impl Server {
         memory_of(self.running.id(), "VmRSS:")
     }
 
+    /// Stops its processes where they are.
+    pub(crate) fn rest(&self) -> Result<()> {
+        self.running.signal(Signal::STOP)
+    }
+
+    /// Lets them go on for as long as what is returned is held.
+    pub(crate) fn awake(&self) -> Result<Awake<'_>> {
+        self.running.signal(Signal::CONT)?;
+        Ok(Awake(&self.running))
+    }
+
     /// Asks the server to stop, and waits for it.
     pub(crate) fn stop(self) -> Result<()> {
+        self.running.signal(Signal::CONT)?;
         self.running.stop(PATIENCE)
     }
 }
@@ -160,15 +176,25 @@ impl Running {
 
     /// Asks it to stop, and waits for it.
     pub(crate) fn stop(mut self, patience: Duration) -> Result<()> {
-        let id = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
-        let id = id.ok_or_else(|| Failure::from("a child without a process id"))?;
-        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        signal(self.0.id(), Signal::TERM)?;
         let began = Instant::now();
         while self.0.try_wait()?.is_none() {
             if began.elapsed() > patience {
                 return Err("the server does not stop".into());
             }
             thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to it, and to the children that it has at the moment.
+    fn signal(&self, which: Signal) -> Result<()> {
+        let id = self.0.id();
+        signal(id, which)?;
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            // It may have ended meanwhile.
+            let _ = signal(child, which);
         }
         Ok(())
     }
@@ -215,12 +241,25 @@ impl Running {
     }
 }
 
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        // One that has ended rests.
+        let _ = self.0.signal(Signal::STOP);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended already, and then there is nothing to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+fn signal(process: u32, which: Signal) -> Result<()> {
+    let id = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| Failure::from("a child without a process id"))?;
+    Ok(kill_process(id, which)?)
 }
 
 /// The address in a line `resp  127.0.0.1:7411`.

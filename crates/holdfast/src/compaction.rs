@@ -326,7 +326,7 @@ impl Inner {
     /// Reads the next piece of the segment and moves what is needed of it; returns the bytes read, and whether it was the
     /// last.
     fn move_piece(&self, moving: &mut Moving) -> Tried<(u64, bool)> {
-        let mut looks = Looks::new(&self.partitions, moving.older);
+        let mut looks = Looks::new(&self.partitions, moving.older, &moving.needed);
         let (mut read, mut next, mut failed, mut is_damaged) = (0, None, None, false);
         let wants = |from, to| moving.needed.may_begin(from, to);
         let outcome = self.journal.read_segment(moving.base, moving.from, &wants, &mut |found| {

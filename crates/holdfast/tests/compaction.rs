@@ -23,7 +23,9 @@ fn open(dir: &std::path::Path) -> Store {
 
 /// Segments of many of the parts for which compaction knows whether somebody needs something of them.
 fn large() -> Options {
-    Options { limits: Limits { segment_bytes: 512 << 10, ..Limits::tiny() }, ..options() }
+    let sizes =
+        Limits { value_bytes_max: 64 << 10, batch_bytes_max: 256 << 10, segment_bytes: 512 << 10, ..Limits::tiny() };
+    Options { limits: sizes, ..options() }
 }
 
 type Objects = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -78,8 +78,7 @@ fn each_step_reads_on_where_the_last_one_ended_and_nothing_twice() {
     let wanted: Vec<Position> = written.iter().copied().step_by(99).collect();
     let wants = |from: Position, to: Position| wanted.iter().any(|position| (from..to).contains(position));
     let before = counted.0.load(Ordering::Relaxed);
-    let found: Vec<Position> =
-        sealed.iter().flat_map(|segment| in_steps(&journal, segment.base, &wants)).collect();
+    let found: Vec<Position> = sealed.iter().flat_map(|segment| in_steps(&journal, segment.base, &wants)).collect();
     assert_eq!(found, wanted);
     let read = counted.0.load(Ordering::Relaxed) - before;
     assert!(read < (100 << 10), "{read} bytes were read");

@@ -108,7 +108,7 @@ mod tests {
     fn may_begin(of: &[&LiveBytes], from: u64, to: u64) -> bool {
         let mut needed = NeededParts::new(SEGMENT);
         of.iter().for_each(|live| needed.add(live));
-        needed.may_begin(SEGMENT.plus(from), SEGMENT.plus(to))
+        needed.may_begin(Position::new(at(from)), Position::new(at(to)))
     }
 
     fn put(live: &mut LiveBytes, offset: u64) {
@@ -129,7 +129,9 @@ mod tests {
         assert_eq!(parts(&live), [false, true, true, false]);
         live.subtract(SEGMENT, at(offsets[1]), 100);
         assert_eq!(parts(&live), [false, false, true, false]);
-        assert!(may_begin(&[&live], 0, u64::from(u32::MAX)) && may_begin(&[&live], 2 * PART_BYTES + 8, 2 * PART_BYTES + 16));
+        assert!(
+            may_begin(&[&live], 0, u64::from(u32::MAX)) && may_begin(&[&live], 2 * PART_BYTES + 8, 2 * PART_BYTES + 16)
+        );
         live.subtract(SEGMENT, at(offsets[2]), 100);
         assert!(!may_begin(&[&live], 0, u64::from(u32::MAX)));
         let mut other = LiveBytes::default();
@@ -162,6 +164,6 @@ mod tests {
         assert!(may_begin(&[&reopened], 0, 8));
         put(&mut reopened, PART_BYTES);
         assert!(may_begin(&[&live, &reopened], 0, 8));
-        assert!(NeededParts::unknown(SEGMENT).may_begin(SEGMENT, SEGMENT.plus(8)));
+        assert!(NeededParts::unknown(SEGMENT).may_begin(SEGMENT, SEGMENT));
     }
 }

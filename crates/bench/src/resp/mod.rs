@@ -1,8 +1,8 @@
 //! `resp`: the RESP door beside Redis, both driven by redis-benchmark.
 //!
-//! Four servers run all the time and are asked in turn, so that at any moment one is busy: both at their fast
-//! durability (`written`, everysec) and both at their safe one (`synced`, always). The order of the two changes with
-//! each repetition.
+//! Four servers are asked in turn, both at their fast durability (`written`, everysec) and both at their safe one (`synced`,
+//! always), and the others are stopped meanwhile: what one left to its background is done in its own time. The order of
+//! the two changes with each repetition.
 //!
 //! May use: `process.rs`, `redis_benchmark.rs`. Must not know: RESP.
 
@@ -117,6 +117,7 @@ pub(crate) fn run(line: &Line) -> Result<()> {
     if line.space {
         pairs.iter().try_for_each(|pair| space::load(pair, line.keys, line.value_bytes))?;
     }
+    pairs.iter().flat_map(|pair| [&pair.ours, &pair.theirs]).try_for_each(Server::rest)?;
     let mut report = Report::new("resp");
     for repetition in line.common.repetitions() {
         for pair in &pairs {
@@ -151,6 +152,7 @@ fn measure(line: &Line, pair: &Pair, repetition: u32, report: &mut Report) -> Re
             let run = line.run_of(*test, requests, *pipeline);
             let work = format!("{} P={pipeline}, {}", test.name(), pair.name);
             for (side, server) in pair.sides(repetition) {
+                let _awake = server.awake()?;
                 let measured = run.against(server.address)?;
                 tell(report, &work, side, measured);
             }

@@ -37,6 +37,7 @@ fn pour(client: &mut Client, name: &str, keys: u64, value_bytes: usize) -> Resul
 
 /// What is taken: as many entries by id, and as many of a queue, on both sides.
 fn fill(pair: &Pair, run: Run) -> Result<()> {
+    let _awake = (pair.ours.awake()?, pair.theirs.awake()?);
     let mut ours = Client::connect(pair.ours.address)?;
     for name in ["once", "queue"] {
         ours.call(&[b"SPACE.CLEAR", b"bench", name.as_bytes(), b"ANY"])?;
@@ -70,6 +71,7 @@ pub(crate) fn measure(pair: &Pair, run: Run, repetition: u32, report: &mut Repor
         for (side, server) in pair.sides(repetition) {
             let words = if side == OURS { &our_words } else { &their_words };
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let _awake = server.awake()?;
             let measured = run.command(&words, server.address)?;
             tell(report, &work, side, measured);
         }

@@ -1,6 +1,6 @@
 //! Which commands of a piece of journal seem to be needed.
 //!
-//! Each is looked up by its key, which is anywhere in memory. So a few are on their way at a time: while what one of them looks at is
+//! Each that lies where something is needed is looked up by its key, which is anywhere in memory. So a few are on their way at a time: while what one of them looks at is
 //! fetched, others are asked about.
 //!
 //! May use: `kv`, partitions. Must not know: what becomes of those that are needed.
@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use journal::{Position, RecordSection};
-use kv::{Coming, Command, Commands, Older, Recorded, Step};
+use kv::{Coming, Command, Commands, NeededParts, Older, Recorded, Step};
 
 use crate::partition::Partition;
 
@@ -35,21 +35,26 @@ struct Look<'s> {
 pub(super) struct Looks<'s> {
     partitions: &'s [Partition],
     older: Older,
+    needed: &'s NeededParts,
     queue: VecDeque<Look<'s>>,
     /// Of each partition, in the order of the piece.
     wanted: Vec<Vec<Candidate>>,
 }
 
 impl<'s> Looks<'s> {
-    pub(super) fn new(partitions: &'s [Partition], older: Older) -> Self {
-        Looks { partitions, older, queue: VecDeque::new(), wanted: partitions.iter().map(|_| Vec::new()).collect() }
+    pub(super) fn new(partitions: &'s [Partition], older: Older, needed: &'s NeededParts) -> Self {
+        let wanted = partitions.iter().map(|_| Vec::new()).collect();
+        Looks { partitions, older, needed, queue: VecDeque::new(), wanted }
     }
 
-    /// Looks at all commands of one partition in the batch at `position`.
+    /// Looks at the commands of one partition in the batch at `position`.
     pub(super) fn add(&mut self, section: &RecordSection<'_>, position: Position) -> kv::Result<()> {
         let Some(partition) = self.partitions.get(section.partition.index()) else { return Ok(()) };
         for said in Commands::new(section.commands, section.at) {
             let said = said?;
+            if !self.needed.may_begin(Position::new(said.at), Position::new(said.at)) {
+                continue;
+            }
             if said.bytes.len() > AHEAD_BYTES_MAX {
                 while self.take_first()? {}
                 if self.may_need(partition, &said.recorded, (position, said.at))? {
