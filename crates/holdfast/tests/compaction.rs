@@ -132,6 +132,41 @@ fn what_nobody_needs_is_not_read() {
 }
 
 #[test]
+fn deletes_expiries_and_clears_among_what_nobody_needs_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), large()).unwrap();
+    // A segment that stays, with what is changed later.
+    for key in 1_000..1_300u16 {
+        put(&store, &key.to_be_bytes(), &[1; 2_000]);
+    }
+    store.kv().put(b"cleared", b"key", &[1; 2_000], &PutOptions::default()).unwrap();
+    let hot = |from: u8, to: u8| {
+        for number in from..to {
+            put(&store, &[number % 10], &[number; 2_000]);
+        }
+    };
+    hot(0, 250);
+    store.kv().delete(b"b", &1_000u16.to_be_bytes(), Condition::None).unwrap();
+    hot(0, 20);
+    store.kv().expire(b"b", &1_001u16.to_be_bytes(), Some(u64::MAX >> 2)).unwrap();
+    hot(0, 20);
+    let mut exclusive = store.exclusive(&Scope::All).unwrap();
+    exclusive.clear(b"cleared").unwrap();
+    exclusive.commit().unwrap();
+    hot(0, 250);
+    hot(0, 250);
+    let before = (store.digest().unwrap(), contents(&store.snapshot().unwrap()));
+    let done = store.compact().unwrap();
+    assert!(done.segments >= 2 && done.read_bytes * 4 < done.reclaimed_bytes, "{done:?}");
+    let store = lose_ledger_of(store, dir.path(), large());
+    assert!((store.digest().unwrap(), contents(&store.snapshot().unwrap())) == before, "what was removed is back");
+    assert!(store.kv().get(b"b", &1_000u16.to_be_bytes()).unwrap().is_none());
+    assert!(store.kv().get(b"cleared", b"key").unwrap().is_none());
+    let expires_ms = store.kv().head(b"b", &1_001u16.to_be_bytes()).unwrap().unwrap().expires_ms;
+    assert_eq!(expires_ms, Some(u64::MAX >> 2));
+}
+
+#[test]
 fn a_snapshot_reads_on_and_what_it_reads_goes_when_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
