@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,13 +27,14 @@ pub(crate) struct Server {
     /// Where it speaks RESP.
     pub(crate) address: SocketAddr,
     dir: TempDir,
+    rests: AtomicBool,
 }
 
 /// A child that does not outlive this value.
 pub(crate) struct Running(Child);
 
 /// While it is held, a server that rests goes on. What it does in the background meanwhile is then in nobody else's time.
-pub(crate) struct Awake<'s>(&'s Running);
+pub(crate) struct Awake<'s>(Option<&'s Server>);
 
 /// How Redis treats its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +92,7 @@ impl Programs {
         command.arg("--config").arg(config.path());
         let mut running = Running::start(&mut command, &self.holdfast)?;
         let address = running.address_once_ready()?;
-        Ok(Server { running, address, dir })
+        Ok(Server { running, address, dir, rests: AtomicBool::new(false) })
     }
 
     /// Starts Redis with its append-only file and without snapshots.
@@ -110,7 +112,8 @@ impl Programs {
         command.args(["--loglevel", "warning"]);
         let mut running = Running::start(&mut command, &self.redis)?;
         running.unheard();
-        let server = Server { running, address: SocketAddr::from(([127, 0, 0, 1], port)), dir };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let server = Server { running, address, dir, rests: AtomicBool::new(false) };
         let began = Instant::now();
         while Client::connect(server.address).and_then(|mut client| client.call(&[b"PING"])).is_err() {
             if began.elapsed() > PATIENCE {
@@ -135,13 +138,17 @@ impl Server {
 
     /// Stops its processes where they are.
     pub(crate) fn rest(&self) -> Result<()> {
+        self.rests.store(true, Ordering::Relaxed);
         self.running.signal(Signal::STOP)
     }
 
-    /// Lets them go on for as long as what is returned is held.
+    /// Lets them go on, if they rest, for as long as what is returned is held.
     pub(crate) fn awake(&self) -> Result<Awake<'_>> {
+        if !self.rests.swap(false, Ordering::Relaxed) {
+            return Ok(Awake(None));
+        }
         self.running.signal(Signal::CONT)?;
-        Ok(Awake(&self.running))
+        Ok(Awake(Some(self)))
     }
 
     /// Asks the server to stop, and waits for it.
@@ -244,7 +251,7 @@ impl Running {
 impl Drop for Awake<'_> {
     fn drop(&mut self) {
         // One that has ended rests.
-        let _ = self.0.signal(Signal::STOP);
+        let _ = self.0.map(Server::rest);
     }
 }
 
