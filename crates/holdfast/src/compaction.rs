@@ -4,8 +4,9 @@
 //! Live bytes of each segment are counted exactly, so nothing is sampled: the segment with the largest dead part is next.
 //! One segment is in work at a time, a piece of it in each step:
 //!
-//! 1. *Moving.* A piece is read, of what may be needed: batches that lie where nobody needs anything are passed over. What seems needed is asked for again under its partition's lock, and appended there as
-//!    kept commands, in small batches, so that a writer waits for a few objects at the most.
+//! 1. *Moving.* A piece is read, of what may be needed: batches that lie where nobody needs anything are passed over. What
+//!    seems needed is asked for again under its partition's lock, and appended there as kept commands, in small batches, so
+//!    that a writer waits for a few objects at the most.
 //! 2. *Settling.* What was moved is synced. Ledgers that were not written out beyond the segment are, because after a crash
 //!    they would be replayed from it. Then nothing in the segment may be counted as live; if something is, it stays.
 //! 3. *Waiting.* Snapshots that are older than the moves still read from the segment, and feeds and listeners may have begun
