@@ -31,7 +31,7 @@ use std::time::Duration;
 use journal::{Batch, Damage, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{LiveBytes, NeededParts, Older, Recorded, SegmentBytes};
 
-use self::choice::{Behind, Choice, Choices, choose};
+use self::choice::{Behind, Choice, Choices, Due, Pace, choose};
 use self::look::{Candidate, Looks};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -99,6 +99,7 @@ struct Work {
     stubborn: BTreeSet<Position>,
     /// Where the journal ended when the run began that is under way.
     run: Option<Position>,
+    pace: Pace,
     /// The schedule's slot when it was last looked at, once it was.
     slot: Option<Option<u64>>,
 }
@@ -261,8 +262,11 @@ impl Inner {
             }
             let segments = self.journal.segment_stats();
             let choices = self.choices(work, &segments);
-            self.compactor.note(Behind::of(&choices.free));
-            let Some(choice) = choose(&choices, options.dead_percent, work.run) else {
+            let behind = Behind::of(&choices.free);
+            let may_wait = behind.usual_bytes == 0 && self.writers_outrun(work, options.bytes_per_second);
+            self.compactor.note(behind);
+            let due = Due { dead_percent: options.dead_percent, run: work.run, may_wait };
+            let Some(choice) = choose(&choices, due) else {
                 self.compactor.end_run();
                 return Ok(LOOK_INTERVAL);
             };
@@ -286,6 +290,14 @@ impl Inner {
             self.settle_segment(work, &moved)?;
         }
         Ok(options.pause(read) / self.compactor.haste())
+    }
+
+    /// Whether writers append more than compaction may read; never, if that may be any number of bytes.
+    fn writers_outrun(&self, work: &mut Work, bytes_per_second: u64) -> bool {
+        let moved = self.compactor.counters.moved_bytes.load(Ordering::Relaxed);
+        let written = self.journal.watermarks().appended.get().saturating_sub(moved);
+        let pace = work.pace.look(self.clock.now(), written);
+        bytes_per_second > 0 && pace > bytes_per_second
     }
 
     /// Where in a sealed segment something is needed: less and less from now on.

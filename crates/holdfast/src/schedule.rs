@@ -32,11 +32,12 @@ pub struct CompactionOptions {
     /// When. Default: continuously.
     pub schedule: Schedule,
     /// Bytes of journal that are read in a second, 0 for no limit. Half of the space that comes back is lost again when what
-    /// is moved is half of what is read, so this is about the rate at which space comes back. When more than 1 GiB, and more
-    /// than is live, is dead, it is exceeded, by as much again for each 128 MiB. Default: 32 MiB.
+    /// is moved is half of what is read, so this is about the rate at which space comes back. When more than 512 MiB, and more
+    /// than half of what is live, is dead, it is exceeded, by as much again for each 32 MiB. Default: 32 MiB.
     pub bytes_per_second: u64,
     /// Percent of the journal that may be dead before compaction begins, 1 to 99. Less saves space and costs writes: a
     /// journal that is overwritten evenly is written about 1 + 1/(2p) times with a part p dead. Default: 25, which is a third more than what is live.
+    /// While writers bring more than `bytes_per_second` segments are left to die, until there is so much dead that this is exceeded.
     pub dead_percent: u64,
     /// The newest bytes of journal that are left alone, so that a change feed that was away finds them. Default: 64 MiB.
     pub keep_bytes: u64,
