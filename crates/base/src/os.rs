@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,7 +79,8 @@ impl Files for OsFiles {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         self.create_dir(parent)?;
-        fs::create_dir(path)?;
+        // What is in it is for nobody else on the machine: users and passwords guard the doors only.
+        fs::DirBuilder::new().mode(0o700).create(path)?;
         self.sync_dir(parent)
     }
 
@@ -168,5 +169,23 @@ impl File for OsFile {
 
     fn expect_small_writes(&self) -> bool {
         self.mapped.want(&self.file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_made_is_for_its_owner_and_one_that_was_there_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (there, made) = (dir.path().join("there"), dir.path().join("there/made"));
+        fs::create_dir(&there).unwrap();
+        fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
+        OsFiles.create_dir(&made).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&there), mode(&made)), (0o755, 0o700));
     }
 }

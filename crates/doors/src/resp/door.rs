@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::cursors::Cursors;
 
 use super::limits::Limits;
+use super::number;
 use super::open::For;
 use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
@@ -252,6 +253,12 @@ impl Door {
 
     pub(crate) fn cursors(&self) -> MutexGuard<'_, Cursors> {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database with this number, which SELECT names, if there is such a one.
+    pub(crate) fn database(&self, number: &[u8]) -> Option<u16> {
+        let number = u16::try_from(number::parse_i64(number)?).ok()?;
+        (number < self.options.databases).then_some(number)
     }
 
     pub(crate) fn snapshots(&self) -> MutexGuard<'_, Snapshots> {

@@ -88,7 +88,9 @@ pub(crate) fn admit(door: &Door, session: &Session, row: &'static Command, args:
         return Err("NOAUTH Authentication required.".into());
     }
     if let Some(user) = &session.user {
-        permit::check(user, row, args, session)?;
+        // Behind a SELECT that is queued a command is for another database; EXEC checks again.
+        let queued = session.multi.as_ref().and_then(|queue| queue.selected);
+        permit::check(user, row, args, queued.unwrap_or(session.bucket))?;
     }
     let limits = door.store.limits();
     if row.keys.bucket == BucketOf::First && args.at(1).len() > limits.bucket_bytes_max {
@@ -132,6 +134,11 @@ fn start(
         if let Err(fail) = queue.gathered.add(door, args.bytes_len()) {
             queue.give_up();
             return Err(fail);
+        }
+        if row.name == "select"
+            && let Some(database) = door.database(args.at(1))
+        {
+            queue.selected = Some(BucketName::of(database));
         }
         queue.commands.push(Queued { command: row, index, args: args.to_owned() });
         session.client.set_transaction(queue.commands.len() as i64, session.watched.len());

@@ -466,12 +466,41 @@ fn users_do_only_what_they_may() {
         ("SHUTDOWN", &refused("shutdown", "'admin' on '*'")),
         ("SELECT 0", "+OK"),
         ("FLUSHDB", &refused("flushdb", "'admin' on bucket 'db0'")),
+        // A queued SELECT says which database the commands behind it are for.
         ("MULTI", "+OK"),
         ("SELECT 1", "+QUEUED"),
-        ("SET k v", "+QUEUED"),
+        ("SET k v", &keys("'write' on bucket 'db1'")),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+        ("SELECT 1", "+OK"),
+        ("MULTI", "+OK"),
+        ("SET k v", &keys("'write' on bucket 'db1'")),
+        ("DISCARD", "+OK"),
+        ("MULTI", "+OK"),
+        ("SELECT 0", "+QUEUED"),
+        ("SET k in-multi", "+QUEUED"),
+        ("EXEC", "*2 +OK +OK"),
+        ("GET k", "$8 in-multi"),
     ]);
-    let refused = keys("'write' on bucket 'db1'");
-    assert_eq!(fixture.run("EXEC"), format!("*2 +OK {refused}"), "rights are those at the time of EXEC");
+}
+
+#[test]
+fn a_select_of_a_database_that_there_is_not_selects_none_in_a_transaction_either() {
+    let mut fixture = Fixture::new();
+    fixture.check(&[
+        ("SELECT 16", "-ERR DB index is out of range"),
+        ("SELECT x", "-ERR value is not an integer or out of range"),
+        ("MULTI", "+OK"),
+        ("SELECT 16", "+QUEUED"),
+        ("SET k v", "+QUEUED"),
+        ("SELECT -1", "+QUEUED"),
+        ("COPY k k2", "+QUEUED"),
+        ("SELECT 15", "+QUEUED"),
+        ("SET other v", "+QUEUED"),
+        ("EXEC", "*6 -ERR DB index is out of range +OK -ERR DB index is out of range :1 +OK +OK"),
+        ("GET other", "$1 v"),
+        ("SELECT 0", "+OK"),
+        ("MGET k k2 other", "*3 $1 v $1 v $-1"),
+    ]);
 }
 
 #[test]
@@ -479,10 +508,14 @@ fn secrets_are_kept_out_of_the_slow_log() {
     let mut fixture = Fixture::with(|options| options.slowlog_threshold = Some(std::time::Duration::ZERO));
     fixture.check(&[("AUTH default hunter2", "+OK")]);
     fixture.run("HELLO 2 AUTH default hunter2");
+    fixture.run("TX.RUN 1 AUTH default hunter2");
+    fixture.run("TX.RUN 1 TX.RUN 1 AUTH default hunter2");
+    fixture.run("CONFIG SET timeout 0 requirepass hunter2");
+    fixture.run("CONFIG SET timeout 77");
     fixture.run_args(&[b"SET", b"k", &[b'x'; 300]]);
     let log = fixture.run("SLOWLOG GET");
     assert!(!log.contains("hunter2") && log.contains("(redacted)"), "{log}");
-    assert!(log.contains("... (172 more bytes)"), "{log}");
+    assert!(log.contains("... (172 more bytes)") && log.contains("$2 77"), "{log}");
     fixture.check(&[("CONFIG SET slowlog-log-slower-than -1", "+OK"), ("SLOWLOG RESET", "+OK"), ("SLOWLOG LEN", ":0")]);
 }
 
@@ -492,6 +525,10 @@ fn the_table_describes_itself() {
     fixture.check(&[
         ("COMMAND GETKEYS MSET a 1 b 2", "*2 $1 a $1 b"),
         ("COMMAND GETKEYS KV.PUT bucket key value", "*1 $3 key"),
+        ("COMMAND GETKEYS EVAL return 2 a b c", "*2 $1 a $1 b"),
+        ("COMMAND GETKEYS FCALL_RO f 0 a", "*0"),
+        ("COMMAND GETKEYS EVAL return 4 a b c", "-ERR Invalid arguments specified for command"),
+        ("COMMAND GETKEYS EVALSHA x -1 a b c", "-ERR Invalid arguments specified for command"),
         ("COMMAND LIST FILTERBY PATTERN kv.g*", "*1 $6 kv.get"),
         ("COMMAND INFO nosuch", "*1 $-1"),
     ]);
@@ -502,6 +539,16 @@ fn the_table_describes_itself() {
         assert!(persistence.contains(&format!("{name}:")), "no {name} in {persistence}");
     }
     assert!(fixture.run("INFO").contains("# Keyspace"));
+    assert!(fixture.run("INFO memory").contains("used_memory_peak_human:"));
+    fixture.check(&[
+        (
+            "CONFIG SET timeout 1 TIMEOUT 2",
+            "-ERR CONFIG SET failed (possibly related to argument 'TIMEOUT') - duplicate parameter",
+        ),
+        ("CONFIG GET timeout", "*2 $7 timeout $1 0"),
+        ("SHUTDOWN SAVE NOW NOSAVE", "-ERR syntax error"),
+        ("SHUTDOWN NOSAVE", "-ERR SHUTDOWN is not enabled for this server"),
+    ]);
 }
 
 #[path = "query_tests.rs"]

@@ -4,7 +4,7 @@
 
 use super::call::{Answer, Fail};
 use super::handle::keys_of;
-use super::session::Session;
+use super::session::BucketName;
 use super::table::{BucketOf, Command, flag};
 use super::wire::Args;
 use crate::auth::{Right, User};
@@ -12,8 +12,8 @@ use crate::auth::{Right, User};
 /// Bytes of a name that are shown.
 const SHOWN_BYTES: usize = 64;
 
-/// Checks one call before it runs or is queued.
-pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Session) -> Answer {
+/// Checks one call, with this database selected, before it runs or is queued.
+pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, selected: BucketName) -> Answer {
     if row.has(flag::ADMIN) && !user.is_admin() {
         return Err(refused(row, "it needs the right 'admin' on '*'"));
     }
@@ -26,13 +26,12 @@ pub(crate) fn check(user: &User, row: &Command, args: Args<'_>, session: &Sessio
     };
     let lacking = match row.keys.bucket {
         BucketOf::None | BucketOf::Each | BucketOf::Series => return Ok(()),
-        // Inside MULTI a SELECT may be queued before: EXEC checks again.
-        BucketOf::Selected => lacking(user, right, "bucket", session.bucket.as_bytes()),
+        BucketOf::Selected => lacking(user, right, "bucket", selected.as_bytes()),
         BucketOf::First => lacking(user, right, "bucket", args.at(1)),
         BucketOf::Space => lacking(user, right, "space", args.at(1)),
         BucketOf::Copy => {
             let mut keys = Vec::new();
-            keys_of(row, args, session.bucket, &mut keys);
+            keys_of(row, args, selected, &mut keys);
             keys.iter().enumerate().find_map(|(number, (bucket, _))| {
                 let right = if number == 0 { Right::Read } else { Right::Write };
                 lacking(user, right, "bucket", bucket)

@@ -86,7 +86,7 @@ commands! {
     "object" -2 [CONTAINER] NONE "generic" "2.2.3" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands that look into a key.";
     "object|encoding" 3 [READONLY] SECOND "generic" "2.2.3" keyspace::object_encoding;
-      "key"; "O(1)"; "Returns how Redis would hold the value: int, embstr or raw.";
+      "key"; "O(1)"; "Returns how Redis holds a value like this one that was just set: int, embstr or raw.";
     "object|freq" 3 [READONLY] SECOND "generic" "4.0.0" keyspace::object_freq;
       "key"; "O(1)"; "Fails: nothing is evicted here, so access frequencies are not tracked.";
     "object|help" 2 [LOADING STALE] NONE "generic" "6.2.0" command::help;
@@ -112,7 +112,7 @@ commands! {
     "renamenx" 3 [WRITE FAST] TWO "generic" "1.0.0" keyspace::renamenx;
       "key newkey"; "O(n) with the length of the value"; "Renames a key if the new name does not exist.";
     "scan" -2 [READONLY WHOLE] DATABASE "generic" "2.8.0" scan::scan;
-      "cursor [MATCH pattern] [COUNT count] [TYPE type]"; "O(n) with COUNT for every call"; "Goes through the keys of the database, a piece at a time.";
+      "cursor [MATCH pattern] [COUNT count] [TYPE type]"; "O(n) with COUNT for every call"; "Goes through the keys of the database, a piece at a time. The server remembers the newest 16384 cursors of all clients: one that is older is an error that says to start again.";
     "touch" -2 [READONLY FAST] ALL "generic" "3.2.1" keyspace::exists;
       "key [key ...]"; "O(n) with the number of keys"; "Returns how many of the keys exist; access times are not kept.";
     "ttl" 2 [READONLY FAST] ONE "generic" "1.0.0" expiry::ttl;
@@ -180,7 +180,7 @@ commands! {
     "unwatch" 1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] NONE "transactions" "2.2.0" transaction::unwatch;
       ""; "O(n) with the number of watched keys"; "Forgets all watched keys.";
     "watch" -2 [READONLY IMMEDIATE NOSCRIPT LOADING STALE FAST ALLOW_BUSY] ALL "transactions" "2.2.0" transaction::watch;
-      "key [key ...]"; "O(n) with the number of keys"; "Makes the next EXEC do nothing if one of the keys has changed by then.";
+      "key [key ...]"; "O(n) with the number of keys"; "Makes the next EXEC do nothing if one of the keys has changed by then. One that was not there, and is not there again, has not.";
 
     "command" -1 [CONTAINER LOADING STALE] NONE "server" "2.8.13" command::all;
       ""; "O(n) with the number of commands"; "Describes all commands.";

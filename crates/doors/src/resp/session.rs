@@ -181,6 +181,8 @@ impl Gathered {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) commands: Vec<Queued>,
+    /// The database that the last SELECT among them names.
+    pub(crate) selected: Option<BucketName>,
     /// A command was refused: EXEC will refuse all.
     pub(crate) broken: bool,
     pub(crate) gathered: Gathered,

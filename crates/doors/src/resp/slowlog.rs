@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use super::table::{Command, flag};
+use super::commands::settings;
+use super::table::{Command, Found, find, flag};
 use super::wire::Args;
 
 /// Arguments and bytes of an argument that are kept, as in Redis.
@@ -74,7 +75,7 @@ pub(crate) fn shown_args(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
             shown.push(format!("... ({} more arguments)", args.len() - ARGS_MAX + 1).into_bytes());
             break;
         }
-        if index > 0 && command.has(flag::SECRET) {
+        if is_secret(command, args, index) {
             shown.push(b"(redacted)".to_vec());
         } else if arg.len() > ARG_BYTES_MAX {
             let mut short = arg.get(..ARG_BYTES_MAX).unwrap_or_default().to_vec();
@@ -85,6 +86,20 @@ pub(crate) fn shown_args(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
         }
     }
     shown
+}
+
+/// Whether an argument may be somebody's password.
+fn is_secret(command: &Command, args: Args<'_>, index: usize) -> bool {
+    match command.name {
+        // What it is to run has its own secrets.
+        "tx.run" if index > 2 => match find(args.from(2)) {
+            Found::Row { row, .. } => is_secret(row, args.from(2), index - 2),
+            _ => false,
+        },
+        // Of parameters that there are here none is one; of Redis' own, some are.
+        "config|set" => index > 2 && index % 2 == 1 && !settings::is_variable(args.at(index - 1)),
+        _ => index > 0 && command.has(flag::SECRET),
+    }
 }
 
 /// The samples of one kind of latency event.

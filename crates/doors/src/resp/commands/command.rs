@@ -3,10 +3,10 @@
 //! May use: `call`, `table`, `rows`. Must not know: sockets, dispatch.
 
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
-use crate::resp::glob;
 use crate::resp::reply::Reply;
 use crate::resp::rows::COMMANDS;
 use crate::resp::table::{BucketOf, Command, Found, find, find_command, find_subcommand, flag};
+use crate::resp::{glob, number};
 
 /// The flags that Redis names, in its order.
 const FLAG_NAMES: &[(u32, &str)] = &[
@@ -205,18 +205,31 @@ pub(crate) fn list(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
+/// Commands that say themselves how many keys follow.
+const SCRIPTS: &[&str] = &["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
+
 pub(crate) fn getkeys(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args().from(2);
     let Found::Row { row, .. } = find(args) else {
         return Err("ERR Invalid command specified".into());
     };
-    if row.keys.first == 0 {
+    let is_script = SCRIPTS.contains(&row.name);
+    if row.keys.first == 0 && !is_script {
         return Err("ERR The command has no key arguments".into());
     }
     if !row.accepts(args.len()) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    let indices: Vec<usize> = row.key_arguments(args.len()).collect();
+    let indices: Vec<usize> = match is_script {
+        true => {
+            // script numkeys key ...
+            let keys = number::parse_u64(args.at(2)).and_then(|keys| usize::try_from(keys).ok());
+            let keys =
+                keys.filter(|keys| *keys <= args.len() - 3).ok_or("ERR Invalid arguments specified for command")?;
+            (3..3 + keys).collect()
+        }
+        false => row.key_arguments(args.len()).collect(),
+    };
     call.reply.array(indices.len());
     indices.iter().for_each(|index| call.reply.bulk(args.at(*index)));
     Ok(())

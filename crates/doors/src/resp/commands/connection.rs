@@ -34,9 +34,9 @@ pub(crate) fn quit(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
-    let wanted = number::parse_i64(call.args.at(1)).ok_or("ERR value is not an integer or out of range")?;
-    let database = u16::try_from(wanted).ok().filter(|database| *database < call.door.options.databases);
-    call.session.select(database.ok_or("ERR DB index is out of range")?);
+    call.integer(1)?;
+    let database = call.door.database(call.args.at(1)).ok_or("ERR DB index is out of range")?;
+    call.session.select(database);
     call.reply.ok();
     Ok(())
 }

@@ -73,18 +73,34 @@ fn clients(call: &Call<'_, '_>, text: &mut String) {
 }
 
 fn memory(text: &mut String) {
-    let rss = resident_bytes().unwrap_or(0);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rss = memory_bytes(&status, "VmRSS:").unwrap_or(0);
     line(text, "used_memory", rss);
+    line(text, "used_memory_human", human_bytes(rss));
     line(text, "used_memory_rss", rss);
+    line(text, "used_memory_rss_human", human_bytes(rss));
+    let peak = memory_bytes(&status, "VmHWM:").unwrap_or(0);
+    line(text, "used_memory_peak", peak);
+    line(text, "used_memory_peak_human", human_bytes(peak));
     line(text, "maxmemory", 0);
     line(text, "maxmemory_policy", "noeviction");
 }
 
-/// Bytes of this process in memory, from Linux; other systems have none to tell.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// A number of bytes from Linux' lines about a process; other systems have none to tell.
+fn memory_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Bytes as Redis writes them for people: `1.50M`.
+fn human_bytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1024 => return format!("{bytes}B"),
+        1024..1_048_576 => (1u64 << 10, 'K'),
+        1_048_576..1_073_741_824 => (1 << 20, 'M'),
+        _ => (1 << 30, 'G'),
+    };
+    format!("{:.2}{name}", bytes as f64 / unit as f64)
 }
 
 fn persistence(call: &Call<'_, '_>, text: &mut String) {
@@ -181,6 +197,8 @@ fn spaces(call: &Call<'_, '_>, text: &mut String) {
     }
 }
 
+/// How many objects each database has. How many of them expire is not counted, and not said; clients expect two numbers at least, and
+/// Redis too says 0 where it has not looked.
 fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {
     for database in 0..call.door.options.databases {
         let bucket = BucketName::of(database);
@@ -190,7 +208,7 @@ fn keyspace(call: &mut Call<'_, '_>, text: &mut String) -> Result<(), Fail> {
         }
         let keys = call.view.count(bucket.as_bytes())?;
         if keys > 0 {
-            line(text, &format!("db{database}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+            line(text, &format!("db{database}"), format_args!("keys={keys},avg_ttl=0"));
         }
     }
     Ok(())

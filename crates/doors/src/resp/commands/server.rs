@@ -53,6 +53,15 @@ pub(crate) fn config_set(call: &mut Call<'_, '_>) -> Answer {
     while let (Some(name), Some(value)) = (words.next(), words.next()) {
         changes.push(settings::check(call.door, name, value)?);
     }
+    let names = || pairs.iter().step_by(2);
+    if let Some(twice) =
+        names().enumerate().find(|(at, name)| names().take(*at).any(|one| one.eq_ignore_ascii_case(name)))
+    {
+        let name = String::from_utf8_lossy(twice.1);
+        return Err(
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter").into()
+        );
+    }
     changes.into_iter().for_each(|change| settings::apply(call.door, change));
     call.reply.ok();
     Ok(())
@@ -102,6 +111,7 @@ pub(crate) fn waitaof(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn shutdown(call: &mut Call<'_, '_>) -> Answer {
+    let (mut saves, mut saves_not) = (false, false);
     for option in call.args().from(1).iter() {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
         if is("abort") && call.args.len() == 2 {
@@ -110,6 +120,11 @@ pub(crate) fn shutdown(call: &mut Call<'_, '_>) -> Answer {
         if !(is("nosave") || is("save") || is("now") || is("force")) {
             return Err(SYNTAX.into());
         }
+        saves |= is("save");
+        saves_not |= is("nosave");
+    }
+    if saves && saves_not {
+        return Err(SYNTAX.into());
     }
     let hook = call.door.options.on_shutdown.clone().ok_or("ERR SHUTDOWN is not enabled for this server")?;
     tracing::info!(client = %call.session.client.address, "a client asked for SHUTDOWN");

@@ -67,6 +67,11 @@ pub(crate) fn all(door: &Door) -> Vec<(&'static str, String)> {
     all
 }
 
+/// Whether a parameter has this name that can change while the server runs.
+pub(crate) fn is_variable(name: &[u8]) -> bool {
+    VARIABLES.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
 /// Checks one change without making it.
 pub(crate) fn check(door: &Door, name: &[u8], value: &[u8]) -> Result<Change, Fail> {
     let shown = String::from_utf8_lossy(name).into_owned();

@@ -16,10 +16,11 @@ use holdfast::{Durability, ErrorKind, Scope};
 
 use crate::resp::call::{Answer, Call, Fail, store_error_text};
 use crate::resp::counters::add;
+use crate::resp::door::Door;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
+use crate::resp::permit;
 use crate::resp::session::{BucketName, Need, Queue, Queued, ReplyMode, Session, Watched};
 use crate::resp::table::{BucketOf, Command, flag};
-use crate::resp::{number, permit};
 
 pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
     if call.session.multi.is_some() {
@@ -144,7 +145,12 @@ impl Before {
 }
 
 /// The buckets and keys the transaction names, or nothing if it goes over whole databases.
-fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: BucketName) -> Option<Vec<NamedKey<'a>>> {
+fn scope_of<'a>(
+    door: &Door,
+    commands: &'a [Queued],
+    watched: &'a [Watched],
+    selected: BucketName,
+) -> Option<Vec<NamedKey<'a>>> {
     let mut keys = Vec::new();
     for watched in watched {
         keys.push((Cow::Borrowed(watched.bucket.as_bytes()), watched.key.as_slice()));
@@ -157,7 +163,7 @@ fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: Bucket
             return None;
         }
         if queued.command.name == "select"
-            && let Some(database) = number::parse_i64(args.at(1)).and_then(|number| u16::try_from(number).ok())
+            && let Some(database) = door.database(args.at(1))
         {
             selected = BucketName::of(database);
         }
@@ -167,7 +173,7 @@ fn scope_of<'a>(commands: &'a [Queued], watched: &'a [Watched], selected: Bucket
 }
 
 fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], shows_position: bool) -> Answer {
-    let named = scope_of(commands, watched, call.session.bucket);
+    let named = scope_of(call.door, commands, watched, call.session.bucket);
     let door = call.door;
     let shows_numbers = commands.iter().any(|queued| queued.command.has(flag::NUMBERS));
     call.session.numbers = shows_numbers.then(|| door.store.stats());
@@ -217,7 +223,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
         add(&call.session.counters.commands, 1);
         call.session.client.set_command(queued.index);
         let permitted = match &call.session.user {
-            Some(user) => permit::check(user, queued.command, args, call.session),
+            Some(user) => permit::check(user, queued.command, args, call.session.bucket),
             None => Ok(()),
         };
         let ran = permitted.and_then(|()| {
