@@ -7,6 +7,7 @@
 //! May use: the operating system, checksum libraries. Must not know: journals, engines, protocols.
 
 mod ahead;
+mod allocator;
 mod around;
 mod calendar;
 mod checksum;
@@ -23,6 +24,7 @@ mod random;
 mod thread;
 
 pub use ahead::fetch_ahead;
+pub use allocator::LargeApart;
 pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};
 pub use checksum::{Crc32c, Hash64, crc32c, hash64, hash128};

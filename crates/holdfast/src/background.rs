@@ -60,6 +60,11 @@ pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Wor
     Ok(())
 }
 
+/// The disk is low when less than this is left, and twice what ledgers hold in memory.
+const LOW_DISK_BYTES: u64 = 64 << 20;
+/// Then a ledger may hold so much in memory: all of them no more than what compaction spends of the spare space on them.
+const LOW_DISK_MEMORY_BYTES: u64 = 16 << 10;
+
 fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&Inner) -> Option<Duration>) {
     while !inner.stopping.load(Ordering::Acquire) {
         let again = step(inner);
@@ -108,10 +113,20 @@ impl Inner {
         self.told(&self.jobs.compaction, stepped)
     }
 
+    /// Whether the disk has so little left that what ledgers hold in memory is to be written out while there is room for it. On a full disk
+    /// segments of which nothing lives could not go: after a crash the ledgers would be replayed from them.
+    fn is_disk_low(&self) -> bool {
+        let memory: u64 = self.partitions.iter().map(|partition| partition.reader.memory_bytes()).sum();
+        self.journal.free_bytes().is_some_and(|free| free < LOW_DISK_BYTES + 2 * memory)
+    }
+
     /// Whether a partition's ledger holds so much, or lags so far behind, that it is to be written out.
-    fn is_due(&self, partition: &Partition) -> bool {
+    fn is_due(&self, partition: &Partition, is_disk_low: bool) -> bool {
         let limits = &self.options.limits;
         let memory = partition.reader.memory_bytes();
+        if is_disk_low && memory > LOW_DISK_MEMORY_BYTES {
+            return true;
+        }
         let persisted = partition.reader.persisted().unwrap_or_default();
         let lag = self.journal.watermarks().appended.get().saturating_sub(persisted.get());
         memory >= limits.ledger_memory_bytes.min(limits.ledger_memory_bytes_max) || lag >= limits.replay_bytes_max / 2
@@ -125,11 +140,12 @@ impl Inner {
         // Also when nothing is due: until then the transactions are in memory only.
         let mut outcome = self.meet_damage();
         let mut left: Vec<&Partition> = self.partitions.iter().collect();
+        let is_disk_low = self.is_disk_low();
         // Looked at anew each time: while one is written out the others go on.
         while let Some((at, _)) = left
             .iter()
             .enumerate()
-            .filter(|(_, partition)| self.is_due(partition))
+            .filter(|(_, partition)| self.is_due(partition, is_disk_low))
             .max_by_key(|(_, partition)| partition.reader.memory_bytes())
         {
             let partition = left.swap_remove(at);
@@ -180,9 +196,7 @@ impl Inner {
     }
 
     fn tell(&self, text: &str) {
-        if let Some(tell) = &self.options.trouble {
-            tell(text);
-        }
+        self.options.tell(text);
     }
 
     /// As [`Inner::write_out`], when the store closes. A ledger that is damaged, or that lacks a change, is no failure then: it

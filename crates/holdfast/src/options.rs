@@ -38,7 +38,7 @@ pub struct Options {
     /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
     pub series: SeriesOptions,
     /// Told in a sentence, with what to do, when background work fails that nobody waits for, and when it works again; not each
-    /// time that it is tried. Default: nobody.
+    /// time that it is tried. Also when a ledger turns out damaged while the store is open, and is made anew. Default: nobody.
     pub trouble: Option<Tell>,
     /// Told now and then how far a replay is. Default: nobody.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
@@ -68,6 +68,15 @@ impl Default for Options {
             series: SeriesOptions::default(),
             trouble: None,
             progress: None,
+        }
+    }
+}
+
+impl Options {
+    /// Tells whoever wants to hear of trouble.
+    pub(crate) fn tell(&self, text: &str) {
+        if let Some(tell) = &self.trouble {
+            tell(text);
         }
     }
 }

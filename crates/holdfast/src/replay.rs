@@ -57,6 +57,10 @@ pub(crate) fn engines(
         match attempt(journal, ledgers, (spaces, series), options) {
             Ok(engines) => return refuse_ahead(journal, &engines).map(|()| engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
+                options.tell(&format!(
+                    "the ledger of partition {} is damaged, and is made anew from the journal: {error}",
+                    partition.index()
+                ));
                 ledgers.condemn(partition)?;
                 let times = discarded.entry(partition).or_default();
                 *times += 1;

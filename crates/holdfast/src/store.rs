@@ -457,7 +457,13 @@ impl Inner {
 
     /// As [`Inner::heal`], for whoever holds the partition's lock.
     pub(crate) fn heal_locked(&self, partition: &Partition, engine: &mut Engine) -> Result<()> {
-        let rebuild = |engine: &mut Engine| replay::rebuild(&self.journal, partition.id, engine);
+        let rebuild = |engine: &mut Engine| {
+            self.options.tell(&format!(
+                "the ledger of partition {} is damaged, and is made anew from the journal",
+                partition.id.index()
+            ));
+            replay::rebuild(&self.journal, partition.id, engine)
+        };
         partition.heal(engine, rebuild)
     }
 

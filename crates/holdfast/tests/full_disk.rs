@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::memory::Disk;
@@ -220,28 +220,56 @@ fn what_only_removes_is_taken_on_a_full_disk() {
     check(&store, &numbers);
 }
 
-/// A disk of which nothing is free once it is told so; what was taken before stays.
-#[derive(Default)]
-struct Full(AtomicBool);
+/// A disk that says that no more is free than it is told to; what was taken before stays.
+struct Free(AtomicU64);
 
-impl Around for Full {
-    fn free_bytes(&self, files: &dyn Files, dir: &Path) -> std::io::Result<u64> {
-        if self.0.load(Ordering::Acquire) { Ok(0) } else { files.free_bytes(dir) }
+impl Default for Free {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
     }
+}
+
+impl Around for Free {
+    fn free_bytes(&self, files: &dyn Files, dir: &Path) -> std::io::Result<u64> {
+        Ok(files.free_bytes(dir)?.min(self.0.load(Ordering::Acquire)))
+    }
+}
+
+fn open_on(dir: &Path, disk: &Arc<Free>) -> Store {
+    let limits = Limits::default();
+    let mut world = World::real(dir, &limits);
+    world.files = Arc::new(AroundFiles::new(world.files, Arc::clone(disk)));
+    world.threads = false;
+    Store::open_in(&world, dir, Options { limits, partitions: 2, ..Options::default() }).unwrap()
+}
+
+/// On a full disk ledgers with much in memory kept segments that were dead altogether: writing them out found no space.
+#[test]
+fn ledgers_are_written_out_before_the_disk_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Free::default());
+    let store = open_on(dir.path(), &disk);
+    for key in 0..2_000u16 {
+        store.kv().put(b"b", &key.to_be_bytes(), &[1; 100], &PutOptions::default()).unwrap();
+    }
+    store.step().unwrap();
+    let memory = store.stats().ledger_memory_bytes;
+    assert!(memory > 200_000, "{memory}");
+    disk.0.store((100 << 20) + 2 * memory, Ordering::Release);
+    store.step().unwrap();
+    assert_eq!(store.stats().ledger_memory_bytes, memory, "there is room");
+    disk.0.store((60 << 20) + 2 * memory, Ordering::Release);
+    store.step().unwrap();
+    assert!(store.stats().ledger_memory_bytes <= 2 * (16 << 10), "{:?}", store.stats().ledger_memory_bytes);
+    store.close().unwrap();
 }
 
 /// The ledgers know nothing of the disk's being full but by its errors, and took its last bytes.
 #[test]
 fn ledgers_are_not_written_out_while_what_is_left_of_the_disk_is_for_others() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Full::default());
-    let open = || {
-        let limits = Limits::default();
-        let mut world = World::real(dir.path(), &limits);
-        world.files = Arc::new(AroundFiles::new(world.files, Arc::clone(&disk)));
-        world.threads = false;
-        Store::open_in(&world, dir.path(), Options { limits, partitions: 2, ..Options::default() }).unwrap()
-    };
+    let disk = Arc::new(Free::default());
+    let open = || open_on(dir.path(), &disk);
     let tables = || {
         let folders = std::fs::read_dir(dir.path().join("ledger")).unwrap();
         let of = |folder: std::fs::DirEntry| std::fs::read_dir(folder.path().join("tables")).into_iter().flatten();
@@ -249,7 +277,7 @@ fn ledgers_are_not_written_out_while_what_is_left_of_the_disk_is_for_others() {
     };
     open().close().unwrap();
     std::fs::remove_file(dir.path().join("journal/spare")).unwrap();
-    disk.0.store(true, Ordering::Release);
+    disk.0.store(0, Ordering::Release);
     let numbers: BTreeMap<u8, u32> = (1..=100).map(|key| (key, 7)).collect();
     let mut store = open();
     numbers.iter().for_each(|(key, number)| put(&store, *key, *number).unwrap());
@@ -259,7 +287,7 @@ fn ledgers_are_not_written_out_while_what_is_left_of_the_disk_is_for_others() {
         store = open();
         check(&store, &numbers);
     }
-    disk.0.store(false, Ordering::Release);
+    disk.0.store(u64::MAX, Ordering::Release);
     store.close().unwrap();
     assert!(tables() > 0, "it is what is looked for");
 }

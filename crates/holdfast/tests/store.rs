@@ -290,12 +290,16 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
         },
         &|| std::fs::write(ledger.join("0005/current"), b"garbage").unwrap(),
     ];
-    for damage in damage {
+    for (damage, damaged) in damage.into_iter().zip([None, Some("of partition 3 "), None]) {
         damage();
+        let trouble = Arc::new(std::sync::Mutex::new(String::new()));
+        let hears = Arc::clone(&trouble);
+        let hear: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |word| hears.lock().unwrap().push_str(word));
         let told = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = Arc::clone(&told);
         let progress: Arc<dyn Fn(Progress) + Send + Sync> = Arc::new(move |p| seen.lock().unwrap().push(p));
-        let store = Store::open(dir.path(), Options { progress: Some(progress), ..Options::default() }).unwrap();
+        let options = Options { progress: Some(progress), trouble: Some(hear), ..Options::default() };
+        let store = Store::open(dir.path(), options).unwrap();
         // Damage inside a table shows only when it is read: then that partition is rebuilt on the spot.
         for i in 0..1700u32 {
             store.kv().get(b"b", &i.to_le_bytes()).unwrap();
@@ -304,6 +308,11 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
         let found = store.digest().unwrap();
         assert_eq!(found, digest);
         assert_eq!((store.stats().live_bytes, store.kv().count(b"b").unwrap().value), (live, count));
+        let trouble = trouble.lock().unwrap();
+        assert!(
+            damaged.map_or(trouble.is_empty(), |of| trouble.contains(of) && trouble.contains("made anew")),
+            "{trouble}"
+        );
         drop(store);
     }
 }

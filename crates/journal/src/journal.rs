@@ -332,6 +332,12 @@ impl Journal {
         self.spare.bytes()
     }
 
+    /// Bytes that the disk has left beside the spare space, as far as the system tells.
+    #[must_use]
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.spare.free_bytes()
+    }
+
     /// Whether the disk has less left than the spare space.
     #[must_use]
     pub fn is_short_of_space(&self) -> bool {

@@ -65,14 +65,19 @@ impl Spare {
         self.bytes
     }
 
+    /// Bytes that are free beside it, as far as the system tells.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        self.files.free_bytes(&self.dir).ok()
+    }
+
     /// Whether as much is free, beside it.
     pub(crate) fn has_room(&self) -> bool {
-        self.files.free_bytes(&self.dir).is_ok_and(|free| free >= self.bytes)
+        self.free_bytes().is_some_and(|free| free >= self.bytes)
     }
 
     /// Whether `bytes` more may be moved in its place: the last part is for stubs and footers, which end the work.
     pub(crate) fn leaves_room(&self, bytes: u64) -> bool {
-        self.files.free_bytes(&self.dir).is_ok_and(|free| free >= bytes + self.bytes / 4)
+        self.free_bytes().is_some_and(|free| free >= bytes + self.bytes / 4)
     }
 
     /// Makes it, durably, if it is missing, there is room, and nobody was given its space.

@@ -32,7 +32,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: base::LargeApart<mimalloc::MiMalloc> = base::LargeApart(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -232,7 +232,8 @@ fn open_http(
 
 fn start_log(level: LogLevel) {
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::from(level)).with_ansi(false);
-    log.with_writer(std::io::stderr).init();
+    // Where a line cannot be written, saying so cannot either, and would end whatever thread wanted to log.
+    log.with_writer(std::io::stderr).log_internal_errors(false).init();
 }
 
 /// Raises the limit of open files as far as an ordinary process may: a connection is one.
