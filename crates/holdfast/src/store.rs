@@ -458,10 +458,8 @@ impl Inner {
     /// As [`Inner::heal`], for whoever holds the partition's lock.
     pub(crate) fn heal_locked(&self, partition: &Partition, engine: &mut Engine) -> Result<()> {
         let rebuild = |engine: &mut Engine| {
-            self.options.tell(&format!(
-                "the ledger of partition {} is damaged, and is made anew from the journal",
-                partition.id.index()
-            ));
+            let of = partition.id.index();
+            self.options.tell(&format!("the ledger of partition {of} is damaged, and is made anew from the journal"));
             replay::rebuild(&self.journal, partition.id, engine)
         };
         partition.heal(engine, rebuild)
