@@ -131,11 +131,16 @@ impl Door {
 
     /// Sends these bytes, says no more, and returns all that comes back.
     pub(crate) fn say_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = connect(self.running.local_addr());
-        // A server that has seen enough may close while this is still sending.
-        let _ = stream.write_all(bytes);
+        let mut stream = self.sent(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         read_bytes(&mut stream)
+    }
+
+    /// A connection on which these bytes were sent. A server that has seen enough may close while they are.
+    fn sent(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = connect(self.running.local_addr());
+        let _ = stream.write_all(bytes);
+        stream
     }
 
     pub(crate) fn say(&self, bytes: &[u8]) -> String {
@@ -146,13 +151,13 @@ impl Door {
         self.say(format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes())
     }
 
-    /// One request with this body, and its answer. Without a body none is announced.
+    /// One request with this body, and its answer, for which the client waits. Without a body none is announced.
     pub(crate) fn send(&self, line: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
         let mut request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
         headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
         body.iter().for_each(|body| request.push_str(&format!("Content-Length: {}\r\n", body.len())));
         request.push_str("\r\n");
-        let bytes = self.say_bytes(&[request.as_bytes(), body.unwrap_or_default()].concat());
+        let bytes = read_bytes(&mut self.sent(&[request.as_bytes(), body.unwrap_or_default()].concat()));
         let (answer, rest) = Answer::take(&bytes, line.starts_with("HEAD"));
         assert_eq!(rest, b"", "after {answer:?}");
         answer
