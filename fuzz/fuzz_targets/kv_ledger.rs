@@ -23,6 +23,8 @@ mod key;
 mod live;
 #[path = "../../crates/kv/src/metadata.rs"]
 mod metadata;
+#[path = "../../crates/kv/src/owner.rs"]
+mod owner;
 #[path = "../../crates/kv/src/parts.rs"]
 mod parts;
 #[path = "../../crates/kv/src/summary.rs"]

@@ -90,7 +90,7 @@ fn ledger_step(inner: &Inner) -> Option<Duration> {
         let _ = inner.heal(partition);
     }
     // A damaged ledger is noted by `write_out`; a poisoned journal tells its writers.
-    let _ = inner.told(&inner.jobs.ledgers, inner.write_out_due());
+    let _ = inner.told(&inner.jobs.ledgers, inner.write_out_due().and_then(|()| inner.settle_due()));
     let removed = inner.told(&inner.jobs.expiry, inner.remove_expired()).unwrap_or(0);
     let stepped = inner.step_xa().unwrap_or(Stepped::All);
     (removed >= inner.options.limits.expiry_batch_max || stepped == Stepped::More).then_some(Duration::ZERO)
@@ -156,6 +156,23 @@ impl Inner {
             outcome = outcome.and(written);
         }
         outcome
+    }
+
+    /// Merges in ledgers that were not written out for a while, so that ranges and folds look at less. Comes after what is due.
+    fn settle_due(&self) -> Result<()> {
+        let now = self.clock.now();
+        let due = self.partitions.iter().filter(|partition| partition.is_to_settle(now));
+        due.map(|partition| self.settle(partition)).fold(Ok(()), Result::and)
+    }
+
+    fn settle(&self, partition: &Partition) -> Result<()> {
+        // Nothing depends on it: what little is left of a disk is for others.
+        if self.stopping.load(Ordering::Acquire) || self.is_disk_low() || self.check_spare().is_err() {
+            return Ok(());
+        }
+        let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        partition.check()?;
+        Ok(partition.reader.settle(self.keep(self.journal.watermarks().appended))?)
     }
 
     /// Refuses to write files beside the journal while its spare space is missing: what is left of the disk is for compaction and for
@@ -228,7 +245,9 @@ impl Inner {
         self.journal.wait(self.newest(), Level::Synced)?;
         // A failure loses nothing: what was not written out stays in memory, and in the journal. A full disk is tried
         // again; a damaged ledger has condemned itself.
-        Ok(partition.reader.write_out(self.keep(next))?)
+        partition.reader.write_out(self.keep(next))?;
+        partition.unsettle(self.clock.now());
+        Ok(())
     }
 
     /// Removes objects that have expired, as ordinary batches; returns how many were looked at.
@@ -264,7 +283,7 @@ impl Store {
         let inner = self.inner();
         inner.told(&inner.jobs.journal, inner.journal.step(inner.clock.now()).map_err(Error::from))?;
         // Each in its turn, whatever became of those before: on a full disk compaction is what helps.
-        let ledgers = inner.told(&inner.jobs.ledgers, inner.write_out_due());
+        let ledgers = inner.told(&inner.jobs.ledgers, inner.write_out_due().and_then(|()| inner.settle_due()));
         let expired = inner.told(&inner.jobs.expiry, inner.remove_expired());
         let xa = inner.step_xa();
         inner.step_spaces();

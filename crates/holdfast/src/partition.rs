@@ -9,7 +9,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use base::Time;
 use journal::{PartitionId, Position};
 use kv::{Engine, Found, Reader};
 
@@ -17,6 +19,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::room::Room;
 use crate::space::files::Loaded;
+
+/// Under load a ledger is written out more often than that, and merging is left to what it does then.
+const SETTLE_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
@@ -38,6 +43,8 @@ pub(crate) struct Partition {
     broken: AtomicBool,
     /// Held while the ledger is written out.
     pub(crate) writing_out: Mutex<()>,
+    /// Since when there may be something to be merged in the ledger, beside what is merged when it is written out.
+    unsettled: Mutex<Option<Time>>,
     /// Where writers wait while it has too much in memory.
     pub(crate) room: Room,
 }
@@ -57,8 +64,24 @@ impl Partition {
             changing: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             writing_out: Mutex::new(()),
+            // Who opened it before may have left something.
+            unsettled: Mutex::new(Some(Time::default())),
             room: Room::default(),
         }
+    }
+
+    /// The ledger was written out.
+    pub(crate) fn unsettle(&self, now: Time) {
+        *self.unsettled() = Some(now);
+    }
+
+    /// Whether nothing was written out for so long that the ledger is to be settled; says so once.
+    pub(crate) fn is_to_settle(&self, now: Time) -> bool {
+        self.unsettled().take_if(|since| now.since(*since) >= SETTLE_DELAY).is_some()
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, Option<Time>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -95,12 +95,14 @@ fn attempt(
     others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Attempt<Vec<Engine>> {
-    let engine_options = kv::Options { inline_bytes_max: options.limits.inline_bytes_max, tree: options.tree };
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let caches = Arc::new(Caches::new(options.limits.entry_cache_bytes, options.limits.value_cache_bytes));
     let mut engines = Vec::new();
     for id in (0..).map(PartitionId::new).take(others.0.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
+        let owner = kv::Owner { store: journal.store(), partition: id };
+        let (inline_bytes_max, tree) = (options.limits.inline_bytes_max, options.tree);
+        let engine_options = kv::Options { owner, inline_bytes_max, tree };
         let engine = ledgers
             .open(id)
             .and_then(|ledger| Engine::open(ledger, Arc::clone(&caches), log, places.clone() as _, engine_options));

@@ -6,7 +6,8 @@
 //! `ledger.txt` what the ledgers held, which are derived and so left out; the digest is one over ledgers.
 //!
 //! When this fails, a format changed, or what is written when. For a new folder raise [`NEWEST`], run once with
-//! `HOLDFAST_BLESS=1`, and leave the older folders as they are: they have to stay readable.
+//! `HOLDFAST_BLESS=1`, and leave the older folders as they are: they have to stay readable. When only `ledger.txt` is
+//! another, which no program reads back, remove it and run once with `HOLDFAST_BLESS=1`.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

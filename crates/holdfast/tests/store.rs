@@ -395,6 +395,43 @@ fn any_number_of_damaged_ledgers_are_rebuilt_at_once() {
     assert_eq!(open(dir.path()).digest().unwrap(), digest);
 }
 
+/// The story: keys of ledgers that were in each other's place were missing without a word, since what each said was intact.
+#[test]
+fn a_ledger_of_another_partition_or_of_another_store_is_rebuilt() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (dir.path().join("one"), dir.path().join("other"));
+    let digests = [&one, &other].map(|dir| {
+        let store = open(dir);
+        for i in 0..500u32 {
+            store.kv().put(b"b", &i.to_le_bytes(), &[3; 40], &plain()).unwrap();
+        }
+        let digest = store.digest().unwrap();
+        store.close().unwrap();
+        digest
+    });
+    let exchange = |one: &std::path::Path, other: &std::path::Path| {
+        let aside = dir.path().join("aside");
+        std::fs::rename(one, &aside).unwrap();
+        std::fs::rename(other, one).unwrap();
+        std::fs::rename(&aside, other).unwrap();
+    };
+    exchange(&one.join("ledger/0003"), &one.join("ledger/0007"));
+    exchange(&one.join("ledger/0005"), &other.join("ledger/0005"));
+    for (dir, digest, wrong) in [(&one, &digests[0], [3, 5, 7].as_slice()), (&other, &digests[1], &[5])] {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hears = Arc::clone(&told);
+        let hear: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |word| hears.lock().unwrap().push(word.to_owned()));
+        let store = Store::open(dir, Options { trouble: Some(hear), ..Options::default() }).unwrap();
+        assert_eq!(store.digest().unwrap(), *digest);
+        let told = told.lock().unwrap().clone();
+        for partition in wrong {
+            let wanted = format!("the ledger of partition {partition} is damaged, and is made anew from the journal");
+            assert!(told.iter().any(|word| word.contains(&wanted) && word.contains("another partition's")), "{told:?}");
+        }
+        assert_eq!(told.len(), wrong.len(), "{told:?}");
+    }
+}
+
 #[test]
 fn concurrent_readers_never_see_half_a_batch() {
     let dir = tempfile::tempdir().unwrap();

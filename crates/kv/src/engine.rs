@@ -24,6 +24,7 @@ use crate::indexes;
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Ledger, Reading};
 use crate::live::{LiveBytes, Places};
+use crate::owner::Owner;
 use crate::query::{Reader, decode};
 use crate::summary::Summary;
 use crate::tree::{Tree, TreeSize};
@@ -31,10 +32,19 @@ use crate::tree::{Tree, TreeSize};
 /// How to open an engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// Whose state it is: a ledger that is another's counts as damaged.
+    pub owner: Owner,
     /// Values up to this many bytes are kept in the ledger.
     pub inline_bytes_max: usize,
     /// Size of the store's Merkle tree, of which this engine keeps its objects' leaves; `None` keeps none.
     pub tree: Option<TreeSize>,
+}
+
+impl Options {
+    /// What is counted of nothing.
+    fn empty(&self) -> Summary {
+        Summary { owner: self.owner, tree: self.tree.map(Tree::new), ..Summary::default() }
+    }
 }
 
 /// The state machine. One thread at a time changes it; any number read through [`Engine::reader`].
@@ -53,7 +63,7 @@ impl Engine {
     /// The state that the ledger kept. What the journal has behind [`Engine::applied`] has to be applied again.
     ///
     /// # Errors
-    /// `Ledger` when the ledger's summary is missing or damaged: discard the ledger and replay everything.
+    /// `Ledger` when the ledger's summary is missing, damaged or another's: discard the ledger and replay everything.
     pub fn open(
         ledger: Arc<dyn Ledger>,
         caches: Arc<Caches>,
@@ -62,11 +72,15 @@ impl Engine {
         options: Options,
     ) -> Result<Self> {
         let applied = ledger.persisted();
-        let mut summary = Summary { tree: options.tree.map(Tree::new), ..Summary::default() };
+        let mut summary = options.empty();
         if applied.is_some() {
-            let damaged = || Error::Ledger { path: String::new(), reason: "the summary is missing".into() };
-            let bytes = ledger.get(key::SUMMARY)?.ok_or_else(damaged)?;
-            summary = Summary::decode(&bytes).ok_or_else(damaged)?;
+            let damaged = |reason: &str| Error::Ledger { path: String::new(), reason: reason.into() };
+            let missing = || damaged("the summary is missing");
+            let bytes = ledger.get(key::SUMMARY)?.ok_or_else(missing)?;
+            summary = Summary::decode(&bytes).ok_or_else(missing)?;
+            if summary.owner != options.owner {
+                return Err(damaged("it is another partition's, or another store's"));
+            }
         }
         let applied = applied.unwrap_or_default();
         let reader = Reader::new(Entries::new(ledger, caches), log);
@@ -191,7 +205,7 @@ impl Engine {
     /// When the ledger cannot be made anew.
     pub fn reset(&mut self) -> Result<()> {
         self.reader.entries.reset()?;
-        self.summary = Summary { tree: self.options.tree.map(Tree::new), ..Summary::default() };
+        self.summary = self.options.empty();
         self.applied = Position::ZERO;
         Ok(())
     }

@@ -104,6 +104,15 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// `Ledger` when writing fails; nothing is lost that the journal does not have.
     fn write_out(&self, keep: Position) -> Result<()>;
+
+    /// Merges what was written out lately with the rest, where that costs little for what it saves those who read. Nothing
+    /// depends on it. `keep` is as in [`Ledger::write_out`].
+    ///
+    /// # Errors
+    /// As [`Ledger::write_out`].
+    fn settle(&self, _keep: Position) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Where ledgers lie.

@@ -324,6 +324,14 @@ impl Reader {
         self.entries.ledger.write_out(keep)
     }
 
+    /// Merges what was written out lately: see [`crate::Ledger::settle`].
+    ///
+    /// # Errors
+    /// `Ledger` when writing fails.
+    pub fn settle(&self, keep: Position) -> Result<()> {
+        self.entries.ledger.settle(keep)
+    }
+
     /// The first bucket after `after`, if there is another: found by skipping, at a cost per bucket and not per key.
     ///
     /// # Errors

@@ -3,22 +3,27 @@
 //! Format: docs/formats/kv.md
 //!
 //! Layout, sizes in bytes, integers little-endian, strings behind a 32-bit length; buckets and segments ascend:
-//!   version             1   F2
+//!   version             1   F3
+//!   store               16  identity of the store whose ledger it is
+//!   partition           2   number of the partition whose ledger it is
 //!   count of buckets    4 | (bucket, objects 8)*
 //!   count of segments   4 | (base 8, applied bytes 8, live bytes 8, held bytes 8)*
 //!   tree                    the rest, as `tree.rs` says; nothing when none is kept
 //!
-//! A summary that does not decode costs a replay of the journal and nothing else.
+//! A summary that does not decode, or is another's, costs a replay of the journal and nothing else.
 //!
 //! May use: `tree.rs`. Must not know: when it is written.
 
 use std::collections::BTreeMap;
 
+use journal::PartitionId;
+
 use crate::bytes::{Fields, len32, put_string};
 use crate::live::LiveBytes;
+use crate::owner::Owner;
 use crate::tree::Tree;
 
-const VERSION: u8 = 0xF2;
+const VERSION: u8 = 0xF3;
 
 /// Objects by bucket.
 pub(crate) type Counts = BTreeMap<Vec<u8>, u64>;
@@ -26,6 +31,7 @@ pub(crate) type Counts = BTreeMap<Vec<u8>, u64>;
 /// What an engine keeps in mind beside its ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
+    pub(crate) owner: Owner,
     pub(crate) counts: Counts,
     pub(crate) live: LiveBytes,
     pub(crate) tree: Option<Tree>,
@@ -34,6 +40,8 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = vec![VERSION];
+        to.extend_from_slice(&self.owner.store.to_le_bytes());
+        to.extend_from_slice(&self.owner.partition.get().to_le_bytes());
         to.extend_from_slice(&len32(self.counts.len()).to_le_bytes());
         for (bucket, count) in &self.counts {
             put_string(&mut to, bucket);
@@ -52,11 +60,14 @@ impl Summary {
         if from.u8()? != VERSION {
             return None;
         }
+        let store = u128::from_le_bytes(from.array()?);
+        let partition = PartitionId::new(u16::from_le_bytes(from.array()?));
+        let owner = Owner { store, partition };
         let buckets = from.u32()?;
         let counts = (0..buckets).map(|_| Some((from.string()?.to_vec(), from.u64()?))).collect::<Option<_>>()?;
         let live = LiveBytes::decode(&mut from)?;
         let tree = if from.0.is_empty() { None } else { Some(Tree::decode(from.0)?) };
-        let summary = Self { counts, live, tree };
+        let summary = Self { owner, counts, live, tree };
         (summary.encode() == bytes).then_some(summary)
     }
 }
@@ -72,7 +83,9 @@ mod tests {
         let counts = proptest::collection::btree_map(names, 0u64..=u64::MAX, 0..5);
         let segments = proptest::collection::btree_set(0u64..=u64::MAX, 0..5);
         let leaves = proptest::option::of(proptest::collection::vec(0u64..=u64::MAX, 0..4));
-        (counts, segments, leaves).prop_map(|(counts, segments, leaves)| {
+        let owner = (0u128..=u128::MAX, 0u16..=u16::MAX);
+        (owner, counts, segments, leaves).prop_map(|((store, partition), counts, segments, leaves)| {
+            let owner = Owner { store, partition: PartitionId::new(partition) };
             let mut live = LiveBytes::default();
             segments.into_iter().for_each(|base| live.add(journal::Position::new(base), base, base / 2));
             let tree = leaves.map(|leaves| {
@@ -80,7 +93,7 @@ mod tests {
                 leaves.into_iter().for_each(|leaf| tree.update(leaf, None, Some(1)));
                 tree
             });
-            let summary = Summary { counts, live, tree };
+            let summary = Summary { owner, counts, live, tree };
             let bytes = summary.encode();
             assert_eq!(Summary::decode(&bytes), Some(summary));
             bytes

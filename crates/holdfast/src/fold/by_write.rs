@@ -111,7 +111,7 @@ impl Snapshot {
                 Ended::Cut(last) => return Ok(last),
                 Ended::Unknown(reached) => Some(reached),
             };
-            let shown = self.shown_behind(going, reached, max)?;
+            let shown = self.shown_behind(going, reached, (max, objects))?;
             let Some(first) = shown.first() else { return Ok(None) };
             if going.is_over() {
                 return Ok(reached);
@@ -122,10 +122,19 @@ impl Snapshot {
         }
     }
 
-    /// What is shown of what lies behind an address, by ascending address: the first so many at the most.
-    fn shown_behind(&self, going: &Going<'_, '_>, after: Option<u64>, max: usize) -> Result<Vec<Brief>> {
+    /// What is shown of what lies behind an address, by ascending address: the first so many at the most, of about so many that
+    /// there are.
+    fn shown_behind(
+        &self,
+        going: &Going<'_, '_>,
+        after: Option<u64>,
+        (max, objects): (usize, u64),
+    ) -> Result<Vec<Brief>> {
         let bounds = going.range(None).bounds(Reading::Sweep);
-        let mut shown: Vec<Brief> = Vec::new();
+        let most = max.saturating_add(max / 2);
+        let usual = usize::try_from(objects).unwrap_or(most).min(most);
+        // A list that grows is there twice while it does, and what it leaves behind is not given back.
+        let mut shown: Vec<Brief> = Vec::with_capacity(if going.fold.bucket.is_some() { 0 } else { usual });
         let keep_first = |shown: &mut Vec<Brief>| {
             if shown.len() > max {
                 shown.select_nth_unstable_by_key(max, |brief| brief.at);
@@ -139,7 +148,7 @@ impl Snapshot {
                 if after.is_none_or(|after| brief.at > after) {
                     shown.push(brief);
                 }
-                if shown.len() >= max.saturating_add(max / 2) {
+                if shown.len() >= most {
                     keep_first(&mut shown);
                 }
             }
@@ -264,11 +273,11 @@ mod tests {
             };
             let fold = Fold { order: FoldOrder::Write, ..Fold::default() };
             let mut going = Going::new(&fold, &mut visit);
-            let shown = snapshot.shown_behind(&going, None, max).unwrap();
+            let shown = snapshot.shown_behind(&going, None, (max, 0)).unwrap();
             assert_eq!(shown.len(), max.min(OBJECTS));
             let known = Shown { briefs: shown.iter().peekable(), are_all: shown.len() < max };
             let ended = snapshot.fold_puts(&mut going, None, Known::Shown(known)).unwrap();
-            let rest = |reached| snapshot.shown_behind(&going, Some(reached), OBJECTS).unwrap().len();
+            let rest = |reached| snapshot.shown_behind(&going, Some(reached), (OBJECTS, OBJECTS as u64)).unwrap().len();
             let (found, is_behind_last) = match ended {
                 Ended::All => (max.min(OBJECTS), are_all),
                 Ended::Unknown(reached) => (OBJECTS - rest(reached), !are_all),

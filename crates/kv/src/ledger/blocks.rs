@@ -11,7 +11,7 @@
 //! May use: `lsm-tree`, `std::fs` (the exception that `lsm.rs` has). Must not know: what lies above the tables.
 
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lsm_tree::table::block::BlockType;
 use lsm_tree::table::util::SliceIndexes;
@@ -26,6 +26,8 @@ use super::Reading;
 const AHEAD_BYTES: u64 = 32 << 10;
 /// Blocks that the cache makes room for beforehand; it grows.
 const BLOCKS_EXPECTED: usize = 1024;
+/// Bytes of the top of a table's index, as it is stored, up to which it stays with its table.
+const TOP_BYTES_MAX: u32 = 8 << 10;
 /// Bytes that an unpacked block costs beside its entries.
 const OVERHEAD_BYTES: usize = 96;
 
@@ -59,6 +61,9 @@ impl<K> Weighter<K, Known> for ByBytes {
 pub(super) struct Shelved {
     pub(super) table: Table,
     id: GlobalTableId,
+    /// The top of its index, once a query has read it, if it is small: that of a small table, or of a large one whose index has
+    /// parts. The cache would be asked for it by every range.
+    top: OnceLock<Arc<Places>>,
 }
 
 /// A block of a table's index: where other blocks are, and the greatest key of each.
@@ -92,8 +97,8 @@ pub(super) struct Unpacked {
     spots: Vec<Spot>,
 }
 
-#[derive(Clone, Copy)]
-struct Spot {
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spot {
     start: u32,
     key_end: u32,
     value_end: u32,
@@ -136,27 +141,48 @@ impl Blocks {
         Ok(file.read_exact_at(to, offset)?)
     }
 
+    fn read_places(&self, of: &Shelved, at: &BlockHandle) -> Result<Arc<Places>> {
+        let mut raw = vec![0; to_usize(at.size())];
+        self.read(of, *at.offset(), &mut raw)?;
+        let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
+        expect_type(&block, BlockType::Index)?;
+        Ok(Arc::new(Places::of(&IndexBlock::new(block)).ok_or(Error::Unrecoverable)?))
+    }
+
     /// The block of the index that lies at a place.
     fn places(&self, of: &Shelved, at: &BlockHandle, reading: Reading) -> Result<Arc<Places>> {
         let id = (of.id, *at.offset());
         if let Some(Known::Places(places)) = self.known.get(&id) {
             return Ok(places);
         }
-        let mut raw = vec![0; to_usize(at.size())];
-        self.read(of, *at.offset(), &mut raw)?;
-        let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
-        expect_type(&block, BlockType::Index)?;
-        let places = Arc::new(Places::of(&IndexBlock::new(block)).ok_or(Error::Unrecoverable)?);
+        let places = self.read_places(of, at)?;
         if reading == Reading::Query {
             self.known.insert(id, Known::Places(Arc::clone(&places)));
         }
         Ok(places)
     }
 
+    /// The top of a table's index.
+    fn top(&self, of: &Shelved, reading: Reading) -> Result<Arc<Places>> {
+        if let Some(top) = of.top.get() {
+            return Ok(Arc::clone(top));
+        }
+        let at = &of.table.regions.tli;
+        if at.size() > TOP_BYTES_MAX {
+            return self.places(of, at, reading);
+        }
+        let top = self.read_places(of, at)?;
+        if reading == Reading::Query {
+            // Somebody else may have come first, with the same.
+            let _ = of.top.set(Arc::clone(&top));
+        }
+        Ok(top)
+    }
+
     /// The way through a table from the first block that may have keys at or behind `start`, or from the first.
     pub(super) fn way(&self, of: &Shelved, start: Option<&[u8]>, reading: Reading) -> Result<Way> {
         let number = |places: &Places| start.map_or(0, |key| places.first_with(key));
-        let top = self.places(of, &of.table.regions.tli, reading)?;
+        let top = self.top(of, reading)?;
         if of.table.regions.index.is_none() {
             return Ok(Way { parts: None, next: number(&top), places: top });
         }
@@ -241,7 +267,7 @@ impl Shelved {
     /// A table of the tree with this number.
     pub(super) fn new(table: Table, tree: lsm_tree::TreeId) -> Self {
         let id = (tree, table.id()).into();
-        Self { table, id }
+        Self { table, id, top: OnceLock::new() }
     }
 
     pub(super) fn least(&self) -> &[u8] {
@@ -364,14 +390,18 @@ impl Unpacked {
         self.spots.last().map(|spot| self.stretch(spot.start, spot.key_end))
     }
 
-    pub(super) fn key(&self, number: usize) -> &[u8] {
-        self.spots.get(number).map_or(&[], |spot| self.stretch(spot.start, spot.key_end))
+    /// Where an entry lies.
+    pub(super) fn spot(&self, number: usize) -> Spot {
+        self.spots.get(number).copied().unwrap_or_default()
+    }
+
+    pub(super) fn key(&self, spot: Spot) -> &[u8] {
+        self.stretch(spot.start, spot.key_end)
     }
 
     /// The value; `None` when the key was removed.
-    pub(super) fn value(&self, number: usize) -> Option<&[u8]> {
-        let spot = self.spots.get(number).filter(|spot| !spot.is_removal)?;
-        Some(self.stretch(spot.key_end, spot.value_end))
+    pub(super) fn value(&self, spot: Spot) -> Option<&[u8]> {
+        (!spot.is_removal).then(|| self.stretch(spot.key_end, spot.value_end))
     }
 
     /// How many keys come before what `is_before` tells.

@@ -42,6 +42,8 @@ const OPEN_FILES_MAX: usize = 256;
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
 const MERGES_MAX: usize = 4;
+/// Bytes that settling may write for each byte that was written out lately.
+const SETTLING_COST_MAX: u64 = 8;
 /// Maps and runs that a range usually looks at.
 const PARTS_USUAL: usize = 8;
 
@@ -266,6 +268,15 @@ impl LsmLedger {
         self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
     }
 
+    /// Changes the tree's files; `writing_out` is held.
+    fn change(&self, act: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> Result<()> {
+        let tree = Arc::clone(&self.parts().tree);
+        match catch_unwind(AssertUnwindSafe(|| act(&tree.tree))) {
+            Ok(changed) => changed.map_err(|error| tree.failed(&error)),
+            Err(_) => Err(tree.noted(undecodable(&tree.folder.path))),
+        }
+    }
+
     fn tables_now(&self, tree: &Tree) -> Arc<Tables> {
         let before = Arc::clone(&self.parts().tables);
         Arc::new(Tables::of(&tree.tree, &before))
@@ -303,9 +314,9 @@ impl LsmLedger {
         Ok(())
     }
 
-    fn compact(&self, keep: Position) -> lsm_tree::Result<()> {
+    fn compact(&self, strategy: Leveled, keep: Position) -> lsm_tree::Result<()> {
         let tree = Arc::clone(&self.parts().tree);
-        let strategy = Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES));
+        let strategy = Arc::new(strategy.with_table_target_size(TABLE_BYTES));
         for _ in 0..MERGES_MAX {
             let before = tree.tree.table_count();
             tree.tree.compact(strategy.clone(), keep.get())?;
@@ -318,6 +329,25 @@ impl LsmLedger {
         drop(replaced);
         Ok(())
     }
+}
+
+/// Merges what was written out as soon as there is some, and is as the usual strategy else.
+fn settling() -> Leveled {
+    // With what one table takes as the first level's size: the second's is what it is for four, and so on.
+    Leveled::default().with_l0_threshold(1).with_level_ratio_policy(vec![40.0, 10.0])
+}
+
+/// Whether merging the newest level costs little for what it saves ranges, which look at each of its runs.
+fn is_worth_settling(tree: &AnyTree) -> bool {
+    let version = tree.current_version();
+    let mut levels = version.iter_levels().map(|level| {
+        let bytes: u64 = level.iter().flat_map(|run| run.iter()).map(|table| table.metadata.file_size).sum();
+        (level.iter().count(), bytes)
+    });
+    let Some((runs, newest)) = levels.next() else { return false };
+    let next = levels.map(|(_, bytes)| bytes).find(|bytes| *bytes > 0);
+    let cost = next.unwrap_or_default();
+    runs + usize::from(next.is_some()) > 1 && runs > 0 && cost <= TABLE_BYTES.min(newest * SETTLING_COST_MAX)
 }
 
 impl Ledger for LsmLedger {
@@ -411,12 +441,12 @@ impl Ledger for LsmLedger {
 
     fn write_out(&self, keep: Position) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        let tree = Arc::clone(&self.parts().tree);
-        let write = || self.flush(keep).and_then(|()| self.compact(keep));
-        match catch_unwind(AssertUnwindSafe(write)) {
-            Ok(written) => written.map_err(|error| tree.failed(&error)),
-            Err(_) => Err(tree.noted(undecodable(&tree.folder.path))),
-        }
+        self.change(|_| self.flush(keep).and_then(|()| self.compact(Leveled::default(), keep)))
+    }
+
+    fn settle(&self, keep: Position) -> Result<()> {
+        let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change(|tree| if is_worth_settling(tree) { self.compact(settling(), keep) } else { Ok(()) })
     }
 }
 

@@ -129,6 +129,56 @@ fn a_changed_byte_of_the_list_of_tables_has_the_ledger_made_anew() {
     assert_eq!((anew.persisted(), anew.get(&long_key(1)).unwrap()), (None, None), "the journal has it all");
 }
 
+#[test]
+fn settling_merges_what_was_written_out_lately_where_that_costs_little_and_changes_nothing() {
+    let runs = |ledgers: &LsmLedgers, id| {
+        let path = Folder::newest(&ledgers.dir, id).unwrap();
+        ledgers
+            .open_tree(path)
+            .unwrap()
+            .tree
+            .current_version()
+            .iter_levels()
+            .map(|level| level.iter().count())
+            .sum::<usize>()
+    };
+    // How much there is before, how much is written out twice then, and into how many runs that is settled.
+    for (old, new, settled) in [(0, 500, 1), (2_000, 500, 1), (100_000, 500, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+        let id = PartitionId::new(0);
+        let ledger = ledgers.open(id).unwrap();
+        // What there is before is in one run, below the newest level.
+        (0..4)
+            .filter(|_| old > 0)
+            .for_each(|part| written(&*ledger, (part..old).step_by(4).map(long_key), &number(1), 10 + part));
+        for round in 0..2 {
+            written(&*ledger, (0..new).map(|key| long_key(key * 3 + round)), &number(2), 20 + round);
+        }
+        ledger.remove(&long_key(3), at(29));
+        ledger.rotate(at(30));
+        let mut all = Vec::new();
+        let everything = Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Sweep);
+        let mut entries = ledger.range(&everything);
+        while entries.advance().unwrap() {
+            all.push((entries.key().to_vec(), entries.value().to_vec()));
+        }
+        let view = ledger.view(at(30));
+        ledger.settle(at(30)).unwrap();
+        // What is in memory stays there.
+        assert!(ledger.memory_bytes() > 0 && ledger.persisted() == Some(at(21)));
+        for mut entries in [ledger.range(&everything), view.range(&everything)] {
+            for (key, value) in &all {
+                assert!(entries.advance().unwrap());
+                assert_eq!((entries.key(), entries.value()), (&key[..], &value[..]));
+            }
+            assert!(!entries.advance().unwrap());
+        }
+        drop((ledger, view));
+        assert_eq!(runs(&ledgers, id), settled, "{old}, {new}");
+    }
+}
+
 /// The story: where the blocks of a table are stayed in memory from the first range on that touched it, whatever the cache
 /// was to hold.
 #[test]

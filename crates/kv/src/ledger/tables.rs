@@ -14,7 +14,7 @@ use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
 use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo, Table};
 
 use super::Bounds;
-use super::blocks::{Ahead, Blocks, Shelved, Unpacked, Way};
+use super::blocks::{Ahead, Blocks, Shelved, Spot, Unpacked, Way};
 
 /// Above all numbers that are in use.
 const NEWEST: SeqNo = SeqNo::MAX;
@@ -94,6 +94,7 @@ impl Tables {
                 way: None,
                 ahead: Ahead::default(),
                 unpacked: None,
+                spot: Spot::default(),
                 entry: 0,
                 end: 0,
                 is_last: false,
@@ -114,6 +115,8 @@ pub(super) struct RunEntries {
     way: Option<Way>,
     ahead: Ahead,
     unpacked: Option<Arc<Unpacked>>,
+    /// The entry it stands on.
+    spot: Spot,
     /// The next entry; `end` is behind the last of this block.
     entry: usize,
     end: usize,
@@ -129,6 +132,7 @@ impl RunEntries {
                 return Ok(false);
             }
         }
+        self.spot = self.unpacked.as_ref().map_or_else(Spot::default, |unpacked| unpacked.spot(self.entry));
         self.entry += 1;
         Ok(true)
     }
@@ -175,11 +179,11 @@ impl RunEntries {
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        self.unpacked.as_ref().map_or(&[], |unpacked| unpacked.key(self.entry.wrapping_sub(1)))
+        self.unpacked.as_ref().map_or(&[], |unpacked| unpacked.key(self.spot))
     }
 
     /// The value; `None` when the key was removed.
     pub(super) fn value(&self) -> Option<&[u8]> {
-        self.unpacked.as_ref()?.value(self.entry.wrapping_sub(1))
+        self.unpacked.as_ref()?.value(self.spot)
     }
 }
