@@ -128,3 +128,41 @@ fn batches_over_everything_make_room_too() {
     }
     assert_eq!(store.kv().count(b"b").unwrap().value, 1200);
 }
+
+/// How many tables a partition's ledger has.
+#[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
+fn tables(dir: &Path) -> usize {
+    std::fs::read_dir(dir.join("ledger/0000/tables")).unwrap().count()
+}
+
+#[test]
+fn a_ledger_is_settled_once_it_was_not_written_out_for_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { ledger_memory_bytes: 8 << 10, ..Limits::default() };
+    let clock = Arc::new(ManualClock::at(NOW_MS));
+    let world = World { clock: Arc::clone(&clock) as _, threads: false, ..World::real(dir.path(), &limits) };
+    let options = Options { durability: Durability::Written, limits, partitions: 1, ..Options::default() };
+    let store = Store::open_in(&world, dir.path(), options).unwrap();
+    let mut most = 0;
+    for n in 0..1_000u32 {
+        store.kv().put(b"b", &n.to_be_bytes(), &[7; 64], &PutOptions::default()).unwrap();
+        if n % 100 == 99 {
+            clock.advance(Duration::from_millis(900));
+            store.step().unwrap();
+            most = most.max(tables(dir.path()));
+        }
+    }
+    assert!(
+        most >= 3,
+        "what is written out one behind the other is left as it is, and there were {most} tables at the most"
+    );
+    clock.advance(Duration::from_secs(1));
+    store.step().unwrap();
+    assert_eq!(tables(dir.path()), 1);
+    assert_eq!(store.kv().count(b"b").unwrap().value, 1_000);
+    // Nothing is left to be done.
+    clock.advance(Duration::from_secs(10));
+    store.step().unwrap();
+    assert_eq!(tables(dir.path()), 1);
+    store.close().unwrap();
+}

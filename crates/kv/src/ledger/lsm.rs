@@ -269,9 +269,9 @@ impl LsmLedger {
     }
 
     /// Changes the tree's files; `writing_out` is held.
-    fn change(&self, act: impl FnOnce(&AnyTree) -> lsm_tree::Result<()>) -> Result<()> {
+    fn change(&self, act: impl FnOnce(&Tree) -> lsm_tree::Result<()>) -> Result<()> {
         let tree = Arc::clone(&self.parts().tree);
-        match catch_unwind(AssertUnwindSafe(|| act(&tree.tree))) {
+        match catch_unwind(AssertUnwindSafe(|| act(&tree))) {
             Ok(changed) => changed.map_err(|error| tree.failed(&error)),
             Err(_) => Err(tree.noted(undecodable(&tree.folder.path))),
         }
@@ -446,7 +446,14 @@ impl Ledger for LsmLedger {
 
     fn settle(&self, keep: Position) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|tree| if is_worth_settling(tree) { self.compact(settling(), keep) } else { Ok(()) })
+        self.change(|tree| {
+            if !is_worth_settling(&tree.tree) {
+                return Ok(());
+            }
+            // The manifest that is written then lets those before it go, and tables with them, as after `rotate`.
+            tree.number.set(keep.get().saturating_sub(1));
+            self.compact(settling(), keep)
+        })
     }
 }
 
