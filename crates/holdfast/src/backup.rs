@@ -1,8 +1,12 @@
 //! Backups: a folder that is a whole store without its ledger, made while the store serves, and brought back by restoring.
 //!
 //! The segments of a backup are hard links to those of the store: see `journal/src/link.rs`, which also says what a crash
-//! leaves. Beside them lies the file `store`, so a backup opens like any store and rebuilds its ledger; but what opens it
-//! changes it, so restoring copies.
+//! leaves. Beside them lies the file `store`, so without its manifest a backup would open like any store; but what opens it
+//! changes it, so that is refused, and restoring copies.
+//!
+//! A store that was restored goes on by itself, and so does the one that the backup was made of, if it lives: both give out the same
+//! positions for different things. So restoring makes the file `store.lineage`, which backups take along, and a folder with
+//! a backup of another lineage is refused: it would become a mixture of both, and lose what only one of them has.
 //!
 //! A restore writes the file `restoring` first and removes it last. A folder that has it is half of a store and is refused.
 //!
@@ -11,7 +15,7 @@
 use std::io;
 use std::path::Path;
 
-use base::{Files, OsFiles, copy_whole, link_or_copy, remove_if_there, write_new_file};
+use base::{Files, OsFiles, copy_whole, link_or_copy, read_whole, remove_if_there, write_new_file};
 use journal::{Damage, DamageKind, Examined, Linked, Position};
 
 use crate::beside::Beside;
@@ -23,6 +27,9 @@ use crate::space;
 use crate::store::{Store, lock};
 
 const RESTORING_FILE: &str = "restoring";
+/// Some bytes that no other restored store has; there is none in a store that was never restored.
+const LINEAGE_FILE: &str = "store.lineage";
+const LINEAGE_BYTES_MAX: u64 = 64;
 /// What a store that is, or was, open has in its folder.
 pub(crate) const LOCK_FILE: &str = "lock";
 
@@ -47,6 +54,8 @@ pub struct Backup {
     pub kept: u64,
     /// Segments that were removed from the backup, because the store has let them go.
     pub removed: u64,
+    /// Damaged ranges of the store: what lay there is missing in the backup too. See [`crate::Stats::damage`].
+    pub damaged_ranges: u64,
 }
 
 /// How to restore.
@@ -93,6 +102,8 @@ pub struct Restored {
     pub bytes: u64,
     /// Damaged ranges of the backup. Unless [`RestoreDamage::Accept`] was asked for, none costs data.
     pub damage: Vec<Damage>,
+    /// What the store lacked already when the backup was made: it is missing in what was restored too.
+    pub aside: Vec<Damage>,
 }
 
 impl Store {
@@ -120,9 +131,16 @@ impl Store {
         // What is noted later may not be in what is copied now.
         let identity = *lock(&inner.identity);
         files.create_dir(dir).map_err(|error| unusable(dir, &error))?;
-        check_target(files, dir, identity)?;
+        let lineage = lineage(files, inner.dir())?;
+        check_target(files, dir, (identity, &lineage))?;
         let before = identity::read(files, dir)?.filter(|it| it.is_same_store(&identity));
         if before.is_none() {
+            // First, as the folder is nobody's until it has an identity.
+            match &lineage {
+                Some(lineage) => write_new_file(files, &dir.join(LINEAGE_FILE), lineage),
+                None => remove_if_there(files, &dir.join(LINEAGE_FILE)),
+            }
+            .map_err(|error| unusable(dir, &error))?;
             identity::write(files, dir, Identity { used: Used::default(), ..identity })?;
         }
         // First the snapshots of spaces and what is sealed of series, then what came after them, of which nothing goes meanwhile.
@@ -151,19 +169,24 @@ impl Store {
             copied_bytes,
             kept,
             removed,
+            damaged_ranges: self.stats().damage.iter().filter(|one| is_loss(one)).count() as u64,
         })
     }
 }
 
 /// Whether `dir` may become, or is, a backup of this store.
-fn check_target(files: &dyn Files, dir: &Path, identity: Identity) -> Result<()> {
+fn check_target(files: &dyn Files, dir: &Path, (identity, of): (Identity, &Option<Vec<u8>>)) -> Result<()> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{} {why}", dir.display())));
     let names = names(files, dir)?;
     if names.iter().any(|name| name == LOCK_FILE) {
         return refuse("is the folder of a store, or a backup that was opened as one; choose another");
     }
     match identity::find(files, dir) {
-        Ok(Some(found)) if found.is_same_store(&identity) => Ok(()),
+        Ok(Some(found)) if found.is_same_store(&identity) && lineage(files, dir)? == *of => Ok(()),
+        Ok(Some(found)) if found.is_same_store(&identity) => refuse(
+            "holds backups from before this store was restored, or of another that was: they went on from the same state in different \
+             ways, and do not mix; choose another folder",
+        ),
         Ok(Some(_)) => refuse("holds a backup of another store; choose another folder"),
         // What a crash left of the very first step.
         Ok(None) if names.iter().all(|name| name.starts_with("store")) => Ok(()),
@@ -221,7 +244,7 @@ pub fn restore_in(
         );
     }
     let told = &mut |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes, batches: 0 });
-    let Examined { manifest, verified, mut damage } = journal::examine(files, backup, told)?;
+    let Examined { manifest, verified, mut damage, aside } = journal::examine(files, backup, told)?;
     // Without an intact file `store` nothing is known to be missing but what the rest tells.
     let used = identity::read(files, backup)?.map(|identity| identity.used).unwrap_or_default();
     let beside = Beside::open(files, backup, (manifest.partitions, used), Some(manifest.position), &mut |one| {
@@ -252,6 +275,7 @@ pub fn restore_in(
     files.sync_dir(&journal).map_err(fail)?;
     space::files::restore(files, backup, dir, manifest.position)?;
     series::backup::restore(files, backup, dir, manifest.position, how.files == RestoreFiles::Link)?;
+    write_new_file(files, &dir.join(LINEAGE_FILE), format!("{:016x}\n", base::entropy()).as_bytes()).map_err(fail)?;
     identity::write(files, dir, Identity { store: manifest.store, partitions: manifest.partitions, used })?;
     remove_if_there(files, &restoring).map_err(fail)?;
     files.sync_dir(dir).map_err(fail)?;
@@ -262,7 +286,17 @@ pub fn restore_in(
         segments: verified.segments,
         bytes: verified.bytes,
         damage,
+        aside,
     })
+}
+
+/// What tells a store in `dir` from others of its identity.
+fn lineage(files: &dyn Files, dir: &Path) -> Result<Option<Vec<u8>>> {
+    match read_whole(files, &dir.join(LINEAGE_FILE), LINEAGE_BYTES_MAX) {
+        Ok(lineage) => Ok(Some(lineage)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(dir, &error)),
+    }
 }
 
 /// Whether something is lost with it.
@@ -270,15 +304,21 @@ fn is_loss(damage: &Damage) -> bool {
     !matches!(damage.kind, DamageKind::Header | DamageKind::Footer | DamageKind::Copy)
 }
 
-/// A folder in which a restore was interrupted holds a part of a store, which must not be taken for the whole.
-pub(crate) fn refuse_half_restored(files: &dyn Files, dir: &Path) -> Result<()> {
-    match files.open_to_read(&dir.join(RESTORING_FILE)) {
-        Ok(_) => {
-            let text = format!("a restore into {} was interrupted; remove the folder and restore again", dir.display());
-            Err(Error::new(ErrorKind::Invalid, text))
-        }
-        Err(_) => Ok(()),
-    }
+/// Refuses a folder in which a restore was interrupted, which holds a part of a store, and a backup: what opens one changes it, and
+/// no later backup would go there.
+pub(crate) fn refuse_what_is_no_store(files: &dyn Files, dir: &Path) -> Result<()> {
+    let (has, shown) = (|name| files.open_to_read(&dir.join(name)).is_ok(), dir.display());
+    let text = if has(RESTORING_FILE) {
+        format!("a restore into {shown} was interrupted; remove the folder and restore again")
+    } else if has(journal::MANIFEST_FILE) {
+        format!(
+            "{shown} holds a backup: restore it into another folder. (To have the folder become a store, without the check that restoring \
+             does, remove the file `backup` from it)"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 /// Files in a folder, which need not be there.

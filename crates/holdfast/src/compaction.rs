@@ -208,7 +208,7 @@ impl Inner {
         self.partitions.iter().for_each(|partition| live.merge(partition.lock().live()));
         let live: BTreeMap<Position, SegmentBytes> = live.iter().collect();
         // What feeds may still ask for.
-        let newest = self.newest().get().saturating_sub(self.options.compaction.keep_bytes);
+        let newest = choice::newest_begin(segments, self.options.compaction.keep_bytes).get();
         let kept_from = self.oldest_feed().map_or(newest, |feed| feed.get().min(newest));
         // What listeners have not acknowledged that the store knows by name.
         let kept_from = kept_from.min(self.listeners_keep().get());

@@ -138,9 +138,10 @@ impl Store {
             Error::new(ErrorKind::Unavailable, text)
         };
         world.files.create_dir(dir).map_err(io)?;
+        // Before anything is left there.
+        backup::refuse_what_is_no_store(&*world.files, dir)?;
         let was_open = beside::was_open(&*world.files, dir);
         let held = world.files.lock(&dir.join(backup::LOCK_FILE)).map_err(io)?;
-        backup::refuse_half_restored(&*world.files, dir)?;
         beside::refuse_lost_journal(&*world.files, dir, &options)?;
         beside::refuse_lost_segments(&*world.files, dir, was_open)?;
         let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;

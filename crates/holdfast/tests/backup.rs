@@ -55,7 +55,9 @@ fn a_restored_store_is_the_store_it_was() {
     assert_eq!(restored.digest().unwrap(), digest);
     assert_eq!(restored.identity(), store.identity());
     assert_eq!(restore(&disk, "/new").unwrap_err().kind(), ErrorKind::Invalid, "it is not empty");
-    // A backup opens as it is.
+    // What opens a backup changes it: it opens once it is none any more.
+    assert_eq!(open(&disk, BACKUP).err().unwrap().kind(), ErrorKind::Invalid);
+    Files::remove(&disk, &Path::new(BACKUP).join("backup")).unwrap();
     let opened = open(&disk, BACKUP).unwrap();
     assert_eq!(opened.digest().unwrap(), digest);
     store.close().unwrap();

@@ -168,6 +168,8 @@ pub struct Examined {
     pub verified: Verified,
     /// Every damaged, missing or exchanged segment, with file and offset.
     pub damage: Vec<Damage>,
+    /// What was damaged already when its segment was sealed, so that the store lacked it too.
+    pub aside: Vec<Damage>,
 }
 
 /// Reads every byte of the backup in `dir` and checks it: each segment against the manifest, every record, the checksum
@@ -211,7 +213,7 @@ pub fn examine(files: &dyn Files, dir: &Path, told: &mut dyn FnMut(u64, u64)) ->
         }
     }
     told(total, total);
-    Ok(Examined { manifest, verified: through.verified, damage: through.damage })
+    Ok(Examined { manifest, verified: through.verified, damage: through.damage, aside: through.aside })
 }
 
 impl ManifestSegment {

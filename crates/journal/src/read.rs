@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::log::{Record, RecordSection, Visit};
 use crate::position::Position;
 use crate::record::RecordHeader;
-use crate::recovery::{Damage, DamageKind};
+use crate::recovery::{Damage, DamageKind, SET_ASIDE};
 use crate::scan::{Item, Scan};
 use crate::segment::Segment;
 
@@ -205,9 +205,7 @@ impl Hand<'_, '_> {
             let body = header.as_ref().and_then(|header| header.body(rest));
             let item = match (extent.kind, header, body) {
                 (ExtentKind::Record, Some(header), Some(body)) => Item::Record { offset: at, header, body },
-                (ExtentKind::Damaged, ..) => {
-                    Item::Damaged { offset: at, bytes: extent.bytes, reason: "set aside by an earlier recovery" }
-                }
+                (ExtentKind::Damaged, ..) => Item::Damaged { offset: at, bytes: extent.bytes, reason: SET_ASIDE },
                 _ => Item::Damaged { offset: at, bytes: extent.bytes, reason: "record checksum mismatch" },
             };
             self.item(&item)?;

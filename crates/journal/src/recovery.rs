@@ -54,6 +54,9 @@ pub enum DamageKind {
     Copy,
 }
 
+/// The reason of damage that was there when its segment was sealed.
+pub(crate) const SET_ASIDE: &str = "set aside by an earlier recovery";
+
 /// A range of bytes of a file that is not what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
@@ -549,7 +552,7 @@ impl Walk<'_> {
         for extent in &footer.extents {
             let (kind, reason) = match extent.kind {
                 ExtentKind::Record => (None, ""),
-                ExtentKind::Damaged => (Some(DamageKind::Record), "set aside by an earlier recovery"),
+                ExtentKind::Damaged => (Some(DamageKind::Record), SET_ASIDE),
                 ExtentKind::Void => (Some(DamageKind::Discarded), "void since an earlier recovery"),
             };
             if let Some(kind) = kind {

@@ -18,7 +18,7 @@ use crate::footer::{Extent, ExtentKind, Footer, Trailer};
 use crate::header::header_bytes;
 use crate::position::Position;
 use crate::record::RecordHeader;
-use crate::recovery::{Damage, DamageKind};
+use crate::recovery::{Damage, DamageKind, SET_ASIDE};
 use crate::scan::Scan;
 use crate::segment::{Segment, Start};
 
@@ -60,6 +60,8 @@ pub struct Verified {
 pub(crate) struct Through {
     pub(crate) verified: Verified,
     pub(crate) damage: Vec<Damage>,
+    /// What was damaged when the segment was sealed.
+    pub(crate) aside: Vec<Damage>,
     before: Option<(Position, Option<Vec<PartitionState>>)>,
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct Through {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Checked {
     pub(crate) damage: Vec<Damage>,
+    /// What was damaged when the segment was sealed.
+    pub(crate) aside: Vec<Damage>,
     /// Intact records.
     pub(crate) records: u64,
     /// Where each partition's log stood at the segment's start, by its header, and at its end, by its footer.
@@ -163,7 +167,11 @@ impl SegmentCheck {
         match extent.kind {
             ExtentKind::Record => self.record(at, &bytes),
             // Known, and reported by whoever opened the journal.
-            ExtentKind::Damaged => self.states.fill(None),
+            ExtentKind::Damaged => {
+                let one = damage_in(&self.segment, DamageKind::Record, at, extent.bytes, SET_ASIDE);
+                self.checked.aside.push(one);
+                self.states.fill(None);
+            }
             ExtentKind::Void => {}
         }
         self.pending = bytes;
@@ -258,6 +266,7 @@ impl Through {
         self.verified.segments += 1;
         self.verified.batches += checked.records;
         self.damage.extend(checked.damage);
+        self.aside.extend(checked.aside);
         if let (Some((base, Some(end))), Some(start)) = (&self.before, &checked.start_states)
             && checked.previous_base == Some(*base)
             && end != start

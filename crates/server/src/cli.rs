@@ -165,7 +165,11 @@ impl FromStr for Range {
             "" => Ok(other),
             text => text.parse().map_err(|_| format!("`{text}` is no position; write a number")),
         };
-        Ok(Self { from: number(from, 0)?, to: number(to, u64::MAX)? })
+        let range = Self { from: number(from, 0)?, to: number(to, u64::MAX)? };
+        if range.from >= range.to {
+            return Err(format!("`{text}` is empty: TO is behind the last position, so it is more than FROM"));
+        }
+        Ok(range)
     }
 }
 
@@ -359,6 +363,7 @@ mod tests {
             (&["inspect"], "DIR"),
             (&["inspect", "x", "--dump", "4096"], "write FROM..TO"),
             (&["inspect", "x", "--dump", "1..b"], "`b` is no position"),
+            (&["inspect", "x", "--dump", "10..5"], "`10..5` is empty"),
             (&["backup"], "BACKUP"),
             (&["backup", "x", "--user", "ada"], "--password-file"),
             (&["restore", "x"], "DATA"),

@@ -77,6 +77,10 @@ impl Client {
 }
 
 fn no_resp(line: &str) -> io::Error {
+    // What TLS begins to tell somebody with who does not speak it.
+    if line.starts_with("\u{15}\u{3}") {
+        return io::Error::new(io::ErrorKind::InvalidData, "it speaks TLS");
+    }
     let start: String = line.chars().take(40).collect();
     io::Error::new(io::ErrorKind::InvalidData, format!("it does not speak RESP: {}", start.escape_debug()))
 }

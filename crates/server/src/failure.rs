@@ -30,9 +30,13 @@ pub(crate) enum Failure {
     )]
     BackupByServer { address: SocketAddr, server: String },
     #[error(
-        "no backup was made: the server at {address} did not make it ({server}), and {open}. If a server has the store open, say with --address where it speaks RESP, without TLS"
+        "no backup was made: the server at {address} did not make it ({server}), and process {process} has the store in {} open: if that is another server, say with --address where it speaks RESP; if it speaks TLS only, send it the command BACKUP", dir.display()
     )]
-    BackupByNobody { address: SocketAddr, server: String, open: Box<Failure> },
+    BackupByHolder { dir: PathBuf, process: String, address: SocketAddr, server: String },
+    #[error(
+        "no backup was made: the server at {address} has users ({server}): say who you are with --user, and --password-file with the password in its first line"
+    )]
+    BackupUnknown { address: SocketAddr, server: String },
     #[error("a server on another machine needs an absolute path for the backup, not {}", .0.display())]
     BackupRelative(PathBuf),
     #[error("nothing was restored: {0}")]

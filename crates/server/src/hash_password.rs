@@ -38,6 +38,8 @@ pub(crate) fn hash_password() -> Result<ExitCode, Failure> {
 fn fit(password: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     match password.len() {
         0 => Err("the password is empty"),
+        // Files that hold one are read up to there.
+        _ if password.iter().any(|byte| matches!(byte, b'\n' | b'\r')) => Err("the password has more than one line"),
         1..=PASSWORD_BYTES_MAX => Ok(password),
         _ => Err("the password is longer than 1024 bytes"),
     }
@@ -90,6 +92,7 @@ mod tests {
         for (text, wanted) in [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a ", " a "), ("\n", "")] {
             assert_eq!(without_line_end(text.into()), wanted.as_bytes());
         }
+        assert!(fit(b"a\nb".to_vec()).is_err() && fit(b"a\rb".to_vec()).is_err());
         assert!(fit(Vec::new()).is_err() && fit(vec![0; 1025]).is_err() && fit(vec![0; 1024]).is_ok());
     }
 }

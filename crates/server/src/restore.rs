@@ -31,6 +31,9 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<ExitCode, Failure>
     for one in &done.damage {
         say(format_args!("damage     {}", describe(one)));
     }
+    for one in &done.aside {
+        say(format_args!("missing    {}; the store lacked it when the backup was made", describe(one)));
+    }
     let holdfast::Restored { batches, segments, bytes, position, .. } = done;
     say(format_args!("verified   {batches} batches in {segments} segments, {}", Bytes(bytes)));
     say(format_args!("position   {position}"));

@@ -92,6 +92,13 @@ async fn run(config: Config) -> Result<(), Failure> {
         }
     };
     let store = store.map_err(|error| Failure::Open { dir: config.dir.clone(), error })?;
+    let partitions = store.stats().partitions;
+    if partitions != config.partitions {
+        let asked = config.partitions;
+        tracing::info!(
+            "the store was made with {partitions} partitions and keeps them; {asked} would be those of a new one"
+        );
+    }
 
     let shutdown = Arc::new(Notify::new());
     let counts = Arc::new(Counts::new(&config.xa));

@@ -179,6 +179,77 @@ fn folders_that_hold_something_else_are_refused_and_stay_as_they_are() {
     done(&["restore", &place.path("backup"), &place.path("new")]);
 }
 
+/// The story: the server on the usual port was asked for a backup of a store that was restored from one of its backups, and made one of
+/// its own store, as both have one identity; and a folder with backups of both was a mixture that lacked what only one had.
+#[test]
+fn a_restored_store_is_another_than_the_one_that_its_backup_was_made_of() {
+    let place = Place::new();
+    let server = place.launch("data").start();
+    fill(&server, 0..20);
+    place.backup(&server);
+    done(&["restore", &place.path("backup"), &place.path("restored")]);
+    let address = server.resp().to_string();
+    let backup = |to: &str, address: &str| {
+        say(&["backup", &place.path(to), "--dir", &place.path("restored"), "--address", address])
+    };
+    let mixed = backup("backup", &address);
+    assert!(mixed.code == Some(1) && mixed.text.contains("from before this store was restored"), "{}", mixed.text);
+    let restored = place.launch("restored").start();
+    restored.client().say("SET only here");
+    let asked = backup("own", &address);
+    assert!(asked.code == Some(1) && asked.text.contains("serves another store"), "{}", asked.text);
+    let process = restored.client().say("INFO server");
+    let Value::Bytes(info) = process else { panic!("{process:?}") };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let process = info.lines().find_map(|line| line.strip_prefix("process_id:")).expect("INFO says it");
+    assert!(asked.text.contains(&format!("process {process} has the store")), "{}", asked.text);
+    let mine = restored.resp().to_string();
+    assert!(backup("own", &mine).text.contains("made by the server"));
+    restored.kill();
+    assert!(!backup("own", &address).text.contains("made by the server"), "nobody has it open, whoever else serves");
+    done(&["restore", &place.path("own"), &place.path("again")]);
+    assert_eq!(place.launch("again").start().client().say("GET only"), Value::Bytes(b"here".to_vec()));
+    // And the other way round.
+    let back = say(&["backup", &place.path("own"), "--dir", &place.path("data"), "--address", &address]);
+    assert!(back.code == Some(1) && back.text.contains("from before this store was restored"), "{}", back.text);
+    place.backup(&server);
+}
+
+#[test]
+fn what_a_store_has_lost_before_is_told_when_it_is_backed_up_and_restored() {
+    let place = Place::new();
+    let server = place.launch("data").start();
+    fill(&server, 0..20);
+    server.kill();
+    let segment = place.segments("data").remove(0);
+    let bytes = fs::read(&segment).expect("it can be read");
+    flip(&segment, bytes.windows(6).position(|window| window == b"value ").expect("values lie in the journal"), 1);
+    let server = place.launch("data").start();
+    let told = place.backup(&server);
+    assert_eq!(number(&told, "damaged-ranges"), 1, "{told}");
+    assert!(told.contains("are missing in the backup too"), "{told}");
+    drop(server);
+    // It is what the store was, so nothing keeps it from being restored.
+    let restored = done(&["restore", &place.path("backup"), &place.path("restored")]);
+    let line = restored.lines().find(|line| line.starts_with("missing ")).expect("it is told");
+    assert!(line.contains(".seg offset ") && line.contains("the store lacked it"), "{line}");
+}
+
+#[test]
+fn a_backup_is_not_served() {
+    let place = Place::new();
+    let server = place.launch("data").start();
+    fill(&server, 0..20);
+    place.backup(&server);
+    let Err(refused) = place.launch("backup").try_start() else { panic!("it was served") };
+    assert!(refused.text.contains("holds a backup: restore it into another folder"), "{}", refused.text);
+    fill(&server, 20..30);
+    place.backup(&server);
+    drop(server);
+    fs::remove_file(place.folder.path().join("backup/backup")).expect("the manifest is there");
+    check(&place.launch("backup").start(), 0..30);
+}
+
 #[test]
 fn a_changed_byte_in_a_backup_is_refused_with_file_and_offset_unless_damage_is_accepted() {
     let place = Place::new();

@@ -85,7 +85,10 @@ fn a_backup_is_made_off_the_event_loop_and_answered_in_its_turn() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("backup").display().to_string();
     exchange(&mut stream, b"SET k v\r\n", "+OK\r\n");
-    let send = format!("BACKUP backup\r\nBACKUP {dir} STORE 0\r\nBACKUP {dir} NOW\r\nBACKUP {dir}\r\nGET k\r\n");
+    let process = std::process::id();
+    let send = format!(
+        "BACKUP backup\r\nBACKUP {dir} STORE 0\r\nBACKUP {dir} NOW\r\nBACKUP {dir} STORE\r\nBACKUP {dir} PROCESS 1\r\nBACKUP {dir} process {process}\r\nGET k\r\n"
+    );
     stream.write_all(send.as_bytes()).unwrap();
     stream.write_all(b"MULTI\r\nBACKUP x\r\nQUIT\r\n").unwrap();
     let all = rest(&mut stream);
@@ -93,8 +96,14 @@ fn a_backup_is_made_off_the_event_loop_and_answered_in_its_turn() {
     assert!(lines[0].starts_with("-ERR the directory must be an absolute path"), "{all}");
     assert_eq!(lines[1], "-ERR this server serves another store");
     assert!(lines[2].starts_with("-ERR syntax error: it is BACKUP "), "{}", lines[2]);
-    assert_eq!(&lines[3..5], ["*18", "$8"], "{all}");
-    assert!(all.contains("$8\r\nsegments\r\n:1\r\n") && all.contains("removed-segments\r\n:0\r\n$1\r\nv\r\n"), "{all}");
+    assert!(lines[3].starts_with("-ERR syntax error: it is BACKUP "), "{}", lines[3]);
+    assert_eq!(lines[4], "-ERR this server serves another store");
+    assert_eq!(&lines[5..7], ["*20", "$8"], "{all}");
+    assert!(
+        all.contains("$8\r\nsegments\r\n:1\r\n")
+            && all.contains("removed-segments\r\n:0\r\n$14\r\ndamaged-ranges\r\n:0\r\n$1\r\nv\r\n"),
+        "{all}"
+    );
     assert!(std::path::Path::new(&dir).join("backup").exists());
 }
 

@@ -76,6 +76,19 @@ pub(super) struct Due {
     pub(super) may_wait: bool,
 }
 
+/// Where the newest so many bytes of journal begin: what ends there or before has as many behind it. Addresses do not say it, as each
+/// opening goes on in a segment of its own, far behind the last.
+pub(super) fn newest_begin(segments: &[SegmentStats], bytes: u64) -> Position {
+    let mut left = bytes;
+    for segment in segments.iter().rev().filter(|segment| !segment.is_stub) {
+        if left == 0 {
+            return segment.end;
+        }
+        left = left.saturating_sub(segment.end.get().saturating_sub(segment.base.get()));
+    }
+    Position::ZERO
+}
+
 /// Which segment comes next, if any is due.
 pub(super) fn choose(choices: &Choices, due: Due) -> Option<&Choice> {
     let Due { dead_percent, run, may_wait } = due;
@@ -212,6 +225,26 @@ mod tests {
         assert!(!of(50, None, true), "it is deader soon");
         assert!(of(10, None, true), "and then it goes");
         assert!(of(50, Some(Position::MAX), true), "somebody asked");
+    }
+
+    /// The story: it was counted in addresses, of which each opening passes over tens of megabytes, so that a store of some kilobytes
+    /// that was started three times had nothing left for a feed.
+    #[test]
+    fn the_newest_bytes_are_those_that_are_there_and_not_addresses() {
+        let segment = |base: u64, bytes: u64| SegmentStats {
+            end: Position::new(base + bytes),
+            ..choice(base, bytes, 0, 0).stats
+        };
+        let mut segments: Vec<SegmentStats> = (0..4).map(|number| segment(number << 26, 1_000)).collect();
+        let begin = |segments: &[SegmentStats], bytes| newest_begin(segments, bytes).get();
+        assert_eq!(begin(&segments, 0), (3 << 26) + 1_000);
+        assert_eq!(begin(&segments, 1), (2 << 26) + 1_000, "as much and the rest of its segment stays");
+        assert_eq!(begin(&segments, 1_000), (2 << 26) + 1_000);
+        assert_eq!(begin(&segments, 2_500), 1_000);
+        assert_eq!(begin(&segments, 64 << 20), 0);
+        segments[2].is_stub = true;
+        assert_eq!(begin(&segments, 1_000), (1 << 26) + 1_000, "what was let go is not there");
+        assert_eq!(begin(&[], 0), 0);
     }
 
     #[test]

@@ -56,11 +56,14 @@ impl Line {
         let idle = self.idle_timeout.map_or("never".to_owned(), |time| format!("after {} s", time.as_secs()));
         vec![
             format!("line.listen = {}", self.place(users)),
-            format!("line.udp_listen = {}", text(&self.udp_listen.map(|listen| listen.to_string()))),
+            format!("line.udp_listen = {}", self.udp_listen.map_or("off".to_owned(), |listen| listen.to_string())),
             format!("line.reactors = {}", self.reactors),
             format!("line.connections_max = {}", self.limits.connections_max),
             format!("line.delay_milliseconds = {}", self.delay.as_millis()),
-            format!("line.durability = {}", text(&self.durability.map(|durability| Dial(durability).to_string()))),
+            match self.durability {
+                Some(durability) => format!("line.durability = {}", Dial(durability)),
+                None => "line.durability is that of the store".to_owned(),
+            },
             format!("line.database = {}", self.database),
             format!("line.user = {}", text(&self.user)),
             format!("idle line connections are closed {idle}"),

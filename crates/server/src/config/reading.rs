@@ -94,7 +94,27 @@ impl Reading<'_> {
         self.judge(&mut config, waived)?;
         let warnings = self.judge_line(&mut config.line, &config.users, (asked, waived))?;
         config.warnings.extend(warnings);
+        self.apart(&config)?;
         Ok(config)
+    }
+
+    /// Each door has a place of its own.
+    fn apart(&self, config: &Config) -> Result<(), ConfigError> {
+        let mut taken = Vec::new();
+        for (key, listen) in [
+            ("resp.listen", Some(config.resp.listen)),
+            ("http.listen", Some(config.http.listen)),
+            ("line.listen", config.line.listen),
+        ] {
+            let Some(listen) = listen.filter(|listen| listen.port() != 0) else { continue };
+            if let Some((other, _)) = taken.iter().find(|(_, before)| *before == listen) {
+                return Err(
+                    self.wrong(key, format!("{listen} is where {other} has another door listen; choose another port"))
+                );
+            }
+            taken.push((key, listen));
+        }
+        Ok(())
     }
 
     /// An error at a key of the file.

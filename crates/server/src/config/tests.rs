@@ -293,6 +293,14 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
             "[compaction]\nspeed = 1",
             "holdfast.toml, line 2: compaction.speed: there is no key `speed`; there are `schedule`, `bytes_per_second`, `dead_percent`, `keep_bytes`",
         ),
+        (
+            "[resp]\nlisten = \"127.0.0.1:7000\"\n[http]\nlisten = \"127.0.0.1:7000\"",
+            "holdfast.toml: http.listen: 127.0.0.1:7000 is where resp.listen has another door listen; choose another port",
+        ),
+        (
+            "[http]\nlisten = \"127.0.0.1:7413\"",
+            "holdfast.toml: line.listen: 127.0.0.1:7413 is where http.listen has another door listen; choose another port",
+        ),
         ("scrub = 0", "holdfast.toml, line 1: scrub: this must be a table, not a number"),
         ("partitions = 1.5", "holdfast.toml, line 1: partitions: this must be a number, not a fraction"),
         ("dir = 5", "holdfast.toml, line 1: dir: this must be a string in quotes, not a number"),

@@ -19,15 +19,21 @@ pub(crate) fn backup(call: &mut Call<'_, '_>) -> Answer {
     if !dir.is_absolute() {
         return Err("ERR the directory must be an absolute path on the server's machine".into());
     }
-    match args.len() {
-        2 => {}
-        4 if args.at(2).eq_ignore_ascii_case(b"store") => {
-            let wanted = std::str::from_utf8(args.at(3)).ok().and_then(|text| u128::from_str_radix(text, 16).ok());
-            if wanted != Some(call.door.store.identity()) {
-                return Err("ERR this server serves another store".into());
-            }
+    if !args.len().is_multiple_of(2) {
+        return Err(SYNTAX.into());
+    }
+    for at in (2..args.len()).step_by(2) {
+        let (name, value) = (args.at(at), std::str::from_utf8(args.at(at + 1)).unwrap_or_default());
+        let is_meant = if name.eq_ignore_ascii_case(b"store") {
+            u128::from_str_radix(value, 16).ok() == Some(call.door.store.identity())
+        } else if name.eq_ignore_ascii_case(b"process") {
+            value.parse() == Ok(std::process::id())
+        } else {
+            return Err(SYNTAX.into());
+        };
+        if !is_meant {
+            return Err("ERR this server serves another store".into());
         }
-        _ => return Err(SYNTAX.into()),
     }
     tracing::info!(client = %call.session.client.address, dir = %dir.display(), "a client asked for a backup");
     // Never on the event loop: on another file system it copies everything.
@@ -49,6 +55,7 @@ pub(crate) fn backed_up(session: &mut Session, done: Option<holdfast::Result<Bac
                 ("copied-bytes", backup.copied_bytes),
                 ("kept-segments", backup.kept),
                 ("removed-segments", backup.removed),
+                ("damaged-ranges", backup.damaged_ranges),
             ];
             reply.map(numbers.len());
             for (name, number) in numbers {
