@@ -55,5 +55,7 @@ pub(crate) const SCAN_LONG: u64 = 1 << 20;
 pub(crate) const MOVE_MAX: u64 = 1 << 20;
 /// The watch is asked once in so many interrupts: a clock costs as much as several turns of a loop.
 pub(crate) const TICKS: u32 = 16;
+/// Bytes of bytecode that a state keeps loaded: a tenth of a short run is loading its text.
+pub(crate) const LOADED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one line that a script logs.
 pub(crate) const LOG_BYTES_MAX: usize = 1024;

@@ -6,6 +6,7 @@
 //! May use: `mlua`, `convert`, `source`. Must not know: stores, protocols, clocks, threads.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
@@ -13,7 +14,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Luau, 
 
 use crate::convert::{FromScript, into_script};
 use crate::error::{ScriptError, Stop};
-use crate::limits::{LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_LONG, SCAN_MAX, TICKS};
+use crate::limits::{LOADED_BYTES_MAX, LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_LONG, SCAN_MAX, TICKS};
 use crate::source::Script;
 use crate::value::Value;
 use crate::{number, sha1hex};
@@ -84,6 +85,7 @@ pub struct Sandbox {
     /// Calls and catches.
     catch: Function,
     commit: Table,
+    loaded: RefCell<Loaded>,
     watching: Rc<Watching>,
     /// Bytes that are taken when nothing runs.
     base_bytes: usize,
@@ -119,7 +121,8 @@ impl Sandbox {
         lua.set_interrupt(move |_| asked.ask());
         lua.gc_collect()?;
         let base_bytes = lua.used_memory();
-        Ok(Sandbox { lua, script, library, catch, commit, watching, base_bytes, is_spent: false })
+        let loaded = RefCell::default();
+        Ok(Sandbox { lua, script, library, catch, commit, loaded, watching, base_bytes, is_spent: false })
     }
 
     /// Whether no other script should run here.
@@ -206,13 +209,11 @@ impl Sandbox {
         let returned = match run.entry {
             Entry::Text => {
                 let globals: Table = self.script.call((host, run.seed, keys, arguments))?;
-                let body = self.load(run.script, globals)?;
-                self.catch.call::<MultiValue>(body)?
+                self.catch_body(run.script, globals)?
             }
             Entry::Function(name) => {
                 let (globals, functions, ready): (Table, Table, Function) = self.library.call((host, run.seed))?;
-                let body = self.load(run.script, globals)?;
-                let loaded = self.catch.call::<MultiValue>(body)?;
+                let loaded = self.catch_body(run.script, globals)?;
                 if let Err(error) = caught(loaded, run.limits) {
                     return Ok(Err(error));
                 }
@@ -231,8 +232,7 @@ impl Sandbox {
         let listed = || -> mlua::Result<Result<Vec<Registered>, ScriptError>> {
             let nothing = self.lua.create_function(|_, _: Variadic<Luau>| Ok(()))?;
             let (globals, functions, _): (Table, Table, Function) = self.library.call((nothing, 0))?;
-            let body = self.load(script, globals)?;
-            let loaded = self.catch.call::<MultiValue>(body)?;
+            let loaded = self.catch_body(script, globals)?;
             if let Err(error) = caught(loaded, limits) {
                 return Ok(Err(error));
             }
@@ -256,11 +256,43 @@ impl Sandbox {
         listed().unwrap_or_else(|error| Err(failure(&error, limits)))
     }
 
-    fn load(&self, script: &Script, globals: Table) -> mlua::Result<Function> {
+    /// Calls the text as a function with these globals.
+    fn catch_body(&self, script: &Script, globals: Table) -> mlua::Result<MultiValue> {
+        let body = self.load(script)?;
+        body.set_environment(globals)?;
+        let returned = self.catch.call::<MultiValue>(&body);
+        // What the run has made goes with it.
+        body.set_environment(self.commit.clone())?;
+        returned
+    }
+
+    /// The text as a function, whose globals are to be set. It has no variables from outside and no state, so runs may share it;
+    /// functions inside of it are made anew wherever its globals are others.
+    fn load(&self, script: &Script) -> mlua::Result<Function> {
+        let mut loaded = self.loaded.borrow_mut();
+        if let Some(body) = loaded.bodies.get(&script.id) {
+            return Ok(body.clone());
+        }
         // Made by `Script::compile`, of text.
         let chunk = self.lua.load(script.bytecode.as_slice()).set_mode(ChunkMode::Binary);
-        chunk.set_name(&script.name).set_environment(globals).into_function()
+        let body = chunk.set_name(&script.name).set_environment(self.commit.clone()).into_function()?;
+        if loaded.bytes + script.bytecode.len() > LOADED_BYTES_MAX {
+            *loaded = Loaded::default();
+        }
+        if script.bytecode.len() <= LOADED_BYTES_MAX {
+            loaded.bytes += script.bytecode.len();
+            loaded.bodies.insert(script.id, body.clone());
+        }
+        Ok(body)
     }
+}
+
+/// Texts that were loaded, by the number of their script.
+#[derive(Default)]
+struct Loaded {
+    bodies: BTreeMap<u64, Function>,
+    /// Of their bytecode.
+    bytes: usize,
 }
 
 impl Watching {

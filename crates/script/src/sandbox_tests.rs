@@ -207,6 +207,40 @@ fn nothing_leaks_from_one_run_to_the_next() {
     assert!(!sandbox.is_spent());
 }
 
+#[test]
+fn nothing_leaks_from_one_run_of_a_text_to_its_next() {
+    let source = "
+        seen = (seen or 0) + 1
+        local last = kept
+        kept = function() return KEYS[1] .. seen end
+        local function inner() return (function() return kept() .. #ARGV .. tostring(_G.kept == kept) end)() end
+        redis.sha1hex = nil
+        return inner() .. tostring(last)";
+    let limits = Limits::default();
+    // It fails at a table that is frozen, each time.
+    let failing = Script::compile("script", source.as_bytes(), &limits).unwrap();
+    let script = Script::compile("script", source.replace("redis.sha1hex = nil", "").as_bytes(), &limits).unwrap();
+    let padding = format!("return '{}'", "x".repeat(40 << 10));
+    let others: Vec<Script> = (0..4).map(|_| Script::compile("script", padding.as_bytes(), &limits).unwrap()).collect();
+    let mut sandbox = Sandbox::new().unwrap();
+    let mut host = Echo::default();
+    let mut go = |script: &Script, key: &[u8], arguments: &[&[u8]]| {
+        let keys = &[key];
+        let run = Run { script, entry: Entry::Text, keys, arguments, seed: 1, limits: &limits };
+        sandbox.run(&run, soon(), &mut host)
+    };
+    for round in 0..3 {
+        assert_eq!(go(&script, b"a", &[]), Ok(text("a10truenil")), "{round}");
+        assert!(matches!(go(&failing, b"f", &[]), Err(ScriptError::Failed { .. })), "{round}");
+        assert_eq!(go(&script, b"b", &[b"1", b"2"]), Ok(text("b12truenil")), "{round}");
+        // More than is kept loaded.
+        for other in &others {
+            assert!(matches!(go(other, b"k", &[]), Ok(Value::Text(text)) if text.len() == 40 << 10));
+        }
+    }
+    assert!(!sandbox.is_spent());
+}
+
 /// A run that has to end by the watch, and soon.
 fn stopped(source: &str) {
     let mut sandbox = Sandbox::new().unwrap();

@@ -7,11 +7,16 @@
 //!
 //! May use: `mlua`. Must not know: how scripts run.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use mlua::chunk::Compiler;
 
 use crate::error::ScriptError;
 use crate::limits::Limits;
 use crate::sandbox::bounded;
+
+/// How many scripts were compiled.
+static IDS: AtomicU64 = AtomicU64::new(0);
 
 /// What the first line says, if it begins with `#!`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +84,8 @@ impl Header {
 /// A script that was compiled. It may run in any sandbox, any number of times.
 #[derive(Debug)]
 pub struct Script {
+    /// Another for each in this process.
+    pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) bytecode: Vec<u8>,
     header: Option<Header>,
@@ -103,7 +110,7 @@ impl Script {
             mlua::Error::SyntaxError { message, .. } => failed(&message),
             error => failed(&error.to_string()),
         })?;
-        Ok(Script { name, bytecode, header })
+        Ok(Script { id: IDS.fetch_add(1, Ordering::Relaxed), name, bytecode, header })
     }
 
     /// What the first line says.

@@ -51,7 +51,7 @@ fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {
     let limits = limits(&call.door.options);
     // Compiling is not interrupted; what it takes is not there for running.
     let began = Instant::now();
-    let (_, known) = call.door.scripts.add(call.args().at(1), &limits).map_err(|error| failure(&error))?;
+    let known = call.door.scripts.of_text(call.args().at(1), &limits).map_err(|error| failure(&error))?;
     play_after(call, &known, None, is_reading, began.elapsed())
 }
 

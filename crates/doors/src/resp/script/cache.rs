@@ -2,6 +2,7 @@
 //!
 //! May use: the crate `script`, tokio's semaphore. Must not know: sessions, the store.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,9 +41,25 @@ struct Table {
     uses: u64,
 }
 
+/// Numbers of what doors remember at a time.
+static EPOCHS: AtomicU64 = AtomicU64::new(0);
+
+/// The script that a thread ran last by its text: who sends the same text again and again has it compared, which costs less than its SHA-1.
+struct Last {
+    epoch: u64,
+    source: Vec<u8>,
+    known: Arc<Known>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
 /// All scripts of one door.
 pub(crate) struct Scripts {
     table: Mutex<Table>,
+    /// Another, of all in this process, since a script was forgotten.
+    epoch: AtomicU64,
     count_max: usize,
     bytes_max: usize,
     running: AtomicU64,
@@ -55,6 +72,7 @@ impl Scripts {
     pub(crate) fn new(count_max: usize, bytes_max: usize) -> Self {
         Scripts {
             table: Mutex::default(),
+            epoch: AtomicU64::new(EPOCHS.fetch_add(1, Relaxed)),
             count_max: count_max.max(1),
             bytes_max,
             running: AtomicU64::new(0),
@@ -77,6 +95,22 @@ impl Scripts {
         Some(kept.known.clone())
     }
 
+    /// The script with this text, as [`Scripts::add`] has it.
+    pub(crate) fn of_text(&self, source: &[u8], limits: &Limits) -> Result<Arc<Known>, ScriptError> {
+        let epoch = self.epoch.load(Relaxed);
+        let is_last = |last: &&Last| last.epoch == epoch && last.source == source;
+        if let Some(known) = LAST.with_borrow(|last| last.as_ref().filter(is_last).map(|last| last.known.clone())) {
+            return Ok(known);
+        }
+        let (_, known) = self.add(source, limits)?;
+        LAST.set(Some(Last { epoch, source: source.to_vec(), known: known.clone() }));
+        Ok(known)
+    }
+
+    fn forget(&self) {
+        self.epoch.store(EPOCHS.fetch_add(1, Relaxed), Relaxed);
+    }
+
     /// The script with this text; compiles it if it is new.
     pub(crate) fn add(&self, source: &[u8], limits: &Limits) -> Result<(String, Arc<Known>), ScriptError> {
         let sha = sha1hex(source);
@@ -90,6 +124,7 @@ impl Scripts {
             let oldest = table.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(sha, _)| sha.clone());
             let Some(gone) = oldest.and_then(|sha| table.kept.remove(&sha)) else { break };
             table.bytes -= gone.known.script.bytes();
+            self.forget();
         }
         table.uses += 1;
         let kept = Kept { known: known.clone(), used: table.uses };
@@ -103,6 +138,7 @@ impl Scripts {
 
     pub(crate) fn clear(&self) {
         *self.table() = Table::default();
+        self.forget();
     }
 
     /// Ends the scripts that run; false if there are none.
@@ -157,8 +193,18 @@ mod tests {
         let (three, _) = scripts.add(b"return 3", &limits).unwrap();
         assert!(scripts.get(two.as_bytes()).is_none());
         assert!(scripts.get(one.as_bytes()).is_some() && scripts.get(three.as_bytes()).is_some());
+        let again = scripts.of_text(b"return 1", &limits).unwrap();
+        assert!(Arc::ptr_eq(&again, &scripts.get(one.as_bytes()).unwrap()));
+        assert!(Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap()));
+        // Who runs the text that was run last has the door know it, also behind a flush.
         scripts.clear();
         assert!(scripts.get(one.as_bytes()).is_none());
+        assert!(!Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap()));
+        assert!(scripts.get(one.as_bytes()).is_some());
+        // Each door for itself.
+        let other = Scripts::new(2, 1 << 20);
+        other.of_text(b"return 1", &limits).unwrap();
+        assert!(other.get(one.as_bytes()).is_some());
         assert!(scripts.add(b"return (", &limits).is_err());
     }
 
