@@ -174,7 +174,9 @@ impl Sandbox {
         self.is_spent |=
             matches!(ran, Err(ScriptError::Stopped(_) | ScriptError::Memory { .. } | ScriptError::Setup { .. }));
         if !self.is_spent && self.lua.used_memory() > self.base_bytes + limits.memory_bytes_max / 8 {
-            self.is_spent = self.lua.gc_collect().is_err() || self.lua.used_memory() > self.base_bytes * 2;
+            // What is kept loaded takes a few times its bytecode.
+            let kept = self.base_bytes * 2 + self.loaded.get_mut().bytes * 4;
+            self.is_spent = self.lua.gc_collect().is_err() || self.lua.used_memory() > kept;
         }
         ran
     }

@@ -124,6 +124,21 @@ impl Answer {
     }
 }
 
+fn request(line: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Vec<u8> {
+    let mut request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
+    body.iter().for_each(|body| request.push_str(&format!("Content-Length: {}\r\n", body.len())));
+    request.push_str("\r\n");
+    [request.as_bytes(), body.unwrap_or_default()].concat()
+}
+
+/// The answer to the request of this line, behind which nothing comes.
+fn only(bytes: &[u8], line: &str) -> Answer {
+    let (answer, rest) = Answer::take(bytes, line.starts_with("HEAD"));
+    assert_eq!(rest, b"", "after {answer:?}");
+    answer
+}
+
 impl Door {
     pub(crate) fn of(running: Running, store: holdfast::Store) -> Self {
         Door { running, store, _folder: TempDir::new().unwrap() }
@@ -153,14 +168,13 @@ impl Door {
 
     /// One request with this body, and its answer, for which the client waits. Without a body none is announced.
     pub(crate) fn send(&self, line: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
-        let mut request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-        headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
-        body.iter().for_each(|body| request.push_str(&format!("Content-Length: {}\r\n", body.len())));
-        request.push_str("\r\n");
-        let bytes = read_bytes(&mut self.sent(&[request.as_bytes(), body.unwrap_or_default()].concat()));
-        let (answer, rest) = Answer::take(&bytes, line.starts_with("HEAD"));
-        assert_eq!(rest, b"", "after {answer:?}");
-        answer
+        let bytes = read_bytes(&mut self.sent(&request(line, headers, body)));
+        only(&bytes, line)
+    }
+
+    /// One request, and the answer to a client that says that it sends no more.
+    pub(crate) fn send_last(&self, line: &str, body: Option<&[u8]>) -> Answer {
+        only(&self.say_bytes(&request(line, &[], body)), line)
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

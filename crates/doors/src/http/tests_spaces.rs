@@ -181,7 +181,8 @@ fn queries_find_entries_and_takes_remove_them() {
     assert_eq!(taken["entries"][0]["document"]["n"], 3);
     assert_eq!(post(&door, "/take", r#"{"id":3}"#).json(), json!({"entries": []}));
     // This client has closed its side: nothing is waited for.
-    assert_eq!(post(&door, "/take", r#"{"id":3,"wait_ms":60000}"#).status, 503);
+    let waiting = br#"{"id":3,"wait_ms":60000}"#;
+    assert_eq!(door.send_last(&format!("POST {ORDERS}/take"), Some(waiting)).status, 503);
     let late = read_all(&mut waiting_for(&door, 3, 5));
     assert!(late.starts_with("HTTP/1.1 200") && late.ends_with(r#"{"entries":[]}"#), "{late}");
     assert_eq!(post(&door, "/take", r#"{"limit":10}"#).json()["entries"].as_array().unwrap().len(), 2);
