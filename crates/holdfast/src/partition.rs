@@ -5,7 +5,7 @@
 //! reader looks at the count before and after; when it changed or is odd the reader takes the lock and so waits for the
 //! whole batch. Single changes need no mark: the ledger replaces one entry at once.
 //!
-//! May use: `kv`, `journal`. Must not know: who commits.
+//! May use: `base`, `kv`, `journal`. Must not know: who commits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};

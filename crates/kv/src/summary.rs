@@ -12,7 +12,7 @@
 //!
 //! A summary that does not decode, or is another's, costs a replay of the journal and nothing else.
 //!
-//! May use: `tree.rs`. Must not know: when it is written.
+//! May use: `owner.rs`, `tree.rs`. Must not know: when it is written.
 
 use std::collections::BTreeMap;
 
