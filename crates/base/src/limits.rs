@@ -39,9 +39,9 @@ pub struct Limits {
     pub inline_bytes_max: usize,
     /// Cache of ledger blocks of the whole store, in bytes.
     pub ledger_cache_bytes: u64,
-    /// Cache of single ledger entries of the whole store, in bytes.
+    /// Cache of single ledger entries of the whole store, in bytes; they may have what values leave of theirs, too.
     pub entry_cache_bytes: u64,
-    /// Cache of values that are read one by one, of the whole store, in bytes; 0 is none.
+    /// What values that are read one by one may have in that cache, in bytes more; 0 is none.
     pub value_cache_bytes: u64,
     /// Most entries in one answer of a listing.
     pub page_entries_max: usize,

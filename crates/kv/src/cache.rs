@@ -1,8 +1,8 @@
 //! What was used lately, found by one hash instead of a search through the ledger's levels and a system call: ledger entries,
-//! and whole objects, entry and value side by side.
+//! each with its object's value beside it or without.
 //!
-//! A key is in one of the two tables or in none, and what is there is its newest state. The ledger and the tables change together,
-//! in one change of the partition at a time, and changes are counted. Who read an entry from the ledger may put it here only if
+//! What is there of a key is its newest state. The ledger and the table change together, in one change of the partition at a time, and
+//! changes are counted. Who read an entry from the ledger may put it here only if
 //! none was since, of whatever key; who read a value, only if the key's entry here is still the one that led to it.
 //! Measured: a search through the ledger's memory costs about 4 us on a machine where a cached look-up costs 0.2 us,
 //! and every put has to look for the entry that it replaces.
@@ -12,6 +12,9 @@
 //! value of 1 KiB from the page cache is a third of what a GET costs the server; found by where it lies instead of by its key,
 //! a value costs a second search, and those that were overwritten or moved by compaction take the room of those in use.
 //!
+//! Entries and values had a table each once: objects of a hundred bytes, whose values are in their entries, had a sixth of the room then,
+//! and each look-up of one was two.
+//!
 //! May use: `kept.rs`. Must not know: what entries mean.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,30 +23,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::hash64;
 use journal::Position;
 
-use crate::coming::{Step, Table};
+use crate::coming::Step;
 use crate::error::Result;
-use crate::kept::{Bytes, Kept, Mark};
+use crate::kept::{Because, Kept, Mark};
 use crate::ledger::{Ledger, Slice};
+use crate::piece::{Bytes, Piece};
 
-/// Less than a usual entry's bytes with what it costs beside them, so that sets of the table seldom overflow: with a slot for
-/// each 256 bytes a tenth of 100 000 entries in use did not find room, and each was searched for in the ledger.
-const ENTRY_BYTES: u64 = 128;
-/// Less than a usual object's bytes, for the same reason.
-const OBJECT_BYTES: u64 = 512;
 /// Larger values are not kept: the system has them in its own cache of files, and to copy them costs their readers about as much as the
 /// system call that they save, their writers another copy, and the process the memory once more.
 const VALUE_BYTES_MAX: usize = 4 << 10;
-/// Bytes of the length that a piece begins with.
-const LENGTH_BYTES: usize = 4;
-
-/// What all partitions of a store keep of what was used lately. Pieces of both tables are
-/// `length of the entry | key | entry | value`, and are marked by the key's hash and length.
-pub struct Caches {
-    /// Without values.
-    entries: Kept,
-    /// With values that are not in the entry.
-    objects: Kept,
-}
+/// What all partitions of a store keep of what was used lately. A piece's head is `key | entry`, its tail the value if that is not
+/// in the entry; it is marked by the key's hash and length.
+pub struct Caches(Kept);
 
 /// An entry, and its object's value if that was at hand too.
 #[derive(Debug, Clone)]
@@ -60,17 +51,14 @@ impl From<Slice> for Stored {
 
 impl Stored {
     /// What a piece of `key` holds.
-    fn of(piece: Arc<[u8]>, key: &[u8], has_value: bool) -> Self {
-        let from = LENGTH_BYTES + key.len();
-        let length = piece.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
-        let end = from + usize::try_from(length).unwrap_or_default();
-        let piece = Bytes::from(piece);
-        Self { value: has_value.then(|| piece.clone().skip(end)), entry: piece.cut(from, end) }
+    fn of(piece: Piece, key: &[u8]) -> Self {
+        let (entry, value) = piece.cut(key.len());
+        Self { entry, value }
     }
 }
 
 fn is_of(key: &[u8]) -> impl Fn(&[u8]) -> bool {
-    move |piece| piece.get(LENGTH_BYTES..).is_some_and(|rest| rest.starts_with(key))
+    move |head| head.starts_with(key)
 }
 
 impl Mark {
@@ -81,90 +69,39 @@ impl Mark {
 }
 
 impl Caches {
-    /// Caches of at most about so many bytes each; none of values when that is 0.
+    /// Room for about `entry_bytes` and `value_bytes`, of which values may take the second: none of them when that is 0.
     #[must_use]
     pub fn new(entry_bytes: u64, value_bytes: u64) -> Self {
-        Self { entries: Kept::new(entry_bytes, ENTRY_BYTES), objects: Kept::new(value_bytes, OBJECT_BYTES) }
+        Self(Kept::new(entry_bytes, value_bytes))
     }
 
-    /// Fetches what a look-up of this mark's key looks at. That is in one of the two tables: which one shows on the way.
-    pub(crate) fn fetch(&self, mark: Mark, step: Step, table: &mut Table) {
-        let may_be_object = match (step, *table) {
-            (Step::First, _) => self.objects.fetch_slots(mark),
-            (Step::Second, Table::Objects) => self.objects.fetch_piece(mark),
-            (Step::Third, Table::Objects) => true,
-            (_, Table::Entries) => {
-                self.entries.fetch_piece(mark);
-                true
-            }
-        };
-        if !may_be_object {
-            *table = Table::Entries;
-            self.entries.fetch_slots(mark);
+    /// Fetches what a look-up of this mark's key looks at.
+    pub(crate) fn fetch(&self, mark: Mark, step: Step) {
+        match step {
+            Step::First => self.0.fetch_slots(mark),
+            Step::Second => self.0.fetch_piece(mark),
+            Step::Third => (),
         }
     }
 
     fn find(&self, key: &[u8]) -> Option<Stored> {
-        let mark = Mark::of(key)?;
-        if let Some(piece) = self.objects.get(mark, is_of(key)) {
-            return Some(Stored::of(piece, key, true));
-        }
-        self.entries.get(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
+        self.0.get(Mark::of(key)?, is_of(key)).map(|piece| Stored::of(piece, key))
     }
 
     fn peek(&self, key: &[u8]) -> Option<Stored> {
-        let mark = Mark::of(key)?;
-        if let Some(piece) = self.objects.peek(mark, is_of(key)) {
-            return Some(Stored::of(piece, key, true));
+        self.0.peek(Mark::of(key)?, is_of(key)).map(|piece| Stored::of(piece, key))
+    }
+
+    fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, because: Because) {
+        if let Some(mark) = Mark::of(key) {
+            self.0.keep(mark, is_of(key), (&[key, entry], value.unwrap_or_default()), because);
         }
-        self.entries.peek(mark, is_of(key)).map(|piece| Stored::of(piece, key, false))
-    }
-
-    /// Objects are changed before entries, always: what an object leaves behind when it has to go is then never older than what
-    /// this, or [`Caches::remove`], says of its key.
-    fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>) {
-        let (Some(mark), Ok(length)) = (Mark::of(key), u32::try_from(entry.len())) else { return self.remove(key) };
-        let length = length.to_le_bytes();
-        let bytes = LENGTH_BYTES + key.len() + entry.len();
-        match value.filter(|value| self.objects.may_keep(bytes + value.len())) {
-            Some(value) => {
-                let parts = [&length, key, entry, value];
-                let is_new =
-                    !self.objects.keep(mark, is_of(key), &parts, &mut |mark, piece| self.keep_entry_of(mark, piece));
-                // An object that was there already has no entry beside it.
-                if is_new {
-                    self.entries.remove(mark, is_of(key));
-                }
-            }
-            None => {
-                self.objects.remove(mark, is_of(key));
-                self.entries.keep(mark, is_of(key), &[&length, key, entry], &mut |_, _| ());
-            }
-        }
-    }
-
-    /// An object has to go: its entry is small, and stays.
-    fn keep_entry_of(&self, mark: Mark, piece: &[u8]) {
-        let length = piece.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
-        let [keys, entries] = [mark.tag, length].map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        let end = LENGTH_BYTES.saturating_add(keys).saturating_add(entries);
-        let (Some(without), Some(key)) = (piece.get(..end), piece.get(LENGTH_BYTES..LENGTH_BYTES + keys)) else {
-            return;
-        };
-        self.entries.keep(mark, is_of(key), &[without], &mut |_, _| ());
-    }
-
-    /// Objects first here too: one of this partition that has to go meanwhile, for another partition's, leaves its entry behind, and
-    /// that would be taken for the state of an object that is not there any more.
-    fn clear(&self) {
-        self.objects.clear();
-        self.entries.clear();
     }
 
     fn remove(&self, key: &[u8]) {
-        let Some(mark) = Mark::of(key) else { return };
-        self.objects.remove(mark, is_of(key));
-        self.entries.remove(mark, is_of(key));
+        if let Some(mark) = Mark::of(key) {
+            self.0.remove(mark, is_of(key));
+        }
     }
 }
 
@@ -229,7 +166,7 @@ impl Entries {
             let _none = self.changes.none();
             // Without changes the count is even; so is what it was before, if it is the same.
             if self.changes.count() == before {
-                self.caches.keep(key, entry, None);
+                self.caches.keep(key, entry, None, Because::Asked);
             }
         }
         Ok(found.map(Stored::from))
@@ -253,13 +190,10 @@ impl Entries {
     /// has changed.
     pub(crate) fn note_value(&self, key: &[u8], entry: &[u8], value: &[u8]) {
         let Some(mark) = Mark::of(key) else { return };
-        if value.len() <= VALUE_BYTES_MAX
-            && self.caches.objects.may_keep(value.len())
-            && self.caches.objects.was_seen(mark)
-        {
+        if value.len() <= VALUE_BYTES_MAX && self.caches.0.may_keep_tail(value.len()) && self.caches.0.was_seen(mark) {
             let _none = self.changes.none();
             if self.caches.find(key).is_some_and(|now| *now.entry == *entry) {
-                self.caches.keep(key, entry, Some(value));
+                self.caches.keep(key, entry, Some(value), Because::Asked);
             }
         }
     }
@@ -268,13 +202,13 @@ impl Entries {
     pub(crate) fn insert(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, position: Position) {
         let _change = self.changes.begin();
         self.ledger.insert(key, entry, position);
-        self.caches.keep(key, entry, value.filter(|value| value.len() <= VALUE_BYTES_MAX));
+        self.caches.keep(key, entry, value.filter(|value| value.len() <= VALUE_BYTES_MAX), Because::Written);
     }
 
     /// Drops everything, also what is at hand of other partitions: it comes back with use.
     pub(crate) fn reset(&self) -> Result<()> {
         let _change = self.changes.begin();
-        self.caches.clear();
+        self.caches.0.clear();
         self.ledger.reset()
     }
 

@@ -28,7 +28,6 @@ pub struct Coming<'r> {
     entries: &'r Entries,
     key: Vec<u8>,
     mark: Option<Mark>,
-    table: Table,
     hint: Hint,
 }
 
@@ -40,22 +39,12 @@ pub struct Hint {
     pub(crate) place: usize,
 }
 
-/// Where the cache has the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Table {
-    /// With its value, as far as is known.
-    #[default]
-    Objects,
-    /// Without.
-    Entries,
-}
-
 impl Reader {
     /// Notes that a key is about to be put.
     #[must_use]
     pub fn coming(&self, bucket: &[u8], key: &[u8]) -> Coming<'_> {
         let key = key::object(bucket, key);
-        Coming { entries: &self.entries, mark: Mark::of(&key), key, table: Table::default(), hint: Hint::default() }
+        Coming { entries: &self.entries, mark: Mark::of(&key), key, hint: Hint::default() }
     }
 }
 
@@ -69,7 +58,7 @@ impl Coming<'_> {
     /// The same of the cache alone, for who only looks.
     pub fn fetch_kept(&mut self, step: Step) {
         if let Some(mark) = self.mark {
-            self.entries.caches.fetch(mark, step, &mut self.table);
+            self.entries.caches.fetch(mark, step);
         }
     }
 }
@@ -96,10 +85,10 @@ mod tests {
     /// Keys that are there, that are not, that share their tags, that are shorter than what all share: whatever is fetched, nothing changes.
     fn fetches_of(ledgers: &dyn Ledgers) {
         let ledger = ledgers.open(PartitionId::new(0)).unwrap();
-        let entries = Entries::new(ledger, Arc::new(Caches::new(1 << 20, 1 << 20)));
+        let entries = Entries::new(ledger, Arc::new(Caches::new(8 << 20, 8 << 20)));
         let fetch = |key: &[u8]| {
-            let (table, hint) = (Table::default(), Hint::default());
-            let mut coming = Coming { entries: &entries, mark: Mark::of(key), key: key.to_vec(), table, hint };
+            let hint = Hint::default();
+            let mut coming = Coming { entries: &entries, mark: Mark::of(key), key: key.to_vec(), hint };
             STEPS.into_iter().for_each(|step| coming.fetch(step));
         };
         fetch(b"nothing is there");

@@ -11,9 +11,9 @@ use crate::clock::Clock;
 use crate::command::Put;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
-use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Reading};
+use crate::piece::Bytes;
 use crate::query::{Reader, Value, decode, is_expired};
 
 /// Which objects to go through.

@@ -28,6 +28,7 @@ mod live;
 mod metadata;
 mod owner;
 mod parts;
+mod piece;
 mod query;
 mod summary;
 mod tree;

@@ -16,9 +16,9 @@ use crate::command::{Command, Recorded};
 use crate::compression::Compression;
 use crate::entry::{Entry, Head};
 use crate::error::{Error, Result};
-use crate::kept::Bytes;
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Reading, View};
+use crate::piece::Bytes;
 
 /// Reads objects: the newest, or those of a view. Clones read the same.
 #[derive(Clone)]
