@@ -97,6 +97,7 @@ fn attempt(
 ) -> Attempt<Vec<Engine>> {
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let caches = Arc::new(Caches::new(options.limits.entry_cache_bytes, options.limits.value_cache_bytes));
+    ledgers.borrow_of(&caches);
     let mut engines = Vec::new();
     for id in (0..).map(PartitionId::new).take(others.0.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;

@@ -26,7 +26,7 @@ use journal::Position;
 use crate::coming::Step;
 use crate::error::Result;
 use crate::kept::{Because, Kept, Mark};
-use crate::ledger::{Ledger, Slice};
+use crate::ledger::{Hit, Ledger};
 use crate::piece::{Bytes, Piece};
 
 /// Larger values are not kept: the system has them in its own cache of files, and to copy them costs their readers about as much as the
@@ -43,9 +43,9 @@ pub(crate) struct Stored {
     pub(crate) value: Option<Bytes>,
 }
 
-impl From<Slice> for Stored {
-    fn from(entry: Slice) -> Self {
-        Self { entry: entry.into(), value: None }
+impl From<Hit> for Stored {
+    fn from(found: Hit) -> Self {
+        Self { entry: found.value.into(), value: None }
     }
 }
 
@@ -96,6 +96,19 @@ impl Caches {
         if let Some(mark) = Mark::of(key) {
             self.0.keep(mark, is_of(key), (&[key, entry], value.unwrap_or_default()), because);
         }
+    }
+
+    /// What the ledger has at hand itself is kept when it is asked for again, and does not take room of what blocks it is in.
+    fn worth_keeping(&self, key: &[u8], found: &Hit) -> Option<Because> {
+        if !found.was_at_hand {
+            return Some(Because::Asked);
+        }
+        self.0.was_seen(Mark::of(key)?).then_some(Because::Written)
+    }
+
+    /// Tells `taker` how many bytes of the room are not needed, now and whenever that has changed by some.
+    pub fn lend(&self, taker: Box<dyn Fn(u64) + Send + Sync>) {
+        self.0.lend(taker);
     }
 
     fn remove(&self, key: &[u8]) {
@@ -162,11 +175,12 @@ impl Entries {
         }
         let before = self.changes.count();
         let found = self.ledger.get(key)?;
-        if let Some(entry) = &found {
+        let because = found.as_ref().and_then(|found| self.caches.worth_keeping(key, found));
+        if let (Some(found), Some(because)) = (&found, because) {
             let _none = self.changes.none();
             // Without changes the count is even; so is what it was before, if it is the same.
             if self.changes.count() == before {
-                self.caches.keep(key, entry, None, Because::Asked);
+                self.caches.keep(key, &found.value, None, because);
             }
         }
         Ok(found.map(Stored::from))

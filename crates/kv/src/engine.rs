@@ -76,7 +76,7 @@ impl Engine {
         if applied.is_some() {
             let damaged = |reason: &str| Error::Ledger { path: String::new(), reason: reason.into() };
             let missing = || damaged("the summary is missing");
-            let bytes = ledger.get(key::SUMMARY)?.ok_or_else(missing)?;
+            let bytes = ledger.get(key::SUMMARY)?.ok_or_else(missing)?.value;
             summary = Summary::decode(&bytes).ok_or_else(missing)?;
             if summary.owner != options.owner {
                 return Err(damaged("it is another partition's, or another store's"));

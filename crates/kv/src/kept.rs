@@ -12,7 +12,8 @@
 //!
 //! May use: `piece.rs`. Must not know: what the pieces mean.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::fetch_ahead;
 
@@ -24,6 +25,8 @@ const OVERHEAD_BYTES: usize = 32;
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<u32>();
 const SHARDS: usize = 64;
 const WAYS: usize = 4;
+/// The part of the room by which what is taken may be another than what is known of it.
+const NOTED_PARTS: usize = 64;
 /// The part of the room that slots may take however few of them are used.
 const LITTLE: usize = 16;
 /// Slots that are looked at for something that nobody asked for when something new is written: of those of a table that has just grown
@@ -50,7 +53,13 @@ pub(crate) enum Because {
 pub(crate) struct Kept {
     shards: Box<[Shard]>,
     room: Room,
+    /// Bytes of the whole room that are taken, about.
+    taken: AtomicU64,
+    borrower: OnceLock<Borrower>,
 }
+
+/// Is told how many bytes are free.
+type Borrower = Box<dyn Fn(u64) + Send + Sync>;
 
 /// Bytes of one shard.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +85,8 @@ struct Table {
     tail_bytes: usize,
     /// Where making room goes on.
     hand: usize,
+    /// What is known of what it holds.
+    noted: usize,
 }
 
 /// Half a line of the processor's cache: the mark's two numbers lie beside each other without a gap.
@@ -102,7 +113,27 @@ impl Kept {
     pub(crate) fn new(bytes: u64, tail_bytes: u64) -> Self {
         let share = |total: u64| usize::try_from(total / SHARDS as u64).unwrap_or(usize::MAX);
         let room = Room { all: share(bytes.saturating_add(tail_bytes)), tails: share(tail_bytes) };
-        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect(), room }
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Self { shards, room, taken: AtomicU64::new(0), borrower: OnceLock::new() }
+    }
+
+    /// Tells `borrower` how many bytes are free, now and whenever that has changed by some. There can be one.
+    pub(crate) fn lend(&self, borrower: Borrower) {
+        let _ = self.borrower.set(borrower);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if let Some(borrower) = self.borrower.get() {
+            let all = self.room.all.saturating_mul(SHARDS) as u64;
+            borrower(all.saturating_sub(self.taken.load(Ordering::Relaxed)));
+        }
+    }
+
+    fn note(&self, (before, now): (usize, usize)) {
+        self.taken.fetch_add(now as u64, Ordering::Relaxed);
+        self.taken.fetch_sub(before as u64, Ordering::Relaxed);
+        self.tell();
     }
 
     fn place(mark: Mark) -> Place {
@@ -207,6 +238,11 @@ impl Kept {
             table.let_unasked_go(place, self.room);
         }
         table.make_room(self.room);
+        let changed = table.newly_held(self.room);
+        drop(table);
+        if let Some(changed) = changed {
+            self.note(changed);
+        }
     }
 
     /// Lets go of the piece with this mark whose head `is_it`.
@@ -223,7 +259,8 @@ impl Kept {
     /// Lets go of everything.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
-            *shard.0.lock().unwrap_or_else(PoisonError::into_inner) = Table::default();
+            let gone = std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner));
+            self.note((gone.noted, 0));
         }
     }
 }
@@ -241,6 +278,13 @@ impl Table {
     /// All that is held, with what it is held in.
     fn held(&self) -> usize {
         self.bytes + self.slots.len() * SLOT_BYTES
+    }
+
+    /// What was known of what it holds, and what it holds, when that is no longer about the same.
+    fn newly_held(&mut self, room: Room) -> Option<(usize, usize)> {
+        let held = self.held();
+        let is_news = held.abs_diff(self.noted) > room.all / NOTED_PARTS;
+        is_news.then(|| (std::mem::replace(&mut self.noted, held), held))
     }
 
     /// Changes what is in a slot, and counts it.

@@ -232,3 +232,22 @@ fn threads_share_it() {
     });
     check(&kept);
 }
+
+#[test]
+fn what_is_not_taken_is_lent() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let (kept, lent) = (Kept::new(1 << 20, 3 << 20), Arc::new(AtomicU64::new(0)));
+    let borrower = Arc::clone(&lent);
+    kept.lend(Box::new(move |bytes| borrower.store(bytes, Ordering::Relaxed)));
+    let lent = || lent.load(Ordering::Relaxed);
+    assert_eq!(lent(), 4 << 20);
+    for n in 0..10_000 {
+        kept.keep(numbered(n), |_| true, (&[&[1; 100]], &[]), Because::Asked);
+        let free = (4 << 20) - sum(&kept, Table::held) as u64;
+        assert!(lent().abs_diff(free) <= (4 << 20) / NOTED_PARTS as u64, "{} and {free}", lent());
+    }
+    assert!(lent() < 2 << 20, "{}", lent());
+    kept.clear();
+    assert_eq!(lent(), 4 << 20);
+}

@@ -8,6 +8,7 @@ mod blocks;
 mod bounds;
 mod chunk;
 mod folders;
+mod lookup;
 mod lsm;
 mod memory;
 mod merged;
@@ -23,6 +24,7 @@ pub use lsm::LsmLedgers;
 pub use lsm_tree::Slice;
 pub use memory::MemoryLedgers;
 
+use crate::cache::Caches;
 use crate::coming::{Hint, Step};
 use crate::error::Result;
 
@@ -44,13 +46,30 @@ pub trait Cursor: Send {
     fn tag(&self) -> u128;
 }
 
+/// What a ledger has of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Its value.
+    pub value: Slice,
+    /// Whether it was in memory, and found there about as fast as it would be in a cache of its own.
+    pub was_at_hand: bool,
+}
+
+impl Hit {
+    /// A value that it took some time to find.
+    #[must_use]
+    pub fn costly(value: Slice) -> Self {
+        Self { value, was_at_hand: false }
+    }
+}
+
 /// One partition's ledger as it was at one moment.
 pub trait View: Send + Sync {
     /// The value that `key` had.
     ///
     /// # Errors
     /// `Ledger` when stored bytes do not read back.
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>>;
 
     /// Entries in a range.
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
@@ -62,7 +81,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// `Ledger` when stored bytes do not read back.
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>>;
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>>;
 
     /// Fetches what a change of `key` looks at in memory, if it has that at hand without waiting.
     fn fetch(&self, _key: &[u8], _step: Step, _hint: &mut Hint) {}
@@ -122,6 +141,9 @@ pub trait Ledgers: Send + Sync {
     /// # Errors
     /// When the folder cannot be used at all.
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>>;
+
+    /// Uses what these caches do not need of their room, for as long as they do not. Of several the last are meant.
+    fn borrow_of(&self, _caches: &Caches) {}
 
     /// Makes sure that the ledger is discarded when it is opened next.
     ///

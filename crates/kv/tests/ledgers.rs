@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::Random;
-use holdfast_kv::{Bounds, Cursor, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
+use holdfast_kv::{Bounds, Cursor, Error, Hit, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
 use journal::{PartitionId, Position};
 
 struct Pair {
@@ -31,7 +31,7 @@ impl Pair {
     }
 
     fn compare(&self, key: &[u8], end: &[u8]) {
-        assert_eq!(self.lsm.get(key).unwrap(), self.memory.get(key).unwrap(), "{key:?}");
+        assert_eq!(value_of(self.lsm.get(key)), value_of(self.memory.get(key)), "{key:?}");
         for reading in [Reading::Query, Reading::Sweep] {
             let bounds = between(key, end, reading);
             assert_eq!(all(self.lsm.range(&bounds)), all(self.memory.range(&bounds)), "{bounds:?}");
@@ -41,6 +41,10 @@ impl Pair {
     fn hold(&self, at: Position) -> Held {
         Held { at, lsm: self.lsm.view(at), memory: self.memory.view(at) }
     }
+}
+
+fn value_of(hit: Result<Option<Hit>, Error>) -> Option<Slice> {
+    hit.unwrap().map(|hit| hit.value)
 }
 
 /// Views of one moment.
@@ -53,7 +57,7 @@ struct Held {
 impl Held {
     fn compare(&self, key: &[u8], end: &[u8]) {
         let (lsm, memory) = (&self.lsm, &self.memory);
-        assert_eq!(lsm.get(key).unwrap(), memory.get(key).unwrap(), "{key:?} at {}", self.at);
+        assert_eq!(value_of(lsm.get(key)), value_of(memory.get(key)), "{key:?} at {}", self.at);
         for reading in [Reading::Query, Reading::Sweep] {
             let bounds = between(key, end, reading);
             assert_eq!(all(lsm.range(&bounds)), all(memory.range(&bounds)), "{bounds:?} at {}", self.at);
@@ -183,9 +187,9 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
         }
         let check = || {
             assert_eq!(all(view.range(&everything())), wanted);
-            assert_eq!(view.get(b"tree").unwrap(), Some(value(0)));
+            assert_eq!(view.get(b"tree").unwrap().map(|found| found.value), Some(value(0)));
             assert_eq!(view.get(b"tree-removed").unwrap(), None);
-            assert_eq!(view.get(b"new").unwrap(), None);
+            assert_eq!(view.get(b"new").unwrap().map(|found| found.value), None);
         };
         check();
         ledger.rotate(at(round * 100 + 90));
@@ -194,7 +198,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
         check();
     }
     assert_eq!(all(begun), wanted, "a range shows the moment in which it began");
-    assert_eq!(ledger.get(b"tree").unwrap(), Some(value(7)));
+    assert_eq!(ledger.get(b"tree").unwrap().map(|found| found.value), Some(value(7)));
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn what_a_view_shows_outlives_the_ledger_that_is_reset() {
     let view = ledger.view(Position::new(20));
     ledger.reset().unwrap();
     ledger.insert(b"young", &value(2), Position::new(30));
-    assert_eq!(view.get(b"young").unwrap(), Some(value(1)));
+    assert_eq!(view.get(b"young").unwrap().map(|found| found.value), Some(value(1)));
     assert_eq!((ledger.persisted(), ledger.is_damaged()), (None, false));
     ledger.rotate(Position::new(31));
     ledger.write_out(Position::new(31)).unwrap();

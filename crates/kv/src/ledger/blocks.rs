@@ -1,4 +1,4 @@
-//! Reading the tree's tables a block at a time, unpacked: what ranges are made of.
+//! Reading the tree's tables a block at a time: unpacked for ranges, as they are stored for look-ups (`lookup.rs`).
 //!
 //! The tree's own iterators decode a block anew for each range, allocate each key and look the range's ends up in each
 //! block: measured, that was most of what a range of a thousand entries cost. Here a block is decoded once into one stretch
@@ -6,7 +6,7 @@
 //! everything reads many blocks at once instead, and keeps none: it would only drive out what is in use.
 //!
 //! Where a table's blocks are is said by blocks too, of its *index*: one, or in large tables one of parts that say it. They
-//! are unpacked and kept as all others are, in the same room.
+//! are unpacked and kept as all others are, in the same room. So are the parts of large tables' filters.
 //!
 //! May use: `lsm-tree`, `std::fs` (the exception that `lsm.rs` has). Must not know: what lies above the tables.
 
@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
 use lsm_tree::table::block::BlockType;
+use lsm_tree::table::filter::block::FilterBlock;
 use lsm_tree::table::util::SliceIndexes;
 use lsm_tree::table::{Block, BlockHandle, BlockOffset, DataBlock, IndexBlock};
 use lsm_tree::{CompressionType, DescriptorTable, Error, GlobalTableId, Result, Table};
@@ -28,29 +29,41 @@ const AHEAD_BYTES: u64 = 32 << 10;
 const BLOCKS_EXPECTED: usize = 1024;
 /// Bytes of the top of a table's index, as it is stored, up to which it stays with its table.
 const TOP_BYTES_MAX: u32 = 8 << 10;
-/// Bytes that an unpacked block costs beside its entries.
+/// How many times as much its own room is as what the whole may be larger or smaller than it should be.
+const FIT_PARTS: u64 = 16;
+/// Bytes that a block costs beside its entries.
 const OVERHEAD_BYTES: usize = 96;
 
 /// What was read of all ledgers' tables lately.
 pub(super) struct Blocks {
-    known: Cache<(GlobalTableId, u64), Known, ByBytes>,
+    pub(super) known: Cache<(GlobalTableId, u64), Known, ByBytes>,
+    /// Bytes that are kept at the most, without what is lent.
+    bytes_max: u64,
     files: Arc<DescriptorTable>,
 }
 
-/// A block, unpacked.
+/// A block.
 #[derive(Clone)]
-enum Known {
+pub(super) enum Known {
+    /// Of entries, unpacked.
     Entries(Arc<Unpacked>),
+    /// Of entries, as it is stored but for its compression.
+    Stored(Arc<DataBlock>),
+    /// Of an index, unpacked.
     Places(Arc<Places>),
+    /// A part of a filter.
+    Filter(Arc<FilterBlock>),
 }
 
 #[derive(Clone)]
-struct ByBytes;
+pub(super) struct ByBytes;
 
 impl<K> Weighter<K, Known> for ByBytes {
     fn weight(&self, _: &K, known: &Known) -> u64 {
         let bytes = match known {
             Known::Entries(block) => block.bytes.len() + block.spots.len() * size_of::<Spot>(),
+            Known::Stored(block) => block.inner.size(),
+            Known::Filter(filter) => filter.size(),
             Known::Places(places) => places.keys.len() + places.blocks.len() * size_of::<Place>(),
         };
         (bytes + OVERHEAD_BYTES) as u64
@@ -60,22 +73,24 @@ impl<K> Weighter<K, Known> for ByBytes {
 /// A table, and what its blocks are known by.
 pub(super) struct Shelved {
     pub(super) table: Table,
-    id: GlobalTableId,
+    pub(super) id: GlobalTableId,
     /// The top of its index, once a query has read it, if it is small: that of a small table, or of a large one whose index has
     /// parts. The cache would be asked for it by every range.
     top: OnceLock<Arc<Places>>,
+    /// Where the parts of its filter are, if that has parts: a few kilobytes, once a look-up has read it.
+    pub(super) filter_parts: OnceLock<Arc<Places>>,
 }
 
 /// A block of a table's index: where other blocks are, and the greatest key of each.
 #[derive(Default)]
-struct Places {
+pub(super) struct Places {
     keys: Vec<u8>,
-    blocks: Vec<Place>,
+    pub(super) blocks: Vec<Place>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
-    offset: u64,
+pub(super) struct Place {
+    pub(super) offset: u64,
     bytes: u32,
     /// Where the block's greatest key ends in `keys`; it begins where that of the block before ends.
     key_end: u32,
@@ -115,7 +130,15 @@ pub(super) struct Ahead {
 impl Blocks {
     /// Keeps about so many bytes of unpacked blocks.
     pub(super) fn new(bytes: u64, files: Arc<DescriptorTable>) -> Self {
-        Self { known: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), files }
+        Self { known: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), bytes_max: bytes, files }
+    }
+
+    /// Keeps so many bytes more than it has room for itself, as others do not need them.
+    pub(super) fn borrow(&self, bytes: u64) {
+        let wanted = self.bytes_max.saturating_add(bytes);
+        if wanted.abs_diff(self.known.capacity()) >= self.bytes_max / FIT_PARTS {
+            self.known.set_capacity(wanted);
+        }
     }
 
     /// Bytes that are kept.
@@ -129,19 +152,20 @@ impl Blocks {
         clippy::disallowed_types,
         reason = "the ledger is derived, and its tree opens files itself"
     )]
-    fn read(&self, of: &Shelved, offset: u64, to: &mut [u8]) -> Result<()> {
-        let file = match self.files.access_for_table(&of.id) {
-            Some(file) => file,
-            None => {
-                let file = Arc::new(std::fs::File::open(&*of.table.path)?);
-                self.files.insert_for_table(of.id, Arc::clone(&file));
-                file
-            }
-        };
-        Ok(file.read_exact_at(to, offset)?)
+    pub(super) fn file(&self, of: &Shelved) -> Result<Arc<std::fs::File>> {
+        if let Some(file) = self.files.access_for_table(&of.id) {
+            return Ok(file);
+        }
+        let file = Arc::new(std::fs::File::open(&*of.table.path)?);
+        self.files.insert_for_table(of.id, Arc::clone(&file));
+        Ok(file)
     }
 
-    fn read_places(&self, of: &Shelved, at: &BlockHandle) -> Result<Arc<Places>> {
+    fn read(&self, of: &Shelved, offset: u64, to: &mut [u8]) -> Result<()> {
+        Ok(self.file(of)?.read_exact_at(to, offset)?)
+    }
+
+    pub(super) fn read_places(&self, of: &Shelved, at: &BlockHandle) -> Result<Arc<Places>> {
         let mut raw = vec![0; to_usize(at.size())];
         self.read(of, *at.offset(), &mut raw)?;
         let block = whole_block(&raw, of.table.metadata.index_block_compression)?;
@@ -195,7 +219,7 @@ impl Blocks {
     }
 
     /// The place of the block that comes next on the way; `None` behind the last.
-    fn next_place(&self, of: &Shelved, way: &mut Way, reading: Reading) -> Result<Option<Place>> {
+    pub(super) fn next_place(&self, of: &Shelved, way: &mut Way, reading: Reading) -> Result<Option<Place>> {
         loop {
             if let Some(place) = way.places.blocks.get(way.next) {
                 return Ok(Some(*place));
@@ -219,23 +243,28 @@ impl Blocks {
         let number = way.next;
         way.next += 1;
         let id = (of.id, place.offset);
-        if let Some(Known::Entries(block)) = self.known.get(&id) {
-            return Ok(Some(block));
-        }
-        let raw = match ahead.block(&place) {
-            Some(raw) => raw,
-            None => {
-                let bytes = if reading == Reading::Sweep { way.places.stretch(number) } else { u64::from(place.bytes) };
-                ahead.raw.clear();
-                ahead.raw.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
-                ahead.offset = place.offset;
-                self.read(of, place.offset, &mut ahead.raw)?;
-                ahead.block(&place).ok_or(Error::Unrecoverable)?
+        let block = match self.known.get(&id) {
+            Some(Known::Entries(block)) => return Ok(Some(block)),
+            Some(Known::Stored(block)) => Unpacked::of(&block),
+            _ => {
+                let raw = match ahead.block(&place) {
+                    Some(raw) => raw,
+                    None => {
+                        let bytes =
+                            if reading == Reading::Sweep { way.places.stretch(number) } else { u64::from(place.bytes) };
+                        ahead.raw.clear();
+                        ahead.raw.resize(usize::try_from(bytes).unwrap_or(usize::MAX), 0);
+                        ahead.offset = place.offset;
+                        self.read(of, place.offset, &mut ahead.raw)?;
+                        ahead.block(&place).ok_or(Error::Unrecoverable)?
+                    }
+                };
+                let block = whole_block(raw, of.table.metadata.data_block_compression)?;
+                expect_type(&block, BlockType::Data)?;
+                Unpacked::of(&DataBlock::new(block))
             }
         };
-        let block = whole_block(raw, of.table.metadata.data_block_compression)?;
-        expect_type(&block, BlockType::Data)?;
-        let block = Arc::new(Unpacked::of(&DataBlock::new(block)).ok_or(Error::Unrecoverable)?);
+        let block = Arc::new(block.ok_or(Error::Unrecoverable)?);
         if reading == Reading::Query {
             self.known.insert(id, Known::Entries(Arc::clone(&block)));
         }
@@ -254,7 +283,7 @@ fn whole_block(raw: &[u8], compression: CompressionType) -> Result<Block> {
     if from.is_empty() { Ok(block) } else { Err(Error::Unrecoverable) }
 }
 
-fn expect_type(block: &Block, wanted: BlockType) -> Result<()> {
+pub(super) fn expect_type(block: &Block, wanted: BlockType) -> Result<()> {
     let found = block.header.block_type;
     if found == wanted { Ok(()) } else { Err(Error::InvalidTag(("BlockType", found.into()))) }
 }
@@ -267,7 +296,7 @@ impl Shelved {
     /// A table of the tree with this number.
     pub(super) fn new(table: Table, tree: lsm_tree::TreeId) -> Self {
         let id = (tree, table.id()).into();
-        Self { table, id, top: OnceLock::new() }
+        Self { table, id, top: OnceLock::new(), filter_parts: OnceLock::new() }
     }
 
     pub(super) fn least(&self) -> &[u8] {
@@ -280,7 +309,7 @@ impl Shelved {
 }
 
 impl Place {
-    fn handle(self) -> BlockHandle {
+    pub(super) fn handle(self) -> BlockHandle {
         BlockHandle::new(BlockOffset(self.offset), self.bytes)
     }
 }
@@ -308,7 +337,7 @@ impl Places {
         self.keys.get(number.checked_sub(1).map_or(0, end)..end(number)).unwrap_or_default()
     }
 
-    fn first_with(&self, key: &[u8]) -> usize {
+    pub(super) fn first_with(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.blocks.len());
         while low < high {
             let middle = usize::midpoint(low, high);

@@ -29,15 +29,19 @@ use lsm_tree::{
 
 use super::blocks::Blocks;
 use super::folders::{Folder, io_failed};
+use super::lookup::Said;
 use super::merged::{Merged, Part};
 use super::tables::{Tables, hash_of};
 use super::young::{Change, Young};
-use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
+use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Slice, View};
+use crate::cache::Caches;
 use crate::coming::{Hint, Step};
 use crate::error::{Error, Result};
 
 /// Table files held open at the most.
 const OPEN_FILES_MAX: usize = 256;
+/// What trees may keep of what they read themselves, for opening and merging.
+const TREE_CACHE_BYTES: u64 = 64 << 10;
 /// Bytes of a table the compaction aims at.
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
@@ -51,20 +55,19 @@ const PARTS_USUAL: usize = 8;
 #[derive(Clone)]
 pub struct LsmLedgers {
     dir: PathBuf,
-    /// Blocks as they are stored, for look-ups.
+    /// Of the trees themselves, which read nothing that is worth keeping.
     cache: Arc<Cache>,
-    /// Blocks unpacked, for ranges.
     blocks: Arc<Blocks>,
     files: Arc<DescriptorTable>,
 }
 
 impl LsmLedgers {
-    /// Ledgers in `dir` that share a cache of `cache_bytes`: half of it for look-ups, half for ranges.
+    /// Ledgers in `dir` that share a cache of `cache_bytes`.
     #[must_use]
     pub fn new(dir: &Path, cache_bytes: u64) -> Self {
         let files = Arc::new(DescriptorTable::new(OPEN_FILES_MAX));
-        let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes / 2));
-        let blocks = Arc::new(Blocks::new(cache_bytes / 2, Arc::clone(&files)));
+        let cache = Arc::new(Cache::with_capacity_bytes(TREE_CACHE_BYTES));
+        let blocks = Arc::new(Blocks::new(cache_bytes, Arc::clone(&files)));
         Self { dir: dir.to_owned(), cache, blocks, files }
     }
 
@@ -114,8 +117,8 @@ fn is_damage(error: &std::io::Error) -> bool {
         || error.raw_os_error() == Some(EIO)
 }
 
-impl Ledgers for LsmLedgers {
-    fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
+impl LsmLedgers {
+    fn open_one(&self, partition: PartitionId) -> Result<LsmLedger> {
         std::fs::create_dir_all(&self.dir).map_err(|error| io_failed(&self.dir, &error))?;
         let newest = Folder::newest(&self.dir, partition)?;
         // What cannot be read is as good as damaged: it is derived.
@@ -132,13 +135,28 @@ impl Ledgers for LsmLedgers {
         let persisted = tree.persisted();
         let tables = Arc::new(Tables::of(&tree.tree, &Tables::default()));
         let parts = Parts { young: Young::default(), rotated: None, tables, tree: Arc::new(tree), persisted };
-        Ok(Arc::new(LsmLedger {
+        Ok(LsmLedger {
             home: self.clone(),
             partition,
             parts: RwLock::new(parts),
             memory_bytes: AtomicU64::new(0),
             writing_out: Mutex::default(),
-        }))
+        })
+    }
+}
+
+impl Ledgers for LsmLedgers {
+    fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
+        self.open_one(partition).map(|ledger| Arc::new(ledger) as _)
+    }
+
+    fn borrow_of(&self, caches: &Caches) {
+        let blocks = Arc::downgrade(&self.blocks);
+        caches.lend(Box::new(move |bytes| {
+            if let Some(blocks) = blocks.upgrade() {
+                blocks.borrow(bytes);
+            }
+        }));
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
@@ -200,9 +218,9 @@ impl Tree {
     }
 
     /// What its tables say of a key.
-    fn get(&self, tables: &Tables, key: &[u8], hash: u64) -> Result<Option<Slice>> {
-        let found = tables.get(key, hash).map_err(|error| self.failed(&error))?;
-        Ok(found.filter(|found| !found.is_tombstone()).map(|found| found.value))
+    fn get(&self, tables: &Tables, key: &[u8], hash: u64, blocks: &Blocks) -> Result<Option<Hit>> {
+        let said = tables.get(key, hash, blocks).map_err(|error| self.failed(&error))?;
+        Ok(said.and_then(Said::found))
     }
 
     fn persisted(&self) -> Option<Position> {
@@ -220,11 +238,11 @@ struct LsmView {
 }
 
 impl View for LsmView {
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
-            Some(change) => Ok(change.value.map(Slice::new)),
-            None => self.tree.get(&self.tables, key, hash_of(key)),
+            Some(change) => Ok(change.value.map(Slice::new).map(Hit::costly)),
+            None => self.tree.get(&self.tables, key, hash_of(key), &self.blocks),
         }
     }
 
@@ -351,13 +369,13 @@ fn is_worth_settling(tree: &AnyTree) -> bool {
 }
 
 impl Ledger for LsmLedger {
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
         let hash = hash_of(key);
         let (tree, tables) = {
             let parts = self.parts();
             let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
             if let Some(change) = known {
-                return Ok(change.value.map(Slice::new));
+                return Ok(change.value.map(Slice::new).map(Hit::costly));
             }
             // What is nowhere needs no share in tree and tables: all readers would count theirs in the same two places.
             if parts.tables.say_nothing(key, hash).map_err(|error| parts.tree.failed(&error))? {
@@ -365,7 +383,7 @@ impl Ledger for LsmLedger {
             }
             (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
-        tree.get(&tables, key, hash)
+        tree.get(&tables, key, hash, &self.home.blocks)
     }
 
     fn fetch(&self, key: &[u8], step: Step, hint: &mut Hint) {

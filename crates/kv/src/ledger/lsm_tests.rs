@@ -31,6 +31,10 @@ fn count(mut entries: Box<dyn Cursor>) -> u64 {
     (0..).take_while(|_| entries.advance().unwrap()).count() as u64
 }
 
+fn value(ledger: &dyn Ledger, key: &[u8]) -> Option<Slice> {
+    ledger.get(key).unwrap().map(|found| found.value)
+}
+
 fn folders(dir: &Path) -> Vec<String> {
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     #[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
@@ -50,12 +54,12 @@ fn a_view_from_before_a_ledger_was_emptied_neither_reads_nor_removes_what_is_the
     written(&*ledger, keys(), &number(1), 10);
     let view = ledger.view(at(20));
     ledger.reset().unwrap();
-    assert_eq!((ledger.get(&long_key(5)).unwrap(), ledger.persisted()), (None, None));
+    assert_eq!((value(&*ledger, &long_key(5)), ledger.persisted()), (None, None));
     written(&*ledger, keys(), &number(2), 30);
     assert_eq!(folders(dir.path()), ["0007", "0007.1"]);
     for key in keys().step_by(100) {
-        assert_eq!(view.get(&key).unwrap(), Some(number(1)));
-        assert_eq!(ledger.get(&key).unwrap(), Some(number(2)));
+        assert_eq!(view.get(&key).unwrap().map(|found| found.value), Some(number(1)));
+        assert_eq!(value(&*ledger, &key), Some(number(2)));
     }
     let mut old = view.range(&query(0, 2_000));
     while old.advance().unwrap() {
@@ -68,7 +72,7 @@ fn a_view_from_before_a_ledger_was_emptied_neither_reads_nor_removes_what_is_the
     assert_eq!(folders(dir.path()), ["0007.2"]);
     drop(ledger);
     let again = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(7)).unwrap();
-    assert!(keys().all(|key| again.get(&key).unwrap() == Some(number(3))));
+    assert!(keys().all(|key| value(&*again, &key) == Some(number(3))));
 }
 
 #[test]
@@ -119,14 +123,14 @@ fn a_changed_byte_of_the_list_of_tables_has_the_ledger_made_anew() {
     }
     assert!(healed > 100, "{healed}");
     let ledger = ledgers.open(id).unwrap();
-    assert!((0..10).all(|key| ledger.get(&long_key(key)).unwrap() == Some(number(3))));
+    assert!((0..10).all(|key| value(&*ledger, &long_key(key)) == Some(number(3))));
     drop(ledger);
     let newest = lists().filter(|path| !path.ends_with("current")).max().unwrap();
     let mut flipped = std::fs::read(&newest).unwrap();
     flipped[84] ^= 1;
     std::fs::write(&newest, &flipped).unwrap();
     let anew = ledgers.open(id).unwrap();
-    assert_eq!((anew.persisted(), anew.get(&long_key(1)).unwrap()), (None, None), "the journal has it all");
+    assert_eq!((anew.persisted(), value(&*anew, &long_key(1))), (None, None), "the journal has it all");
 }
 
 #[test]
@@ -208,7 +212,68 @@ fn where_blocks_are_is_kept_in_the_room_of_the_cache() {
         let ledger = tight.open(id).unwrap();
         for from in (0..objects).step_by(997) {
             assert_eq!(count(ledger.range(&query(from, from + 40))), 40.min(objects - from));
-            assert!(tight.blocks.bytes() <= cache_bytes / 2, "{} bytes", tight.blocks.bytes());
+            assert!(tight.blocks.bytes() <= cache_bytes, "{} bytes", tight.blocks.bytes());
         }
+    }
+}
+
+/// In small tables of several levels, the last of which have index and filter in parts.
+#[test]
+fn keys_are_found_in_blocks_however_they_are_at_hand() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let objects = 30_000;
+    let ledger = LsmLedgers::new(dir.path(), 1 << 20).open_one(id).unwrap();
+    for part in 0..8 {
+        // Some of each part are replaced, and some removed, by what comes later. Every fifth number is nobody's.
+        let of_part = |number: &u64| (number % 8 == part || number % 97 == part) && number % 5 != 4;
+        (0..objects).filter(of_part).for_each(|key| ledger.insert(&long_key(key), &number(key + part), at(10 + part)));
+        (0..objects).filter(|number| number % 89 == part).for_each(|key| ledger.remove(&long_key(key), at(10 + part)));
+        ledger.rotate(at(20 + part));
+        ledger.change(|_| ledger.flush(at(20 + part))).unwrap();
+        let small = Leveled::default().with_l0_threshold(2).with_table_target_size(24 << 10);
+        let small = Arc::new(small.with_level_ratio_policy(vec![2.0]));
+        ledger.change(|tree| (0..9).try_for_each(|_| tree.tree.compact(small.clone(), part).map(|_| ()))).unwrap();
+    }
+    let version = ledger.parts().tree.tree.current_version();
+    let tables: Vec<_> = version.iter_levels().flat_map(|level| level.iter()).flat_map(|run| run.iter()).collect();
+    let with_parts = tables.iter().filter(|table| table.regions.filter_tli.is_some()).count();
+    assert!(with_parts > 0 && with_parts < tables.len(), "{with_parts} of {}", tables.len());
+    drop((version, ledger));
+    // What came last of a number, by the order above: what is removed in a part is, even if it was written in it.
+    let expected = |key: u64| {
+        let parts = (0..8).rev().find_map(|part| {
+            if key % 89 == part {
+                return Some(None);
+            }
+            ((key % 8 == part || key % 97 == part) && key % 5 != 4).then_some(Some(number(key + part)))
+        });
+        parts.flatten()
+    };
+    for (cache_bytes, borrowed) in [(64 << 10, 0), (1 << 20, 0), (64 << 20, 0), (64 << 10, 64 << 20)] {
+        let ledgers = LsmLedgers::new(dir.path(), cache_bytes);
+        ledgers.blocks.borrow(borrowed);
+        let ledger = ledgers.open_one(id).unwrap();
+        let mut at_hand = 0;
+        for round in 0..2 {
+            for key in (0..objects).map(|n| n * 7_919 % objects) {
+                if key % 500 == round {
+                    // Unpacks a block, which may be at hand as it is stored.
+                    let range = ledger.range(&query(key, key + 20));
+                    assert_eq!(
+                        count(range),
+                        (key..(key + 20).min(objects)).filter(|key| expected(*key).is_some()).count() as u64
+                    );
+                }
+                let found = ledger.get(&long_key(key)).unwrap();
+                at_hand += u64::from(round == 1 && found.as_ref().is_some_and(|found| found.was_at_hand));
+                assert_eq!(found.map(|found| found.value), expected(key), "{key}");
+            }
+            assert!(ledgers.blocks.bytes() <= cache_bytes + borrowed);
+        }
+        let there = (0..objects).filter(|key| expected(*key).is_some()).count() as u64;
+        assert_eq!(at_hand == there, cache_bytes + borrowed >= 64 << 20, "{at_hand} of {there}");
+        ledgers.blocks.borrow(0);
+        assert!(ledgers.blocks.bytes() <= cache_bytes);
     }
 }

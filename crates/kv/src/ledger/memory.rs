@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{PartitionId, Position};
 
-use super::{Bounds, Cursor, Ledger, Ledgers, Slice, View};
+use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 type Map = BTreeMap<Vec<u8>, Slice>;
@@ -101,8 +101,10 @@ impl MemoryLedger {
 }
 
 impl View for Map {
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
-        Ok(BTreeMap::get(self, key).cloned())
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
+        // Half of the keys as if they were in a block that is at hand, so that both kinds are met.
+        let was_at_hand = key.last().is_some_and(|last| last.is_multiple_of(2));
+        Ok(BTreeMap::get(self, key).map(|value| Hit { value: value.clone(), was_at_hand }))
     }
 
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
@@ -140,7 +142,7 @@ impl Cursor for Shown {
 }
 
 impl Ledger for MemoryLedger {
-    fn get(&self, key: &[u8]) -> Result<Option<Slice>> {
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
         View::get(&*lock(&self.state).live, key)
     }
 

@@ -11,13 +11,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
-use lsm_tree::{AbstractTree, AnyTree, InternalValue, Result, SeqNo, Table};
+use lsm_tree::{AbstractTree, AnyTree, Result, Table};
 
 use super::Bounds;
 use super::blocks::{Ahead, Blocks, Shelved, Spot, Unpacked, Way};
-
-/// Above all numbers that are in use.
-const NEWEST: SeqNo = SeqNo::MAX;
+use super::lookup::Said;
 
 /// What tables' filters know a key by.
 pub(super) fn hash_of(key: &[u8]) -> u64 {
@@ -49,14 +47,14 @@ impl Tables {
     }
 
     /// The table of a run that has `key`, if the run has it: usually known from what is in memory.
-    fn table_with<'t>(run: &'t [Arc<Shelved>], key: &[u8], hash: u64) -> Result<Option<&'t Table>> {
+    fn table_with<'t>(run: &'t [Arc<Shelved>], key: &[u8], hash: u64) -> Result<Option<&'t Shelved>> {
         let at = run.partition_point(|table| table.greatest() < key);
         let Some(shelved) = run.get(at).filter(|table| table.least() <= key) else { return Ok(None) };
         let is_absent = match &shelved.table.pinned_filter_block {
             Some(filter) => !filter.maybe_contains_hash(hash)?,
             None => false,
         };
-        Ok((!is_absent).then_some(&shelved.table))
+        Ok((!is_absent).then_some(shelved))
     }
 
     /// Whether nothing is said of `key`, as far as that is known without looking further than memory.
@@ -70,11 +68,11 @@ impl Tables {
     }
 
     /// The newest that is said of `key`, a removal too.
-    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<InternalValue>> {
+    pub(super) fn get(&self, key: &[u8], hash: u64, blocks: &Blocks) -> Result<Option<Said>> {
         for run in &self.runs {
             let Some(table) = Self::table_with(run, key, hash)? else { continue };
-            if let Some(found) = table.get(key, NEWEST, hash)? {
-                return Ok(Some(found));
+            if let Some(said) = blocks.get(table, key, hash)? {
+                return Ok(Some(said));
             }
         }
         Ok(None)
