@@ -6,19 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Files;
-
 use journal::{Journal, Log, PartitionId, Position, Record, RecordSection, StateMachine, Visit};
-use kv::{Caches, Engine, Ledgers, Places};
+use kv::{Caches, Engine, Places};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::{Options, Progress};
+use crate::hands::{each, hands};
+use crate::options::{Options, Progress, World};
 use crate::series::{SERIES_PART, shelf};
 use crate::space::SPACE_PART;
 use crate::space::files::{self, Loaded};
 
 /// How often progress is told, in bytes of journal.
 const PROGRESS_BYTES: u64 = 4 << 20;
+/// Bytes of journal that are not worth a second thread.
+const ALONE_BYTES: u64 = 256 << 10;
 /// How often one partition's ledger that cannot be used is discarded and replayed before the store gives up.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -33,35 +34,37 @@ impl Places for JournalPlaces {
 
 /// Each partition's space as its snapshot has it. `is_noted`: the store says of itself that its space was used.
 pub(crate) fn spaces(
-    files: &dyn Files,
+    world: &World,
     dir: &Path,
     (partitions, is_noted): (impl Iterator<Item = PartitionId>, bool),
 ) -> Result<Vec<Loaded>> {
+    let files = &*world.files;
     if !is_noted && !files::is_used(files, dir) {
         return Ok(partitions.map(|_| Loaded::unused()).collect());
     }
-    partitions.map(|partition| files::load(files, dir, partition)).collect()
+    let loaded = each(partitions.collect(), hands(world.threads), |partition| files::load(files, dir, partition));
+    loaded.into_iter().collect()
 }
 
 /// Opens every partition's engine and replays what its ledger does not have, and what the space's snapshot does not have.
 /// A ledger that turns out damaged is discarded and replayed whole.
 pub(crate) fn engines(
     journal: &Arc<Journal>,
-    ledgers: &dyn Ledgers,
+    world: &World,
     others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Result<Vec<Engine>> {
     let (spaces, series) = others;
     let mut discarded: BTreeMap<PartitionId, usize> = BTreeMap::new();
     loop {
-        match attempt(journal, ledgers, (spaces, series), options) {
+        match attempt(journal, world, (spaces, series), options) {
             Ok(engines) => return refuse_ahead(journal, &engines).map(|()| engines),
             Err((partition, error @ kv::Error::Ledger { .. })) => {
                 options.tell(&format!(
                     "the ledger of partition {} is damaged, and is made anew from the journal: {error}",
                     partition.index()
                 ));
-                ledgers.condemn(partition)?;
+                world.ledgers.condemn(partition)?;
                 let times = discarded.entry(partition).or_default();
                 *times += 1;
                 if *times >= ATTEMPTS_MAX {
@@ -91,20 +94,21 @@ type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 
 fn attempt(
     journal: &Arc<Journal>,
-    ledgers: &dyn Ledgers,
+    world: &World,
     others: (&mut [Loaded], &mut [shelf::Loaded]),
     options: &Options,
 ) -> Attempt<Vec<Engine>> {
     let places = Arc::new(JournalPlaces(Arc::clone(journal)));
     let caches = Arc::new(Caches::new(options.limits.entry_cache_bytes, options.limits.value_cache_bytes));
-    ledgers.borrow_of(&caches);
+    world.ledgers.borrow_of(&caches);
     let mut engines = Vec::new();
     for id in (0..).map(PartitionId::new).take(others.0.len()) {
         let log: Arc<dyn Log> = Arc::clone(journal) as _;
         let owner = kv::Owner { store: journal.store(), partition: id };
         let (inline_bytes_max, tree) = (options.limits.inline_bytes_max, options.tree);
         let engine_options = kv::Options { owner, inline_bytes_max, tree };
-        let engine = ledgers
+        let engine = world
+            .ledgers
             .open(id)
             .and_then(|ledger| Engine::open(ledger, Arc::clone(&caches), log, places.clone() as _, engine_options));
         engines.push(engine.map_err(|error| (id, error))?);
@@ -117,17 +121,25 @@ fn attempt(
     let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.replayed));
     let applied = applied.chain(series.iter().map(|series| series.replayed));
     let from = applied.min().unwrap_or_default();
-    let mut replay = Replay::new(journal, options, (&mut engines, spaces, series), from);
-    let read = journal.read_from(from, &mut |visit| match visit {
-        Visit::Record(record) => replay.record(&record),
-        // Reported by the journal; what was in it is lost, and all else goes on.
-        Visit::Damaged(_) => Ok(()),
+    let end = journal.watermarks().appended.get();
+    let hands = if end.saturating_sub(from.get()) < ALONE_BYTES { 1 } else { hands(world.threads) };
+    // Each thread reads all of the journal, for some of the partitions: reading it costs little beside what is done with it.
+    let of_each = engines.len().div_ceil(hands).max(1);
+    let parts = engines.chunks_mut(of_each).zip(spaces.chunks_mut(of_each)).zip(series.chunks_mut(of_each));
+    let parts = parts.enumerate().map(|(number, ((engines, spaces), series))| Replay {
+        first: number * of_each,
+        engines,
+        spaces,
+        series,
+        journal,
+        options,
+        start: from.get(),
+        end,
+        told: from.get(),
+        batches: 0,
+        failed: None,
     });
-    let failed = replay.finish();
-    if let Some(failed) = failed {
-        return Err(failed);
-    }
-    read.map_err(|error| (PartitionId::default(), error.into()))?;
+    each(parts.collect(), hands, Replay::run).into_iter().collect::<Attempt<()>>()?;
     Ok(engines)
 }
 
@@ -151,8 +163,11 @@ pub(crate) fn rebuild(journal: &Journal, partition: PartitionId, engine: &mut En
     }
 }
 
+/// Applies the journal to some of the partitions.
 struct Replay<'a> {
     journal: &'a Journal,
+    /// The first of them: who has the first of all tells progress.
+    first: usize,
     engines: &'a mut [Engine],
     spaces: &'a mut [Loaded],
     series: &'a mut [shelf::Loaded],
@@ -164,15 +179,26 @@ struct Replay<'a> {
     failed: Option<(PartitionId, kv::Error)>,
 }
 
-impl<'a> Replay<'a> {
-    fn new(
-        journal: &'a Journal,
-        options: &'a Options,
-        (engines, spaces, series): (&'a mut [Engine], &'a mut [Loaded], &'a mut [shelf::Loaded]),
-        from: Position,
-    ) -> Self {
-        let (start, end) = (from.get(), journal.watermarks().appended.get());
-        Self { journal, engines, spaces, series, options, start, end, told: start, batches: 0, failed: None }
+impl Replay<'_> {
+    fn run(mut self) -> Attempt<()> {
+        let journal = self.journal;
+        let read = journal.read_from(Position::new(self.start), &mut |visit| match visit {
+            Visit::Record(record) => self.record(&record),
+            // Reported by the journal; what was in it is lost, and all else goes on.
+            Visit::Damaged(_) => Ok(()),
+        });
+        if self.told > self.start {
+            self.tell(self.end);
+        }
+        match self.failed {
+            Some(failed) => Err(failed),
+            None => read.map_err(|error| (PartitionId::new(0), error.into())),
+        }
+    }
+
+    /// Where a partition is in what this is for.
+    fn place(&self, section: &RecordSection<'_>) -> Option<usize> {
+        section.partition.index().checked_sub(self.first)
     }
 
     fn record(&mut self, record: &Record<'_>) -> journal::Result<()> {
@@ -180,7 +206,7 @@ impl<'a> Replay<'a> {
         for section in &record.sections {
             self.space(record.position, section);
             self.series(record.position, section);
-            let Some(engine) = self.engines.get_mut(section.partition.index()) else { continue };
+            let Some(engine) = self.place(section).and_then(|place| self.engines.get_mut(place)) else { continue };
             if record.position <= engine.applied() {
                 continue;
             }
@@ -201,7 +227,7 @@ impl<'a> Replay<'a> {
     /// Applies the space's part of a section. What does not decode was written by a newer program, and is passed over: the
     /// record's checksum was right.
     fn space(&mut self, position: Position, section: &RecordSection<'_>) {
-        let Some(space) = self.spaces.get_mut(section.partition.index()) else { return };
+        let Some(space) = self.place(section).and_then(|place| self.spaces.get_mut(place)) else { return };
         if position <= space.replayed {
             return;
         }
@@ -213,7 +239,7 @@ impl<'a> Replay<'a> {
 
     /// Applies the series' part of a section, as [`Replay::space`] does.
     fn series(&mut self, position: Position, section: &RecordSection<'_>) {
-        let Some(series) = self.series.get_mut(section.partition.index()) else { return };
+        let Some(series) = self.place(section).and_then(|place| self.series.get_mut(place)) else { return };
         if position <= series.replayed {
             return;
         }
@@ -225,17 +251,10 @@ impl<'a> Replay<'a> {
 
     fn tell(&mut self, at: u64) {
         self.told = at;
-        if let Some(progress) = &self.options.progress {
+        if let Some(progress) = self.options.progress.as_ref().filter(|_| self.first == 0) {
             let (done_bytes, total_bytes) = (at - self.start, self.end.saturating_sub(self.start));
             progress(Progress { done_bytes, total_bytes, batches: self.batches });
         }
-    }
-
-    fn finish(mut self) -> Option<(PartitionId, kv::Error)> {
-        if self.told > self.start {
-            self.tell(self.end);
-        }
-        self.failed
     }
 }
 

@@ -155,11 +155,11 @@ impl Store {
         let journal = Arc::new(journal);
         let ids = (0..identity.partitions).map(PartitionId::new);
         let used = identity.used;
-        let mut spaces = replay::spaces(&*world.files, dir, (ids.clone(), used.space))?;
+        let mut spaces = replay::spaces(world, dir, (ids.clone(), used.space))?;
         let lost_snapshots = crate::space::files::lost(dir, &spaces, used.space);
         let mut load = || {
             let (shelf, mut series) = Shelf::open(&world.files, dir, (identity.partitions, used.series))?;
-            let engines = replay::engines(&journal, &*world.ledgers, (&mut spaces, &mut series), &options)?;
+            let engines = replay::engines(&journal, world, (&mut spaces, &mut series), &options)?;
             Ok::<_, Error>((shelf, series, engines))
         };
         // Ledgers write a little when they are opened, and when much of the journal is replayed.

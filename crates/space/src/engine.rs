@@ -70,8 +70,8 @@ pub struct Stored {
 
 impl From<&Entry> for Stored {
     fn from(entry: &Entry) -> Self {
-        let Entry { document, version, expires_ms, sequence, .. } = entry;
-        Self { document: document.clone(), version: *version, expires_ms: *expires_ms, sequence: *sequence }
+        let Entry { document, version, expires_ms, .. } = entry;
+        Self { document: document.clone(), version: *version, expires_ms: *expires_ms, sequence: entry.sequence() }
     }
 }
 
@@ -151,9 +151,10 @@ impl Engine {
                 let found = id.and_then(|id| share.find_id(id));
                 let old = found.and_then(|slot| share.entries.get(slot));
                 let (sequence, is_locked) =
-                    old.map_or((self.next_sequence, false), |old| (old.sequence, old.is_locked));
+                    old.map_or((self.next_sequence, false), |old| (old.sequence(), old.is_locked()));
                 let after = document.clone();
-                let entry = Entry { document, version: position, expires_ms, sequence, is_locked };
+                let mut entry = Entry::new(document, position, expires_ms, sequence);
+                entry.set_locked(is_locked);
                 let (kind, before) = match found {
                     Some(slot) => (EventKind::Updated, share.replace(slot, entry).map(|old| old.document)),
                     None => {
@@ -220,7 +221,7 @@ impl Engine {
     /// one, and an entry has the same for as long as it is there. 0 where nothing lies.
     #[must_use]
     pub fn sequence(&self, place: Place) -> u64 {
-        self.entry(place).map_or(0, |entry| entry.sequence)
+        self.entry(place).map_or(0, Entry::sequence)
     }
 
     /// A place where nothing lies.
@@ -240,14 +241,14 @@ impl Engine {
     /// Whether a transaction has locked the entry.
     #[must_use]
     pub fn is_locked(&self, place: Place) -> bool {
-        self.entry(place).is_some_and(|entry| entry.is_locked)
+        self.entry(place).is_some_and(Entry::is_locked)
     }
 
     /// Notes that transactions have locked the entry, or that none has any more.
     pub fn set_locked(&mut self, place: Place, locked: bool) {
         let entry = self.types.get_mut(&place.of).and_then(|share| share.entries.get_mut(place.slot));
         if let Some(entry) = entry {
-            entry.is_locked = locked;
+            entry.set_locked(locked);
         }
     }
 

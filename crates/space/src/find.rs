@@ -117,7 +117,7 @@ impl<'a> Found<'a> {
     /// Whether a transaction has locked it.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        self.entry.is_locked
+        self.entry.is_locked()
     }
 
     /// A copy, to be handed out.
@@ -141,7 +141,7 @@ impl<'a> Found<'a> {
     /// Counts first writings in the partition.
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        self.entry.sequence
+        self.entry.sequence()
     }
 }
 
@@ -313,7 +313,7 @@ impl Engine {
             }
         };
         if is_ordered {
-            slots.sort_unstable_by_key(|slot| share.entries.get(*slot).map(|entry| entry.sequence));
+            slots.sort_unstable_by_key(|slot| share.entries.get(*slot).map(Entry::sequence));
             slots.dedup();
             return slots.into_iter().try_for_each(look);
         }

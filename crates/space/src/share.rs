@@ -157,7 +157,7 @@ impl Share {
 
     pub(crate) fn insert(&mut self, entry: Entry) -> Slot {
         self.bytes += self.entry_bytes(&entry);
-        let (sequence, expires_ms, document) = (entry.sequence, entry.expires_ms, entry.document.clone());
+        let (sequence, expires_ms, document) = (entry.sequence(), entry.expires_ms, entry.document.clone());
         let slot = self.entries.insert(&self.definition.id, entry);
         for index in &mut self.indexes {
             index.keys(document.fields()).into_iter().for_each(|key| index.insert(key, slot));
@@ -183,7 +183,7 @@ impl Share {
         }
         self.set_lease(slot, old.expires_ms, entry.expires_ms);
         if let Order::Groups(path) = &self.definition.order
-            && old.is_locked
+            && old.is_locked()
         {
             // Whoever holds it holds the group that it is in now.
             let (before, after) = (group_key(path, old.document.fields()), group_key(path, entry.document.fields()));
@@ -225,9 +225,9 @@ impl Share {
             index.keys(fields).iter().for_each(|key| index.remove(key, slot));
         }
         if self.definition.order != Order::Any {
-            self.queue.remove(&entry.sequence);
+            self.queue.remove(&entry.sequence());
         }
-        if entry.is_locked {
+        if entry.is_locked() {
             self.let_group_go(fields);
         }
         if entry.expires_ms != 0 {

@@ -195,7 +195,7 @@ impl Engine {
             let version = Position::new(from.varint()?);
             let (expires_ms, sequence) = (from.varint()?, from.varint()?);
             let document = Document::trusted(from.string()?);
-            share.insert(Entry { document, version, expires_ms, sequence, is_locked: false });
+            share.insert(Entry::new(document, version, expires_ms, sequence));
         }
         from.0.is_empty().then_some(engine)
     }

@@ -9,7 +9,7 @@ use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::space::{Engine, Snapshot};
+use ::space::{Engine, Snapshot, SnapshotCheck};
 use base::{File, Files, write_new_file};
 use journal::{Damage, DamageKind, PartitionId, Position};
 
@@ -17,6 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The folder within the store's.
 pub(crate) const FOLDER: &str = "space";
+
+/// Bytes of a file that are checked at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// A partition's share as its snapshot had it.
 pub(crate) struct Loaded {
@@ -90,6 +93,27 @@ fn open_and_read(files: &dyn Files, path: &Path, partition: PartitionId) -> Resu
     read(open(files, path)?.as_deref(), path, partition)
 }
 
+/// What a file is, when it is there, and up to where it goes: without an engine made of it, which is most of what reading it costs.
+fn open_and_check(files: &dyn Files, path: &Path, partition: PartitionId) -> Result<(Found, Option<Position>)> {
+    let Some(file) = open(files, path)? else { return Ok((Found::Missing, None)) };
+    let (mut check, mut applied) = (SnapshotCheck::new(partition), None);
+    let (mut piece, mut offset) = (vec![0; PIECE_BYTES], 0);
+    loop {
+        let read = file.read_at(&mut piece, offset).map_err(|error| failed(path, &error))?;
+        let bytes = piece.get(..read).unwrap_or_default();
+        if bytes.is_empty() {
+            break;
+        }
+        applied = applied.or_else(|| Snapshot::applied_of(bytes));
+        check.update(bytes);
+        offset += bytes.len() as u64;
+    }
+    Ok(match applied.filter(|_| check.is_intact()) {
+        Some(applied) => (Found::Intact, Some(applied)),
+        None => (Found::Damaged { bytes: offset }, None),
+    })
+}
+
 fn is_snapshot(name: &str) -> bool {
     name.ends_with(".snap") || name.ends_with(".old")
 }
@@ -103,22 +127,23 @@ pub(crate) fn is_used(files: &dyn Files, dir: &Path) -> bool {
 pub(crate) fn load(files: &dyn Files, dir: &Path, partition: PartitionId) -> Result<Loaded> {
     let path = |end| path(dir, partition, end);
     let (newest_found, newest) = open_and_read(files, &path("snap"), partition)?;
+    if let Some(engine) = newest {
+        let (older_found, older) = open_and_check(files, &path("old"), partition)?;
+        let through = engine.applied();
+        let kept = older.map_or(through, |older| older.min(through));
+        return Ok(Loaded { kept, through, replayed: through, engine, found: [newest_found, older_found] });
+    }
     let (older_found, older) = open_and_read(files, &path("old"), partition)?;
-    if newest.is_none() && older.is_some() {
+    if older.is_some() {
         // Out of the way, or it would take the place of the intact one when the next is written.
         match files.rename(&path("snap"), &path("damaged")) {
             Err(error) if error.kind() != NotFound => return Err(failed(&path("snap"), &error)),
             _ => {}
         }
     }
-    let kept = match (&newest, &older) {
-        (Some(newest), Some(older)) => newest.applied().min(older.applied()),
-        (Some(one), None) | (None, Some(one)) => one.applied(),
-        (None, None) => Position::ZERO,
-    };
-    let engine = newest.or(older).unwrap_or_default();
+    let engine = older.unwrap_or_default();
     let through = engine.applied();
-    Ok(Loaded { kept, through, replayed: through, engine, found: [newest_found, older_found] })
+    Ok(Loaded { kept: through, through, replayed: through, engine, found: [newest_found, older_found] })
 }
 
 /// What is to be told of the snapshots that opening found. `is_noted`: the store says of itself that its space was used.
