@@ -1,6 +1,6 @@
 //! Bringing the engines up to the journal's end when a store opens.
 //!
-//! May use: `journal`, `kv`. Must not know: threads, protocols.
+//! May use: `journal`, `kv`, `hands`. Must not know: protocols.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,6 +18,8 @@ use crate::space::files::{self, Loaded};
 
 /// How often progress is told, in bytes of journal.
 const PROGRESS_BYTES: u64 = 4 << 20;
+/// Snapshots that are read at the same time.
+const SNAPSHOTS_AT_ONCE: usize = 2;
 /// Bytes of journal that are not worth a second thread.
 const ALONE_BYTES: u64 = 256 << 10;
 /// How often one partition's ledger that cannot be used is discarded and replayed before the store gives up.
@@ -42,7 +44,9 @@ pub(crate) fn spaces(
     if !is_noted && !files::is_used(files, dir) {
         return Ok(partitions.map(|_| Loaded::unused()).collect());
     }
-    let loaded = each(partitions.collect(), hands(world.threads), |partition| files::load(files, dir, partition));
+    // Each has a whole file in memory beside what it makes of it.
+    let hands = hands(world.threads).min(SNAPSHOTS_AT_ONCE);
+    let loaded = each(partitions.collect(), hands, |partition| files::load(files, dir, partition));
     loaded.into_iter().collect()
 }
 

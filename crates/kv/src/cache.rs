@@ -191,7 +191,7 @@ impl Entries {
     pub(crate) fn peek(&self, key: &[u8]) -> Result<Option<Stored>> {
         match self.caches.peek(key) {
             Some(stored) => Ok(Some(stored)),
-            None => Ok(self.ledger.get(key)?.map(Stored::from)),
+            None => Ok(self.ledger.peek(key)?.map(Stored::from)),
         }
     }
 

@@ -12,7 +12,7 @@
 //!
 //! May use: `piece.rs`. Must not know: what the pieces mean.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::fetch_ahead;
@@ -30,8 +30,12 @@ const NOTED_PARTS: usize = 64;
 /// The part of the room that slots may take however few of them are used.
 const LITTLE: usize = 16;
 /// Slots that are looked at for something that nobody asked for when something new is written: of those of a table that has just grown
-/// a quarter has something.
-const LOOKED_AT: usize = 4;
+/// an eighth or more has something.
+const LOOKED_AT: usize = 32;
+/// What goes then at the most.
+const GONE_MAX: usize = 2;
+/// Slots that there usually are for each piece.
+const SLOTS_USUAL: usize = 2;
 /// By what a piece is found. Pieces of the same mark are told apart by what is in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
@@ -54,7 +58,7 @@ pub(crate) struct Kept {
     shards: Box<[Shard]>,
     room: Room,
     /// Bytes of the whole room that are taken, about.
-    taken: AtomicU64,
+    taken: AtomicI64,
     borrower: OnceLock<Borrower>,
 }
 
@@ -114,7 +118,7 @@ impl Kept {
         let share = |total: u64| usize::try_from(total / SHARDS as u64).unwrap_or(usize::MAX);
         let room = Room { all: share(bytes.saturating_add(tail_bytes)), tails: share(tail_bytes) };
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Self { shards, room, taken: AtomicU64::new(0), borrower: OnceLock::new() }
+        Self { shards, room, taken: AtomicI64::new(0), borrower: OnceLock::new() }
     }
 
     /// Tells `borrower` how many bytes are free, now and whenever that has changed by some. There can be one.
@@ -126,13 +130,13 @@ impl Kept {
     fn tell(&self) {
         if let Some(borrower) = self.borrower.get() {
             let all = self.room.all.saturating_mul(SHARDS) as u64;
-            borrower(all.saturating_sub(self.taken.load(Ordering::Relaxed)));
+            borrower(all.saturating_sub_signed(self.taken.load(Ordering::Relaxed)));
         }
     }
 
-    fn note(&self, (before, now): (usize, usize)) {
-        self.taken.fetch_add(now as u64, Ordering::Relaxed);
-        self.taken.fetch_sub(before as u64, Ordering::Relaxed);
+    /// Takes note of how much more is held than was known. Without a shard's lock, so that others may be a moment ahead or behind.
+    fn note(&self, more: i64) {
+        self.taken.fetch_add(more, Ordering::Relaxed);
         self.tell();
     }
 
@@ -240,9 +244,7 @@ impl Kept {
         table.make_room(self.room);
         let changed = table.newly_held(self.room);
         drop(table);
-        if let Some(changed) = changed {
-            self.note(changed);
-        }
+        changed.into_iter().for_each(|more| self.note(more));
     }
 
     /// Lets go of the piece with this mark whose head `is_it`.
@@ -254,13 +256,16 @@ impl Kept {
             let number = table.set(place) * WAYS + way;
             table.replace(number, Slot::default());
         }
+        let changed = table.newly_held(self.room);
+        drop(table);
+        changed.into_iter().for_each(|more| self.note(more));
     }
 
     /// Lets go of everything.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let gone = std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner));
-            self.note((gone.noted, 0));
+            self.note(-(gone.noted as i64));
         }
     }
 }
@@ -280,11 +285,11 @@ impl Table {
         self.bytes + self.slots.len() * SLOT_BYTES
     }
 
-    /// What was known of what it holds, and what it holds, when that is no longer about the same.
-    fn newly_held(&mut self, room: Room) -> Option<(usize, usize)> {
+    /// How much more it holds than is known of it, when that is no longer about the same; from now on it is known.
+    fn newly_held(&mut self, room: Room) -> Option<i64> {
         let held = self.held();
         let is_news = held.abs_diff(self.noted) > room.all / NOTED_PARTS;
-        is_news.then(|| (std::mem::replace(&mut self.noted, held), held))
+        is_news.then(|| held as i64 - std::mem::replace(&mut self.noted, held) as i64)
     }
 
     /// Changes what is in a slot, and counts it.
@@ -339,8 +344,9 @@ impl Table {
     /// More sets are worth their room when most slots are taken, as long as there is enough of it, or when they take little of it.
     fn may_grow(&self, room: Room) -> bool {
         let more = self.slots.len() * SLOT_BYTES;
-        let is_little = more * 2 <= room.all / LITTLE;
-        is_little || (self.pieces * 2 > self.slots.len() && self.held() + more <= room.all / 4 * 3)
+        let (is_little, is_room) = (more * 2 <= room.all / LITTLE, self.held() + more <= room.all / 4 * 3);
+        let (has_some, is_half_full) = (self.pieces * 4 > self.slots.len(), self.pieces * 2 > self.slots.len());
+        has_some && (is_little || (is_half_full && is_room))
     }
 
     /// Twice as many sets: what was in a set is in it still, or in the one that comes as far behind it as there were sets.
@@ -385,15 +391,19 @@ impl Table {
 
     /// Something new was written: what was before, and nobody asked for, makes room for it, if there is much.
     fn let_unasked_go(&mut self, place: Place, room: Room) {
-        if self.held() - self.tail_bytes <= room.all - room.tails {
-            return;
-        }
         let newest = self.set(place);
+        let mut gone = 0;
         for _ in 0..LOOKED_AT {
+            let heads = self.bytes - self.tail_bytes + self.pieces * SLOTS_USUAL * SLOT_BYTES;
+            if gone == GONE_MAX || heads <= room.all - room.tails {
+                break;
+            }
             let number = self.next();
             let is_other = number / WAYS != newest;
-            if is_other && self.slots.get(number).is_some_and(|slot| !slot.is_used && !slot.has_tail) {
+            let slot = self.slots.get(number).filter(|slot| is_other && slot.piece.is_some());
+            if slot.is_some_and(|slot| !slot.is_used && !slot.has_tail) {
                 self.replace(number, Slot::default());
+                gone += 1;
             }
         }
     }

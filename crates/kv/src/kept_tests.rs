@@ -248,6 +248,25 @@ fn what_is_not_taken_is_lent() {
         assert!(lent().abs_diff(free) <= (4 << 20) / NOTED_PARTS as u64, "{} and {free}", lent());
     }
     assert!(lent() < 2 << 20, "{}", lent());
+    for n in 0..10_000 {
+        kept.remove(numbered(n), |_| true);
+        let free = (4 << 20) - sum(&kept, Table::held) as u64;
+        assert!(lent().abs_diff(free) <= (4 << 20) / NOTED_PARTS as u64, "{} and {free}", lent());
+    }
     kept.clear();
     assert_eq!(lent(), 4 << 20);
+}
+
+/// Of much room for values nothing is taken by what has none, neither by itself nor by slots.
+#[test]
+fn what_was_written_and_not_asked_for_is_bounded_however_much_room_there_is() {
+    for tails in [0, 16 << 20, 1 << 30] {
+        let kept = Kept::new(1 << 20, tails);
+        for n in 0..60_000 {
+            write(&kept, n, 100, 0);
+        }
+        let held = sum(&kept, Table::held);
+        assert!((700 << 10..2 << 20).contains(&held), "{held} with {tails}");
+        check(&kept);
+    }
 }

@@ -83,6 +83,14 @@ pub trait Ledger: Send + Sync {
     /// `Ledger` when stored bytes do not read back.
     fn get(&self, key: &[u8]) -> Result<Option<Hit>>;
 
+    /// As [`Ledger::get`], for who goes through everything: what it comes upon is not kept for others.
+    ///
+    /// # Errors
+    /// As [`Ledger::get`].
+    fn peek(&self, key: &[u8]) -> Result<Option<Hit>> {
+        self.get(key)
+    }
+
     /// Fetches what a change of `key` looks at in memory, if it has that at hand without waiting.
     fn fetch(&self, _key: &[u8], _step: Step, _hint: &mut Hint) {}
 
@@ -142,7 +150,7 @@ pub trait Ledgers: Send + Sync {
     /// When the folder cannot be used at all.
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>>;
 
-    /// Uses what these caches do not need of their room, for as long as they do not. Of several the last are meant.
+    /// Uses what these caches do not need of their room, for as long as they do not. What others did not need that are gone is let go of.
     fn borrow_of(&self, _caches: &Caches) {}
 
     /// Makes sure that the ledger is discarded when it is opened next.

@@ -1,6 +1,6 @@
 //! Stretches of memory that are shared: pieces of the cache, and what of them, or of the ledger, somebody was given.
 //!
-//! May use: nothing. Must not know: what is in them.
+//! May use: what the ledger's slices are. Must not know: what is in them.
 
 use std::ops::Deref;
 use std::sync::Arc;

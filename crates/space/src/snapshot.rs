@@ -123,6 +123,12 @@ impl SnapshotCheck {
         self.body.update(body);
     }
 
+    /// Up to where the file goes, once its header was taken. It is to be believed when the file is intact.
+    #[must_use]
+    pub fn applied(&self) -> Option<Position> {
+        Snapshot::applied_of(&self.header)
+    }
+
     /// Whether the bytes so far are a whole file as it was written.
     #[must_use]
     pub fn is_intact(&self) -> bool {

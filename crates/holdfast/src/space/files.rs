@@ -96,7 +96,7 @@ fn open_and_read(files: &dyn Files, path: &Path, partition: PartitionId) -> Resu
 /// What a file is, when it is there, and up to where it goes: without an engine made of it, which is most of what reading it costs.
 fn open_and_check(files: &dyn Files, path: &Path, partition: PartitionId) -> Result<(Found, Option<Position>)> {
     let Some(file) = open(files, path)? else { return Ok((Found::Missing, None)) };
-    let (mut check, mut applied) = (SnapshotCheck::new(partition), None);
+    let mut check = SnapshotCheck::new(partition);
     let (mut piece, mut offset) = (vec![0; PIECE_BYTES], 0);
     loop {
         let read = file.read_at(&mut piece, offset).map_err(|error| failed(path, &error))?;
@@ -104,11 +104,10 @@ fn open_and_check(files: &dyn Files, path: &Path, partition: PartitionId) -> Res
         if bytes.is_empty() {
             break;
         }
-        applied = applied.or_else(|| Snapshot::applied_of(bytes));
         check.update(bytes);
         offset += bytes.len() as u64;
     }
-    Ok(match applied.filter(|_| check.is_intact()) {
+    Ok(match check.applied().filter(|_| check.is_intact()) {
         Some(applied) => (Found::Intact, Some(applied)),
         None => (Found::Damaged { bytes: offset }, None),
     })

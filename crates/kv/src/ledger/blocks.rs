@@ -128,7 +128,7 @@ pub(super) struct Ahead {
 }
 
 impl Blocks {
-    /// Keeps about so many bytes of unpacked blocks.
+    /// Keeps about so many bytes of blocks.
     pub(super) fn new(bytes: u64, files: Arc<DescriptorTable>) -> Self {
         Self { known: Cache::with_weighter(BLOCKS_EXPECTED, bytes, ByBytes), bytes_max: bytes, files }
     }

@@ -74,8 +74,8 @@ impl Blocks {
         part.map_or(Ok(true), |part| self.filter(of, &part)?.maybe_contains_hash(hash))
     }
 
-    /// The newest that a table says of a key.
-    pub(super) fn get(&self, of: &Shelved, key: &[u8], hash: u64) -> Result<Option<Said>> {
+    /// The newest that a table says of a key. A sweep keeps what says where blocks are, as it will ask for that again, and not the blocks.
+    pub(super) fn get(&self, of: &Shelved, (key, hash): (&[u8], u64), reading: Reading) -> Result<Option<Said>> {
         if !self.may_have(of, key, hash)? {
             return Ok(None);
         }
@@ -88,7 +88,9 @@ impl Blocks {
             _ => {
                 let packed = of.table.metadata.data_block_compression;
                 let block = Arc::new(DataBlock::new(self.read_block(of, &place.handle(), BlockType::Data, packed)?));
-                self.known.insert(id, Known::Stored(Arc::clone(&block)));
+                if reading == Reading::Query {
+                    self.known.insert(id, Known::Stored(Arc::clone(&block)));
+                }
                 (block, false)
             }
         };

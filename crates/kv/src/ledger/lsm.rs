@@ -33,7 +33,7 @@ use super::lookup::Said;
 use super::merged::{Merged, Part};
 use super::tables::{Tables, hash_of};
 use super::young::{Change, Young};
-use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Slice, View};
+use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Reading, Slice, View};
 use crate::cache::Caches;
 use crate::coming::{Hint, Step};
 use crate::error::{Error, Result};
@@ -218,8 +218,14 @@ impl Tree {
     }
 
     /// What its tables say of a key.
-    fn get(&self, tables: &Tables, key: &[u8], hash: u64, blocks: &Blocks) -> Result<Option<Hit>> {
-        let said = tables.get(key, hash, blocks).map_err(|error| self.failed(&error))?;
+    fn get(
+        &self,
+        tables: &Tables,
+        (key, hash): (&[u8], u64),
+        blocks: &Blocks,
+        reading: Reading,
+    ) -> Result<Option<Hit>> {
+        let said = tables.get((key, hash), blocks, reading).map_err(|error| self.failed(&error))?;
         Ok(said.and_then(Said::found))
     }
 
@@ -242,7 +248,7 @@ impl View for LsmView {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
             Some(change) => Ok(change.value.map(Slice::new).map(Hit::costly)),
-            None => self.tree.get(&self.tables, key, hash_of(key), &self.blocks),
+            None => self.tree.get(&self.tables, (key, hash_of(key)), &self.blocks, Reading::Query),
         }
     }
 
@@ -368,8 +374,8 @@ fn is_worth_settling(tree: &AnyTree) -> bool {
     runs + usize::from(next.is_some()) > 1 && runs > 0 && cost <= TABLE_BYTES.min(newest * SETTLING_COST_MAX)
 }
 
-impl Ledger for LsmLedger {
-    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
+impl LsmLedger {
+    fn look_up(&self, key: &[u8], reading: Reading) -> Result<Option<Hit>> {
         let hash = hash_of(key);
         let (tree, tables) = {
             let parts = self.parts();
@@ -383,7 +389,17 @@ impl Ledger for LsmLedger {
             }
             (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
         };
-        tree.get(&tables, key, hash, &self.home.blocks)
+        tree.get(&tables, (key, hash), &self.home.blocks, reading)
+    }
+}
+
+impl Ledger for LsmLedger {
+    fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
+        self.look_up(key, Reading::Query)
+    }
+
+    fn peek(&self, key: &[u8]) -> Result<Option<Hit>> {
+        self.look_up(key, Reading::Sweep)
     }
 
     fn fetch(&self, key: &[u8], step: Step, hint: &mut Hint) {

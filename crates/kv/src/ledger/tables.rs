@@ -13,9 +13,9 @@ use std::sync::Arc;
 use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
 use lsm_tree::{AbstractTree, AnyTree, Result, Table};
 
-use super::Bounds;
 use super::blocks::{Ahead, Blocks, Shelved, Spot, Unpacked, Way};
 use super::lookup::Said;
+use super::{Bounds, Reading};
 
 /// What tables' filters know a key by.
 pub(super) fn hash_of(key: &[u8]) -> u64 {
@@ -68,10 +68,10 @@ impl Tables {
     }
 
     /// The newest that is said of `key`, a removal too.
-    pub(super) fn get(&self, key: &[u8], hash: u64, blocks: &Blocks) -> Result<Option<Said>> {
+    pub(super) fn get(&self, (key, hash): (&[u8], u64), blocks: &Blocks, reading: Reading) -> Result<Option<Said>> {
         for run in &self.runs {
             let Some(table) = Self::table_with(run, key, hash)? else { continue };
-            if let Some(said) = blocks.get(table, key, hash)? {
+            if let Some(said) = blocks.get(table, (key, hash), reading)? {
                 return Ok(Some(said));
             }
         }
