@@ -44,14 +44,12 @@ pub(super) fn measure(line: &Line, report: &mut Report, kept: Kept) -> Result<()
     let mut filling = Running::start(&mut command, &program)?;
     filling.once_it_says(FILLED, FILL_TIME_MAX)?;
     drop(filling);
-    for (figure, bar) in [("open after a kill", None), ("open after a clean end", Some(Bar::Below(2.0)))] {
+    for figure in ["open after a kill", "open after a clean end"] {
         let seconds = opened(dir.path(), kept, line.entries)?;
         let work = format!("{} entries of {} B", line.entries, line.payload);
         let of = Figure { work: &work, figure, unit: Unit::Seconds };
         report.add(of, "holdfast", seconds);
-        if let Some(bar) = bar {
-            report.bar(of, bar);
-        }
+        report.bar(of, Bar::Below(2.0));
     }
     Ok(())
 }
