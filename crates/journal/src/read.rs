@@ -19,6 +19,8 @@ use crate::segment::Segment;
 
 /// Bytes read at a time, and one record.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that hold the header of a record of a few sections.
+const HEADER_BYTES_USUAL: u64 = 4 << 10;
 /// A buffer that has become larger, by a large record, is not kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
@@ -60,14 +62,20 @@ pub(crate) fn read_segment(
     let mut hand = Hand { base: segment.base, from, to: Position::MAX, note: &note, visit };
     let Some(trailer) = segment.trailer() else {
         let to = segment.records_end(to);
-        if let Some(bytes) = from_record(segment, from, to)? {
-            let shift = from.get() - segment.base.get();
-            let note = |kind, (offset, bytes), reason| note(kind, (offset + shift, bytes), reason);
-            let mut hand = Hand { base: from, from, to: Position::MAX, note: &note, visit: hand.visit };
-            return Scan::new(&bytes, from, 0).try_for_each(|item| hand.item(&item));
+        let end = segment.len()?.min(to.get() - segment.base.get());
+        let first = from.get().saturating_sub(segment.base.get());
+        let first = if first < end && is_record(segment, first, end)? { first } else { start };
+        let at = intact(segment, (first, end), &mut hand)?;
+        if at >= end {
+            return Ok(());
         }
-        let bytes = segment.read_all(Some(to.get() - segment.base.get()))?;
-        return Scan::new(&bytes, segment.base, start).try_for_each(|item| hand.item(&item));
+        // Damage, or what was being written when it ended: which of both shows in all that lies behind.
+        let mut bytes = vec![0; index(end - at)];
+        segment.read(&mut bytes, at)?;
+        let base = segment.base.plus(at);
+        let note = |kind, (offset, bytes), reason| note(kind, (offset + at, bytes), reason);
+        let mut hand = Hand { base, from, to: Position::MAX, note: &note, visit: hand.visit };
+        return Scan::new(&bytes, base, 0).try_for_each(|item| hand.item(&item));
     };
     if trailer.log_end <= from {
         // Who went on to the end in steps needs it no more.
@@ -91,16 +99,39 @@ pub(crate) fn read_segment(
     Scan::new(bytes, segment.base, start).try_for_each(|item| hand.item(&item))
 }
 
-/// The bytes of an open segment from `from` on, if a record begins just there: who follows the log's end need not have the
-/// whole segment read each time.
-fn from_record(segment: &Segment, from: Position, to: Position) -> Result<Option<Vec<u8>>> {
-    let Some(offset) = from.get().checked_sub(segment.base.get()).filter(|offset| *offset > 0 && from < to) else {
-        return Ok(None);
-    };
-    let behind = segment.reserved().saturating_sub(offset).min(to.get() - from.get());
-    let mut bytes = vec![0; index(behind)];
-    segment.read(&mut bytes, offset)?;
-    Ok(RecordHeader::decode(&bytes, from).is_some().then_some(bytes))
+/// Whether a record of an open segment begins just there: who follows the log's end need not have the whole segment read each time.
+fn is_record(segment: &Segment, at: u64, end: u64) -> Result<bool> {
+    let mut bytes = vec![0; index(HEADER_BYTES_USUAL.min(end - at))];
+    segment.read(&mut bytes, at)?;
+    Ok(RecordHeader::decode(&bytes, segment.base.plus(at)).is_some())
+}
+
+/// Reads the records of an open segment, which has no footer yet, a piece at a time, as long as they are intact; says where that ends.
+fn intact(segment: &Segment, (mut at, end): (u64, u64), hand: &mut Hand<'_, '_>) -> Result<u64> {
+    let (mut piece, mut wanted) = (Vec::new(), PIECE_BYTES);
+    while at < end {
+        piece.resize(index(wanted.min(end - at)), 0);
+        segment.read(&mut piece, at)?;
+        let (began, piece_end) = (at, at + piece.len() as u64);
+        wanted = PIECE_BYTES;
+        loop {
+            let rest = piece.get(index(at - began)..).unwrap_or_default();
+            let Some(header) = RecordHeader::decode(rest, segment.base.plus(at)) else { break };
+            let record_end = at + header.record_len();
+            if record_end > piece_end {
+                // Read from its beginning, and as a whole.
+                wanted = PIECE_BYTES.max(header.record_len());
+                break;
+            }
+            let Some(body) = header.body(rest) else { return Ok(at) };
+            hand.item(&Item::Record { offset: at, header, body })?;
+            at = record_end;
+        }
+        if at == began && (wanted == PIECE_BYTES || at + wanted > end) {
+            return Ok(at);
+        }
+    }
+    Ok(at)
 }
 
 /// Reads a sealed segment by its footer, a piece at a time, from what is wanted first. There is one buffer for all pieces: memory that the

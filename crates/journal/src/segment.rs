@@ -292,16 +292,21 @@ impl Segment {
         })
     }
 
+    /// Bytes of the file.
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.file.len().map_err(|error| Error::io("reading", &self.path, error))
+    }
+
     /// All bytes of the file, or the first `to` of them.
     pub(crate) fn read_all(&self, to: Option<u64>) -> Result<Vec<u8>> {
-        let len = self.file.len().map_err(|error| Error::io("reading", &self.path, error))?;
+        let len = self.len()?;
         let mut bytes = vec![0; index(to.map_or(len, |to| to.min(len)))];
         self.read(&mut bytes, 0)?;
         Ok(bytes)
     }
 
     pub(crate) fn read_start(&self) -> Result<Start> {
-        let len = self.file.len().map_err(|error| Error::io("reading", &self.path, error))?;
+        let len = self.len()?;
         let mut bytes = vec![0; index(len.min(header_bytes(0)))];
         self.read(&mut bytes, 0)?;
         if bytes.iter().all(|byte| *byte == 0) {

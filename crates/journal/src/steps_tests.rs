@@ -83,3 +83,60 @@ fn each_step_reads_on_where_the_last_one_ended_and_nothing_twice() {
     let read = counted.0.load(Ordering::Relaxed) - before;
     assert!(read < (100 << 10), "{read} bytes were read");
 }
+
+/// The story: each of ten folds held all of the open segment, and a feed read it to its end for each batch.
+#[test]
+fn an_open_segment_is_read_a_piece_at_a_time_up_to_damage_and_behind_it() {
+    let (disk, counted) = (Disk::new(2), Arc::new(Counted::default()));
+    let files = AroundFiles::new(Arc::new(disk.clone()), Arc::clone(&counted));
+    let options = Options { segment_bytes: 32 << 20, batch_bytes_max: 8 << 20, ..options() };
+    let (journal, _) =
+        Journal::open(Arc::new(files), Arc::new(ManualClock::at(1_000)), Path::new(DIR), options).unwrap();
+    let mut written = Vec::new();
+    // Some lie over the ends of pieces, some are larger than a piece.
+    for number in 0..3000 {
+        let bytes = if number % 700 == 350 { 2 << 20 } else { 1000 };
+        written.push(journal.append(&batch(number, bytes)).unwrap());
+    }
+    let positions: Vec<Position> = written.iter().map(|appended| appended.position).collect();
+    journal.wait(*positions.last().unwrap(), Level::Written).unwrap();
+    let open = journal.segment_stats().into_iter().rfind(|segment| !segment.sealed).unwrap();
+    assert!(open.base < positions[2000], "most of it is in one segment");
+    let of_open: Vec<Position> = positions.iter().copied().filter(|position| *position >= open.base).collect();
+    let found = |from: Position, max: usize| {
+        let (mut found, mut damage) = (Vec::new(), Vec::new());
+        let outcome = journal.read_from(from, &mut |visit| {
+            match visit {
+                Visit::Record(record) => found.push(record.position),
+                Visit::Damaged(range) => damage.push(range.clone()),
+            }
+            if found.len() >= max { Err(Error::Closed) } else { Ok(()) }
+        });
+        assert!(outcome.is_ok() || found.len() == max);
+        (found, damage)
+    };
+    for at in [0, 1, of_open.len() / 2, of_open.len() - 1] {
+        // Just at a record, and in the middle of one.
+        assert_eq!(found(of_open[at], usize::MAX), (of_open[at..].to_vec(), vec![]));
+        assert_eq!(found(of_open[at].plus(8), usize::MAX), (of_open[at + 1..].to_vec(), vec![]));
+    }
+    let before = counted.0.load(Ordering::Relaxed);
+    assert_eq!(found(of_open[1], 3).0, of_open[1..4]);
+    let read = counted.0.load(Ordering::Relaxed) - before;
+    assert!(read <= STEP_BYTES + (8 << 10), "{read} bytes were read for three batches");
+    // One is damaged, and what comes behind it is there.
+    let hit = of_open.len() / 2;
+    let path = disk
+        .inventory()
+        .into_iter()
+        .map(|(path, _)| path)
+        .rfind(|path| path.extension().is_some_and(|end| end == "seg"));
+    disk.flip(&path.unwrap(), of_open[hit].get() - open.base.get() + 500, 1);
+    let mut expected = of_open.clone();
+    expected.remove(hit);
+    let (records, damage) = found(of_open[0], usize::MAX);
+    assert_eq!(records, expected);
+    assert_eq!(damage.iter().map(|damage| damage.position).collect::<Vec<_>>(), [of_open[hit]]);
+    // Damage before what is asked for is no news of it.
+    assert_eq!(found(of_open[hit + 1], usize::MAX), (of_open[hit + 1..].to_vec(), vec![]));
+}

@@ -36,6 +36,7 @@ const LOOKED_AT: usize = 32;
 const GONE_MAX: usize = 2;
 /// Slots that there usually are for each piece.
 const SLOTS_USUAL: usize = 2;
+
 /// By what a piece is found. Pieces of the same mark are told apart by what is in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
