@@ -94,7 +94,7 @@ impl Caches {
 
     fn keep(&self, key: &[u8], entry: &[u8], value: Option<&[u8]>, because: Because) {
         if let Some(mark) = Mark::of(key) {
-            self.0.keep(mark, is_of(key), (&[key, entry], value.unwrap_or_default()), because);
+            self.0.keep(mark, is_of(key), ([key, entry], value.unwrap_or_default()), because);
         }
     }
 

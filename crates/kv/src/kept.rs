@@ -217,25 +217,23 @@ impl Kept {
         trace.is_some_and(|trace| std::mem::replace(trace, place.trace) == place.trace)
     }
 
-    /// Keeps a piece of the parts of a head and a tail, which may be empty, instead of the one with this mark whose head `is_it`. A tail that is too large is left out;
+    /// Keeps a piece of the two parts of a head and a tail, which may be empty, instead of the one with this mark whose head `is_it`. A tail that is too large is left out;
     /// when even the head is, nothing of this mark is there afterwards.
     pub(crate) fn keep(
         &self,
         mark: Mark,
         is_it: impl Fn(&[u8]) -> bool,
-        (head, tail): (&[&[u8]], &[u8]),
+        (head, tail): ([&[u8]; 2], &[u8]),
         because: Because,
     ) {
-        let bytes = length_of(head);
+        let bytes = length_of(&head);
         let Some(length) = u32::try_from(bytes).ok().filter(|_| self.may_keep(bytes)) else {
             return self.remove(mark, is_it);
         };
         let length = length.to_le_bytes();
-        let mut parts = Vec::with_capacity(head.len() + 2);
-        parts.push(&length[..]);
-        parts.extend(head);
         let has_tail = !tail.is_empty() && self.may_keep_tail(bytes + tail.len());
-        parts.extend(has_tail.then_some(tail));
+        let [first, second] = head;
+        let parts = [&length[..], first, second, if has_tail { tail } else { &[] }];
         let place = Self::place(mark);
         let Some(mut table) = self.table(place) else { return };
         let is_new = table.keep(place, mark, is_it, (&parts, has_tail), self.room);

@@ -28,11 +28,11 @@ fn is(number: u64) -> impl Fn(&[u8]) -> bool {
 }
 
 fn keep(kept: &Kept, number: u64, (head, tail): &(Vec<u8>, Vec<u8>), because: Because) {
-    kept.keep(mark(number), is(number), (&[head], tail), because);
+    kept.keep(mark(number), is(number), ([head, &[]], tail), because);
 }
 
 fn write(kept: &Kept, number: u64, head: usize, tail: usize) {
-    kept.keep(numbered(number), |_| true, (&[&vec![1; head]], &vec![2; tail]), Because::Written);
+    kept.keep(numbered(number), |_| true, ([&vec![1; head], &[]], &vec![2; tail]), Because::Written);
 }
 
 /// Head and tail of what is there.
@@ -175,7 +175,7 @@ fn what_was_written_and_not_asked_for_leaves_the_rest_of_the_room_alone() {
     assert!((900 << 10..1300 << 10).contains(&written), "{written}");
     // Somebody asks for others: those stay, all that there is room for.
     for n in 200_000..220_000 {
-        kept.keep(numbered(n), |_| true, (&[&[1; 100]], &[]), Because::Asked);
+        kept.keep(numbered(n), |_| true, ([&[1; 100], &[]], &[]), Because::Asked);
         kept.get(numbered(n), |_| true);
     }
     for n in 100_000..200_000 {
@@ -193,7 +193,7 @@ fn there_are_as_many_sets_as_pieces_need() {
         let kept = Kept::new(8 << 20, 0);
         let fit = (8 << 20) / (bytes + u64::try_from(OVERHEAD_BYTES + LENGTH_BYTES + 3 * SLOT_BYTES).unwrap());
         for n in 0..fit {
-            kept.keep(numbered(n), |_| true, (&[&vec![1; usize::try_from(bytes).unwrap()]], &[]), Because::Asked);
+            kept.keep(numbered(n), |_| true, ([&vec![1; usize::try_from(bytes).unwrap()], &[]], &[]), Because::Asked);
         }
         let there = (0..fit).filter(|n| kept.get(numbered(*n), |_| true).is_some()).count();
         assert!(there as u64 * 100 > fit * 93, "{bytes}: {there} of {fit}");
@@ -243,7 +243,7 @@ fn what_is_not_taken_is_lent() {
     let lent = || lent.load(Ordering::Relaxed);
     assert_eq!(lent(), 4 << 20);
     for n in 0..10_000 {
-        kept.keep(numbered(n), |_| true, (&[&[1; 100]], &[]), Because::Asked);
+        kept.keep(numbered(n), |_| true, ([&[1; 100], &[]], &[]), Because::Asked);
         let free = (4 << 20) - sum(&kept, Table::held) as u64;
         assert!(lent().abs_diff(free) <= (4 << 20) / NOTED_PARTS as u64, "{} and {free}", lent());
     }
