@@ -86,6 +86,8 @@ pub(crate) struct Connection {
     round: u64,
     is_ended: bool,
     is_broken: bool,
+    /// Until when what the client goes on sending is read and let go of, behind the error that ends the connection.
+    farewell: Option<Pin<Box<Sleep>>>,
     is_registered: bool,
     stalled_ms: u64,
     turn: Turn,
@@ -135,6 +137,7 @@ impl Connection {
             round: 0,
             is_ended: false,
             is_broken: false,
+            farewell: None,
             is_registered: false,
             stalled_ms: 0,
             turn: Turn::default(),
@@ -178,7 +181,10 @@ impl Connection {
         loop {
             match self.session.client.asked() {
                 Ask::Nothing => {}
-                Ask::Finish => self.session.closing = true,
+                Ask::Finish => {
+                    self.session.closing = true;
+                    self.farewell = None;
+                }
                 Ask::Kill => return Poll::Ready(Ok(None)),
             }
             if self.session.client.is_waiting() && self.poll_gone(cx)? {
@@ -195,7 +201,8 @@ impl Connection {
             }
             if self.is_finished() {
                 ready!(self.stream.poll_flush(cx))?;
-                return self.stream.poll_shutdown(cx).map_ok(|()| None);
+                ready!(self.stream.poll_shutdown(cx))?;
+                return self.poll_farewell(cx).map(|()| Ok(None));
             }
             if self.moves_to.is_some() && self.rests() {
                 return Poll::Ready(Ok(self.moves_to));
@@ -304,7 +311,7 @@ impl Connection {
                     tracing::debug!(client = %self.session.client.address, %error, "protocol error");
                     self.reply.error(&format!("ERR Protocol error: {error}"));
                     self.session.replies += 1;
-                    self.session.closing = true;
+                    self.close_behind_error();
                     done = bytes.len();
                 }
             }

@@ -176,8 +176,14 @@ fn garbage_gets_an_error_and_a_closed_connection() {
     for (send, error) in [
         (b"PING\r\n*1\r\n$-5\r\n".as_slice(), "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n"),
         (b"*1\r\n:5\r\n", "-ERR Protocol error: expected '$', got ':'\r\n"),
-        (b"*9999999999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
-        (b"*1\r\n$99999999999\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (
+            b"*9999999999\r\n",
+            "-ERR Protocol error: invalid multibulk length: a command may have 1048576 arguments at the most\r\n",
+        ),
+        (
+            b"*1\r\n$99999999999\r\n",
+            "-ERR Protocol error: invalid bulk length: an argument may have 67108864 bytes at the most\r\n",
+        ),
         (b"SET k \"v\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"*1\r\n*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
         (
@@ -190,6 +196,19 @@ fn garbage_gets_an_error_and_a_closed_connection() {
         assert_eq!(rest(&mut stream), error);
     }
     exchange(&mut server.connect(), b"PING\r\n", "+PONG\r\n");
+}
+
+/// A socket that is closed with bytes that nobody has read resets the connection, and the error on its way is lost.
+#[test]
+fn who_sends_too_large_a_value_to_its_end_is_told_the_limit() {
+    let server = start(Durability::Written, |options| options.limits.bulk_bytes_max = 1 << 20);
+    let mut stream = server.connect();
+    let value = vec![b'x'; 20 << 20];
+    stream.write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).as_bytes()).unwrap();
+    stream.write_all(&value).unwrap();
+    let error = "-ERR Protocol error: invalid bulk length: an argument may have 1048576 bytes at the most\r\n";
+    exchange(&mut stream, b"\r\n", error);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "behind it the connection is closed, not reset");
 }
 
 #[test]

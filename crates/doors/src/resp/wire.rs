@@ -117,19 +117,24 @@ pub(crate) struct WireLimits {
     pub(crate) unauthenticated: Option<(usize, usize)>,
 }
 
-/// Why the bytes are not RESP. Displays as Redis' own text, behind "Protocol error: ".
+/// Why the bytes are not RESP, or more than is taken. Displays as Redis' own text, behind "Protocol error: "; a limit is named behind that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireError {
     InlineTooBig,
     ArrayHeaderTooBig,
     BulkHeaderTooBig,
     ArrayLength,
+    /// More arguments than the limit, which it names.
+    TooManyArguments(usize),
     BulkLength,
+    /// More bytes than the limit, which it names.
+    BulkTooBig(usize),
     UnauthenticatedArrayLength,
     UnauthenticatedBulkLength,
     ExpectedBulk(u8),
     UnbalancedQuotes,
-    CommandTooBig,
+    /// As [`WireError::BulkTooBig`], of a whole command.
+    CommandTooBig(usize),
     BulkNotTerminated,
 }
 
@@ -140,12 +145,20 @@ impl fmt::Display for WireError {
             WireError::ArrayHeaderTooBig => f.write_str("too big mbulk count string"),
             WireError::BulkHeaderTooBig => f.write_str("too big bulk count string"),
             WireError::ArrayLength => f.write_str("invalid multibulk length"),
+            WireError::TooManyArguments(most) => {
+                write!(f, "invalid multibulk length: a command may have {most} arguments at the most")
+            }
+            WireError::BulkTooBig(most) => {
+                write!(f, "invalid bulk length: an argument may have {most} bytes at the most")
+            }
             WireError::BulkLength => f.write_str("invalid bulk length"),
             WireError::UnauthenticatedArrayLength => f.write_str("unauthenticated multibulk length"),
             WireError::UnauthenticatedBulkLength => f.write_str("unauthenticated bulk length"),
             WireError::ExpectedBulk(got) => write!(f, "expected '$', got '{}'", got.escape_ascii()),
             WireError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
-            WireError::CommandTooBig => f.write_str("too big command"),
+            WireError::CommandTooBig(most) => {
+                write!(f, "too big command: it may have {most} bytes at the most")
+            }
             WireError::BulkNotTerminated => f.write_str("expected CRLF behind a bulk string"),
         }
     }
@@ -217,7 +230,7 @@ impl Parser {
                             }
                             let count = usize::try_from(count).map_err(|_| WireError::ArrayLength)?;
                             if count > limits.args_max {
-                                return Err(WireError::ArrayLength);
+                                return Err(WireError::TooManyArguments(limits.args_max));
                             }
                             if limits.unauthenticated.is_some_and(|(_, args_max)| count > args_max) {
                                 return Err(WireError::UnauthenticatedArrayLength);
@@ -245,13 +258,14 @@ impl Parser {
                     let bytes = length(line).ok_or(WireError::BulkLength)?;
                     let bytes = usize::try_from(bytes).map_err(|_| WireError::BulkLength)?;
                     if bytes > limits.bulk_bytes_max {
-                        return Err(WireError::BulkLength);
+                        return Err(WireError::BulkTooBig(limits.bulk_bytes_max));
                     }
                     if limits.unauthenticated.is_some_and(|(bytes_max, _)| bytes > bytes_max) {
                         return Err(WireError::UnauthenticatedBulkLength);
                     }
-                    if self.at.saturating_add(bytes) > limits.command_bytes_max.min(u32::MAX as usize - 2) {
-                        return Err(WireError::CommandTooBig);
+                    let command_bytes_max = limits.command_bytes_max.min(u32::MAX as usize - 2);
+                    if self.at.saturating_add(bytes) > command_bytes_max {
+                        return Err(WireError::CommandTooBig(command_bytes_max));
                     }
                     self.state = State::Bulk(bytes, left);
                 }

@@ -85,11 +85,19 @@ fn the_quoting_rules_are_those_of_redis() {
 fn errors_are_found_as_soon_as_they_can_be() {
     let cases: &[(&[u8], WireError, &str)] = &[
         (b"*1\r\n$-1\r\n", WireError::BulkLength, "invalid bulk length"),
-        (b"*1\r\n$536870913\r\n", WireError::BulkLength, "invalid bulk length"),
+        (
+            b"*1\r\n$536870913\r\n",
+            WireError::BulkTooBig(536_870_912),
+            "invalid bulk length: an argument may have 536870912 bytes at the most",
+        ),
         (b"*1\r\n$99999999999999999999\r\n", WireError::BulkLength, "invalid bulk length"),
         (b"*1\r\n$x\r\n", WireError::BulkLength, "invalid bulk length"),
-        (b"*1048577\r\n", WireError::ArrayLength, "invalid multibulk length"),
-        (b"*2147483648\r\n", WireError::ArrayLength, "invalid multibulk length"),
+        (
+            b"*1048577\r\n",
+            WireError::TooManyArguments(1_048_576),
+            "invalid multibulk length: a command may have 1048576 arguments at the most",
+        ),
+        (b"*99999999999999999999\r\n", WireError::ArrayLength, "invalid multibulk length"),
         (b"*x\r\n", WireError::ArrayLength, "invalid multibulk length"),
         (b"*1\r\nx", WireError::ExpectedBulk(b'x'), "expected '$', got 'x'"),
         (b"*1\r\n*", WireError::ExpectedBulk(b'*'), "expected '$', got '*'"),
@@ -127,7 +135,7 @@ fn the_size_of_a_whole_command_is_bounded() {
     let limits = WireLimits { command_bytes_max: 100, ..LIMITS };
     let input = b"*3\r\n$60\r\n".to_vec();
     let input = [input, vec![b'x'; 60], b"\r\n$60\r\n".to_vec()].concat();
-    assert_eq!(feed([input.as_slice()], &limits).1, Some(WireError::CommandTooBig));
+    assert_eq!(feed([input.as_slice()], &limits).1, Some(WireError::CommandTooBig(100)));
 }
 
 #[test]

@@ -21,6 +21,8 @@ const READ_BYTES_MAX: usize = 1 << 20;
 const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 /// How long what is done for a client goes on when that has closed its side of the connection.
 const LEAVING_TIME: Duration = Duration::from_secs(1);
+/// How long what a client goes on sending is read behind the error that ends its connection.
+const FAREWELL_TIME: Duration = Duration::from_secs(5);
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
 /// What a connection may hold beside the room that all share: no more than its buffers take anyway.
@@ -136,9 +138,33 @@ impl Connection {
         tracing::warn!(client = %self.session.client.address, "unfinished commands take all of resp.input_bytes_max; closing the connection");
         self.reply.error("ERR unfinished commands of all clients take all the memory that they may: send this one again later, or raise resp.input_bytes_max");
         self.session.replies += 1;
-        self.session.closing = true;
+        self.close_behind_error();
         self.input = BytesMut::new();
         self.session.held = Share::default();
         self.end_chunk();
+    }
+
+    /// Ends a connection whose client is told why, and may be sending still.
+    pub(super) fn close_behind_error(&mut self) {
+        self.session.closing = true;
+        self.farewell = Some(Box::pin(tokio::time::sleep(FAREWELL_TIME)));
+    }
+
+    /// Reads what the client still sends, and forgets it, until it sends no more or has had its time: to close a socket with bytes that
+    /// nobody has read resets the connection, and the client would lose the error that was sent (RFC 9112, 9.6).
+    pub(super) fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(time) = &mut self.farewell else { return Poll::Ready(()) };
+        if time.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut scratch = self.reactor.scratch.borrow_mut();
+        loop {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match self.stream.poll_read(cx, &mut buf) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+            }
+        }
     }
 }
