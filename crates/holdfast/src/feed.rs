@@ -105,6 +105,7 @@ pub struct FeedLimit {
 pub struct Feed {
     store: Store,
     next: Position,
+    durability: Durability,
 }
 
 impl Store {
@@ -125,7 +126,7 @@ impl Store {
             let text = format!("the feed has positions from {floor} to {end}, not {from}");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Feed { store: self.clone(), next: from })
+        Ok(Feed { store: self.clone(), next: from, durability: self.durability() })
     }
 
     /// The lowest position at which a feed can begin now.
@@ -139,15 +140,6 @@ impl Inner {
     pub(crate) fn feed_floor(&self) -> Position {
         self.journal.floor()
     }
-
-    /// Up to where what was committed may be shown.
-    fn visible(&self) -> Position {
-        let marks = self.journal.watermarks();
-        match self.options.durability {
-            Durability::Synced => marks.synced,
-            Durability::Window(_) | Durability::Written => marks.written,
-        }
-    }
 }
 
 impl Feed {
@@ -157,15 +149,22 @@ impl Feed {
         self.next
     }
 
+    /// Has it show what is as durable as this, instead of as the store has it.
+    #[must_use]
+    pub fn shown_at(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
     /// Whether there may be something to read behind its position now. Never waits and does not look at the disk; what is
     /// there may turn out to be nothing that changed.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.store.inner().visible() > self.next
+        self.store.watermarks().written > self.next
     }
 
     /// The next items, at most as many as asked for; waits up to `wait` for the first. None of them can vanish any more, by
-    /// the store's durability.
+    /// the store's durability, or what [`Feed::shown_at`] said: what was acknowledged at less is waited for, and synced if need be.
     ///
     /// # Errors
     /// `Corrupt` when something journaled does not decode; `Unavailable` when the disk refuses; `Closed`.
@@ -186,7 +185,7 @@ impl Feed {
     fn read(&mut self, limit: FeedLimit) -> Result<Vec<FeedItem>> {
         let inner = self.store.inner();
         inner.check_open()?;
-        let end = inner.visible();
+        let end = inner.journal.watermarks().written;
         if end <= self.next {
             return Ok(Vec::new());
         }
@@ -231,6 +230,8 @@ impl Feed {
             // Everything up to there was seen, also if it began inside a batch and there is none behind that.
             next = next.max(end);
         }
+        // Where it goes on must not vanish either: everything before it.
+        inner.journal.wait(Position::new(next.get().saturating_sub(1)), self.durability.read_level())?;
         inner.hold_feed(next);
         inner.drop_feed(began);
         self.next = next;

@@ -7,7 +7,7 @@ mod by_write;
 use std::ops::{Bound, ControlFlow, Deref, Range, RangeInclusive};
 
 use journal::Position;
-use kv::{Brief, Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
+use kv::{Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
 use regex::bytes::Regex;
 
 use crate::cursor;
@@ -84,11 +84,10 @@ enum Place {
 pub struct Folded<'a> {
     bucket: &'a [u8],
     key: &'a [u8],
-    item: Item<'a>,
+    item: &'a Item<'a>,
     reader: &'a Reader,
     /// The command that put it, if it was just read.
     put: Option<&'a Put<'a>>,
-    brief: Brief,
 }
 
 /// The value of an object that a fold came to. Dereferences to its bytes.
@@ -119,19 +118,19 @@ impl Folded<'_> {
     /// Position of the batch that last changed it.
     #[must_use]
     pub fn version(&self) -> Position {
-        self.brief.version
+        self.item.brief().version
     }
 
     /// When it was last changed, in milliseconds since 1970.
     #[must_use]
     pub fn modified_ms(&self) -> u64 {
-        self.brief.modified_ms
+        self.item.brief().modified_ms
     }
 
     /// Length of its value.
     #[must_use]
     pub fn value_bytes(&self) -> u64 {
-        self.brief.value_bytes
+        self.item.brief().value_bytes
     }
 
     /// All that is known of it.
@@ -139,7 +138,7 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when it does not decode.
     pub fn head(&self) -> Result<Head> {
-        Ok(self.item.head())
+        Ok(self.item.head()?)
     }
 
     /// What two stores can compare of it.
@@ -147,7 +146,7 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when it does not decode.
     pub fn clock(&self) -> Result<Clock> {
-        Ok(self.item.clock())
+        Ok(self.item.clock()?)
     }
 
     /// Its value, proven by a checksum.
@@ -155,12 +154,12 @@ impl Folded<'_> {
     /// # Errors
     /// `Corrupt` when the stored value is damaged.
     pub fn value(&self) -> Result<FoldedValue<'_>> {
-        let Some(put) = self.put else { return Ok(FoldedValue::Own(self.reader.value_of(&self.item)?)) };
+        let Some(put) = self.put else { return Ok(FoldedValue::Own(self.reader.value_of(self.item)?)) };
         if put.compression == Compression::None {
             // The record that was just read is proven by its own checksum.
             return Ok(FoldedValue::Read(put.stored));
         }
-        let damaged = || kv::Error::Value { at: self.brief.at, reason: "checksum mismatch" };
+        let damaged = || kv::Error::Value { at: self.item.brief().at, reason: "checksum mismatch" };
         Ok(FoldedValue::Own(Value::from_vec(put.value().ok_or_else(damaged)?)))
     }
 }
@@ -250,7 +249,7 @@ impl Snapshot {
         while !going.is_over() {
             let Some((source, on)) = items.least() else { return Ok(None) };
             let reader = self.readers.get(source).expect("each source is a partition's");
-            going.visit(on.item()?, reader, None)?;
+            going.visit(&on.item()?, reader, None)?;
             last = going.is_over().then(|| on.place().to_vec());
             items.pass()?;
         }
@@ -274,7 +273,7 @@ impl Snapshot {
                 if going.is_over() {
                     return Ok(last.map(|(number, place)| Place::Partition(number, place)));
                 }
-                going.visit(item, reader, None)?;
+                going.visit(&item, reader, None)?;
                 if going.is_over() {
                     last = Some((number, item.place().to_vec()));
                 }
@@ -337,9 +336,8 @@ impl<'f, 'v> Going<'f, 'v> {
         self.fold.bucket.is_none_or(|wanted| wanted == put.bucket && inside())
     }
 
-    fn visit(&mut self, item: Item<'_>, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
-        let brief = item.brief();
-        if !self.fold.modified_ms.contains(&brief.modified_ms) {
+    fn visit(&mut self, item: &Item<'_>, reader: &Reader, put: Option<&Put<'_>>) -> Result<()> {
+        if !self.fold.modified_ms.contains(&item.brief().modified_ms) {
             return Ok(());
         }
         if self.prefix.is_empty() || !item.place().starts_with(&self.prefix) {
@@ -356,7 +354,7 @@ impl<'f, 'v> Going<'f, 'v> {
             return Ok(());
         }
         self.left -= 1;
-        let folded = Folded { bucket: &self.bucket, key, item, reader, put, brief };
+        let folded = Folded { bucket: &self.bucket, key, item, reader, put };
         self.ended = (self.visit)(&folded)?.is_break();
         Ok(())
     }

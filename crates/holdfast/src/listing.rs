@@ -41,7 +41,7 @@ pub(crate) fn page<'r>(readers: impl Iterator<Item = &'r Reader>, page: &Page<'_
         let Some((source, on)) = items.least() else { return Ok(out) };
         let (item, reader) = (on.item()?, readers.get(source).expect("each source is a partition's"));
         let value = if page.values { Some(reader.value_of(&item)?) } else { None };
-        out.entries.push((item.key_in(page.bucket).to_vec(), item.head(), value));
+        out.entries.push((item.key_in(page.bucket).to_vec(), item.head()?, value));
         items.pass()?;
     }
     out.more = items.least().is_some();

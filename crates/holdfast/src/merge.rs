@@ -5,8 +5,6 @@
 //!
 //! May use: `kv`. Must not know: what is merged, and for whom.
 
-use std::cmp::Ordering;
-
 use kv::{IndexEntries, Items};
 
 /// Things in order.
@@ -68,6 +66,13 @@ struct Runner {
 impl Runner {
     /// Before everybody: whoever meets it waits there.
     const NOBODY: Self = Self { source: usize::MAX, tag: 0, is_over: false };
+
+    /// Whether it comes before another of the same tag.
+    #[cold]
+    fn precedes<S: Source>(&self, other: &Self, sources: &[S]) -> bool {
+        let place = |of: &Self| sources.get(of.source).map(Source::place);
+        (self.is_over, place(self)) < (other.is_over, place(other))
+    }
 }
 
 impl<S: Source> Merge<S> {
@@ -87,15 +92,9 @@ impl<S: Source> Merge<S> {
         let mut node = number.midpoint(self.sources.len());
         while node > 0 {
             let Some(loser) = self.losers.get_mut(node) else { return Ok(()) };
-            let gives_way = match loser.tag.cmp(&runner.tag) {
-                Ordering::Greater => false,
-                Ordering::Less => true,
-                Ordering::Equal => {
-                    let place = |of: Runner| self.sources.get(of.source).map(Source::place);
-                    (loser.is_over, place(*loser)) < (runner.is_over, place(runner))
-                }
-            };
-            if gives_way {
+            // Only of those whose tags are the same anything else is looked at.
+            let is_less = loser.tag < runner.tag || (loser.tag == runner.tag && loser.precedes(&runner, &self.sources));
+            if is_less {
                 std::mem::swap(loser, &mut runner);
             }
             node /= 2;

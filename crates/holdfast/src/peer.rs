@@ -50,7 +50,7 @@ fn each_item(reader: &Reader, mut visit: impl FnMut(&Item<'_>) -> Result<()>) ->
 fn note(tree: &mut Tree, item: &Item<'_>) -> Result<()> {
     let (bucket, key) = item.name()?;
     if !kv::is_reserved(&bucket) {
-        tree.update(object_hash(&bucket, key), None, Some(item.clock().hash()));
+        tree.update(object_hash(&bucket, key), None, Some(item.clock()?.hash()));
     }
     Ok(())
 }

@@ -110,6 +110,26 @@ fn a_feed_goes_on_where_it_was_after_a_store_was_opened_and_closed_for_nothing()
     assert_eq!(store.feed(first).err().unwrap().kind(), ErrorKind::Invalid);
 }
 
+/// A feed that showed only what happened to be synced stood still behind writers at `written` for as long as nobody else had anything
+/// synced, and who followed it took an old copy for a whole one.
+#[test]
+fn what_was_acknowledged_at_less_is_made_durable_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { durability: Durability::Synced, ..options() }).unwrap();
+    let mut feed = store.feed(Position::ZERO).unwrap();
+    let write =
+        |key: &[u8]| store.kv().put_at(b"b", key, b"v", &PutOptions::default(), Durability::Written).unwrap().position;
+    let first = write(b"first");
+    assert!(feed.has_more());
+    let items = all(&mut feed, 10);
+    assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [first]);
+    assert!(store.watermarks().synced > first && !feed.has_more());
+
+    let second = write(b"second");
+    let items = all(&mut feed.shown_at(Durability::Written), 10);
+    assert_eq!(items.iter().map(FeedItem::position).collect::<Vec<_>>(), [second]);
+}
+
 #[test]
 fn a_page_ends_by_the_bytes_of_its_values_also_when_the_journal_has_them_compressed() {
     let dir = tempfile::tempdir().unwrap();

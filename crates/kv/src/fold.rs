@@ -9,12 +9,12 @@ use journal::Position;
 use crate::bytes::len32;
 use crate::clock::Clock;
 use crate::command::Put;
-use crate::entry::{Entry, Head};
+use crate::entry::{Brief, Entry, FIXED_BYTES, Head};
 use crate::error::{Error, Result};
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Reading};
 use crate::piece::Bytes;
-use crate::query::{Reader, Value, decode, is_expired};
+use crate::query::{Reader, Value, damaged, decode, is_expired};
 
 /// Which objects to go through.
 #[derive(Debug, Clone, Copy)]
@@ -29,13 +29,12 @@ pub struct FoldRange<'a> {
     pub after: Option<&'a [u8]>,
 }
 
-/// One object that a fold came to.
+/// One object that a fold came to. Most of it is decoded when it is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     ledger_key: &'a [u8],
     /// As the ledger has it.
     stored: &'a [u8],
-    entry: Entry<'a>,
 }
 
 /// An object that was looked up, as a fold would come to it.
@@ -118,7 +117,8 @@ impl Looked {
 
 impl<'a> Item<'a> {
     fn of(ledger_key: &'a [u8], stored: &'a [u8]) -> Result<Self> {
-        Ok(Self { ledger_key, stored, entry: decode(stored)? })
+        // What a fold looks at of each object is there; the rest is decoded for who asks.
+        if stored.len() < FIXED_BYTES { Err(damaged()) } else { Ok(Self { ledger_key, stored }) }
     }
 
     /// Where it stands among all objects: places compare as bucket, then key do.
@@ -145,42 +145,31 @@ impl<'a> Item<'a> {
     /// Whether it has expired by `now_ms`.
     #[must_use]
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        self.entry.expired(now_ms)
+        let expires_ms = self.brief().expires_ms;
+        expires_ms != 0 && expires_ms <= now_ms
     }
 
     /// What is known of it.
-    #[must_use]
-    pub fn head(&self) -> Head {
-        self.entry.head()
+    ///
+    /// # Errors
+    /// `Ledger` when it does not decode.
+    pub fn head(&self) -> Result<Head> {
+        Entry::decode(self.stored).map(|entry| entry.head()).ok_or_else(damaged)
     }
 
     /// What two stores can compare of it.
-    #[must_use]
-    pub fn clock(&self) -> Clock {
-        Clock::from(&self.entry)
+    ///
+    /// # Errors
+    /// `Ledger` when it does not decode.
+    pub fn clock(&self) -> Result<Clock> {
+        Ok(Clock::from(&decode(self.stored)?))
     }
 
-    /// The little of it that needs no copy.
+    /// The little of it that filters and counts look at.
     #[must_use]
     pub fn brief(&self) -> Brief {
-        let Entry { version, modified_ms, expires_ms, at, value_bytes, .. } = self.entry;
-        Brief { version, modified_ms, expires_ms, at, value_bytes: u64::from(value_bytes) }
+        Entry::brief_of(self.stored).expect("it is not shorter than what all entries have")
     }
-}
-
-/// The little of an object that filters and counts look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Brief {
-    /// Position of the batch that last changed it.
-    pub version: Position,
-    /// When it was last changed, in milliseconds since 1970.
-    pub modified_ms: u64,
-    /// When it expires, in milliseconds since 1970; 0 is never.
-    pub expires_ms: u64,
-    /// Journal address of the command that put it.
-    pub at: u64,
-    /// Length of its value.
-    pub value_bytes: u64,
 }
 
 impl Items {
@@ -203,7 +192,7 @@ impl Items {
     /// # Errors
     /// `Ledger` when it does not decode.
     pub fn item(&self) -> Result<Item<'_>> {
-        let (ledger_key, stored) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| (on.key(), on.value()));
+        let (ledger_key, stored) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| on.entry());
         Item::of(ledger_key, stored)
     }
 

@@ -36,11 +36,18 @@ pub trait Cursor: Send {
     /// `Ledger` when stored bytes do not read back.
     fn advance(&mut self) -> Result<bool>;
 
-    /// Key of the entry it stands on, after [`Cursor::advance`] said true.
-    fn key(&self) -> &[u8];
+    /// Key and value of the entry it stands on, after [`Cursor::advance`] said true.
+    fn entry(&self) -> (&[u8], &[u8]);
+
+    /// Key of the entry it stands on.
+    fn key(&self) -> &[u8] {
+        self.entry().0
+    }
 
     /// Value of the entry it stands on.
-    fn value(&self) -> &[u8];
+    fn value(&self) -> &[u8] {
+        self.entry().1
+    }
 
     /// The tag of the key it stands on: see [`Bounds::tag`].
     fn tag(&self) -> u128;

@@ -135,12 +135,16 @@ impl<T> Found<T> {
 }
 
 pub(crate) fn decode(slice: &[u8]) -> Result<Entry<'_>> {
-    Entry::decode(slice).ok_or_else(|| Error::Ledger { path: String::new(), reason: "an entry does not decode".into() })
+    Entry::decode(slice).ok_or_else(damaged)
+}
+
+/// What is said of an entry that does not decode.
+pub(crate) fn damaged() -> Error {
+    Error::Ledger { path: String::new(), reason: "an entry does not decode".into() }
 }
 
 /// Whether an entry has expired by `now_ms`, without decoding all of it.
 pub(crate) fn is_expired(slice: &[u8], now_ms: u64) -> Result<bool> {
-    let damaged = || Error::Ledger { path: String::new(), reason: "an entry does not decode".into() };
     let expires_ms = Entry::expires_ms_of(slice).ok_or_else(damaged)?;
     Ok(expires_ms != 0 && expires_ms <= now_ms)
 }

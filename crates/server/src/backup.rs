@@ -84,7 +84,7 @@ fn make(store: &Store, to: &Path) -> Result<(), Failure> {
 fn warn_of(damaged_ranges: u64) {
     if damaged_ranges > 0 {
         complain(format_args!(
-            "holdfast: damaged ranges of the store, {damaged_ranges} of them, are missing in the backup too; `holdfast inspect` shows them"
+            "holdfast: damaged ranges of the store, {damaged_ranges} of them, are missing in the backup too; `holdfast inspect --verify` shows them"
         ));
     }
 }

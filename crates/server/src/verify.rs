@@ -29,7 +29,7 @@ pub(crate) enum LedgerState {
 
 impl LedgerState {
     pub(crate) fn is_sound(&self) -> bool {
-        matches!(self, Self::Agrees | Self::Unknown)
+        matches!(self, Self::Agrees)
     }
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for LedgerState {
             Self::Damaged(error) => {
                 write!(f, "is damaged ({error}): remove the folder `ledger` to have it rebuilt")
             }
-            Self::Unknown => f.write_str("cannot be checked, because records are damaged"),
+            Self::Unknown => f.write_str("cannot be checked, because records are damaged: --verify shows them"),
         }
     }
 }

@@ -278,6 +278,12 @@ fn a_changed_byte_in_a_backup_is_refused_with_file_and_offset_unless_damage_is_a
     let lost =
         (0..1_500).filter(|number| client.say(&format!("GET k{number}")) != Value::Bytes(value(*number))).count();
     assert_eq!(lost, 1, "one byte costs one value");
+    drop(client);
+    server.kill();
+    let inspected = say(&["inspect", "--ledger", &place.path("restored")]);
+    let said = &inspected.text;
+    assert!(said.contains("ledger     cannot be checked, because records are damaged"), "{said}");
+    assert!(inspected.code == Some(1) && !said.contains("damage     none"), "{said}");
 }
 
 #[test]

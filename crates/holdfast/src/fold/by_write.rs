@@ -198,7 +198,7 @@ impl Snapshot {
                         ended = Some(Ended::Cut(last));
                         return Err(stop());
                     }
-                    going.visit(item, reader, Some(put))?;
+                    going.visit(&item, reader, Some(put))?;
                     last = Some(said.at);
                     Ok(())
                 });
@@ -268,7 +268,7 @@ mod tests {
         for (max, are_all) in [(OBJECTS + 1, true), (OBJECTS, false), (100, false)] {
             let (mut visited, mut last) = (0, 0);
             let mut visit = |folded: &crate::Folded<'_>| {
-                (visited, last) = (visited + 1, folded.brief.at);
+                (visited, last) = (visited + 1, folded.item.brief().at);
                 Ok(ControlFlow::Continue(()))
             };
             let fold = Fold { order: FoldOrder::Write, ..Fold::default() };

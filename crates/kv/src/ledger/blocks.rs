@@ -117,7 +117,7 @@ pub(super) struct Spot {
     start: u32,
     key_end: u32,
     value_end: u32,
-    is_removal: bool,
+    pub(super) is_removal: bool,
 }
 
 /// Raw bytes of the blocks to come.
@@ -428,9 +428,10 @@ impl Unpacked {
         self.stretch(spot.start, spot.key_end)
     }
 
-    /// The value; `None` when the key was removed.
-    pub(super) fn value(&self, spot: Spot) -> Option<&[u8]> {
-        (!spot.is_removal).then(|| self.stretch(spot.key_end, spot.value_end))
+    /// Key and value; no value when the key was removed.
+    pub(super) fn entry(&self, spot: Spot) -> (&[u8], Option<&[u8]>) {
+        let value = (!spot.is_removal).then(|| self.stretch(spot.key_end, spot.value_end));
+        (self.key(spot), value)
     }
 
     /// How many keys come before what `is_before` tells.

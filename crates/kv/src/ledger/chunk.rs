@@ -120,7 +120,8 @@ impl Chunk {
         (self.bytes.len() + self.len() * OVERHEAD_BYTES) as u64
     }
 
-    fn key(&self, place: usize) -> Option<&[u8]> {
+    /// The key at a place in the order of keys.
+    pub(super) fn key(&self, place: usize) -> Option<&[u8]> {
         let entry = self.entry(place)?;
         self.bytes.get(entry.at..entry.key_end())
     }

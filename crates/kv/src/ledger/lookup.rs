@@ -104,6 +104,6 @@ impl Unpacked {
         let number = self.before(|other| other < key);
         let spot = self.spot(number);
         let is_there = number < self.len() && self.key(spot) == key;
-        is_there.then(|| Said { value: self.value(spot).map(Slice::new), was_at_hand: true })
+        is_there.then(|| Said { value: self.entry(spot).1.map(Slice::new), was_at_hand: true })
     }
 }

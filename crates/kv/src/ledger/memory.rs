@@ -128,12 +128,8 @@ impl Cursor for Shown {
         Ok(next.map(|next| self.at = next).is_some())
     }
 
-    fn key(&self) -> &[u8] {
-        &self.at.0
-    }
-
-    fn value(&self) -> &[u8] {
-        &self.at.1
+    fn entry(&self) -> (&[u8], &[u8]) {
+        (&self.at.0, &self.at.1)
     }
 
     fn tag(&self) -> u128 {

@@ -36,10 +36,18 @@ impl Part {
         }
     }
 
-    fn value(&self) -> Option<&[u8]> {
+    /// Key and value; no value when the key was removed.
+    fn entry(&self) -> (&[u8], Option<&[u8]>) {
         match self {
-            Self::Young(range) => range.value(),
-            Self::Run(run) => run.value(),
+            Self::Young(range) => range.entry().map_or((&[], None), |(key, change)| (key, change.value)),
+            Self::Run(run) => run.entry(),
+        }
+    }
+
+    fn is_removal(&self) -> bool {
+        match self {
+            Self::Young(range) => range.entry().is_some_and(|(_, change)| change.value.is_none()),
+            Self::Run(run) => run.is_removal(),
         }
     }
 }
@@ -126,7 +134,7 @@ impl Merged {
             self.start()?;
         }
         while let Some(part) = self.first() {
-            if part.value().is_some() {
+            if !part.is_removal() {
                 return Ok(true);
             }
             self.pass()?;
@@ -144,12 +152,9 @@ impl Cursor for Merged {
         })
     }
 
-    fn key(&self) -> &[u8] {
-        self.first().map_or(&[], Part::key)
-    }
-
-    fn value(&self) -> &[u8] {
-        self.first().and_then(Part::value).unwrap_or_default()
+    fn entry(&self) -> (&[u8], &[u8]) {
+        let (key, value) = self.first().map_or((&[][..], None), Part::entry);
+        (key, value.unwrap_or_default())
     }
 
     fn tag(&self) -> u128 {

@@ -180,8 +180,12 @@ impl RunEntries {
         self.unpacked.as_ref().map_or(&[], |unpacked| unpacked.key(self.spot))
     }
 
-    /// The value; `None` when the key was removed.
-    pub(super) fn value(&self) -> Option<&[u8]> {
-        self.unpacked.as_ref()?.value(self.spot)
+    /// Key and value; no value when the key was removed.
+    pub(super) fn entry(&self) -> (&[u8], Option<&[u8]>) {
+        self.unpacked.as_ref().map_or((&[], None), |unpacked| unpacked.entry(self.spot))
+    }
+
+    pub(super) fn is_removal(&self) -> bool {
+        self.spot.is_removal
     }
 }

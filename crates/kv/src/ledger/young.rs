@@ -210,7 +210,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    fn entry(&self) -> Option<(&[u8], Change<'_>)> {
+    /// What it stands on.
+    pub(super) fn entry(&self) -> Option<(&[u8], Change<'_>)> {
         self.runs.chunks.get(self.at.0)?.at(self.at.1)
     }
 
@@ -228,12 +229,8 @@ impl Range {
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        self.entry().map_or(&[], |(key, _)| key)
-    }
-
-    /// The value; `None` when the key was removed.
-    pub(super) fn value(&self) -> Option<&[u8]> {
-        self.entry()?.1.value
+        let chunk = self.runs.chunks.get(self.at.0);
+        chunk.and_then(|chunk| chunk.key(self.at.1)).unwrap_or_default()
     }
 }
 

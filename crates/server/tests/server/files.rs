@@ -28,7 +28,7 @@ fn inspect_finds_nothing_wrong_with_a_sound_store_and_changes_nothing() {
     for arguments in [&["inspect", &dir][..], &["inspect", &dir, "--verify"]] {
         let (code, said, complained) = run(arguments);
         assert_eq!((code, complained.as_str()), (Some(0), ""), "{said}");
-        for words in ["partitions 16\n", " segments\n", "\n0000000000000000.seg ", " sealed\n", "\ndamage     none\n"] {
+        for words in ["partitions 16\n", " segments\n", "\n0000000000000000.seg ", " sealed\n", "\ndamage     none"] {
             assert!(said.contains(words), "no {words:?} in {said}");
         }
         let verified = "verified   20 batches, ";

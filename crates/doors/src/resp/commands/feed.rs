@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{ErrorKind, Feed, FeedChange, FeedItem, FeedLimit, Position, Store};
+use holdfast::{Durability, ErrorKind, Feed, FeedChange, FeedItem, FeedLimit, Position, Store};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -43,7 +43,7 @@ pub(crate) struct Follow {
 struct Page {
     from: Position,
     limit: FeedLimit,
-    durability: holdfast::Durability,
+    durability: Durability,
     protocol: Protocol,
     output_bytes_max: usize,
 }
@@ -135,7 +135,9 @@ async fn wait(feed: &Feed, client: &Client, until: Instant) -> bool {
 
 impl Page {
     fn open(&self, store: &Store) -> Result<Feed, Fail> {
-        store.feed(self.from).map_err(|error| {
+        // The reply waits for what the client asked for, which takes no thread.
+        let feed = store.feed(self.from).map(|feed| feed.shown_at(Durability::Written));
+        feed.map_err(|error| {
             // It only ever rises, so it says now why the feed was refused.
             let floor = store.feed_floor();
             if error.kind() == ErrorKind::Invalid && self.from < floor {
