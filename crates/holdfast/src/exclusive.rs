@@ -270,6 +270,13 @@ impl<'a> Exclusive<'a> {
         if self.changes.len() >= max {
             return Err(Error::new(ErrorKind::Limit, format!("a batch holds at most {max} changes")));
         }
+        // The journal would refuse it too, but only when all of it is in memory.
+        let (bytes, max) =
+            (self.changes.stored_bytes_with(bucket, key, &change), self.inner.options.limits.batch_bytes_max);
+        if bytes > max as u64 {
+            let text = format!("a batch holds at most {max} bytes; with this change it would have {bytes}");
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
         self.changes.set(bucket, key, change);
         Ok(())
     }

@@ -47,6 +47,14 @@ impl Change {
         }
     }
 
+    /// Bytes of the value as it will be journaled.
+    fn stored_bytes(&self) -> u64 {
+        match self {
+            Self::Put { stored, .. } => stored.bytes.len() as u64,
+            Self::Delete | Self::Expire { .. } => 0,
+        }
+    }
+
     /// The change that sets the expiry on top of an earlier change of the same object.
     pub(crate) fn expire(earlier: Option<&Self>, expires_ms: u64) -> Self {
         match earlier {
@@ -76,6 +84,8 @@ pub(crate) struct Changes {
     cleared: BTreeSet<Vec<u8>>,
     /// Bytes of keys and values in the list.
     bytes: u64,
+    /// The same as they will be journaled.
+    stored_bytes: u64,
 }
 
 /// Up to this many changes are searched one by one.
@@ -93,6 +103,12 @@ impl Changes {
     /// Bytes of keys and values, as they were before they were compressed.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of keys and values as they will be journaled, once there is this change too: what the batch has at the least.
+    pub(crate) fn stored_bytes_with(&self, bucket: &[u8], key: &[u8], change: &Change) -> u64 {
+        let before = self.get(bucket, key).map_or(0, |before| key.len() as u64 + before.stored_bytes());
+        self.stored_bytes - before + key.len() as u64 + change.stored_bytes()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Staged> {
@@ -123,11 +139,13 @@ impl Changes {
         if let Some(at) = self.position(bucket, key) {
             if let Some(staged) = self.list.get_mut(at) {
                 self.bytes = self.bytes - staged.change.bytes() + change.bytes();
+                self.stored_bytes = self.stored_bytes - staged.change.stored_bytes() + change.stored_bytes();
                 staged.change = change;
             }
             return;
         }
         self.bytes += key.len() as u64 + change.bytes();
+        self.stored_bytes += key.len() as u64 + change.stored_bytes();
         self.list.push(Staged { bucket: bucket.to_vec(), key: key.to_vec(), change });
         if self.list.len() > SCAN_MAX {
             self.reindex();
@@ -142,7 +160,10 @@ impl Changes {
             self.reindex();
         }
         self.cleared.insert(bucket.to_vec());
-        self.bytes = self.list.iter().map(|staged| staged.key.len() as u64 + staged.change.bytes()).sum();
+        let sum = |bytes: fn(&Change) -> u64| {
+            self.list.iter().map(|staged| staged.key.len() as u64 + bytes(&staged.change)).sum()
+        };
+        (self.bytes, self.stored_bytes) = (sum(Change::bytes), sum(Change::stored_bytes));
     }
 
     fn reindex(&mut self) {
@@ -171,6 +192,18 @@ mod tests {
         changes.set(b"b", b"new", Change::Delete);
         assert_eq!((changes.get(b"b", &[1]), changes.iter().count()), (None, 2));
         assert!(changes.is_cleared(b"b") && !changes.is_cleared(b"other"));
-        assert_eq!(changes.bytes(), 4);
+        assert_eq!((changes.bytes(), changes.stored_bytes), (4, 4));
+        let value = |bytes: usize| Change::Put {
+            stored: Stored::new(&vec![0; bytes], kv::Compression::Lz4),
+            metadata: Metadata::default(),
+            indexes: Indexes::default(),
+            expires_ms: 0,
+        };
+        let (large, small) = (value(100_000), value(10));
+        assert!((2..10_000).contains(&changes.stored_bytes_with(b"b", b"k", &large)), "as it is compressed");
+        changes.set(b"b", b"k", large);
+        assert_eq!(changes.stored_bytes_with(b"b", b"k", &small), 4 + 1 + 10, "instead of what was there");
+        changes.set(b"b", b"k", small);
+        assert_eq!((changes.bytes(), changes.stored_bytes), (15, 15));
     }
 }

@@ -72,6 +72,28 @@ fn conditions_are_judged_in_the_instant_of_the_change() {
 }
 
 #[test]
+fn what_is_changed_together_is_refused_with_the_change_that_is_too_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::Written, limits: Limits::tiny(), ..Options::default() };
+    let store = Store::open(dir.path(), options).unwrap();
+    let value = vec![b'v'; store.limits().value_bytes_max];
+    let most = store.limits().batch_bytes_max / value.len();
+    let mut both = store.exclusive(&Scope::All).unwrap();
+    let mut staged = 0;
+    let refused = loop {
+        match both.put(b"b", &[staged], &value, &PutOptions::default()) {
+            Ok(()) => staged += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((refused.kind(), usize::from(staged) <= most), (ErrorKind::Limit, true), "{refused}");
+    assert!(refused.to_string().contains(&store.limits().batch_bytes_max.to_string()), "{refused}");
+    // What replaces another counts instead of it.
+    both.put(b"b", &[0], b"small", &PutOptions::default()).unwrap();
+    both.put(b"b", &[staged], &vec![b'v'; value.len() - 100], &PutOptions::default()).unwrap();
+}
+
+#[test]
 fn limits_are_errors_that_name_themselves_and_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), Options { limits: Limits::tiny(), ..Options::default() }).unwrap();

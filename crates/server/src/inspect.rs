@@ -45,7 +45,11 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
         say(format_args!("{:<10} {}", if is_loss(one) { "damage" } else { "unfinished" }, describe(one)));
     }
     let mut is_sound = true;
-    if arguments.ledger {
+    if dir.join("restoring").exists() {
+        is_sound = false;
+        say("unfinished a restore into it was interrupted: remove the folder and restore again");
+    }
+    if arguments.ledger && is_sound {
         let ledger = verify_ledger(dir)?;
         is_sound = ledger.is_sound();
         say(format_args!("ledger     {ledger}"));

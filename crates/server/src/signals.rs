@@ -6,10 +6,15 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// A file would become larger than the process may make one (`ulimit -f`). Nobody waits for it: where it is watched it does not kill the
+/// program, and the write fails with an error, as on a full disk.
+const FILE_SIZE: i32 = 25;
+
 /// SIGTERM and SIGINT (Ctrl-C), from the moment this is made: they do not kill the program any more.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    _file_size: Signal,
 }
 
 /// One signal that came.
@@ -22,7 +27,11 @@ pub(crate) struct Caught {
 
 impl Signals {
     pub(crate) fn watch() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _file_size: signal(SignalKind::from_raw(FILE_SIZE))?,
+        })
     }
 
     pub(crate) async fn next(&mut self) -> Caught {

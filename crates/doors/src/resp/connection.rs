@@ -295,7 +295,7 @@ impl Connection {
                 Ok(Progress::Skip { consumed }) => done += consumed,
                 Ok(Progress::Command { consumed }) => {
                     let args = self.parser.args(input);
-                    self.session.effort = Effort::here(limits.loop_bytes_max);
+                    self.session.effort = Effort::here(limits.loop_bytes_max).with_reply_max(limits.output_bytes_max);
                     handle::command(door, &mut self.session, args, &mut self.reply, now_ms, &mut started);
                     if let Some(Pending::Heavy { .. }) = self.session.pending {
                         self.heavy_begins = Some(done);

@@ -5,7 +5,8 @@
 //! as it likes, but is owed no more than there was room for.
 //!
 //!   touched   bytes of values and arguments that are read, checked, compared or copied
-//!   owed      bytes of values among them that go into the reply, and lie in memory until the client has taken them
+//!   owed      bytes of values among them that go into the reply, and lie in memory until the client has taken them; what is more than
+//!             any reply may have is refused before it is read
 //!
 //! May use: `call` for the failure. Must not know: threads, what commands do.
 
@@ -36,6 +37,7 @@ pub(crate) struct Effort {
     touched_max: u64,
     owed: u64,
     owed_max: u64,
+    reply_max: u64,
 }
 
 impl Effort {
@@ -43,7 +45,7 @@ impl Effort {
     pub(crate) const ANY: Self = Self::new(u64::MAX, u64::MAX);
 
     const fn new(touched_max: u64, owed_max: u64) -> Self {
-        Effort { touched: 0, touched_max, owed: 0, owed_max }
+        Effort { touched: 0, touched_max, owed: 0, owed_max, reply_max: u64::MAX }
     }
 
     /// On the event loop.
@@ -56,23 +58,31 @@ impl Effort {
         Self::new(u64::MAX, owed_max)
     }
 
+    /// For a reply of so many bytes at the most.
+    pub(crate) fn with_reply_max(self, bytes: usize) -> Self {
+        Effort { reply_max: bytes as u64, ..self }
+    }
+
     /// The largest value that may be read.
     pub(crate) fn value_max(&self, to: Use) -> u64 {
         let touched = self.touched_max.saturating_sub(self.touched);
         match to {
             Use::Look => touched,
-            Use::Show => touched.min(self.owed_max.saturating_sub(self.owed)),
+            Use::Show => touched.min(self.owed_max.min(self.reply_max).saturating_sub(self.owed)),
         }
     }
 
     /// Notes what is done.
     ///
     /// # Errors
-    /// `Heavy` when that is more than may be done here.
+    /// `Heavy` when that is more than may be done here; `TooBig` when no reply may have so much.
     pub(crate) fn add(&mut self, bytes: u64, to: Use) -> Result<(), Fail> {
         self.touched = self.touched.saturating_add(bytes);
         if to == Use::Show {
             self.owed = self.owed.saturating_add(bytes);
+        }
+        if self.owed > self.reply_max {
+            return Err(Fail::TooBig(usize::try_from(self.reply_max).unwrap_or(usize::MAX)));
         }
         if self.touched > self.touched_max || self.owed > self.owed_max {
             return Err(Fail::Heavy { owed: self.owed });
@@ -118,5 +128,15 @@ mod tests {
         assert!(effort.add(900, Use::Show).is_ok() && effort.value_max(Use::Show) == 100);
         assert!(matches!(effort.add(200, Use::Show), Err(Fail::Heavy { owed: 1100 })));
         assert!(Effort::ANY.clone().add(u64::MAX, Use::Show).is_ok());
+    }
+
+    #[test]
+    fn what_no_reply_may_have_is_refused_before_it_is_read() {
+        for effort in [Effort::here(1000), Effort::elsewhere(1000), Effort::ANY.clone()] {
+            let mut effort = effort.with_reply_max(500);
+            assert!(effort.add(400, Use::Show).is_ok() && effort.value_max(Use::Show) == 100);
+            assert!(effort.add(300, Use::Look).is_ok(), "what is only looked at is in no reply");
+            assert!(matches!(effort.add(101, Use::Show), Err(Fail::TooBig(500))));
+        }
     }
 }

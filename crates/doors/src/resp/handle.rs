@@ -52,7 +52,7 @@ pub(crate) fn command(
         }
     };
     if let Err(Fail::Heavy { owed }) = answer {
-        reply.truncate(mark);
+        take_back(reply, mark);
         session.pending = Some(Pending::Heavy { owed });
         *started = Instant::now();
         return;
@@ -60,7 +60,7 @@ pub(crate) fn command(
     if let Err(fail) = answer {
         add(&session.counters.errors, 1);
         open::fail(session, &fail);
-        reply.truncate(mark);
+        take_back(reply, mark);
         reply.error(&fail.text());
     }
     if session.reply_mode == ReplyMode::Off || silent {
@@ -373,6 +373,12 @@ fn note_slow(door: &Door, session: &Session, row: &'static Command, args: Args<'
         let event = if row.has(flag::FAST) { "fast-command" } else { "command" };
         door.latency.add(event, now_ms / 1000, micros / 1000);
     }
+}
+
+/// Takes back what a command wrote that has come to nothing, also that it wrote too much.
+fn take_back(reply: &mut Reply, mark: usize) {
+    reply.truncate(mark);
+    reply.take_overflow();
 }
 
 #[cfg(test)]

@@ -265,6 +265,12 @@ fn a_reply_that_is_too_big_is_an_error_and_its_command_does_nothing() {
     let mut stream = server.connect();
     exchange(&mut stream, format!("SET k {}\r\n", "x".repeat(60_000)).as_bytes(), "+OK\r\n");
     exchange(&mut stream, b"MGET k k\r\nPING\r\n", "-ERR the reply would exceed 100000 bytes\r\n+PONG\r\n");
+    // Nor is what no reply has room for read first, also where the values alone would just fit.
+    exchange(&mut stream, format!("SET half {}\r\n", "x".repeat(50_000)).as_bytes(), "+OK\r\n");
+    for key in [" k", " half"] {
+        let many = format!("MGET{}\r\nPING\r\n", key.repeat(10_000));
+        exchange(&mut stream, many.as_bytes(), "-ERR the reply would exceed 100000 bytes\r\n+PONG\r\n");
+    }
     let error = "-EXECABORT Transaction discarded: ERR the reply would exceed 100000 bytes\r\n";
     let expect = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n{error}:0\r\n");
     exchange(&mut stream, b"MULTI\r\nSET a 1\r\nGET k\r\nGETDEL k\r\nEXEC\r\nEXISTS a\r\n", &expect);

@@ -75,9 +75,10 @@ impl Folder {
     /// Whether the list of the tree's tables is the one that was written. The tree reads it without a look at its checksum, and a byte of it
     /// that changed has the tree show what was true once, and merge what is true now away.
     ///
-    /// `current` names the list: number 8 | xxh3 128 of the list 16 | kind of the checksum 1. A folder without it is a new one's.
+    /// `current` names the list: number 8 | xxh3 128 of the list 16 | kind of the checksum 1. A folder without it is a new one's, unless there
+    /// are lists: a tree that began anew beside them would come upon their names.
     pub(super) fn has_sound_list(&self) -> Result<bool> {
-        let Some(current) = read_if_there(&self.path.join("current"))? else { return Ok(true) };
+        let Some(current) = read_if_there(&self.path.join("current"))? else { return Ok(!self.has_lists()?) };
         let mut fields = base::Fields(&current);
         let (Some(number), Some(sum), Some([XXH3]), []) = (fields.u64(), fields.array(), fields.array(), fields.0)
         else {
@@ -85,6 +86,21 @@ impl Folder {
         };
         let list = read_if_there(&self.path.join(format!("v{number}")))?;
         Ok(list.is_some_and(|list| base::hash128(&list) == u128::from_le_bytes(sum)))
+    }
+
+    fn has_lists(&self) -> Result<bool> {
+        let names = match read_dir(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            names => names.map_err(|error| io_failed(&self.path, &error))?,
+        };
+        for entry in names {
+            let name = entry.map_err(|error| io_failed(&self.path, &error))?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix('v'));
+            if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn discard(&self) -> Result<()> {

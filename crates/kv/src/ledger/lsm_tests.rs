@@ -92,6 +92,28 @@ fn what_is_left_of_folders_from_before_goes_at_the_next_opening() {
     assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.2".to_owned()]));
 }
 
+/// The story: without the file that names the list a tree began anew beside the lists of before, came upon the name of one when it wrote its
+/// own, and the store did not open, or did not close.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
+fn a_ledger_whose_list_nobody_names_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    for round in 1..4 {
+        written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * round);
+    }
+    std::fs::remove_file(dir.path().join("0000/current")).unwrap();
+    for round in 1..4 {
+        let ledger = ledgers.open(id).unwrap();
+        assert_eq!((ledger.persisted().is_none(), folders(dir.path())), (round == 1, vec!["0000.1".to_owned()]));
+        written(&*ledger, (0..10).map(long_key), &number(round), 10 * round);
+    }
+    // One that is there and has nothing yet is no ledger that lost something.
+    std::fs::create_dir(dir.path().join("0001")).unwrap();
+    assert!(Folder::newest(dir.path(), PartitionId::new(1)).unwrap().has_sound_list().unwrap());
+}
+
 /// The story: a byte of the list of tables had the tree show entries of before for those of now, without a word, and what compaction let go of
 /// by them was lost for good.
 #[test]

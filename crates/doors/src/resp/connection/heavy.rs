@@ -40,19 +40,21 @@ impl Heavy {
     /// any more when its turn comes has it never begun.
     async fn run(self, owed: u64) -> Option<Self> {
         let (mut heavy, mut owed) = (self, usize::try_from(owed).unwrap_or(usize::MAX));
+        let limits = heavy.door.options.limits.clone();
         loop {
-            // It has nothing while it waits for more.
+            // It has nothing while it waits for more, also not what it had come to write.
+            heavy.reply = Reply::of_form(heavy.reply.form(), limits.output_bytes_max);
             drop(std::mem::take(&mut heavy.share));
             // What is owed no more than one on the event loop waits for nobody, least of all in a line with those who are.
-            let free = heavy.door.options.limits.loop_bytes_max;
-            heavy.session.effort = Effort::elsewhere(free as u64);
-            if owed > free {
+            let mut effort = Effort::elsewhere(limits.loop_bytes_max as u64);
+            if owed > limits.loop_bytes_max {
                 let (replies, bytes) = (heavy.door.replies.clone(), owed.saturating_add(SLACK_BYTES));
                 heavy.share = replies.wait(bytes).await;
                 // What is larger than all the room there is, is made when all of it is there.
                 let is_all = replies.is_all(&heavy.share);
-                heavy.session.effort = if is_all { Effort::ANY } else { Effort::elsewhere(bytes as u64) };
+                effort = if is_all { Effort::ANY } else { Effort::elsewhere(bytes as u64) };
             }
+            heavy.session.effort = effort.with_reply_max(limits.output_bytes_max);
             let turn = heavy.door.heavy_turns.clone().acquire_owned().await.ok()?;
             let run = move || {
                 let _turn = turn;
@@ -65,7 +67,8 @@ impl Heavy {
             match heavy.session.pending.take() {
                 // It was known of the first value and not of those behind it. Twice as much each time: the work doubles at most.
                 Some(Pending::Heavy { owed: more }) => {
-                    owed = usize::try_from(more).unwrap_or(usize::MAX).saturating_mul(2)
+                    let twice = usize::try_from(more).unwrap_or(usize::MAX).saturating_mul(2);
+                    owed = twice.min(limits.output_bytes_max);
                 }
                 pending => {
                     heavy.session.pending = pending;
