@@ -86,8 +86,9 @@ pub(crate) struct Connection {
     round: u64,
     is_ended: bool,
     is_broken: bool,
-    /// Until when what the client goes on sending is read and let go of, behind the error that ends the connection.
-    farewell: Option<Pin<Box<Sleep>>>,
+    /// Until when, and how many bytes of it, what the client goes on sending is read and let go of, behind the error that ends the
+    /// connection.
+    farewell: Option<(Pin<Box<Sleep>>, usize)>,
     is_registered: bool,
     stalled_ms: u64,
     turn: Turn,

@@ -23,6 +23,8 @@ const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// How long what a client goes on sending is read behind the error that ends its connection.
 const FAREWELL_TIME: Duration = Duration::from_secs(5);
+/// How much of it: a value twice as large as is taken by default. Who sends without an end is cut off.
+const FAREWELL_BYTES: usize = 128 << 20;
 /// Least room that is made when more is announced than has come.
 const READ_BYTES_MIN: usize = 16 << 10;
 /// What a connection may hold beside the room that all share: no more than its buffers take anyway.
@@ -147,13 +149,13 @@ impl Connection {
     /// Ends a connection whose client is told why, and may be sending still.
     pub(super) fn close_behind_error(&mut self) {
         self.session.closing = true;
-        self.farewell = Some(Box::pin(tokio::time::sleep(FAREWELL_TIME)));
+        self.farewell = Some((Box::pin(tokio::time::sleep(FAREWELL_TIME)), FAREWELL_BYTES));
     }
 
-    /// Reads what the client still sends, and forgets it, until it sends no more or has had its time: to close a socket with bytes that
+    /// Reads what the client still sends, and forgets it, until it sends no more or has had its time and bytes: to close a socket with bytes that
     /// nobody has read resets the connection, and the client would lose the error that was sent (RFC 9112, 9.6).
     pub(super) fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(time) = &mut self.farewell else { return Poll::Ready(()) };
+        let Some((time, left)) = &mut self.farewell else { return Poll::Ready(()) };
         if time.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -162,7 +164,9 @@ impl Connection {
             let mut buf = ReadBuf::new(&mut scratch);
             match self.stream.poll_read(cx, &mut buf) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() && buf.filled().len() <= *left => {
+                    *left -= buf.filled().len();
+                }
                 Poll::Ready(_) => return Poll::Ready(()),
             }
         }
