@@ -110,7 +110,6 @@ impl<'a> Entry<'a> {
         to
     }
 
-    // Inlined: to hand an entry on costs more than to decode it, as it is written field by field and copied in larger pieces.
     #[inline]
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         // Of a length that is known nothing needs to be looked at again.

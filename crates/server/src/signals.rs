@@ -7,7 +7,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A file would become larger than the process may make one (`ulimit -f`). Nobody waits for it: where it is watched it does not kill the
-/// program, and the write fails with an error, as on a full disk.
+/// program, and the write fails with an error, as on a full disk. The number is Linux' on x86 and Arm.
 const FILE_SIZE: i32 = 25;
 
 /// SIGTERM and SIGINT (Ctrl-C), from the moment this is made: they do not kill the program any more.
