@@ -2,6 +2,7 @@
 //!
 //! May use: snapshots, `kv`, the journal. Must not know: protocols.
 
+mod beside;
 mod by_write;
 
 use std::ops::{Bound, ControlFlow, Deref, Range, RangeInclusive};
@@ -10,15 +11,20 @@ use journal::Position;
 use kv::{Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
 use regex::bytes::Regex;
 
+use self::beside::{Folding, Objects, beside, here};
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::merge::Merge;
+use crate::merge::{Merge, Source};
 use crate::snapshot::Snapshot;
+
+/// Objects that a fold goes through before it has a second thread: what it takes to start one is a small part of what they took.
+const ALONE: usize = 4096;
 
 /// In which order a fold comes to the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FoldOrder {
-    /// By bucket, then key.
+    /// By bucket, then key. One that goes through thousands of objects has a second thread read half of the partitions, if no other fold
+    /// has the processor; the visitor is called by the caller's thread all the same.
     #[default]
     Key,
     /// As they lie in the journal: by when they were put, or moved by compaction. Reads large values at the speed of the
@@ -241,19 +247,42 @@ impl Snapshot {
             Some(FoldCursor(Place::Key(place))) => Some(place.as_slice()),
             Some(_) => return Err(other_order()),
         };
-        let range = going.range(after);
-        let bounds = range.bounds(Reading::Sweep);
-        let sources = self.readers.iter().map(|reader| reader.items(&bounds, self.now_ms()));
-        let mut items = Merge::new(sources)?;
-        let mut last = None;
-        while !going.is_over() {
-            let Some((source, on)) = items.least() else { return Ok(None) };
-            let reader = self.readers.get(source).expect("each source is a partition's");
-            going.visit(&on.item()?, reader, None)?;
-            last = going.is_over().then(|| on.place().to_vec());
-            items.pass()?;
+        let _this = Folding::this();
+        let another = (going.most() > ALONE).then(|| Folding::another(self.inner().threads)).flatten();
+        let bounds = going.range(after).bounds(Reading::Sweep);
+        let all = 0..self.readers.len();
+        let sources = here(&self.readers, all.clone(), &bounds, self.now_ms());
+        let alone = if another.is_some() { ALONE } else { usize::MAX };
+        let place = self.pass_up_to(alone, &mut Merge::new(sources)?, going)?;
+        if place.is_none() || going.is_over() {
+            return Ok(place);
         }
-        Ok(last.filter(|_| items.least().is_some()))
+        let bounds = going.range(place.as_deref()).bounds(Reading::Sweep);
+        std::thread::scope(|scope| {
+            let (ours, others) = (all.start..all.end / 2, all.end / 2..all.end);
+            let other = beside(scope, &self.readers, others, &bounds, self.now_ms());
+            let ours = here(&self.readers, if other.is_some() { ours } else { all }, &bounds, self.now_ms());
+            self.pass_up_to(usize::MAX, &mut Merge::new(ours.chain(other))?, going)
+        })
+    }
+
+    /// Visits what is wanted of so many objects. Returns the place of the last when there are more.
+    fn pass_up_to(
+        &self,
+        most: usize,
+        objects: &mut Merge<Objects>,
+        going: &mut Going<'_, '_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (mut left, mut last) = (most, None);
+        while left > 0 && !going.is_over() {
+            let Some((_, on)) = objects.least() else { return Ok(None) };
+            let reader = self.readers.get(on.partition()).expect("each source is of partitions");
+            going.visit(&on.item()?, reader, None)?;
+            left -= 1;
+            last = (left == 0 || going.is_over()).then(|| on.place().to_vec());
+            objects.pass()?;
+        }
+        Ok(last.filter(|_| objects.least().is_some()))
     }
 
     fn fold_by_partition(&self, going: &mut Going<'_, '_>) -> Result<Option<Place>> {

@@ -246,3 +246,127 @@ fn a_fold_in_the_order_of_writing_shows_what_one_in_the_order_of_keys_shows() {
         Fold { order: FoldOrder::Write, bucket: Some(b"bucket"), start: Bound::Included(b"key-2"), ..Fold::default() };
     assert_eq!(shown(&some).0.len(), wanted.keys().filter(|key| key.as_slice() >= b"key-2".as_slice()).count());
 }
+
+/// So many that a fold by key gets a second thread where there is a processor for it.
+fn many(dir: &std::path::Path) -> (Store, Vec<Name>) {
+    let options = Options { durability: Durability::Written, ..Options::default() };
+    let store = Store::open(dir, options).unwrap();
+    let mut names = Vec::new();
+    for number in 0..15_000usize {
+        let bucket = if number % 5 == 0 { b"odd\0".to_vec() } else { b"even".to_vec() };
+        let key = format!("key-{:05}", number * 7919 % 15_000).into_bytes();
+        store.kv().put(&bucket, &key, &key, &PutOptions::default()).unwrap();
+        names.push((bucket, key));
+    }
+    for (bucket, key) in names.split_off(14_000) {
+        store.kv().delete(&bucket, &key, Condition::None).unwrap();
+    }
+    names.sort();
+    (store, names)
+}
+
+#[test]
+fn a_long_fold_shows_everything_once_in_order_and_stops_where_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, names) = many(dir.path());
+    let snapshot = store.snapshot().unwrap();
+    store.kv().put(b"even", b"later", b"", &PutOptions::default()).unwrap();
+    let in_order = |found: Vec<(Name, Vec<u8>)>| {
+        assert!(found.iter().all(|((_, key), value)| key == value));
+        found.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(in_order(pages(&snapshot, &Fold::default())), names);
+    for limit in [4095, 4096, 4097, 9000] {
+        assert_eq!(in_order(pages(&snapshot, &Fold { limit, ..Fold::default() })), names, "{limit}");
+    }
+    let even: Vec<_> = names.iter().filter(|(bucket, _)| bucket == b"even").cloned().collect();
+    assert_eq!(in_order(pages(&snapshot, &Fold { bucket: Some(b"even"), ..Fold::default() })), even);
+    for stop in [1, 4096, 4097, 8000, names.len() - 1, names.len()] {
+        let mut seen = 0;
+        let next = snapshot.fold(&Fold::default(), &mut |_| {
+            seen += 1;
+            Ok(if seen == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        assert_eq!(seen, stop);
+        let rest = next.unwrap().map(|after| pages(&snapshot, &Fold { after: Some(&after), ..Fold::default() }));
+        assert_eq!(in_order(rest.unwrap_or_default()), names[stop..], "{stop}");
+        let failed = snapshot.fold(&Fold::default(), &mut |_| {
+            seen -= 1;
+            if seen == 0 { Err(Error::new(ErrorKind::Invalid, "enough")) } else { Ok(ControlFlow::Continue(())) }
+        });
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}
+
+#[test]
+fn long_folds_at_the_same_time_show_the_same_and_panic_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, names) = many(dir.path());
+    let snapshot = store.snapshot().unwrap();
+    let count = || {
+        let mut seen = names.iter();
+        let all = snapshot.fold(&Fold::default(), &mut |folded| {
+            let (bucket, key) = seen.next().unwrap();
+            assert_eq!((bucket.as_slice(), key.as_slice()), (folded.bucket(), folded.key()));
+            Ok(ControlFlow::Continue(()))
+        });
+        (all.unwrap(), seen.len())
+    };
+    std::thread::scope(|scope| {
+        let folds: Vec<_> = (0..4).map(|_| scope.spawn(|| (0..5).map(|_| count()).collect::<Vec<_>>())).collect();
+        let panics = scope.spawn(|| {
+            let mut left = 6000;
+            snapshot.fold(&Fold::default(), &mut |_| {
+                left -= 1;
+                assert_ne!(left, 0, "on purpose");
+                Ok(ControlFlow::Continue(()))
+            })
+        });
+        assert!(panics.join().is_err());
+        assert!(folds.into_iter().all(|fold| fold.join().unwrap() == vec![(None, 0); 5]));
+    });
+}
+
+/// Of the partitions that the second thread goes through.
+#[test]
+fn a_long_fold_that_comes_upon_damage_fails_and_the_next_shows_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, names) = many(dir.path());
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), Options::default()).unwrap();
+    let snapshot = store.snapshot().unwrap();
+    for partition in 8..16 {
+        for entry in std::fs::read_dir(dir.path().join(format!("ledger/{partition:04}/tables"))).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let (half, most) = (bytes.len() / 2, bytes.len() * 9 / 10);
+            bytes[half..most].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    let mut seen = names.iter();
+    let failed = snapshot.fold(&Fold::default(), &mut |folded| {
+        let (bucket, key) = seen.next().unwrap();
+        assert_eq!((bucket.as_slice(), key.as_slice()), (folded.bucket(), folded.key()));
+        Ok(ControlFlow::Continue(()))
+    });
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!((1000..names.len() - 4096).contains(&seen.len()), "{}", seen.len());
+    drop(snapshot);
+    // What is found damaged is filled again from the journal; each ledger is found by whoever comes upon it.
+    for _ in 0..600 {
+        let snapshot = store.snapshot().unwrap();
+        let mut found = Vec::new();
+        let all = snapshot.fold(&Fold::default(), &mut |folded| {
+            found.push((folded.bucket().to_vec(), folded.key().to_vec()));
+            Ok(ControlFlow::Continue(()))
+        });
+        if all.is_ok() {
+            assert_eq!(found, names);
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("it stays damaged");
+}

@@ -116,7 +116,11 @@ impl Looked {
 }
 
 impl<'a> Item<'a> {
-    fn of(ledger_key: &'a [u8], stored: &'a [u8]) -> Result<Self> {
+    /// The object at a place, as the ledger has it: see [`Item::place`] and [`Item::stored`].
+    ///
+    /// # Errors
+    /// `Ledger` when it is too short.
+    pub fn of(ledger_key: &'a [u8], stored: &'a [u8]) -> Result<Self> {
         // What a fold looks at of each object is there; the rest is decoded for who asks.
         if stored.len() < FIXED_BYTES { Err(damaged()) } else { Ok(Self { ledger_key, stored }) }
     }
@@ -125,6 +129,12 @@ impl<'a> Item<'a> {
     #[must_use]
     pub fn place(&self) -> &'a [u8] {
         self.ledger_key
+    }
+
+    /// What the ledger has of it.
+    #[must_use]
+    pub fn stored(&self) -> &'a [u8] {
+        self.stored
     }
 
     /// Bucket and key.

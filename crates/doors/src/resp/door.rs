@@ -23,7 +23,7 @@ use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
 use super::wire::WireLimits;
-use super::work::{Turn, Work};
+use super::work::{Elsewhere, Turn, Work};
 use crate::auth::Users;
 use crate::budget::Budget;
 use crate::durable::Syncer;
@@ -212,12 +212,23 @@ impl Door {
     }
 
     /// Where what runs off the event loop waits for its turn.
-    pub(crate) fn turns_of(&self, work: &Work) -> Arc<Semaphore> {
-        Arc::clone(match work.turn {
+    pub(crate) fn turns_of(&self, work: &Work) -> Elsewhere {
+        self.elsewhere(match work.turn {
             Turn::Long => &self.turns,
             Turn::HeldWrite => &self.held_writes,
             Turn::Lock => &self.lock_waits,
         })
+    }
+
+    /// Where what takes long runs.
+    pub(crate) fn long(&self) -> Elsewhere {
+        self.elsewhere(&self.turns)
+    }
+
+    /// Where what waits for one of these turns runs.
+    pub(crate) fn elsewhere(&self, turns: &Arc<Semaphore>) -> Elsewhere {
+        let (turns, replies) = (Arc::clone(turns), self.replies.clone());
+        Elsewhere { turns, replies, free_bytes: self.options.limits.loop_bytes_max }
     }
 
     /// Where a command of an open transaction waits for its turn to wait.

@@ -2,7 +2,7 @@
 //!
 //! May use: the fixtures of `serve_tests.rs` and `open_tests.rs`. Must not know: the inside of a connection.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 
 use super::open_tests::{Client, ID, until};
 use super::*;
@@ -200,4 +200,44 @@ fn what_all_clients_are_owed_has_one_bound() {
     drop(slow);
     next.send("MGET larger larger small");
     assert_eq!(next.reply().len(), (128 << 20) + 1024 + 2);
+}
+
+/// The story: a hundred clients that folded over objects of 64 MiB, or followed the feed, and did not read took 5.7 GB: how much it
+/// becomes was known of no such reply before it was there, and then it had no room.
+#[test]
+fn what_is_made_off_the_event_loop_counts_among_what_clients_are_owed() {
+    let (large, turns_all) = (56 << 20, 2);
+    let server = start(Durability::Written, |options| {
+        (options.reactors, options.pipeline_reactors) = (1, 1);
+        options.limits.replies_bytes_max = 63 << 20;
+        options.limits.long_commands_max = turns_all;
+    });
+    let (mut slow, mut other) = (client(&server), client(&server));
+    let value = "v".repeat(large);
+    let set = format!("*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n${large}\r\n{value}\r\n");
+    other.0.get_mut().write_all(set.as_bytes()).unwrap();
+    assert_eq!(other.reply(), "+OK");
+    let turns = server.running.door.turns.clone();
+    for asked in ["KV.FOLD OBJECTS", "FEED FROM 0"] {
+        slow.send(asked);
+        assert!(!slow.0.fill_buf().unwrap().is_empty());
+        until("who has room needs no turn", || turns.available_permits() == turns_all);
+        let mut next: Vec<_> = (0..4).map(|_| client(&server)).collect();
+        next.iter_mut().for_each(|client| client.send(asked));
+        // Two have made their replies, and keep the others from making any until there is room.
+        until("they have their turns", || turns.available_permits() == 0);
+        (0..5).for_each(|_| other.check(&[("STRLEN large", &format!(":{large}")), ("GETRANGE large 0 2", "vvv")]));
+        for client in &mut next {
+            client.0.get_ref().set_nonblocking(true).unwrap();
+            let early = client.0.get_mut().read(&mut [0]);
+            assert!(early.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{asked}");
+            client.0.get_ref().set_nonblocking(false).unwrap();
+        }
+        assert!(slow.reply().len() > large);
+        std::thread::scope(|scope| {
+            let replies: Vec<_> = next.iter_mut().map(|client| scope.spawn(|| client.reply().len())).collect();
+            assert!(replies.into_iter().all(|reply| reply.join().unwrap() > large));
+        });
+        until("all is given back", || turns.available_permits() == turns_all);
+    }
 }

@@ -20,6 +20,7 @@ use super::table::{BucketOf, Command, Found, find, flag};
 use super::wire::Args;
 use super::work::{Turn, Worked};
 use super::{number, open, permit, slowlog, unsupported};
+use crate::budget::Share;
 use crate::handed::Handed;
 
 /// Runs one command that has just arrived and writes its reply; `started` is when the one before it ended.
@@ -279,35 +280,38 @@ fn explain(command: &Command, fail: Fail) -> Fail {
 }
 
 /// Takes the reply of a command that waited for entries: those in it that the client does not have yet.
-pub(crate) fn waited(session: &mut Session, waited: Waited, is_silent: bool, reply: &mut Reply) -> Vec<Handed> {
+pub(crate) fn waited(
+    session: &mut Session,
+    waited: Waited,
+    is_silent: bool,
+    reply: &mut Reply,
+) -> (Share, Vec<Handed>) {
     let (waited, handed) = match waited {
-        Ok((written, need, handed)) => (Ok((written, need)), handed),
+        Ok((written, handed)) => (Ok(written), handed),
         Err(fail) => (Err(fail), Vec::new()),
     };
-    if let Ok((_, need)) = &waited {
-        session.last_write = session.last_write.max(need.synced).max(need.window).max(need.written);
-    }
-    worked(session, waited, is_silent, reply);
+    let room = worked(session, waited, is_silent, reply);
     if is_silent {
         // Nobody wants to hear of them.
         handed.into_iter().for_each(Handed::keep);
-        return Vec::new();
+        return (room, Vec::new());
     }
-    handed
+    (room, handed)
 }
 
-/// Takes the reply of a command that ran off the event loop.
-pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, reply: &mut Reply) {
-    if let Ok((_, need)) = &worked {
-        session.last_write = session.last_write.max(need.own);
-    }
+/// Takes the reply of a command that ran off the event loop, and gives the room that it has.
+pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, reply: &mut Reply) -> Share {
+    let mut room = Share::default();
     match worked {
-        Ok((written, need)) => {
+        Ok(written) => {
+            let need = written.need;
+            session.last_write = session.last_write.max(need.own);
             // WAITAOF may wait for a little more than was written.
             session.last_write = session.last_write.max(need.synced).max(need.window).max(need.written);
             if !is_silent {
-                reply.append(&written);
+                reply.append(&written.reply);
                 session.need.merge(need);
+                room = written.room;
             }
         }
         Err(fail) => {
@@ -319,6 +323,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
         }
     }
     session.replies += usize::from(!is_silent);
+    room
 }
 
 /// A bucket and a key in it.

@@ -80,7 +80,7 @@ impl Fixture {
             Some(Pending::Entry(wait)) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
                 let is_silent = wait.is_silent;
-                let handed =
+                let (_, handed) =
                     handle::waited(&mut self.session, runtime.block_on(wait.run()), is_silent, &mut self.reply);
                 handed.into_iter().for_each(crate::handed::Handed::keep);
             }

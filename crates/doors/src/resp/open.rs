@@ -27,7 +27,7 @@ use super::reply::{Form, Reply};
 use super::session::{Gathered, Need, Pending, ReplyMode, Session};
 use super::table::{BucketOf, Command, flag};
 use super::wire::Args;
-use super::work::{Worked, elsewhere};
+use super::work::{Worked, Written};
 
 /// An open transaction of a connection.
 pub(crate) struct Open {
@@ -338,10 +338,15 @@ impl Waiting {
     pub(crate) async fn run(self: Box<Self>, door: Arc<Door>) -> (Worked, Option<Transaction>) {
         let mut this = self;
         if this.is_long {
-            let ran = elsewhere(door.turns.clone(), move || Ok(this.work())).await;
-            this = match ran {
-                Ok(Ok(ran)) => return ran,
-                Ok(Err(must_wait)) => must_wait,
+            let bytes = |ran: &Result<(Worked, _), _>| match ran {
+                Ok((Ok(written), _)) => written.reply.len(),
+                _ => 0,
+            };
+            this = match door.long().run_for(move || Ok(this.work()), bytes).await {
+                Ok((Ok((worked, transaction)), room)) => {
+                    return (worked.map(|written| Written { room, ..written }), transaction);
+                }
+                Ok((Err(must_wait), _)) => must_wait,
                 Err(fail) => return (Err(fail), None),
             };
         }
@@ -372,7 +377,7 @@ impl Waiting {
         let step = match this.step {
             Work::Commit(commit) => {
                 let ran = commit(transaction, &mut reply);
-                return Ok((ran.map(|need| (reply.take(Vec::new()), need)), None));
+                return Ok((ran.map(|need| Written::new(reply.take(Vec::new()), need)), None));
             }
             Work::Step(step) => step,
         };
@@ -426,7 +431,7 @@ fn answer(
     }
     let mut need = Need::NOTHING;
     need.add(durability, transaction.seen());
-    Ok((reply.take(Vec::new()), need))
+    Ok(Written::new(reply.take(Vec::new()), need))
 }
 
 /// Ends the waiting of a command when the connection is not there any more.

@@ -1,9 +1,10 @@
 //! A command that takes longer than the event loop may wait: it runs in a thread of its own, and its connection waits.
 //!
 //! Of a door only so many run at a time, and so many writes of points that are held back; the others wait for their turn, in order. What has not begun when its connection
-//! closes never does.
+//! closes never does. A large reply keeps the turn until there is room for it among what all clients are owed: how large it becomes
+//! nobody knows before, so this bounds how many are in memory without room.
 //!
-//! May use: `call` for the failure, `reply`, `session` for what a reply needs. Must not know: sockets, what commands do.
+//! May use: `call` for the failure, `reply`, `session` for what a reply needs, the budget. Must not know: sockets, what commands do.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::call::Fail;
 use super::reply::{Form, Reply};
 use super::session::Need;
+use crate::budget::{Budget, Share};
 
 type Run = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
 
@@ -38,7 +40,21 @@ pub(crate) enum Turn {
 }
 
 /// A reply that was written elsewhere.
-pub(crate) type Worked = Result<(Vec<u8>, Need), Fail>;
+pub(crate) struct Written {
+    pub(crate) reply: Vec<u8>,
+    pub(crate) need: Need,
+    /// Its room among what all clients are owed, if it is large.
+    pub(crate) room: Share,
+}
+
+impl Written {
+    pub(crate) fn new(reply: Vec<u8>, need: Need) -> Self {
+        Written { reply, need, room: Share::default() }
+    }
+}
+
+/// What came of a command that ran elsewhere.
+pub(crate) type Worked = Result<Written, Fail>;
 
 impl Work {
     /// `run` is to write a reply of this form, of `bytes_max` at most.
@@ -63,33 +79,53 @@ impl Work {
         if reply.take_overflow() {
             return Err(Fail::TooBig(self.bytes_max));
         }
-        Ok((reply.take(Vec::new()), need))
+        Ok(Written::new(reply.take(Vec::new()), need))
     }
 
     /// Runs it in a thread that may block, when it is its turn.
-    pub(crate) async fn run_elsewhere(self, turns: Arc<Semaphore>) -> Worked {
-        elsewhere(turns, || self.run()).await
+    pub(crate) async fn run_elsewhere(self, elsewhere: Elsewhere) -> Worked {
+        let bytes = |written: &Written| written.reply.len();
+        let (written, room) = elsewhere.run_for(|| self.run(), bytes).await?;
+        Ok(Written { room, ..written })
     }
 }
 
-/// Runs something in a thread that may block, when it is its turn.
-pub(crate) async fn elsewhere<T: Send + 'static>(
-    turns: Arc<Semaphore>,
-    run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
-) -> Result<T, Fail> {
-    let Ok(turn) = turns.acquire_owned().await else {
-        return Err("UNAVAILABLE the door is closing".into());
-    };
-    let run = move || {
-        // The turn ends with the work, also when nobody waits for its reply any more.
-        let _turn = turn;
-        run()
-    };
-    match tokio::task::spawn_blocking(run).await {
-        Ok(worked) => worked,
-        Err(error) => {
+/// Threads that may block, and room for what they write.
+#[derive(Clone)]
+pub(crate) struct Elsewhere {
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) replies: Budget,
+    /// A reply of so many bytes needs no room.
+    pub(crate) free_bytes: usize,
+}
+
+impl Elsewhere {
+    /// Runs something when it is its turn.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
+    ) -> Result<T, Fail> {
+        self.run_for(run, |_| 0).await.map(|(ran, _)| ran)
+    }
+
+    /// Runs something when it is its turn, which it has until there is room for what it wrote: so many bytes.
+    pub(crate) async fn run_for<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
+        bytes: impl FnOnce(&T) -> usize,
+    ) -> Result<(T, Share), Fail> {
+        let Ok(turn) = self.turns.clone().acquire_owned().await else {
+            return Err("UNAVAILABLE the door is closing".into());
+        };
+        // The turn does not end before the work, also when nobody waits for its reply any more.
+        let (ran, turn) = tokio::task::spawn_blocking(move || (run(), turn)).await.map_err(|error| {
             tracing::error!(%error, "a long command ended without an answer");
-            Err("ERR internal error".into())
-        }
+            Fail::from("ERR internal error")
+        })?;
+        let ran = ran?;
+        let bytes = bytes(&ran);
+        let room = if bytes > self.free_bytes { self.replies.wait(bytes).await } else { Share::default() };
+        drop(turn);
+        Ok((ran, room))
     }
 }

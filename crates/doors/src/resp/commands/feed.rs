@@ -19,7 +19,7 @@ use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::session::{Need, Pending, ReplyMode};
-use crate::resp::work::{Worked, elsewhere};
+use crate::resp::work::{Elsewhere, Worked, Written};
 
 /// How often a client that waits looks for more.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -31,7 +31,7 @@ pub(crate) struct Follow {
     page: Page,
     store: Store,
     client: Arc<Client>,
-    turns: Arc<Semaphore>,
+    elsewhere: Elsewhere,
     waiters: Arc<Semaphore>,
     block: Duration,
     /// Whether its reply is to be sent.
@@ -89,7 +89,7 @@ pub(crate) fn feed(call: &mut Call<'_, '_>) -> Answer {
         page,
         store: call.door.store.clone(),
         client: call.session.client.clone(),
-        turns: call.door.turns.clone(),
+        elsewhere: call.door.long(),
         waiters: call.door.feed_waiters.clone(),
         block: Duration::from_millis(block.unwrap_or_default()).min(limits.feed_block_max),
         is_silent: call.session.reply_mode != ReplyMode::On,
@@ -101,7 +101,8 @@ impl Follow {
     /// Reads, and waits for something to read for as long as it was asked to.
     pub(crate) async fn run(self) -> Worked {
         let (page, store, until) = (self.page, self.store, Instant::now() + self.block);
-        let mut read = elsewhere(self.turns.clone(), move || page.read(page.open(&store)?)).await?;
+        let bytes = |read: &Read| read.reply.len();
+        let (mut read, mut room) = self.elsewhere.run_for(move || page.read(page.open(&store)?), bytes).await?;
         let mut place = None;
         while read.items == 0 && Instant::now() < until {
             if place.is_none() {
@@ -113,9 +114,9 @@ impl Follow {
             if !wait(&read.feed, &self.client, until).await {
                 break;
             }
-            read = elsewhere(self.turns.clone(), move || page.read(read.feed)).await?;
+            (read, room) = self.elsewhere.run_for(move || page.read(read.feed), bytes).await?;
         }
-        Ok((read.reply, read.need))
+        Ok(Written { reply: read.reply, need: read.need, room })
     }
 }
 

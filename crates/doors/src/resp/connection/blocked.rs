@@ -83,7 +83,7 @@ impl Connection {
             }
             Some(Pending::Script(later)) => {
                 let door = self.reactor.door.clone();
-                let (turns, work) = (door.scripts.turns(), later.work(door));
+                let (turns, work) = (door.elsewhere(&door.scripts.turns()), later.work(door));
                 let is_silent = work.is_silent;
                 Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
             }
@@ -135,7 +135,8 @@ impl Connection {
                     return false;
                 };
                 self.session.client.set_held(false);
-                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+                let room = handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+                self.owed.merge(room);
             }
             Some(Blocked::Within(waiting, guard, is_silent)) => {
                 if self.session.client.asked() != Ask::Nothing {
@@ -146,14 +147,17 @@ impl Connection {
                 };
                 self.session.client.set_waiting(false);
                 let worked = open::back(&self.reactor.door, &mut self.session, transaction, worked);
-                handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+                let room = handle::worked(&mut self.session, worked, *is_silent, &mut self.reply);
+                self.owed.merge(room);
             }
             Some(Blocked::Entry(waiting, is_silent)) => {
                 let Poll::Ready(waited) = waiting.as_mut().poll(cx) else {
                     return false;
                 };
                 self.session.client.set_waiting(false);
-                self.handing = handle::waited(&mut self.session, waited, *is_silent, &mut self.reply);
+                let (room, handed) = handle::waited(&mut self.session, waited, *is_silent, &mut self.reply);
+                self.owed.merge(room);
+                self.handing = handed;
             }
             Some(Blocked::Heavy(running)) => {
                 let Poll::Ready(ran) = running.as_mut().poll(cx) else {

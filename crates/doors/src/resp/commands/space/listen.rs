@@ -27,7 +27,7 @@ use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
 use crate::resp::reply::{Form, Reply};
 use crate::resp::session::{Need, Pending, ReplyMode};
-use crate::resp::work::{Worked, elsewhere};
+use crate::resp::work::{Elsewhere, Worked, Written};
 
 /// How many events are returned unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
@@ -44,7 +44,7 @@ pub(crate) struct Listening {
     count: usize,
     block: Duration,
     client: Arc<Client>,
-    turns: Arc<Semaphore>,
+    elsewhere: Elsewhere,
     waiters: Arc<Semaphore>,
     page: Page,
     /// Whether its reply is to be sent.
@@ -165,7 +165,7 @@ pub(crate) fn listen(call: &mut Call<'_, '_>) -> Answer {
         count: count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.feed_items_max),
         block: Duration::from_millis(block.unwrap_or_default()).min(limits.feed_block_max),
         client: call.session.client.clone(),
-        turns: call.door.turns.clone(),
+        elsewhere: call.door.long(),
         waiters: call.door.feed_waiters.clone(),
         page,
         is_silent: call.session.reply_mode != ReplyMode::On,
@@ -263,7 +263,7 @@ impl Listening {
             let listener = entries.listen(&wanted, listen)?;
             page.read(listener, count)
         };
-        let mut read = elsewhere(self.turns.clone(), open).await?;
+        let (mut read, mut room) = self.elsewhere.run_for(open, Read::bytes).await?;
         let mut place = None;
         while read.notices.is_empty() && Instant::now() < until {
             if place.is_none() {
@@ -280,9 +280,9 @@ impl Listening {
                 break;
             }
             let (listener, count) = (read.listener, self.count);
-            read = elsewhere(self.turns.clone(), move || page.read(listener, count)).await?;
+            (read, room) = self.elsewhere.run_for(move || page.read(listener, count), Read::bytes).await?;
         }
-        page.answer(&self.entries, &read)
+        Ok(Written { room, ..page.answer(&self.entries, &read)? })
     }
 
     /// Waits until there may be an event: whether there may.
@@ -320,6 +320,14 @@ struct Read {
     notices: Vec<Notice>,
     /// It ended at a limit, and not where there was no more.
     has_more: bool,
+}
+
+impl Read {
+    /// Bytes of the documents.
+    fn bytes(&self) -> usize {
+        let documents = self.notices.iter().flat_map(|notice| [&notice.after, &notice.before]);
+        documents.flatten().map(|document| document.as_bytes().len()).sum()
+    }
 }
 
 impl Page {
@@ -392,6 +400,6 @@ impl Page {
         for durability in [self.durability, self.of_store] {
             need.merge(newest.map_or(Need::NOTHING, |position| need_of(entries, durability, position)));
         }
-        Ok((reply.take(Vec::new()), need))
+        Ok(Written::new(reply.take(Vec::new()), need))
     }
 }

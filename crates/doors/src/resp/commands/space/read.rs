@@ -138,7 +138,7 @@ fn wait(
         many,
         is_long,
         client: call.session.client.clone(),
-        turns: call.door.turns.clone(),
+        elsewhere: call.door.long(),
         form: call.reply.form(),
         output_bytes_max: call.door.options.limits.output_bytes_max,
         durability: call.durability,

@@ -14,21 +14,20 @@ use std::time::{Duration, Instant};
 
 use holdfast::space::{Entries, Entry, ReadOptions, Taking, Wanted};
 use holdfast::{Durability, Position, Shown, Store};
-use tokio::sync::Semaphore;
 
 use super::{need_of, write_entry};
+use crate::budget::Share;
 use crate::handed::Handed;
 use crate::resp::call::Fail;
 use crate::resp::clients::{Ask, Client};
 use crate::resp::reply::{Form, Reply};
-use crate::resp::session::Need;
-use crate::resp::work::elsewhere;
+use crate::resp::work::{Elsewhere, Written};
 
 /// The longest that IFEXISTS waits, which takes a thread.
 const IF_EXISTS_MAX: Duration = Duration::from_secs(60);
 
 /// A reply, what it rests on, and the entries in it that the client does not have yet.
-pub(crate) type Waited = Result<(Vec<u8>, Need, Vec<Handed>), Fail>;
+pub(crate) type Waited = Result<(Written, Vec<Handed>), Fail>;
 
 /// A READ or TAKE that was accepted.
 pub(crate) struct Wait {
@@ -45,7 +44,7 @@ pub(crate) struct Wait {
     /// Whether even looking is for a thread.
     pub(crate) is_long: bool,
     pub(crate) client: Arc<Client>,
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) form: Form,
     pub(crate) output_bytes_max: usize,
     pub(crate) durability: Durability,
@@ -97,6 +96,7 @@ struct Got {
     entries: Vec<Entry>,
     handed: Vec<Handed>,
     position: Position,
+    room: Share,
 }
 
 impl Wait {
@@ -116,13 +116,13 @@ impl Wait {
             return Err(Fail::TooBig(self.output_bytes_max));
         }
         let need = need_of(&self.entries, self.durability, got.position);
-        Ok((reply.take(Vec::new()), need, got.handed))
+        Ok((Written { reply: reply.take(Vec::new()), need, room: got.room }, got.handed))
     }
 
     fn got(&self, taken: Vec<Entry>, position: Position) -> Got {
         let hand = |entry: &Entry| Handed::new(&self.store, &self.entries, entry.clone());
         let handed = if self.taking == Taking::Take { taken.iter().map(hand).collect() } else { Vec::new() };
-        Got { entries: taken, handed, position }
+        Got { entries: taken, handed, position, room: Share::default() }
     }
 
     fn got_one(&self, shown: Option<Shown<Entry>>) -> Got {
@@ -136,7 +136,9 @@ impl Wait {
             return Ok(self.got_one(None));
         }
         let this = self.looking();
-        elsewhere(self.turns.clone(), move || this.look_here()).await
+        let bytes = |got: &Got| got.entries.iter().map(|entry| entry.document.as_bytes().len()).sum();
+        let (got, room) = self.elsewhere.run_for(move || this.look_here(), bytes).await?;
+        Ok(Got { room, ..got })
     }
 
     /// What looking needs, for another thread.
@@ -146,7 +148,7 @@ impl Wait {
             entries: self.entries.clone(),
             wanted: self.wanted.clone(),
             client: self.client.clone(),
-            turns: self.turns.clone(),
+            elsewhere: self.elsewhere.clone(),
             ..*self
         }
     }
@@ -187,7 +189,7 @@ impl Wait {
         let (entries, wanted, taking) = (self.entries.clone(), self.wanted.clone(), self.taking);
         // Entering the queue looks once more.
         let waiting = if self.is_long {
-            elsewhere(self.turns.clone(), move || Ok(Box::pin(entries.waiting(&wanted, taking)?))).await?
+            self.elsewhere.run(move || Ok(Box::pin(entries.waiting(&wanted, taking)?))).await?
         } else {
             Box::pin(entries.waiting(&wanted, taking)?)
         };
