@@ -97,7 +97,7 @@ impl Default for Limits {
             inline_bytes_max: 128,
             ledger_cache_bytes: 32 << 20,
             entry_cache_bytes: 32 << 20,
-            value_cache_bytes: 128 << 20,
+            value_cache_bytes: 96 << 20,
             page_entries_max: 100_000,
             expiry_batch_max: 1_000,
             listener_retain_bytes_max: 64 << 30,

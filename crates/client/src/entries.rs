@@ -186,24 +186,25 @@ impl Entries {
                     entries.renew_shown(&wanted, lease, lock_timeout)
                 })
             }
-            At::There(there, definition) => {
-                // The server has no word for it: it is the lease that the type says.
-                let lease = match (lease, definition.lease_ms) {
-                    (Lease::Default, Some(ms)) => Lease::For(Duration::from_millis(ms)),
-                    (Lease::Default, None) => {
-                        let text = "the type has no lease of its own: say for how long, or for ever";
-                        return Call::done(Err(Error::new(ErrorKind::Invalid, text)));
-                    }
-                    (lease, _) => lease,
-                };
-                let words = self.words("SPACE.RENEW").id(wanted, "a lease is renewed");
-                let words = words.map(|words| words.lease(lease).routing(wanted).durability(durability));
-                match words {
-                    Ok(words) => there.call(&words, WRITES, |reply| Ok(reply.unsigned()? != 0)),
-                    Err(error) => Call::done(Err(error)),
-                }
-            }
+            At::There(there, _) => match self.renew_words(wanted, lease) {
+                Ok(words) => there.call(&words.durability(durability), WRITES, |reply| Ok(reply.unsigned()? != 0)),
+                Err(error) => Call::done(Err(error)),
+            },
         }
+    }
+
+    pub(crate) fn renew_words(&self, wanted: &Wanted, lease: Lease) -> Result<Words> {
+        // A server has no word for it: it is the lease that the type says.
+        let lease = match (lease, self.definition().lease_ms) {
+            (Lease::Default, Some(ms)) => Lease::For(Duration::from_millis(ms)),
+            (Lease::Default, None) => {
+                let text = "the type has no lease of its own: say for how long, or for ever";
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            (lease, _) => lease,
+        };
+        let words = self.words("SPACE.RENEW").id(wanted, "a lease is renewed")?;
+        Ok(words.lease(lease).routing(wanted))
     }
 
     /// As durable as asked, or as the store does; `None` where there is nothing to wait for.

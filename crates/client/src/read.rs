@@ -10,6 +10,11 @@ use holdfast::{Error, ErrorKind, Result};
 
 use crate::remote::{Reply, strange};
 
+/// Documents of a list.
+pub(crate) fn documents(reply: Reply) -> Result<Vec<Document>> {
+    reply.list()?.into_iter().map(document).collect()
+}
+
 pub(crate) fn document(reply: Reply) -> Result<Document> {
     let bytes = reply.bytes()?;
     Document::from_msgpack(&bytes).map_err(|error| {

@@ -8,6 +8,7 @@
 //!
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
+mod many;
 mod slot;
 
 use std::time::Duration;
@@ -266,70 +267,6 @@ impl Transaction {
         self.run(one(here, words, block, read::some_entry))
     }
 
-    /// How many entries match, as this transaction would have it. Nothing is locked.
-    ///
-    /// # Errors
-    /// As [`Entries::count`].
-    pub fn count(&mut self, entries: &Entries, wanted: &Wanted) -> Call<u64> {
-        let of = match self.of(entries) {
-            Ok(of) => of,
-            Err(error) => return Call::done(Err(error)),
-        };
-        let words = entries.words("SPACE.COUNT").wanted(wanted);
-        let wanted = wanted.clone();
-        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
-            Ok(Came::Done(of.as_ref().ok_or_else(elsewhere)?.within(transaction).count(&wanted)?))
-        };
-        self.run(one(here, words, Duration::ZERO, |reply: Reply| reply.unsigned()))
-    }
-
-    /// Reads up to so many entries as this transaction would have them, in the order of [`Entries::read_many`], those that it has written
-    /// itself last; on a server 10,000 at the most. They are locked as its isolation says, and those that another transaction has locked
-    /// are passed over then.
-    ///
-    /// # Errors
-    /// As [`Transaction::write`].
-    pub fn read_many(&mut self, entries: &Entries, wanted: &Wanted, max: usize) -> Call<Vec<Entry>> {
-        let of = match self.of(entries) {
-            Ok(of) => of,
-            Err(error) => return Call::done(Err(error)),
-        };
-        if max == 0 {
-            return Call::done(Ok(Vec::new()));
-        }
-        let (max, words) = many_words(entries, "SPACE.MREAD", wanted, max);
-        let (wanted, lock) = (wanted.clone(), self.isolation);
-        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
-            let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);
-            Ok(Came::Done(within.read_many(&wanted, lock, max)?))
-        };
-        self.run(one(here, words, Duration::ZERO, read::entries))
-    }
-
-    /// Takes up to so many entries that are there, in order; on a server 10,000 at the most.
-    ///
-    /// # Errors
-    /// As [`Transaction::write`].
-    pub fn take_many(&mut self, entries: &Entries, wanted: &Wanted, max: usize) -> Call<Vec<Entry>> {
-        let of = match self.of(entries) {
-            Ok(of) => of,
-            Err(error) => return Call::done(Err(error)),
-        };
-        let (max, words) = many_words(entries, "SPACE.MTAKE", wanted, max);
-        let wanted = wanted.clone();
-        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
-            let mut within = of.as_ref().ok_or_else(elsewhere)?.within(transaction);
-            let mut taken = Vec::new();
-            while taken.len() < max
-                && let Some(entry) = within.take(&wanted, &ReadOptions::default())?
-            {
-                taken.push(entry);
-            }
-            Ok(Came::Done(taken))
-        };
-        self.run(one(here, words, Duration::ZERO, read::entries))
-    }
-
     /// The value of an object. Keys are not locked: the commit fails with `Conflict` when somebody has changed by then what was read of
     /// them.
     ///
@@ -468,13 +405,6 @@ impl Transaction {
 
 fn elsewhere() -> Error {
     Error::new(ErrorKind::Invalid, "the entries are not of the client that the transaction is of")
-}
-
-/// How many entries a command about many may answer, and its words.
-fn many_words(entries: &Entries, command: &str, wanted: &Wanted, max: usize) -> (usize, Result<Words>) {
-    let max = wanted.limit().map_or(max, |limit| max.min(usize::try_from(limit).unwrap_or(usize::MAX)));
-    let count = max.min(i64::MAX as usize).to_string();
-    (max, entries.words(command).wanted(wanted).map(|words| words.and("COUNT").and(count)))
 }
 
 /// An operation about one thing.

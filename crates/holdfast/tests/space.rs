@@ -13,6 +13,8 @@ mod queries;
 mod routing;
 #[path = "space/transactions.rs"]
 mod transactions;
+#[path = "space/within.rs"]
+mod within;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

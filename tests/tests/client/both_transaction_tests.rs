@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{Point, SeriesName, TransactionOptions};
 use holdfast::series::Value as Number;
-use holdfast::space::{Change, Path, ReadLock, ReadOptions, Wanted, WriteMode, WriteOptions};
+use holdfast::space::{Change, Document, Lease, Path, ReadLock, ReadOptions, Wanted, WriteMode, WriteOptions};
 use holdfast::{Condition, Durability, ErrorKind, Position, PutOptions};
 use holdfast_tests::Launch;
 use tempfile::TempDir;
@@ -54,6 +54,37 @@ fn all_of_a_transaction_happens_with_one_version_and_nobody_sees_it_before() {
         assert_eq!((number(&entry.document, "total"), entry.version), (21, position));
         assert_eq!(client.kv().head(b"b", b"k").wait().unwrap().unwrap().version, position);
         assert_eq!(client.series().last(&name).wait().unwrap(), Some(point));
+    });
+}
+
+#[test]
+fn queries_changes_of_many_and_renewals_are_part_of_a_transaction() {
+    both(|client| {
+        let orders = orders(client);
+        let lease = WriteOptions { lease: Lease::For(Duration::from_secs(1000)), ..upsert() };
+        for id in 1..=4 {
+            orders.write(&order(id, 10 * id), &lease).wait().unwrap();
+        }
+        let sql = "SELECT count(*) AS n, sum(total) AS sum FROM orders WHERE total > ?";
+        let figures = |rows: Vec<Document>| rows.iter().map(Document::to_json).collect::<Vec<_>>();
+        let mut transaction = begin(client);
+        let some = Wanted::query("total >= ?", &[30.into()]).unwrap();
+        assert_eq!(transaction.change_many(&orders, &some, &more(), &upsert()).wait().unwrap(), 2);
+        assert!(transaction.renew(&orders, &Wanted::id(1), Lease::Forever).wait().unwrap());
+        assert!(!transaction.renew(&orders, &Wanted::id(7), Lease::Forever).wait().unwrap());
+        assert_eq!(transaction.clear(&orders, &Wanted::query("total = 20", &[]).unwrap()).wait().unwrap(), 1);
+        let within = transaction.select(&orders, sql, &[0.into()]).wait().unwrap();
+        assert_eq!(figures(within), [r#"{"n":3,"sum":82}"#]);
+        assert_eq!(figures(orders.select(sql, &[0.into()]).wait().unwrap()), [r#"{"n":4,"sum":100}"#]);
+        transaction.commit(None).wait().unwrap();
+        assert_eq!(figures(orders.select(sql, &[0.into()]).wait().unwrap()), [r#"{"n":3,"sum":82}"#]);
+        let first = orders.read(&Wanted::id(1), &at_once()).wait().unwrap().unwrap();
+        assert_eq!(first.expires_ms, None);
+        let mut transaction = begin(client);
+        let version = WriteOptions { version: Some(Position::new(1)), ..upsert() };
+        let refused = transaction.change_many(&orders, &some, &more(), &version).wait().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert_eq!(transaction.select(&orders, "SELECT", &[]).wait().unwrap_err().kind(), ErrorKind::Invalid);
     });
 }
 

@@ -217,21 +217,26 @@ impl Entries {
                 let (changes, options) = (changes.to_vec(), options.clone());
                 here.elsewhere(move || entries.change_many(&wanted, &changes, &options))
             }
-            At::There(there, _) => {
-                let words = check_lock_timeout(options).and_then(|()| {
-                    let words = self.words("SPACE.MCHANGE").wanted(wanted)?;
-                    Ok(words.changes(changes).lease(options.lease).durability(options.durability))
-                });
-                match words {
-                    Ok(_) if options.version.is_some() => {
-                        let text = "many entries have many versions: leave the version out";
-                        failed(Error::new(ErrorKind::Invalid, text))
-                    }
-                    Ok(words) => there.call_alone(&words, Again::MustNot, NO_BLOCK, |reply| reply.unsigned()),
-                    Err(error) => failed(error),
-                }
-            }
+            At::There(there, _) => match self.change_many_words(wanted, changes, options) {
+                Ok(words) => there.call_alone(&words, Again::MustNot, NO_BLOCK, |reply| reply.unsigned()),
+                Err(error) => failed(error),
+            },
         }
+    }
+
+    pub(crate) fn change_many_words(
+        &self,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+    ) -> Result<Words> {
+        check_lock_timeout(options)?;
+        if options.version.is_some() {
+            let text = "many entries have many versions: leave the version out";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let words = self.words("SPACE.MCHANGE").wanted(wanted)?;
+        Ok(words.changes(changes).lease(options.lease).durability(options.durability))
     }
 
     /// Answers a whole query: [`holdfast::space::Entries::select`]. A server gives 10,000 documents at the most.
@@ -245,13 +250,15 @@ impl Entries {
                 here.elsewhere(move || entries.select(&sql, &parameters))
             }
             At::There(there, _) => {
-                let mut words = self.words("SPACE.SELECT").and(sql).and(parameters.len().to_string());
-                parameters.iter().for_each(|parameter| words.add(parameter.to_json()));
-                there.call_alone(&words, Again::May, NO_BLOCK, |reply| {
-                    reply.list()?.into_iter().map(read::document).collect()
-                })
+                there.call_alone(&self.select_words(sql, parameters), Again::May, NO_BLOCK, read::documents)
             }
         }
+    }
+
+    pub(crate) fn select_words(&self, sql: &str, parameters: &[Value]) -> Words {
+        let mut words = self.words("SPACE.SELECT").and(sql).and(parameters.len().to_string());
+        parameters.iter().for_each(|parameter| words.add(parameter.to_json()));
+        words
     }
 
     /// How entries would be found, in each partition. A server tells which indexes, and how many candidates by each in all.

@@ -465,7 +465,10 @@ mod tests {
             assert!(within.contains(&name), "{name}");
         }
         let in_spaces: Vec<_> = within.iter().filter(|name| name.starts_with("space.")).copied().collect();
-        let expected = ["ack", "change", "clear", "count", "mread", "mtake", "mwrite", "read", "take", "write"];
+        let expected = [
+            "ack", "change", "clear", "count", "mchange", "mread", "mtake", "mwrite", "read", "renew", "select",
+            "take", "write",
+        ];
         assert_eq!(in_spaces, expected.map(|name| format!("space.{name}")));
     }
 
@@ -473,7 +476,7 @@ mod tests {
     fn what_goes_over_more_than_it_names_is_refused_and_what_has_no_data_is_not() {
         let (refused, beside) = (names(Way::Refused), names(Way::Beside));
         for name in
-            ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.select", "feed"]
+            ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.iterate", "feed"]
         {
             assert!(refused.contains(&name), "{name}");
         }

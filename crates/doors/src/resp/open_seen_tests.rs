@@ -153,6 +153,46 @@ fn a_transaction_reads_many_with_what_it_has_done_and_keeps_what_it_read() {
 }
 
 #[test]
+fn a_transaction_asks_changes_and_renews_many_with_what_it_has_done() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.ask("SPACE.MWRITE shop jobs 3 {\"id\":1,\"n\":1} {\"id\":2,\"n\":2} {\"id\":3,\"n\":3} LEASE 100000");
+    let sum = |client: &mut Client, expected: &str| {
+        let select = "SELECT sum(n) AS sum FROM jobs";
+        let words = format!(
+            "*5\r\n$12\r\nSPACE.SELECT\r\n$4\r\nshop\r\n$4\r\njobs\r\n${}\r\n{select}\r\n$1\r\n0\r\n",
+            select.len()
+        );
+        client.0.get_mut().write_all(words.as_bytes()).unwrap();
+        assert_eq!(client.reply(), format!("{{\"sum\":{expected}}}"));
+    };
+    one.check(&[("TX.BEGIN", ID), ("SPACE.MCHANGE shop jobs WHERE n>1 0 INCR n 10", ":2")]);
+    assert!(one.ask("SPACE.TAKE shop jobs ID 1").starts_with("{\"id\":1"));
+    one.check(&[("SPACE.RENEW shop jobs 2 LEASE FOREVER", ":1"), ("SPACE.RENEW shop jobs 1 LEASE FOREVER", ":0")]);
+    sum(&mut one, "25");
+    sum(&mut other, "6");
+    one.check(&[("SPACE.SELECT shop jobs n=12 0", "{\"id\":2,\"n\":12}")]);
+    assert!(!other.ask("SPACE.READ shop jobs ID 2").ends_with(" nil"));
+    one.commit("TX.COMMIT");
+    sum(&mut other, "25");
+    assert!(other.ask("SPACE.READ shop jobs ID 2").ends_with(" nil"), "it is renewed");
+    // Who has one of them has it changed by nobody, and who waits for it changes all of them once.
+    other.check(&[("TX.BEGIN", ID)]);
+    other.ask("SPACE.CHANGE shop jobs 3 INCR n 100");
+    one.check(&[("TX.BEGIN", ID)]);
+    one.send("SPACE.MCHANGE shop jobs ANY INCR n 1000");
+    let turns = shop.server.running.door.turns_for(crate::resp::open::For::Lock);
+    let all = crate::resp::limits::Limits::default().transaction_waits_max;
+    until("it waits", || turns.available_permits() < all);
+    other.commit("TX.COMMIT");
+    assert_eq!(one.reply(), ":2");
+    one.commit("TX.COMMIT");
+    sum(&mut other, "2125");
+    let refused = one.ask("SPACE.SELECT shop jobs SELECT 0");
+    one.check(&[("TX.BEGIN", ID), ("SPACE.SELECT shop jobs SELECT 0", &refused), ("TX.COMMIT", &over(&refused))]);
+}
+
+#[test]
 fn a_big_commit_keeps_no_other_client_waiting() {
     let shop = shop(Order::Any);
     let (mut one, mut other) = (shop.client(), shop.client());

@@ -310,9 +310,22 @@ fn in_multi_entries_and_keys_change_together_or_not_at_all() {
         ("SPACE.COUNT shop orders ANY", ":3"),
         ("GET k", "$1 v"),
         ("MULTI", "+OK"),
-        ("SPACE.SELECT shop orders 'x' 0", "-ERR Command not allowed inside a transaction"),
+        ("SPACE.ITERATE shop orders ANY", "-ERR Command not allowed inside a transaction"),
         ("DISCARD", "+OK"),
     ]);
+    // What is asked sees what was done before it in the batch.
+    let reply = queue(
+        &mut fixture,
+        &[
+            "SPACE.MCHANGE shop orders ANY SET n 7",
+            "SPACE.RENEW shop orders 2 LEASE FOREVER",
+            "SPACE.SELECT shop orders n=7 0",
+        ],
+    );
+    assert!(reply.starts_with("*3 :3 :1 *3 $"), "{reply}");
+    let reply = queue(&mut fixture, &["SET k w", "SPACE.MCHANGE shop orders ANY SET id 7"]);
+    assert!(reply.starts_with("-EXECABORT Transaction discarded: "), "{reply}");
+    fixture.check(&[("GET k", "$1 v")]);
     // Nothing stays locked, also not where EXEC takes everything.
     let reply = queue(&mut fixture, &["SPACE.MTAKE shop orders ANY", "DBSIZE", "SPACE.TAKE shop orders ANY"]);
     assert!(reply.starts_with("*3 *3 *3 ") && reply.ends_with(" $-1"), "{reply}");

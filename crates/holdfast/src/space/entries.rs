@@ -34,6 +34,13 @@ pub struct Entry {
     pub expires_ms: Option<u64>,
 }
 
+impl From<Entry> for Stored {
+    fn from(entry: Entry) -> Self {
+        let expires_ms = entry.expires_ms.unwrap_or(0);
+        Self { document: entry.document, version: entry.version, expires_ms, sequence: 0 }
+    }
+}
+
 impl From<Stored> for Entry {
     fn from(stored: Stored) -> Self {
         let expires_ms = (stored.expires_ms != 0).then_some(stored.expires_ms);

@@ -305,7 +305,7 @@ impl Entries {
         wanted.check_unlimited("reducing")?;
         let mut all = start();
         let mut part = start();
-        self.each_partition(wanted, &mut |document| {
+        let position = self.each_partition(wanted, &mut |document| {
             match document {
                 Some(document) => add(&mut part, document),
                 None => {
@@ -316,16 +316,30 @@ impl Entries {
             }
             Ok(())
         })?;
-        Ok(all)
+        self.settle(Shown { value: all, position })
     }
 
     pub(super) fn each(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Document) -> Result<()>) -> Result<()> {
+        let position = self.each_shown(wanted, visit)?;
+        self.settle(Shown { value: (), position })
+    }
+
+    /// As [`Entries::each`], without waiting: returns what it rests on.
+    pub(super) fn each_shown(
+        &self,
+        wanted: &Wanted,
+        visit: &mut dyn FnMut(&Document) -> Result<()>,
+    ) -> Result<Position> {
         self.each_partition(wanted, &mut |document| document.map_or(Ok(()), &mut *visit))
     }
 
     /// Shows each document that matches, and `None` at the end of each partition. What is shown is copied out from under the
-    /// lock first, in pieces that share the documents.
-    fn each_partition(&self, wanted: &Wanted, visit: &mut dyn FnMut(Option<&Document>) -> Result<()>) -> Result<()> {
+    /// lock first, in pieces that share the documents. Returns what it rests on.
+    fn each_partition(
+        &self,
+        wanted: &Wanted,
+        visit: &mut dyn FnMut(Option<&Document>) -> Result<()>,
+    ) -> Result<Position> {
         self.check()?;
         let definition = self.definition();
         let watch = self.watch();
@@ -354,7 +368,7 @@ impl Entries {
             }
             visit(None)?;
         }
-        self.settle(Shown { value: (), position: newest })
+        Ok(newest)
     }
 
     /// Comes to entries that are wanted in one partition, until `visit` breaks.

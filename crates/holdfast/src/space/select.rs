@@ -4,7 +4,8 @@
 
 use ::space::{Document, GroupLimits, Groups, Plan, Query, Value};
 
-use super::entries::Entries;
+use super::entries::{Entries, Entry};
+use super::memory::Held;
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,46 +30,64 @@ impl Entries {
     /// As [`Entries::select`].
     pub fn select_up_to(&self, sql: &str, parameters: &[Value], max: usize) -> Result<Vec<Document>> {
         self.check()?;
+        let query = self.asked(sql, parameters)?;
+        let wanted = Wanted::of_query(query.clone());
+        if query.explain {
+            return self.explained(&wanted);
+        }
+        let mut held = self.inner().query_memory.run();
+        if query.is_grouped() {
+            let mut groups = Groups::new(GroupLimits::default());
+            self.each(&wanted, &mut |document| add(&mut groups, &query, document, &mut held))?;
+            return first_of(groups, &query, max);
+        }
+        let shown = self.gather(&wanted, max, &mut held)?;
+        let entries = self.settle(shown)?;
+        self.rows(&query, &entries)
+    }
+
+    /// The query that is meant.
+    pub(super) fn asked(&self, sql: &str, parameters: &[Value]) -> Result<Query> {
         let query = Query::parse(sql)?.bind(parameters)?;
         if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.definition().name) {
             let text = format!("the query is of the type {name}, not of {}", self.definition().name);
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let wanted = Wanted::of_query(query.clone());
-        if query.explain {
-            return Ok(self
-                .explain(&wanted)?
-                .iter()
-                .zip(0u64..)
-                .map(|(plan, number)| explained(plan, number))
-                .collect());
-        }
-        let memory = &self.inner().query_memory;
-        let mut held = memory.run();
-        if query.is_grouped() {
-            let mut groups = Groups::new(GroupLimits::default());
-            self.each(&wanted, &mut |document| {
-                groups.add(&query, document.fields())?;
-                held.reach(groups.bytes() as u64)
-            })?;
-            let mut rows = groups.finish(&query)?;
-            rows.truncate(max);
-            return Ok(rows);
-        }
-        let shown = self.gather(&wanted, max, &mut held)?;
-        let entries = self.settle(shown)?;
+        Ok(query)
+    }
+
+    /// How it would be answered, a row for each partition.
+    pub(super) fn explained(&self, wanted: &Wanted) -> Result<Vec<Document>> {
+        Ok(self.explain(wanted)?.iter().zip(0u64..).map(|(plan, number)| explained(plan, number)).collect())
+    }
+
+    /// What the query gives of these entries.
+    pub(super) fn rows(&self, query: &Query, entries: &[Entry]) -> Result<Vec<Document>> {
         let watch = self.watch();
-        let (mut of_rows, mut bytes, mut rows) = (memory.run(), 0, Vec::with_capacity(entries.len()));
-        for entry in &entries {
+        let (mut held, mut bytes, mut rows) = (self.inner().query_memory.run(), 0, Vec::with_capacity(entries.len()));
+        for entry in entries {
             watch.pass(entry.document.as_bytes().len())?;
             let more = query.projected_bytes(&entry.document) as u64;
             // Before it is made: it may be many times as large as the document.
-            of_rows.reach(bytes + more.saturating_mul(MAKING))?;
+            held.reach(bytes + more.saturating_mul(MAKING))?;
             rows.push(query.project(&entry.document));
             bytes += more + ROW_BYTES;
         }
         Ok(rows)
     }
+}
+
+/// Counts a document in its group.
+pub(super) fn add(groups: &mut Groups, query: &Query, document: &Document, held: &mut Held) -> Result<()> {
+    groups.add(query, document.fields())?;
+    held.reach(groups.bytes() as u64)
+}
+
+/// The first rows of the groups.
+pub(super) fn first_of(groups: Groups, query: &Query, max: usize) -> Result<Vec<Document>> {
+    let mut rows = groups.finish(query)?;
+    rows.truncate(max);
+    Ok(rows)
 }
 
 fn explained(plan: &Plan, partition: u64) -> Document {

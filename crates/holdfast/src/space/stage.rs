@@ -27,6 +27,8 @@ pub(super) struct Staged {
     pub(super) will: Option<(Document, u64)>,
     /// Whether what was there had ended, and was nothing to the transaction.
     pub(super) over: Over,
+    /// Whether only the lease is another, which is no event.
+    pub(super) renews: bool,
 }
 
 /// What a transaction will have made of one entry: from
@@ -196,6 +198,10 @@ impl SpaceStage {
         let change = |((of, ..), staged): (&Key, &Staged)| {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
+                (Some((document, expires_ms)), _) if staged.renews => {
+                    let id = document.get(&kind.definition().id)?.to_value();
+                    What::Renew { id, expires_ms: *expires_ms }
+                }
                 (Some((document, expires_ms)), _) => {
                     What::Write { document: document.clone(), expires_ms: *expires_ms, over: staged.over }
                 }

@@ -7,6 +7,7 @@
 //! May use: everything of this folder. Must not know: protocols.
 
 mod many;
+mod select;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::stage::{SpaceStage, Staged};
 use super::wait::{Granted, Purpose};
 use super::wanted::Wanted;
 use super::write::{
-    Changed, LOCK_TIMEOUT, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
+    Changed, LOCK_TIMEOUT, Lease, WriteMode, WriteOptions, Written, changed_document, next_document, next_expiry,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::partition::Partition;
@@ -68,7 +69,8 @@ impl Inner {
 
 /// What becomes of an entry that the transaction takes.
 fn taken(granted: &Granted) -> Staged {
-    Staged { partition: granted.partition, was: Some(granted.entry.clone()), will: None, over: Over::Any }
+    let was = Some(granted.entry.clone());
+    Staged { partition: granted.partition, was, will: None, over: Over::Any, renews: false }
 }
 
 fn id_of(definition: &Definition, document: &Document) -> Value {
@@ -200,7 +202,7 @@ impl Within<'_> {
         let now_ms = self.entries.store.now_ms();
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over });
+        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over, renews: false });
         Ok(Written { id, version, previous: now.map(Entry::from) })
     }
 
@@ -302,7 +304,7 @@ impl Within<'_> {
                 version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
                 expires_ms: (expires_ms != 0).then_some(expires_ms),
             });
-            self.put(&id, Staged { will: None, ..staged });
+            self.put(&id, Staged { will: None, renews: false, ..staged });
             return Ok(entry);
         }
         let others = self.others(wanted);
@@ -352,22 +354,8 @@ impl Within<'_> {
         if wanted.id.is_none() {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         }
-        let wait = Some(options.lock_timeout.unwrap_or(LOCK_TIMEOUT));
-        // A lock is waited for, and an entry that is not there is not.
-        let reading = ReadOptions { wait, if_exists: true, ..ReadOptions::default() };
-        let Some(before) = self.read(wanted, ReadLock::Exclusive, &reading)? else {
-            let locked = self.locked_or_gone(wanted);
-            if locked.is_err() && wait != Some(Duration::ZERO) {
-                self.entries.inner().spaces.locks.count_timeout();
-            }
-            return locked;
-        };
-        let old = Stored {
-            document: before.document.clone(),
-            version: before.version,
-            expires_ms: before.expires_ms.unwrap_or(0),
-            sequence: 0,
-        };
+        let Some(before) = self.lock(wanted, options.lock_timeout)? else { return Ok(None) };
+        let old = Stored::from(before.clone());
         let document = changed_document(&self.entries.definition(), &old, changes)?;
         let options = WriteOptions { mode: WriteMode::Update, ..options.clone() };
         let written = self.write(&document, &options)?;
@@ -377,11 +365,54 @@ impl Within<'_> {
         Ok(Some(Changed { before, now: Entry { document, version: written.version, expires_ms } }))
     }
 
+    /// Ends the lease of the entry that is wanted by its id at another time: it is locked now, and renewed when the transaction
+    /// commits, which is no event. False if there is none.
+    ///
+    /// # Errors
+    /// As [`Entries::renew`]; `Conflict` also when this and other transactions wait for each other.
+    pub fn renew(&mut self, wanted: &Wanted, lease: Lease, lock_timeout: Option<Duration>) -> Result<bool> {
+        if wanted.id.is_none() {
+            return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
+        }
+        let Some(before) = self.lock(wanted, lock_timeout)? else { return Ok(false) };
+        let definition = self.entries.definition();
+        let id = id_of(&definition, &before.document);
+        let partition = route::of_document(self.entries.inner(), &definition, &before.document)?.id;
+        let old = Stored::from(before);
+        let expires_ms = next_expiry(&definition, lease, Some(&old), self.entries.store.now_ms());
+        let will = Some((old.document, expires_ms));
+        let staged = match self.staged(&id, partition) {
+            Some(staged) => Staged { will, ..staged },
+            None => {
+                let holder = self.begin()?;
+                let Some(was) = self.lock_id(&id, partition, holder, Duration::ZERO)? else { return Ok(false) };
+                Staged { partition, was: Some(was), will, over: Over::Any, renews: true }
+            }
+        };
+        self.put(&id, staged);
+        Ok(true)
+    }
+
+    /// Locks the entry that is wanted by its id, and shows it; `None` if it is not there.
+    fn lock(&mut self, wanted: &Wanted, lock_timeout: Option<Duration>) -> Result<Option<Entry>> {
+        let wait = Some(lock_timeout.unwrap_or(LOCK_TIMEOUT));
+        // A lock is waited for, and an entry that is not there is not.
+        let reading = ReadOptions { wait, if_exists: true, ..ReadOptions::default() };
+        if let Some(entry) = self.read(wanted, ReadLock::Exclusive, &reading)? {
+            return Ok(Some(entry));
+        }
+        let gone = self.check_gone(wanted);
+        if gone.is_err() && wait != Some(Duration::ZERO) {
+            self.entries.inner().spaces.locks.count_timeout();
+        }
+        gone.map(|()| None)
+    }
+
     /// Tells an entry that another transaction keeps from one that is not there.
-    fn locked_or_gone(&mut self, wanted: &Wanted) -> Result<Option<Changed>> {
+    fn check_gone(&mut self, wanted: &Wanted) -> Result<()> {
         let wanted = self.others(wanted);
         if self.entries.read_many_shown(&wanted, 1)?.value.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let holder = self.stage().holder()?;
         Err(self.entries.locked(holder, &wanted))
@@ -426,7 +457,7 @@ impl Within<'_> {
         }
         let mut count = own.len() as u64;
         for (document, _, staged) in own {
-            self.put(&id_of(&definition, &document), Staged { will: None, ..staged });
+            self.put(&id_of(&definition, &document), Staged { will: None, renews: false, ..staged });
         }
         for Entry { document, .. } in found {
             let by_id = by_id_of(&definition, wanted, &document);

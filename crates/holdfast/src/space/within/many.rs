@@ -1,11 +1,11 @@
-//! Reading many entries within a transaction: those that are committed, without what it has taken or changed, and then what it
+//! Reading and changing many entries within a transaction: those that are committed, without what it has taken or changed, and then what it
 //! has made of them.
 //!
 //! May use: `within`. Must not know: protocols.
 
 use std::sync::Arc;
 
-use ::space::{Query, Storage};
+use ::space::{Change, Query, Storage};
 use journal::Position;
 
 use super::super::entries::Entry;
@@ -13,8 +13,9 @@ use super::super::locks::{Holder, Mode};
 use super::super::read::ReadOptions;
 use super::super::wait::Purpose;
 use super::super::wanted::Wanted;
+use super::super::write::WriteOptions;
 use super::{ReadLock, Within, by_id_of};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Which of the entries that match are answered: so many, behind so many.
 #[derive(Clone, Copy)]
@@ -56,6 +57,45 @@ impl Within<'_> {
             // Others have locked some of them: further ones take their places.
             ask = ask.saturating_mul(2);
         }
+    }
+
+    /// Changes every entry that matches in place, as this transaction would have it, `max` at the most; returns how many. All are locked
+    /// before the first is changed; one that does not match any more when it is locked is left alone.
+    ///
+    /// # Errors
+    /// As [`Within::change`], and those before the error are changed; `Limit` when more than `max` match, and then none is.
+    pub fn change_many(
+        &mut self,
+        wanted: &Wanted,
+        changes: &[Change],
+        options: &WriteOptions,
+        max: usize,
+    ) -> Result<u64> {
+        self.begin()?;
+        self.check_durable()?;
+        let found = self.read_many(wanted, ReadLock::None, max.saturating_add(1))?;
+        if found.len() > max {
+            let text = format!(
+                "more than {max} entries match, and a transaction changes no more at once: say LIMIT, or change them outside"
+            );
+            return Err(Error::new(ErrorKind::Limit, text));
+        }
+        let definition = self.entries.definition();
+        let deadline = self.entries.lock_deadline(options.lock_timeout);
+        let left = || Some(deadline.since(self.entries.inner().clock.now()));
+        let plain = Wanted { limit: None, query: None, ..wanted.clone() };
+        let mut locked = Vec::with_capacity(found.len());
+        for entry in &found {
+            let by_id = by_id_of(&definition, &plain, &entry.document);
+            let lock_timeout = left();
+            if self.lock(&by_id, lock_timeout)?.is_some() {
+                locked.push(by_id);
+            }
+        }
+        for by_id in &locked {
+            self.change(by_id, changes, options)?;
+        }
+        Ok(locked.len() as u64)
     }
 
     /// The first `max` entries that match, in order, and whether these are all. What is committed is shown as far as nothing locks it.

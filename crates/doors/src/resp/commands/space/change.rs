@@ -119,8 +119,12 @@ fn one(call: &mut Call<'_, '_>) -> Answer {
 
 /// Changes all that match, each by itself, in a thread: the more there are the longer it takes.
 pub(crate) fn many(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_many)
+}
+
+fn try_many(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
-    let entries = entries_to_change(call)?;
+    let entries = if call.in_exec { entries(call)? } else { entries_to_change(call)? };
     let mut chosen = chosen(call, 3)?;
     if args.get(chosen.next).is_some_and(|word| word.eq_ignore_ascii_case(b"routing")) {
         chosen.wanted = chosen.wanted.routed(value(args.get(chosen.next + 1).ok_or(SYNTAX)?)?);
@@ -136,6 +140,14 @@ pub(crate) fn many(call: &mut Call<'_, '_>) -> Answer {
             return Err(SYNTAX.into());
         }
         at += 2;
+    }
+    if call.in_exec {
+        let most = call.door.options.limits.space_entries_max;
+        return within::run(call, Begins::Elsewhere, (For::Lock, None), move |transaction, reply, patience| {
+            let options = WriteOptions { lock_timeout: patience.lock_timeout(), ..options.clone() };
+            reply.unsigned(entries.within(transaction).change_many(&chosen.wanted, &changes, &options, most)?);
+            Ok(Came::Done)
+        });
     }
     options.durability = Some(call.durability);
     call.defer(move |reply| {

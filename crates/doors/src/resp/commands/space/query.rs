@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 
 use holdfast::Shown;
-use holdfast::space::{Entries, Value, Wanted};
+use holdfast::space::{Document, Entries, Value, Wanted};
 
 use super::wanted::{Takes, chosen, options, parameters};
 use super::within::Begins;
 use super::{entries, entries_to_change, is_long, need_of, show, show_change, within};
 use crate::resp::call::{Answer, Call, Fail, SYNTAX};
 use crate::resp::open::{Came, For};
+use crate::resp::reply::Reply;
 use crate::resp::session::Need;
 
 type Counts = fn(&Entries, &Wanted) -> holdfast::Result<Shown<u64>>;
@@ -85,6 +86,10 @@ fn try_clear(call: &mut Call<'_, '_>) -> Answer {
 
 /// Always in a thread: figures are of all entries, and what they rest on is waited for there.
 pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_select)
+}
+
+fn try_select(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let entries = entries(call)?;
     let sql = std::str::from_utf8(args.at(3)).map_err(|_| Fail::from("ERR SQL has to be UTF-8"))?.to_owned();
@@ -95,16 +100,29 @@ pub(crate) fn select(call: &mut Call<'_, '_>) -> Answer {
     let most = call.door.options.limits.space_entries_max;
     // It waits for its turn.
     let kept = entries.keep_bytes(sql.len() + parameters.iter().map(Value::memory_bytes).sum::<usize>())?;
+    if call.in_exec {
+        return within::run(call, Begins::Elsewhere, (For::Lock, None), move |transaction, reply, _| {
+            let _kept = &kept;
+            let documents = entries.within(transaction).select_up_to(&sql, &parameters, most + 1)?;
+            write_documents(reply, &documents, most)?;
+            Ok(Came::Done)
+        });
+    }
     call.defer(move |reply| {
         let _kept = kept;
         let documents = entries.select_up_to(&sql, &parameters, most + 1)?;
-        if documents.len() > most {
-            return Err(format!("ERR more than {most} documents: say LIMIT").into());
-        }
-        reply.array(documents.len());
-        documents.iter().for_each(|document| reply.document(document));
+        write_documents(reply, &documents, most)?;
         Ok(Need::NOTHING)
     });
+    Ok(())
+}
+
+fn write_documents(reply: &mut Reply, documents: &[Document], most: usize) -> Answer {
+    if documents.len() > most {
+        return Err(format!("ERR more than {most} documents: say LIMIT").into());
+    }
+    reply.array(documents.len());
+    documents.iter().for_each(|document| reply.document(document));
     Ok(())
 }
 

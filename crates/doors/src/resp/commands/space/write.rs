@@ -194,6 +194,10 @@ fn write_outcomes(
 }
 
 pub(crate) fn renew(call: &mut Call<'_, '_>) -> Answer {
+    within::all_or_nothing(call, try_renew)
+}
+
+fn try_renew(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let entries = entries(call)?;
     if !args.at(4).eq_ignore_ascii_case(b"lease") {
@@ -203,6 +207,13 @@ pub(crate) fn renew(call: &mut Call<'_, '_>) -> Answer {
     let mut chosen = chosen_id(args.at(3))?;
     chosen.next = 6;
     options(call, &mut chosen, Takes::Nothing)?;
+    if call.in_exec {
+        return within::run(call, Begins::Here, (For::Lock, None), move |transaction, reply, patience| {
+            let renewed = entries.within(transaction).renew(&chosen.wanted, until, patience.lock_timeout())?;
+            reply.integer(i64::from(renewed));
+            Ok(Came::Done)
+        });
+    }
     match entries.renew_shown(&chosen.wanted, until, Some(Duration::ZERO)) {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             let asked = call.durability;

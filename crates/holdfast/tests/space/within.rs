@@ -1,0 +1,174 @@
+//! Queries, changes of many and renewals within a transaction.
+
+use base::Random;
+use holdfast::space::{Change, Lease, Listen, NoticeKind, Path, ReadLock};
+use holdfast::{ErrorKind, Transaction};
+
+use super::*;
+
+fn add(path: &str, by: i64) -> Change {
+    Change::Increment { path: Path::parse(path).unwrap(), by: by.into() }
+}
+
+/// Does something to an entry or some within the transaction.
+fn happens(random: &mut Random, orders: &Entries, transaction: &mut Transaction) {
+    let number = i64::try_from(random.below(40)).unwrap();
+    let customer = ["ada", "bob", "eve"][usize::try_from(random.below(3)).unwrap()];
+    let mut within = orders.within(transaction);
+    match random.below(6) {
+        0 => drop(within.take(&Wanted::id(number), &now()).unwrap()),
+        1 => drop(within.change(&Wanted::id(number), &[add("total", 7)], &upsert()).unwrap()),
+        2 => drop(within.renew(&Wanted::id(number), Lease::For(Duration::from_secs(1000)), None).unwrap()),
+        3 => {
+            let some = Wanted::query("customer = ? AND total > ?", &[customer.into(), number.into()]).unwrap();
+            within.change_many(&some, &[add("total", -3)], &upsert(), 100).unwrap();
+        }
+        _ => drop(within.write(&order(number, customer, number % 7), &upsert()).unwrap()),
+    }
+}
+
+/// What a transaction sees by any query is what all see when it has committed.
+#[test]
+fn a_query_within_a_transaction_answers_what_all_see_behind_its_commit() {
+    const QUERIES: [&str; 9] = [
+        "SELECT count(*) AS n, sum(total) AS sum, min(total) AS least, max(id) AS last FROM order",
+        "SELECT customer, count(*) AS n, avg(total) AS mean FROM order GROUP BY customer ORDER BY customer",
+        "SELECT customer, sum(total) AS sum FROM order GROUP BY customer HAVING count(*) > 3 ORDER BY sum DESC, customer LIMIT 2",
+        "SELECT id, total FROM order WHERE total BETWEEN 2 AND 9 ORDER BY total DESC, id LIMIT 5 OFFSET 3",
+        "SELECT * FROM order WHERE customer = 'ada' ORDER BY id",
+        "SELECT id AS number FROM order WHERE customer = 'bob' OR total > 8 ORDER BY id DESC",
+        "SELECT count(DISTINCT total) AS n FROM order WHERE id > 10",
+        "SELECT total, count(*) AS n FROM order GROUP BY total ORDER BY total LIMIT 3 OFFSET 1",
+        "total < 0 ORDER BY id LIMIT 0",
+    ];
+    let mut random = Random::new(5);
+    for _ in 0..60 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), options()).unwrap();
+        let orders = orders(&store);
+        for number in 0..30 {
+            orders.write(&order(number, ["ada", "bob"][number as usize % 2], number % 11), &upsert()).unwrap();
+        }
+        let mut transaction = store.begin();
+        (0..20).for_each(|_| happens(&mut random, &orders, &mut transaction));
+        let before = QUERIES.map(|sql| orders.select(sql, &[]).unwrap());
+        let within = QUERIES.map(|sql| orders.within(&mut transaction).select(sql, &[]).unwrap());
+        assert_eq!(QUERIES.map(|sql| orders.select(sql, &[]).unwrap()), before, "nobody else sees any of it");
+        transaction.commit(Durability::Written).unwrap();
+        for ((sql, within), after) in
+            QUERIES.iter().zip(within).zip(QUERIES.map(|sql| orders.select(sql, &[]).unwrap()))
+        {
+            assert_eq!(within, after, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn a_query_within_a_transaction_locks_nothing_and_is_refused_as_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    (1..=5).for_each(|number| drop(orders.write(&order(number, "ada", number), &upsert()).unwrap()));
+    let mut other = store.begin();
+    orders.within(&mut other).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    let count = |rows: Vec<Document>| rows[0].get("n").map(|n| n.to_value());
+    let sql = "SELECT count(*) AS n FROM order WHERE total > ?";
+    assert_eq!(count(within.select(sql, &[0.into()]).unwrap()), Some(5u64.into()), "what others take is there still");
+    for (sql, parameters) in [("SELECT", 0), ("total > ?", 0), ("total > 1", 1), ("SELECT * FROM other", 0)] {
+        let parameters = vec![Value::from(1); parameters];
+        let refused = within.select(sql, &parameters).unwrap_err();
+        assert_eq!(refused.to_string(), orders.select(sql, &parameters).unwrap_err().to_string());
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{sql}");
+    }
+    assert_eq!(within.select_up_to("SELECT id FROM order ORDER BY id", &[], 2).unwrap().len(), 2);
+    let explain = "EXPLAIN SELECT * FROM order WHERE total = 3";
+    assert_eq!(within.select(explain, &[]).unwrap(), orders.select(explain, &[]).unwrap());
+    // Nothing is in the way of those who change what was seen.
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..upsert() };
+    orders.change(&Wanted::id(2), &[add("total", 1)], &at_once).unwrap().unwrap();
+    transaction.commit(Durability::Written).unwrap();
+}
+
+#[test]
+fn all_that_a_transaction_changes_is_locked_before_the_first_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    (1..=5).for_each(|number| drop(orders.write(&order(number, "ada", number), &upsert()).unwrap()));
+    let mut other = store.begin();
+    orders.within(&mut other).read(&Wanted::id(4), ReadLock::Exclusive, &now()).unwrap().unwrap();
+    let mut transaction = store.begin();
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..upsert() };
+    let sum = |transaction: &mut Transaction| {
+        let rows = orders.within(transaction).select("SELECT sum(total) AS sum FROM order", &[]).unwrap();
+        rows[0].get("sum").map(|sum| sum.to_value())
+    };
+    let refused = orders.within(&mut transaction).change_many(&Wanted::all(), &[add("total", 100)], &at_once, 10);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(sum(&mut transaction), Some(15.into()), "none was changed");
+    let refused = orders.within(&mut transaction).change_many(&Wanted::all(), &[add("total", 100)], &at_once, 4);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Limit);
+    drop(other);
+    let mut within = orders.within(&mut transaction);
+    assert_eq!(within.change_many(&Wanted::all(), &[add("total", 100)], &at_once, 5).unwrap(), 5);
+    let limited = Wanted::query("total > 100 ORDER BY total DESC LIMIT 2", &[]).unwrap();
+    assert_eq!(within.change_many(&limited, &[add("total", 1000)], &at_once, 5).unwrap(), 2);
+    assert_eq!(sum(&mut transaction), Some(2515.into()));
+    let changed = orders.change(&Wanted::id(2), &[add("total", 1)], &at_once);
+    assert_eq!(changed.unwrap_err().kind(), ErrorKind::Timeout, "others wait");
+    drop(transaction);
+    assert_eq!(sum(&mut store.begin()), Some(15.into()));
+}
+
+#[test]
+fn a_lease_is_renewed_when_the_transaction_commits_and_that_is_no_event() {
+    let (store, clock) = with_clock();
+    let orders = store.space("shop").declare(Definition { history: true, ..Definition::new("shop", "order") }).unwrap();
+    let lease = |ms| Lease::For(Duration::from_millis(ms));
+    for number in 1..=3 {
+        orders.write(&order(number, "ada", 0), &WriteOptions { lease: lease(1_000), ..upsert() }).unwrap();
+    }
+    let mut listener = orders.listen(&Wanted::all(), Listen::default()).unwrap();
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    assert!(within.renew(&Wanted::id(1), lease(10_000), None).unwrap());
+    assert!(within.renew(&Wanted::id(2), Lease::Forever, None).unwrap());
+    assert!(within.renew(&Wanted::id(2), lease(5_000), None).unwrap(), "what it has renewed is renewed again");
+    within.change(&Wanted::id(3), &[add("total", 1)], &upsert()).unwrap().unwrap();
+    assert!(within.renew(&Wanted::id(3), Lease::Forever, None).unwrap(), "and what it has changed");
+    assert!(!within.renew(&Wanted::id(4), Lease::Forever, None).unwrap());
+    assert_eq!(within.renew(&Wanted::all(), Lease::Forever, None).unwrap_err().kind(), ErrorKind::Invalid);
+    let expiries = |entries: &Entries| {
+        let all = entries.read_many(&Wanted::query("id > 0 ORDER BY id", &[]).unwrap(), 10).unwrap();
+        all.iter().map(|entry| entry.expires_ms.map(|ms| ms - 1_700_000_000_000)).collect::<Vec<_>>()
+    };
+    assert_eq!(expiries(&orders), [Some(1_000), Some(1_000), Some(1_000)], "not before it commits");
+    let at_once = WriteOptions { lock_timeout: Some(Duration::ZERO), ..upsert() };
+    assert_eq!(orders.write(&order(1, "bob", 0), &at_once).unwrap_err().kind(), ErrorKind::Timeout);
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(expiries(&orders), [Some(10_000), Some(5_000), None]);
+    let notices: Vec<_> = std::iter::from_fn(|| listener.poll().unwrap()).map(|notice| notice.kind).collect();
+    assert_eq!(notices, [NoticeKind::Updated], "of what was changed");
+    clock.advance(Duration::from_millis(6_000));
+    let left = orders.read_many(&Wanted::query("id > 0 ORDER BY id", &[]).unwrap(), 10).unwrap();
+    assert_eq!(ids(&left), BTreeSet::from([1, 3]));
+    // What is written after it was renewed is written, and taken after that gone.
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    assert!(within.renew(&Wanted::id(1), Lease::Forever, None).unwrap());
+    within.write(&order(1, "eve", 9), &upsert()).unwrap();
+    assert!(within.renew(&Wanted::id(3), lease(1), None).unwrap());
+    within.take(&Wanted::id(3), &now()).unwrap().unwrap();
+    assert!(!within.renew(&Wanted::id(3), lease(1), None).unwrap());
+    transaction.commit(Durability::Written).unwrap();
+    let left = orders.read_many(&Wanted::all(), 10).unwrap();
+    assert_eq!(left.iter().map(|entry| entry.document.clone()).collect::<Vec<_>>(), [order(1, "eve", 9)]);
+    assert_eq!(left[0].expires_ms, None);
+    // A renewal alone is a batch of its own.
+    let mut transaction = store.begin();
+    assert!(orders.within(&mut transaction).renew(&Wanted::id(1), lease(77_000), None).unwrap());
+    transaction.commit(Durability::Written).unwrap();
+    assert_eq!(expiries(&orders), [Some(83_000)]);
+}
