@@ -24,6 +24,7 @@ pub struct Launch {
     folder: PathBuf,
     resp: String,
     arguments: Vec<String>,
+    files_max: Option<u32>,
 }
 
 /// A start that did not succeed.
@@ -48,7 +49,7 @@ pub struct Server {
 impl Launch {
     /// On this data folder, with ports that are free and everything else as it comes.
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), resp: "127.0.0.1:0".to_owned(), arguments: Vec::new() }
+        Self { folder: folder.to_path_buf(), resp: "127.0.0.1:0".to_owned(), arguments: Vec::new(), files_max: None }
     }
 
     /// With this durability, in the words of the command line.
@@ -64,6 +65,12 @@ impl Launch {
         self
     }
 
+    /// Allowed to have so many files open, sockets among them.
+    #[must_use]
+    pub fn files_max(self, files_max: u32) -> Self {
+        Self { files_max: Some(files_max), ..self }
+    }
+
     /// With one more word on the command line.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -76,7 +83,14 @@ impl Launch {
     /// # Panics
     /// When the program cannot be started at all.
     pub fn spawn(&self) -> (Child, Output) {
-        let mut command = Command::new(holdfast());
+        let mut command = match self.files_max {
+            None => Command::new(holdfast()),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]).arg(holdfast());
+                shell
+            }
+        };
         command.arg("serve").arg("--dir").arg(&self.folder);
         command.args(["--resp", &self.resp, "--http", "127.0.0.1:0", "--line", "127.0.0.1:0"]).args(&self.arguments);
         follow(&mut command)

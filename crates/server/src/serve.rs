@@ -34,15 +34,14 @@ const DESCRIPTORS_SPARE: u64 = 1024;
 
 /// Runs until a signal, or SHUTDOWN from a client.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
-    let config = Config::load(arguments)?;
+    let mut config = Config::load(arguments)?;
     start_log(config.log);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let connections_max =
-        [config.resp.limits.clients_max, config.http.limits.connections_max, config.line.limits.connections_max];
     use_pages_of_memory();
-    raise_descriptors(connections_max.iter().sum::<usize>() as u64);
+    let (resp, http, line) = (&mut config.resp.limits, &mut config.http.limits, &mut config.line.limits);
+    fit_descriptors([&mut resp.clients_max, &mut http.connections_max, &mut line.connections_max]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(run(config))?;
     Ok(ExitCode::SUCCESS)
@@ -243,21 +242,47 @@ fn start_log(level: LogLevel) {
     log.with_writer(std::io::stderr).log_internal_errors(false).init();
 }
 
-/// Raises the limit of open files as far as an ordinary process may: a connection is one.
-fn raise_descriptors(connections_max: u64) {
+/// Raises the limit of open files as far as an ordinary process may: a connection is one. When that is too few, there are fewer
+/// connections, so that the store has files for what they write.
+fn fit_descriptors(connections_max: [&mut usize; 3]) {
+    let wanted = connections_max.iter().map(|max| **max as u64).sum::<u64>() + DESCRIPTORS_SPARE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = connections_max + DESCRIPTORS_SPARE;
     if current.is_none_or(|current| current >= wanted) {
         return;
     }
     let raised = Some(maximum.map_or(wanted, |maximum| maximum.min(wanted)));
     let done = setrlimit(Resource::Nofile, Rlimit { current: raised, maximum });
-    let available = if done.is_ok() { raised } else { current };
-    if available.is_some_and(|available| available < wanted) {
-        tracing::warn!(
-            available,
-            wanted,
-            "fewer files may be open than connections_max needs; raise the limit (LimitNOFILE, ulimit -n)"
-        );
+    let Some(available) = if done.is_ok() { raised } else { current }.filter(|available| *available < wanted) else {
+        return;
+    };
+    tracing::warn!(
+        available,
+        wanted,
+        "fewer files may be open than connections_max needs, so there may be fewer connections; raise the limit (LimitNOFILE, ulimit -n)"
+    );
+    for max in connections_max {
+        *max = fitting(*max as u64, wanted, available);
+    }
+}
+
+/// How many of `max` connections there may be, when files are short: the store has its own first, or half of what there is.
+fn fitting(max: u64, wanted: u64, available: u64) -> usize {
+    let left = available - DESCRIPTORS_SPARE.min(available / 2);
+    let fair = u128::from(max) * u128::from(left) / u128::from((wanted - DESCRIPTORS_SPARE).max(1));
+    usize::try_from(fair).unwrap_or(usize::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_to_the_store() {
+        for available in [3u64, 64, 256, 1024, 4096, 12_535] {
+            let all = [10_000u64, 512, 1000].map(|max| fitting(max, 11_512 + DESCRIPTORS_SPARE, available) as u64);
+            let store = available.saturating_sub(all.iter().sum());
+            assert!(store >= (available / 2).min(DESCRIPTORS_SPARE) || available < 10, "{available}: {all:?}");
+            assert!(all.iter().all(|max| *max > 0) && all[0] >= all[1]);
+        }
     }
 }

@@ -144,6 +144,24 @@ fn a_client_that_sends_without_reading_short_answers_is_held_back_or_dropped() {
     watched.is_well("a client that only sends");
 }
 
+/// Connections took the files that the journal needs for its next segment: writes failed until clients left.
+#[test]
+fn clients_leave_the_store_the_files_that_it_needs() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let server = Launch::new(folder.path()).durability("written").files_max(256).start();
+    let answers = |client: &mut Client| client.call(&["PING"]).is_ok_and(|reply| reply == Value::Simple("PONG".into()));
+    let clients = (0..300).filter_map(|_| Client::connect(server.resp()).ok());
+    let mut clients: Vec<Client> = clients.filter_map(|mut client| answers(&mut client).then_some(client)).collect();
+    assert!((50..200).contains(&clients.len()), "{} of 300", clients.len());
+    let value = vec![b'v'; MIB as usize];
+    let client = clients.first_mut().expect("there are some");
+    // Three segments.
+    for number in 0..160 {
+        assert_eq!(client.set(&format!("key{number}"), &value), Value::Simple("OK".into()), "{number}");
+    }
+    assert!(server.output().text().contains("fewer files may be open"));
+}
+
 #[test]
 fn a_transaction_without_an_end_is_bounded() {
     let mut watched = Watched::start();
