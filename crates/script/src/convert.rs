@@ -7,6 +7,7 @@
 use mlua::{Lua, Table, Value as Luau};
 
 use crate::error::ScriptError;
+use crate::json::Marks;
 use crate::limits::Limits;
 use crate::value::Value;
 
@@ -65,15 +66,15 @@ pub(crate) fn into_script(lua: &Lua, commit: &Table, value: Value, depth_left: u
 
 /// Reads what a script returned.
 pub(crate) struct FromScript<'a> {
-    commit: *const std::ffi::c_void,
+    marks: &'a Marks,
     limits: &'a Limits,
     elements: usize,
     bytes: usize,
 }
 
 impl<'a> FromScript<'a> {
-    pub(crate) fn new(commit: &Table, limits: &'a Limits) -> Self {
-        FromScript { commit: commit.to_pointer(), limits, elements: 0, bytes: 0 }
+    pub(crate) fn new(marks: &'a Marks, limits: &'a Limits) -> Self {
+        FromScript { marks, limits, elements: 0, bytes: 0 }
     }
 
     pub(crate) fn value(&mut self, value: &Luau) -> Result<Value, ScriptError> {
@@ -104,7 +105,7 @@ impl<'a> FromScript<'a> {
             // A fraction is cut off, as in Redis; what is no number is 0, and the rest saturates.
             Luau::Number(number) => Value::Integer(*number as i64),
             Luau::String(text) => Value::Text(self.text(text)?),
-            Luau::Table(table) if table.to_pointer() == self.commit => Value::CommitPosition,
+            Luau::Table(table) if *table == self.marks.commit => Value::CommitPosition,
             Luau::Table(table) => self.table(table, below)?,
             // Functions, coroutines and their like are nothing, as in Redis.
             _ => Value::Nil,
@@ -112,6 +113,10 @@ impl<'a> FromScript<'a> {
     }
 
     fn table(&mut self, table: &Table, below: usize) -> Result<Value, ScriptError> {
+        if let Some(digits) = self.marks.digits(table) {
+            let number = std::str::from_utf8(&digits.as_bytes()).ok().and_then(|digits| digits.parse().ok());
+            return number.map_or_else(|| self.text(&digits).map(Value::Text), |number| Ok(Value::Integer(number)));
+        }
         let get = |name: &str| table.raw_get::<Luau>(name).unwrap_or(Luau::Nil);
         if let Luau::String(text) = get("err") {
             return Ok(Value::Error(self.text(&text)?));

@@ -10,6 +10,7 @@
 
 mod convert;
 mod error;
+mod json;
 mod limits;
 mod number;
 mod sandbox;

@@ -14,6 +14,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Luau, 
 
 use crate::convert::{FromScript, into_script};
 use crate::error::{ScriptError, Stop};
+use crate::json::{self, Encoding, Marks};
 use crate::limits::{LOADED_BYTES_MAX, LOG_BYTES_MAX, Limits, MOVE_MAX, SCAN_LONG, SCAN_MAX, TICKS};
 use crate::source::Script;
 use crate::value::Value;
@@ -74,6 +75,8 @@ struct Watching {
     watch: RefCell<Option<Watch>>,
     stopped: Cell<Option<Stop>>,
     ticks: Cell<u32>,
+    /// What the run may take of memory.
+    bytes_max: Cell<usize>,
 }
 
 /// One state of Luau.
@@ -84,7 +87,7 @@ pub struct Sandbox {
     library: Function,
     /// Calls and catches.
     catch: Function,
-    commit: Table,
+    marks: Marks,
     loaded: RefCell<Loaded>,
     watching: Rc<Watching>,
     /// Bytes that are taken when nothing runs.
@@ -113,16 +116,23 @@ impl Sandbox {
             soon.ticks.set(TICKS - 1);
             Ok(())
         })?;
+        let marks = Marks::new(&lua, commit)?;
         let prelude = lua.load(include_str!("prelude.luau")).set_name("=holdfast").set_mode(ChunkMode::Text);
-        let (script, library): (Function, Function) =
-            prelude.call((SCAN_MAX as f64, SCAN_LONG as f64, MOVE_MAX as f64, commit.clone(), ask_soon))?;
+        let (script, library): (Function, Function) = prelude.call((
+            SCAN_MAX as f64,
+            SCAN_LONG as f64,
+            MOVE_MAX as f64,
+            &marks.commit,
+            ask_soon,
+            cjson(&lua, &marks, &watching)?,
+        ))?;
         lua.sandbox(true)?;
         let asked = watching.clone();
         lua.set_interrupt(move |_| asked.ask());
         lua.gc_collect()?;
         let base_bytes = lua.used_memory();
         let loaded = RefCell::default();
-        Ok(Sandbox { lua, script, library, catch, commit, loaded, watching, base_bytes, is_spent: false })
+        Ok(Sandbox { lua, script, library, catch, marks, loaded, watching, base_bytes, is_spent: false })
     }
 
     /// Whether no other script should run here.
@@ -161,6 +171,7 @@ impl Sandbox {
         let setup = |error: mlua::Error| ScriptError::Setup { text: error.to_string() };
         self.lua.set_memory_limit(limits.memory_bytes_max.max(self.base_bytes + (64 << 10))).map_err(setup)?;
         self.watching.begin(Some(watch));
+        self.watching.bytes_max.set(limits.memory_bytes_max);
         let ran = run(self);
         let stopped = self.watching.stopped.get();
         self.watching.begin(None);
@@ -184,10 +195,10 @@ impl Sandbox {
     fn run_in_scope(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Value, ScriptError> {
         let limits = run.limits;
         let mut value = Err(ScriptError::NoFunction);
-        let (commit, depth) = (&self.commit, limits.depth_max);
+        let (marks, depth) = (&self.marks, limits.depth_max);
         let done = self.lua.scope(|scope| {
             let host = scope.create_function_mut(|lua, arguments: Variadic<Luau>| {
-                answer(lua, commit, depth, &arguments, &mut *host)
+                answer(lua, marks, depth, &arguments, &mut *host)
             })?;
             value = self.run_with(run, host)?;
             Ok(())
@@ -227,7 +238,7 @@ impl Sandbox {
                 self.catch.call::<MultiValue>((callback, keys, arguments))?
             }
         };
-        Ok(caught(returned, run.limits).and_then(|returned| FromScript::new(&self.commit, run.limits).value(&returned)))
+        Ok(caught(returned, run.limits).and_then(|returned| FromScript::new(&self.marks, run.limits).value(&returned)))
     }
 
     fn functions_in(&self, script: &Script, limits: &Limits) -> Result<Vec<Registered>, ScriptError> {
@@ -264,7 +275,7 @@ impl Sandbox {
         body.set_environment(globals)?;
         let returned = self.catch.call::<MultiValue>(&body);
         // What the run has made goes with it.
-        body.set_environment(self.commit.clone())?;
+        body.set_environment(self.marks.commit.clone())?;
         returned
     }
 
@@ -277,7 +288,7 @@ impl Sandbox {
         }
         // Made by `Script::compile`, of text.
         let chunk = self.lua.load(script.bytecode.as_slice()).set_mode(ChunkMode::Binary);
-        let body = chunk.set_name(&script.name).set_environment(self.commit.clone()).into_function()?;
+        let body = chunk.set_name(&script.name).set_environment(self.marks.commit.clone()).into_function()?;
         if loaded.bytes + script.bytecode.len() > LOADED_BYTES_MAX {
             *loaded = Loaded::default();
         }
@@ -311,32 +322,55 @@ impl Watching {
             if !ticks.is_multiple_of(TICKS) {
                 return Ok(VmState::Continue);
             }
+        }
+        self.ask_now().map(|()| VmState::Continue)
+    }
+
+    fn ask_now(&self) -> mlua::Result<()> {
+        if self.stopped.get().is_none() {
             let stop = self.watch.borrow().as_ref().and_then(|watch| watch());
             self.stopped.set(stop);
         }
-        match self.stopped.get() {
-            None => Ok(VmState::Continue),
-            // Again and again, so that no `pcall` goes on.
-            Some(stop) => Err(mlua::Error::runtime(ScriptError::Stopped(stop))),
-        }
+        // Again and again, so that no `pcall` goes on.
+        self.stopped.get().map_or(Ok(()), |stop| Err(mlua::Error::runtime(ScriptError::Stopped(stop))))
     }
 }
 
+/// What `cjson` is.
+fn cjson(lua: &Lua, marks: &Marks, watching: &Rc<Watching>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let (asked, kept) = (watching.clone(), marks.clone());
+    let decode = lua.create_function(move |lua, text: mlua::LuaString| {
+        json::decode(lua, &text.as_bytes(), &kept, &|| asked.ask_now())
+    })?;
+    let (asked, kept) = (watching.clone(), marks.clone());
+    let encode = lua.create_function(move |lua, value: Luau| {
+        let (bytes_max, ask) = (asked.bytes_max.get(), &|| asked.ask_now());
+        let text = json::encode(&value, &Encoding { bytes_max, ask, marks: &kept })?;
+        lua.create_string(text)
+    })?;
+    table.raw_set("decode", decode)?;
+    table.raw_set("encode", encode)?;
+    table.raw_set("null", Luau::NULL)?;
+    table.raw_set("empty_array_mt", &marks.empty)?;
+    Ok(table)
+}
+
 /// What the host is asked for by the prelude.
-fn answer(lua: &Lua, commit: &Table, depth: usize, arguments: &[Luau], host: &mut dyn Host) -> mlua::Result<Luau> {
+fn answer(lua: &Lua, marks: &Marks, depth: usize, arguments: &[Luau], host: &mut dyn Host) -> mlua::Result<Luau> {
     let (what, rest) = arguments.split_first().ok_or_else(|| mlua::Error::runtime("nothing is asked for"))?;
     let what = what.as_string().ok_or_else(|| mlua::Error::runtime("nothing is asked for"))?;
     match &*what.as_bytes() {
         b"call" => {
-            let value = match texts(rest) {
+            let value = match texts(rest, marks) {
                 Some(texts) if texts.is_empty() => Value::Error(b"ERR a call names at least a command".to_vec()),
                 Some(texts) => host.call(&texts),
                 None => Value::Error(b"ERR the arguments of a command are texts or numbers".to_vec()),
             };
-            into_script(lua, commit, value, depth)
+            into_script(lua, &marks.commit, value, depth)
         }
         b"sha1hex" => {
-            let texts = texts(rest).ok_or_else(|| mlua::Error::runtime("sha1hex takes a text or a number"))?;
+            let texts = texts(rest, marks).ok_or_else(|| mlua::Error::runtime("sha1hex takes a text or a number"))?;
             Ok(Luau::String(lua.create_string(sha1hex(texts.first().map_or(&[], Vec::as_slice)))?))
         }
         b"log" => {
@@ -361,11 +395,12 @@ fn small(value: &Luau) -> u8 {
     }
 }
 
-fn texts(values: &[Luau]) -> Option<Vec<Vec<u8>>> {
+fn texts(values: &[Luau], marks: &Marks) -> Option<Vec<Vec<u8>>> {
     let text = |value: &Luau| match value {
         Luau::String(text) => Some(text.as_bytes().to_vec()),
         Luau::Number(value) => Some(number::text(*value).into_bytes()),
         Luau::Integer(value) => Some(value.to_string().into_bytes()),
+        Luau::Table(table) => marks.digits(table).map(|digits| digits.as_bytes().to_vec()),
         _ => None,
     };
     values.iter().map(text).collect()

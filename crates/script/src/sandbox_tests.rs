@@ -513,3 +513,6 @@ proptest! {
         let _ = run(&source);
     }
 }
+
+#[path = "json_tests.rs"]
+mod json_tests;

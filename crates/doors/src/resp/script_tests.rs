@@ -174,7 +174,6 @@ fn commands_that_make_no_sense_are_refused() {
         "kv.fold",
         "kv.index b i x y",
         "backup",
-        "space.select s t 'x' 0",
         "space.listen s t any",
         "xa.begin",
         "xa.commit x branches 0",
@@ -446,6 +445,66 @@ fn entries_are_counted_changed_and_cleared_in_the_batch_of_a_script() {
         fixture.eval("return redis.call('SPACE.CLEAR', 'shop', 'order', 'WHERE', 'n > 0 LIMIT 2', '0')", &[], &[]),
         ":2"
     );
+}
+
+#[test]
+fn a_script_asks_changes_and_renews_many_and_reads_documents() {
+    let mut fixture = patient();
+    fixture.run("SPACE.DECLARE shop order LEASE 100000");
+    for id in 1..=4 {
+        let document = format!("{{\"id\":{id},\"n\":{id},\"tags\":[]}}");
+        fixture.run_args(&[b"SPACE.WRITE", b"shop", b"order", document.as_bytes()]);
+    }
+    let script = "
+        local changed = redis.call('SPACE.MCHANGE', 'shop', 'order', 'WHERE', 'n > ?', '1', '2', 'INCR', 'n', '10')
+        local sql = 'SELECT count(*) AS many, sum(n) AS sum FROM order'
+        local figures = cjson.decode(redis.call('SPACE.SELECT', 'shop', 'order', sql, '0')[1])
+        local renewed = redis.call('SPACE.RENEW', 'shop', 'order', '1', 'LEASE', 'FOREVER')
+        for _, entry in redis.call('SPACE.MREAD', 'shop', 'order', 'WHERE', 'n > 10 ORDER BY id', '0') do
+            local document = cjson.decode(entry[1])
+            document.tags[1] = 'large'
+            redis.call('SPACE.WRITE', 'shop', 'order', cjson.encode(document))
+        end
+        return {changed, figures.many, figures.sum, renewed}";
+    assert_eq!(fixture.eval(script, &[], &[]), "*4 :2 :4 :30 :1");
+    assert!(fixture.run("SPACE.READ shop order ID 4").contains(r#"{"id":4,"n":14,"tags":["large"]}"#));
+    assert!(fixture.run("SPACE.READ shop order ID 2").contains(r#"{"id":2,"n":2,"tags":[]}"#));
+    assert!(fixture.run("SPACE.READ shop order ID 1").ends_with(" $-1"), "it is renewed");
+    // An id that the store has made is no double.
+    fixture.run(r#"SPACE.WRITE shop order {"n":100}"#);
+    let again = "
+        local entry = redis.call('SPACE.READ', 'shop', 'order', 'WHERE', 'n = 100', '0')
+        local document = cjson.decode(entry[1])
+        document.seen = true
+        redis.call('SPACE.WRITE', 'shop', 'order', cjson.encode(document), 'UPDATE')
+        return redis.call('SPACE.READ', 'shop', 'order', 'ID', document.id)[1]";
+    assert!(fixture.eval(again, &[], &[]).contains(r#""n":100,"seen":true"#));
+    assert_eq!(fixture.run("SPACE.COUNT shop order ANY"), ":5");
+    // What fails afterwards takes it all back.
+    let failing =
+        "redis.call('SPACE.MCHANGE', 'shop', 'order', 'ANY', 'SET', 'n', '0') return redis.error_reply('MY no')";
+    assert_eq!(fixture.eval(failing, &[], &[]), "-MY no");
+    assert!(fixture.run("SPACE.READ shop order ID 4").contains("\"n\":14"));
+    let refused = fixture.eval("return redis.call('SPACE.ITERATE', 'shop', 'order', 'ANY')", &[], &[]);
+    assert!(refused.contains("SPACE.ITERATE is not allowed in a script"), "{refused}");
+}
+
+/// A query had its own minute while it kept what the script had locked.
+#[test]
+fn a_query_has_no_more_time_than_its_script() {
+    let mut fixture = Fixture::with(|options| options.script.time_max = Duration::from_millis(30));
+    fixture.run("SPACE.DECLARE shop order");
+    let text = "a".repeat(2_000);
+    for id in 0..500 {
+        let document = format!("{{\"id\":{id},\"text\":\"{text}\"}}");
+        fixture.run_args(&[b"SPACE.WRITE", b"shop", b"order", document.as_bytes()]);
+    }
+    let script = "return redis.call('SPACE.SELECT', 'shop', 'order', ARGV[1], '0')";
+    let slow = format!("SELECT count(*) AS n FROM order WHERE {}", vec!["text LIKE '%a%a%a%a%b%'"; 200].join(" OR "));
+    let began = std::time::Instant::now();
+    let ended = fixture.eval(script, &[], &[&slow]);
+    assert!(ended.starts_with('-') && began.elapsed() < Duration::from_secs(5), "{ended} {:?}", began.elapsed());
+    assert!(fixture.eval(script, &[], &["id = 7"]).contains("\"id\":7"));
 }
 
 #[test]

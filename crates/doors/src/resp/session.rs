@@ -261,6 +261,8 @@ pub(crate) struct Session {
     pub(crate) points: Rows,
     /// When the scripts of the transaction under way have to have ended, from the first of them on.
     pub(crate) scripts_end: Option<Instant>,
+    /// Whether it is that of a script.
+    pub(crate) is_script: bool,
     /// The newest position this connection wrote: WAITAOF waits for it.
     pub(crate) last_write: Position,
     pub(crate) pending: Option<Pending>,
@@ -294,6 +296,7 @@ impl Session {
             open: None,
             points: Rows::default(),
             scripts_end: None,
+            is_script: false,
             last_write: Position::ZERO,
             pending: None,
             closing: false,

@@ -19,6 +19,8 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
+use std::time::Instant;
+
 use holdfast::space::{Entries, Entry, Stop, Storage, Wanted};
 use holdfast::{Durability, Position};
 
@@ -41,7 +43,12 @@ fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
 
 /// When this command ends though it is not done.
 fn stop(call: &Call<'_, '_>) -> Stop {
-    Stop { time_max: Some(call.door.options.limits.space_time_max), cancel: Some(call.session.client.gone.clone()) }
+    let own = call.door.options.limits.space_time_max;
+    // A script has one time for all that it calls.
+    let end = call.session.scripts_end.filter(|_| call.session.is_script);
+    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+    let time_max = left.map_or(own, |left| left.min(own));
+    Stop { time_max: Some(time_max), cancel: Some(call.session.client.gone.clone()) }
 }
 
 /// The same for one that changes many entries: who sends it and goes means it.

@@ -256,7 +256,7 @@ fn play<'s>(
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
     let durability = session.durability;
-    session.scripts_end = Some(end);
+    (session.scripts_end, session.is_script) = (Some(end), true);
     let mut guest = Guest {
         door,
         session,
@@ -299,6 +299,8 @@ fn play<'s>(
     let (durability, wrote, called) = (guest.durability, guest.wrote, guest.called);
     let ended = match (guest.failed.take(), ran) {
         _ if guest.needs_all => Ended::NeedsAll,
+        // A query that was told to stop.
+        (Some(Fail::Store(error)), _) if error.kind() == ErrorKind::Limit && Instant::now() >= end => Ended::TooLong,
         (Some(fail), _) => Ended::Failed(fail),
         (None, Err(ScriptError::Stopped(Stop::Time))) => Ended::TooLong,
         // A command that was told to stop failed, and the script with it before the watch was asked.
