@@ -332,6 +332,13 @@ impl<'c> Call<'c, '_> {
         self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run)));
     }
 
+    /// As [`Call::defer`], for what changes nothing and may have a large reply: it may be done again.
+    pub(crate) fn defer_reading(&mut self, run: impl FnMut(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
+        let is_silent = self.session.reply_mode != ReplyMode::On;
+        let bytes_max = self.door.options.limits.output_bytes_max;
+        self.session.pending = Some(Pending::Work(Work::again(self.reply.form(), bytes_max, is_silent, run)));
+    }
+
     /// As [`Call::defer`], for a write of points that is held back.
     pub(crate) fn hold_back(&mut self, run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static) {
         self.session.pending = Some(Pending::Work(work(self.door, self.session, self.reply, run).of(Turn::HeldWrite)));

@@ -338,15 +338,13 @@ impl Waiting {
     pub(crate) async fn run(self: Box<Self>, door: Arc<Door>) -> (Worked, Option<Transaction>) {
         let mut this = self;
         if this.is_long {
-            let bytes = |ran: &Result<(Worked, _), _>| match ran {
-                Ok((Ok(written), _)) => written.reply.len(),
-                _ => 0,
-            };
-            this = match door.long().run_for(move || Ok(this.work()), bytes).await {
-                Ok((Ok((worked, transaction)), room)) => {
-                    return (worked.map(|written| Written { room, ..written }), transaction);
+            let elsewhere = door.long();
+            this = match elsewhere.run(move || Ok(this.work())).await {
+                Ok(Ok((worked, transaction))) => {
+                    let roomy = |written: Written| Written { room: elsewhere.room_for(written.reply.len()), ..written };
+                    return (worked.map(roomy), transaction);
                 }
-                Ok((Err(must_wait), _)) => must_wait,
+                Ok(Err(must_wait)) => must_wait,
                 Err(fail) => return (Err(fail), None),
             };
         }

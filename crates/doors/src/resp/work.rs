@@ -1,21 +1,30 @@
 //! A command that takes longer than the event loop may wait: it runs in a thread of its own, and its connection waits.
 //!
-//! Of a door only so many run at a time, and so many writes of points that are held back; the others wait for their turn, in order. What has not begun when its connection
-//! closes never does. A large reply keeps the turn until there is room for it among what all clients are owed: how large it becomes
-//! nobody knows before, so this bounds how many are in memory without room.
+//! Of a door only so many run at a time, and so many writes of points that are held back; the others wait for their turn, in order. What only
+//! reads and has not begun when its client is gone never does.
+//!
+//! A large reply needs room among what all clients are owed, and how large it becomes nobody knows before. Who only reads lets go of a
+//! reply for which there is none, waits for so much without a turn, so that those with small ones go on, and does it again.
 //!
 //! May use: `call` for the failure, `reply`, `session` for what a reply needs, the budget. Must not know: sockets, what commands do.
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use holdfast::space::Cancel;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::call::Fail;
 use super::reply::{Form, Reply};
 use super::session::Need;
 use crate::budget::{Budget, Share};
 
-type Run = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
+type Once = Box<dyn FnOnce(&mut Reply) -> Result<Need, Fail> + Send>;
+type Again = Box<dyn FnMut(&mut Reply) -> Result<Need, Fail> + Send>;
+
+enum Run {
+    Once(Once),
+    Again(Again),
+}
 
 /// A command to be run elsewhere. It writes its reply and says how durable what it shows must be.
 pub(crate) struct Work {
@@ -64,7 +73,17 @@ impl Work {
         is_silent: bool,
         run: impl FnOnce(&mut Reply) -> Result<Need, Fail> + Send + 'static,
     ) -> Self {
-        Work { run: Box::new(run), form, bytes_max, is_silent, turn: Turn::Long }
+        Work { run: Run::Once(Box::new(run)), form, bytes_max, is_silent, turn: Turn::Long }
+    }
+
+    /// As [`Work::new`], of what changes nothing, so that it may be done again.
+    pub(crate) fn again(
+        form: Form,
+        bytes_max: usize,
+        is_silent: bool,
+        run: impl FnMut(&mut Reply) -> Result<Need, Fail> + Send + 'static,
+    ) -> Self {
+        Work { run: Run::Again(Box::new(run)), form, bytes_max, is_silent, turn: Turn::Long }
     }
 
     /// It waits for its turn among these.
@@ -73,21 +92,39 @@ impl Work {
     }
 
     /// Runs it here. Blocks.
+    #[cfg(test)]
     pub(crate) fn run(self) -> Worked {
-        let mut reply = Reply::of_form(self.form, self.bytes_max);
-        let need = (self.run)(&mut reply)?;
-        if reply.take_overflow() {
-            return Err(Fail::TooBig(self.bytes_max));
+        match self.run {
+            Run::Once(run) => written(self.form, self.bytes_max, run),
+            Run::Again(run) => written(self.form, self.bytes_max, run),
         }
-        Ok(Written::new(reply.take(Vec::new()), need))
     }
 
-    /// Runs it in a thread that may block, when it is its turn.
-    pub(crate) async fn run_elsewhere(self, elsewhere: Elsewhere) -> Worked {
+    /// Runs it in a thread that may block, when it is its turn, for a client that is there until `gone`.
+    pub(crate) async fn run_elsewhere(self, elsewhere: Elsewhere, gone: Cancel) -> Worked {
+        let (form, bytes_max) = (self.form, self.bytes_max);
         let bytes = |written: &Written| written.reply.len();
-        let (written, room) = elsewhere.run_for(|| self.run(), bytes).await?;
+        let (written, room) = match self.run {
+            Run::Once(run) => {
+                let done = elsewhere.run(move || written(form, bytes_max, run)).await?;
+                let room = elsewhere.room_for(bytes(&done));
+                (done, room)
+            }
+            Run::Again(mut run) => {
+                elsewhere.run_again(&gone, move || written(form, bytes_max, &mut run), bytes).await?
+            }
+        };
         Ok(Written { room, ..written })
     }
+}
+
+fn written(form: Form, bytes_max: usize, run: impl FnOnce(&mut Reply) -> Result<Need, Fail>) -> Worked {
+    let mut reply = Reply::of_form(form, bytes_max);
+    let need = run(&mut reply)?;
+    if reply.take_overflow() {
+        return Err(Fail::TooBig(bytes_max));
+    }
+    Ok(Written::new(reply.take(Vec::new()), need))
 }
 
 /// Threads that may block, and room for what they write.
@@ -105,27 +142,60 @@ impl Elsewhere {
         &self,
         run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
     ) -> Result<T, Fail> {
-        self.run_for(run, |_| 0).await.map(|(ran, _)| ran)
+        let turn = self.turn().await?;
+        let run = move || {
+            // The turn ends with the work, also when nobody waits for its reply any more.
+            let _turn = turn;
+            run()
+        };
+        tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a long command ended without an answer");
+            Err("ERR internal error".into())
+        })
     }
 
-    /// Runs something when it is its turn, which it has until there is room for what it wrote: so many bytes.
-    pub(crate) async fn run_for<T: Send + 'static>(
+    /// Runs what only reads when it is its turn, again if need be until there is room for what it wrote: so many bytes. Not for a client
+    /// that is gone.
+    pub(crate) async fn run_again<T: Send + 'static>(
         &self,
-        run: impl FnOnce() -> Result<T, Fail> + Send + 'static,
-        bytes: impl FnOnce(&T) -> usize,
+        gone: &Cancel,
+        run: impl FnMut() -> Result<T, Fail> + Send + 'static,
+        bytes: impl Fn(&T) -> usize,
     ) -> Result<(T, Share), Fail> {
-        let Ok(turn) = self.turns.clone().acquire_owned().await else {
-            return Err("UNAVAILABLE the door is closing".into());
-        };
-        // The turn does not end before the work, also when nobody waits for its reply any more.
-        let (ran, turn) = tokio::task::spawn_blocking(move || (run(), turn)).await.map_err(|error| {
-            tracing::error!(%error, "a long command ended without an answer");
-            Fail::from("ERR internal error")
-        })?;
-        let ran = ran?;
-        let bytes = bytes(&ran);
-        let room = if bytes > self.free_bytes { self.replies.wait(bytes).await } else { Share::default() };
-        drop(turn);
-        Ok((ran, room))
+        let (mut run, mut room) = (run, Share::default());
+        loop {
+            let (still, mut begins) = (gone.clone(), run);
+            let (ran, back) = self
+                .run(move || {
+                    let ran = if still.is_canceled() { Err("ERR the client is gone".into()) } else { begins() };
+                    Ok((ran, begins))
+                })
+                .await?;
+            run = back;
+            let ran = ran?;
+            let bytes = bytes(&ran);
+            if bytes <= self.free_bytes {
+                return Ok((ran, Share::default()));
+            }
+            if self.replies.is_all(&room) || self.replies.grow(&mut room, bytes).is_ok() {
+                room.shrink(bytes);
+                return Ok((ran, room));
+            }
+            drop((ran, room));
+            room = self.replies.wait(bytes).await;
+        }
+    }
+
+    /// Room for a reply that is there, as far as there is some.
+    pub(crate) fn room_for(&self, bytes: usize) -> Share {
+        let mut room = Share::default();
+        if bytes > self.free_bytes {
+            let _ = self.replies.grow(&mut room, bytes);
+        }
+        room
+    }
+
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, Fail> {
+        self.turns.clone().acquire_owned().await.map_err(|_| "UNAVAILABLE the door is closing".into())
     }
 }

@@ -175,6 +175,16 @@ impl Within<'_> {
     /// As [`Entries::write`]; `Conflict` also when this and other transactions wait for each other; `Timeout` when the
     /// transaction's lease has ended.
     pub fn write(&mut self, document: &Document, options: &WriteOptions) -> Result<Written> {
+        self.write_at(document, options, &|inner| inner.clock.wall_ms())
+    }
+
+    /// As [`Within::write`], at the time that is asked for once the entry is locked.
+    fn write_at(
+        &mut self,
+        document: &Document,
+        options: &WriteOptions,
+        time_ms: &dyn Fn(&Inner) -> u64,
+    ) -> Result<Written> {
         let holder = self.begin()?;
         self.check_durable()?;
         let definition = self.entries.definition();
@@ -185,22 +195,21 @@ impl Within<'_> {
             Some(staged) => {
                 let was = staged.was.clone();
                 let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-                let seen = staged.seen(self.entries.store.now_ms()).cloned();
+                let seen = staged.seen(time_ms(self.entries.inner())).cloned();
                 let now = seen.map(|(document, expires_ms)| Stored { document, version, expires_ms, sequence: 0 });
                 (was, now, staged.over)
             }
             None => {
                 let wait = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
                 let was = self.lock_id(&id, partition, holder, wait)?;
-                let now_ms = self.entries.store.now_ms();
+                let now_ms = time_ms(self.entries.inner());
                 let now = was.clone().filter(|was| was.expires_ms == 0 || was.expires_ms > now_ms);
                 let over = if now.is_none() { Over::Ended } else { Over::Any };
                 (was, now, over)
             }
         };
         let document = next_document(&definition, options, &document, now.as_ref())?;
-        let now_ms = self.entries.store.now_ms();
-        let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), now_ms);
+        let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), time_ms(self.entries.inner()));
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
         self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over, renews: false });
         Ok(Written { id, version, previous: now.map(Entry::from) })
@@ -301,7 +310,7 @@ impl Within<'_> {
             Self::check_version(options)?;
             let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
                 document,
-                version: staged.was.as_ref().map_or(Position::ZERO, |was| was.version),
+                version: Position::ZERO,
                 expires_ms: (expires_ms != 0).then_some(expires_ms),
             });
             self.put(&id, Staged { will: None, renews: false, ..staged });
@@ -330,7 +339,7 @@ impl Within<'_> {
             Self::check_version(options)?;
             return Ok(staged.will.map(|(document, expires_ms)| Entry {
                 document,
-                version: staged.was.map_or(Position::ZERO, |was| was.version),
+                version: Position::ZERO,
                 expires_ms: (expires_ms != 0).then_some(expires_ms),
             }));
         }
@@ -355,10 +364,15 @@ impl Within<'_> {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         }
         let Some(before) = self.lock(wanted, options.lock_timeout)? else { return Ok(None) };
+        // It ends by one look at the clock: nobody else ends an entry that is locked.
+        let now_ms = self.entries.store.now_ms();
+        if before.expires_ms.is_some_and(|ends| ends <= now_ms) {
+            return Ok(None);
+        }
         let old = Stored::from(before.clone());
         let document = changed_document(&self.entries.definition(), &old, changes)?;
         let options = WriteOptions { mode: WriteMode::Update, ..options.clone() };
-        let written = self.write(&document, &options)?;
+        let written = self.write_at(&document, &options, &|_| now_ms)?;
         // A lease so short that it has ended by now was given all the same.
         let expires_ms = self.own_at(wanted, 0).and_then(|(_, staged)| staged.will).map_or(0, |(_, at)| at);
         let expires_ms = (expires_ms != 0).then_some(expires_ms);

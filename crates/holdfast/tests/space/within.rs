@@ -172,3 +172,60 @@ fn a_lease_is_renewed_when_the_transaction_commits_and_that_is_no_event() {
     transaction.commit(Durability::Written).unwrap();
     assert_eq!(expiries(&orders), [Some(83_000)]);
 }
+
+/// A clock that goes on whenever somebody looks at it.
+struct Ticking {
+    clock: base::ManualClock,
+    step: Duration,
+}
+
+impl base::Clock for Ticking {
+    fn now(&self) -> base::Time {
+        self.clock.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.clock.advance(self.step);
+        self.clock.wall_ms()
+    }
+}
+
+/// The count was of those that were locked, and an entry whose lease ended between two looks at the clock was a conflict.
+#[test]
+fn entries_whose_leases_end_while_many_are_changed_are_left_alone() {
+    let mut some = 0;
+    for lease_ms in (60..400).step_by(10) {
+        let clock = Ticking { clock: base::ManualClock::at(1_700_000_000_000), step: Duration::from_millis(1) };
+        let world = World { clock: Arc::new(clock), ..world(&base::memory::Disk::new(1), &MemoryLedgers::new()) };
+        let store = Store::open_in(&world, std::path::Path::new("/store"), options()).unwrap();
+        let orders = orders(&store);
+        let lease = WriteOptions { lease: Lease::For(Duration::from_millis(lease_ms)), ..upsert() };
+        (0..30).for_each(|number| drop(orders.write(&order(number, "ada", 0), &lease).unwrap()));
+        let mut transaction = store.begin();
+        let mut within = orders.within(&mut transaction);
+        let forever = WriteOptions { lease: Lease::Forever, ..upsert() };
+        let changed = within.change_many(&Wanted::all(), &[add("total", 1)], &forever, 100).unwrap();
+        let there = within.count(&Wanted::query("total = 1", &[]).unwrap()).unwrap();
+        assert_eq!(changed, there, "{lease_ms}");
+        some += u64::from((1..30).contains(&changed));
+        transaction.commit(Durability::Written).unwrap();
+        assert_eq!(orders.count(&Wanted::query("total = 1", &[]).unwrap()).unwrap(), changed);
+    }
+    assert!(some > 0, "no lease ended in the middle");
+}
+
+#[test]
+fn what_a_transaction_has_changed_has_no_version_before_its_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    orders.write(&order(1, "ada", 1), &upsert()).unwrap();
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    assert!(within.read(&Wanted::id(1), ReadLock::None, &now()).unwrap().unwrap().version.get() > 0);
+    within.change(&Wanted::id(1), &[add("total", 1)], &upsert()).unwrap().unwrap();
+    let version = |entry: Option<holdfast::space::Entry>| entry.unwrap().version.get();
+    assert_eq!(version(within.read(&Wanted::id(1), ReadLock::None, &now()).unwrap()), 0);
+    assert_eq!(version(within.read_many(&Wanted::all(), ReadLock::Shared, 5).unwrap().pop()), 0);
+    assert_eq!(version(within.take(&Wanted::id(1), &now()).unwrap()), 0);
+}

@@ -102,7 +102,8 @@ impl Follow {
     pub(crate) async fn run(self) -> Worked {
         let (page, store, until) = (self.page, self.store, Instant::now() + self.block);
         let bytes = |read: &Read| read.reply.len();
-        let (mut read, mut room) = self.elsewhere.run_for(move || page.read(page.open(&store)?), bytes).await?;
+        let opening = move || page.read(page.open(&store)?);
+        let (mut read, mut room) = self.elsewhere.run_again(&self.client.gone, opening.clone(), bytes).await?;
         let mut place = None;
         while read.items == 0 && Instant::now() < until {
             if place.is_none() {
@@ -114,7 +115,10 @@ impl Follow {
             if !wait(&read.feed, &self.client, until).await {
                 break;
             }
-            (read, room) = self.elsewhere.run_for(move || page.read(read.feed), bytes).await?;
+            read = self.elsewhere.run(move || page.read(read.feed)).await?;
+            if bytes(&read) > self.elsewhere.free_bytes {
+                (read, room) = self.elsewhere.run_again(&self.client.gone, opening.clone(), bytes).await?;
+            }
         }
         Ok(Written { reply: read.reply, need: read.need, room })
     }

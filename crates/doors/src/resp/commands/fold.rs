@@ -166,7 +166,7 @@ pub(crate) fn fold(call: &mut Call<'_, '_>) -> Answer {
         View::Snapshot(snapshot) => Some(snapshot.clone()),
         _ => None,
     };
-    call.defer(move |reply| run(&store, snapshot, &plan, durability, reply));
+    call.defer_reading(move |reply| run(&store, snapshot.clone(), &plan, durability, reply));
     Ok(())
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn clocks(call: &mut Call<'_, '_>) -> Answer {
     let leaves = leaf_set(size, call.args().from(3).iter())?;
     let (store, durability) = (call.door.store.clone(), call.durability);
     let bytes_max = call.door.options.limits.output_bytes_max;
-    call.defer(move |reply| write_clocks(&store, &leaves, durability, bytes_max, reply));
+    call.defer_reading(move |reply| write_clocks(&store, &leaves, durability, bytes_max, reply));
     Ok(())
 }
 

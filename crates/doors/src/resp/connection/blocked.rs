@@ -79,13 +79,15 @@ impl Connection {
                 let is_silent = work.is_silent;
                 let turns = self.reactor.door.turns_of(&work);
                 self.session.client.set_held(work.turn == Turn::Lock);
-                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
+                let gone = self.session.client.gone.clone();
+                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns, gone)), is_silent))
             }
             Some(Pending::Script(later)) => {
                 let door = self.reactor.door.clone();
                 let (turns, work) = (door.elsewhere(&door.scripts.turns()), later.work(door));
                 let is_silent = work.is_silent;
-                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns)), is_silent))
+                let gone = self.session.client.gone.clone();
+                Some(Blocked::Work(Box::pin(work.run_elsewhere(turns, gone)), is_silent))
             }
             Some(Pending::Within(waiting)) => {
                 let (is_silent, guard) = (waiting.is_silent, waiting.guard());

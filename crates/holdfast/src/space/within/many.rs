@@ -92,10 +92,12 @@ impl Within<'_> {
                 locked.push(by_id);
             }
         }
+        let mut count = 0;
         for by_id in &locked {
-            self.change(by_id, changes, options)?;
+            // One whose lease has ended meanwhile is gone.
+            count += u64::from(self.change(by_id, changes, options)?.is_some());
         }
-        Ok(locked.len() as u64)
+        Ok(count)
     }
 
     /// The first `max` entries that match, in order, and whether these are all. What is committed is shown as far as nothing locks it.
@@ -110,9 +112,10 @@ impl Within<'_> {
         self.show(is_durable.then_some(shown.position))?;
         let is_all = shown.value.len() < max;
         let mut entries = shown.value;
-        entries.extend(self.own_all(wanted).into_iter().map(|(document, ends, staged)| Entry {
+        entries.extend(self.own_all(wanted).into_iter().map(|(document, ends, _)| Entry {
             document,
-            version: staged.was.map_or(Position::ZERO, |was| was.version),
+            // Known when it is committed.
+            version: Position::ZERO,
             expires_ms: (ends != 0).then_some(ends),
         }));
         if let Some(query) = query.filter(|query| !query.order.is_empty()) {

@@ -260,10 +260,10 @@ impl Listening {
             if let (Some(name), Some(bookmark)) = (&listen.name, acknowledged) {
                 entries.acknowledge(&name.name, bookmark, Some(page.durability))?;
             }
-            let listener = entries.listen(&wanted, listen)?;
+            let listener = entries.listen(&wanted, listen.clone())?;
             page.read(listener, count)
         };
-        let (mut read, mut room) = self.elsewhere.run_for(open, Read::bytes).await?;
+        let (mut read, mut room) = self.elsewhere.run_again(&self.client.gone, open.clone(), Read::bytes).await?;
         let mut place = None;
         while read.notices.is_empty() && Instant::now() < until {
             if place.is_none() {
@@ -280,7 +280,10 @@ impl Listening {
                 break;
             }
             let (listener, count) = (read.listener, self.count);
-            (read, room) = self.elsewhere.run_for(move || page.read(listener, count), Read::bytes).await?;
+            read = self.elsewhere.run(move || page.read(listener, count)).await?;
+            if read.bytes() > self.elsewhere.free_bytes {
+                (read, room) = self.elsewhere.run_again(&self.client.gone, open.clone(), Read::bytes).await?;
+            }
         }
         Ok(Written { room, ..page.answer(&self.entries, &read)? })
     }

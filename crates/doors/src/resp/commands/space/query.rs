@@ -108,8 +108,8 @@ fn try_select(call: &mut Call<'_, '_>) -> Answer {
             Ok(Came::Done)
         });
     }
-    call.defer(move |reply| {
-        let _kept = kept;
+    call.defer_reading(move |reply| {
+        let _kept = &kept;
         let documents = entries.select_up_to(&sql, &parameters, most + 1)?;
         write_documents(reply, &documents, most)?;
         Ok(Need::NOTHING)

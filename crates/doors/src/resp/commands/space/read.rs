@@ -15,6 +15,7 @@ use super::within::Begins;
 use super::{entries, is_long, need_of, show, show_change, within, write_entry};
 use crate::handed::Handed;
 use crate::resp::call::{Answer, Call, Fail};
+use crate::resp::effort::Use;
 use crate::resp::open::{Came, For};
 use crate::resp::session::Pending;
 
@@ -44,6 +45,9 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
             Taking::Take => entries.take_shown(&chosen.wanted, &reading)?,
         };
         if let Some(shown) = shown {
+            if taking == Taking::Read {
+                call.session.effort.add(shown.value.document.as_bytes().len() as u64, Use::Show)?;
+            }
             return answer(call, &entries, taking, shown);
         }
         if options.strict {
@@ -165,7 +169,11 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     let many = most(call, &options, &chosen.wanted);
     if call.in_exec {
         let lock = within::isolation(call);
-        let begins = if chosen.is_id { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+        let begins = match () {
+            () if chosen.is_id => Begins::Here,
+            () if is_large(call, &entries, many.count) => Begins::Elsewhere,
+            () => begins(&entries, &chosen.wanted)?,
+        };
         return within::run(call, begins, (For::Lock, None), move |transaction, reply, _| {
             many.write(reply, &entries.within(transaction).read_many(&chosen.wanted, lock, many.count)?);
             Ok(Came::Done)
@@ -174,7 +182,7 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
     let may_be_long = !chosen.is_id && (many.count > super::LOOKED_AT_MAX as usize || !chosen.is_any);
     if may_be_long && is_long(&entries, &chosen.wanted)? {
         let asked = call.durability;
-        call.defer(move |reply| {
+        call.defer_reading(move |reply| {
             let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
             many.write(reply, &shown.value);
             Ok(need_of(&entries, asked, shown.position))
@@ -182,9 +190,18 @@ fn try_mread(call: &mut Call<'_, '_>) -> Answer {
         return Ok(());
     }
     let shown = entries.read_many_shown(&chosen.wanted, many.count)?;
+    let bytes = shown.value.iter().map(|entry| entry.document.as_bytes().len() as u64).sum();
+    call.session.effort.add(bytes, Use::Show)?;
     show(call, &entries, shown.position);
     many.write(call.reply, &shown.value);
     Ok(())
+}
+
+/// Whether so many entries may have more bytes than are shown on the event loop.
+fn is_large(call: &Call<'_, '_>, entries: &Entries, count: usize) -> bool {
+    let usage = entries.usage();
+    let each = usage.bytes / usage.entries.max(1);
+    each.saturating_mul(usage.entries.min(count as u64)) > call.door.options.limits.loop_bytes_max as u64
 }
 
 pub(crate) fn mtake(call: &mut Call<'_, '_>) -> Answer {

@@ -137,7 +137,8 @@ impl Wait {
         }
         let this = self.looking();
         let bytes = |got: &Got| got.entries.iter().map(|entry| entry.document.as_bytes().len()).sum();
-        let (got, room) = self.elsewhere.run_for(move || this.look_here(), bytes).await?;
+        let got = self.elsewhere.run(move || this.look_here()).await?;
+        let room = self.elsewhere.room_for(bytes(&got));
         Ok(Got { room, ..got })
     }
 
