@@ -116,7 +116,8 @@ impl Follow {
                 break;
             }
             read = self.elsewhere.run(move || page.read(read.feed)).await?;
-            if bytes(&read) > self.elsewhere.free_bytes {
+            room = self.elsewhere.room_for(bytes(&read));
+            if room.is_empty() && bytes(&read) > self.elsewhere.free_bytes {
                 (read, room) = self.elsewhere.run_again(&self.client.gone, opening.clone(), bytes).await?;
             }
         }

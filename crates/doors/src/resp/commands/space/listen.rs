@@ -263,7 +263,7 @@ impl Listening {
             let listener = entries.listen(&wanted, listen.clone())?;
             page.read(listener, count)
         };
-        let (mut read, mut room) = self.elsewhere.run_again(&self.client.gone, open.clone(), Read::bytes).await?;
+        let (mut read, mut room) = self.elsewhere.run_again(&self.client.gone, open, Read::bytes).await?;
         let mut place = None;
         while read.notices.is_empty() && Instant::now() < until {
             if place.is_none() {
@@ -281,9 +281,10 @@ impl Listening {
             }
             let (listener, count) = (read.listener, self.count);
             read = self.elsewhere.run(move || page.read(listener, count)).await?;
-            if read.bytes() > self.elsewhere.free_bytes {
-                (read, room) = self.elsewhere.run_again(&self.client.gone, open.clone(), Read::bytes).await?;
-            }
+        }
+        if room.is_empty() && read.bytes() > self.elsewhere.free_bytes {
+            // What came meanwhile is shared with the space and others who listen; the reply is not.
+            room = self.elsewhere.replies.wait(read.bytes()).await;
         }
         Ok(Written { room, ..page.answer(&self.entries, &read)? })
     }
