@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Files, Limits, OsClock, OsFiles};
-use kv::{Compression, Ledgers, LsmLedgers, TreeSize};
+use kv::{Compression, LedgerCompression, Ledgers, LsmLedgers, TreeSize};
 
 use crate::durability::Durability;
 use crate::schedule::CompactionOptions;
@@ -26,6 +26,8 @@ pub struct Options {
     pub limits: Limits,
     /// How values are stored that do not say it themselves. May be changed at any opening. Default: `None`.
     pub compression: Compression,
+    /// How blocks of the ledger are stored that are written from now on. May be changed at any opening. Default: `Lz4`.
+    pub ledger_compression: LedgerCompression,
     /// Size of the Merkle tree that is kept with every change; `None` keeps none, and comparing two stores then looks
     /// through all heads. May be changed at any opening, which then looks through all heads once. Default: 2^16 leaves.
     pub tree: Option<TreeSize>,
@@ -62,6 +64,7 @@ impl Default for Options {
             partitions: 16,
             limits: Limits::default(),
             compression: Compression::None,
+            ledger_compression: LedgerCompression::default(),
             tree: Some(TreeSize::default()),
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
@@ -88,6 +91,7 @@ impl std::fmt::Debug for Options {
             .field("partitions", &self.partitions)
             .field("limits", &self.limits)
             .field("compression", &self.compression)
+            .field("ledger_compression", &self.ledger_compression)
             .field("tree", &self.tree)
             .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
             .field("compaction", &self.compaction)
@@ -115,10 +119,15 @@ impl World {
     /// The operating system, for a store in `dir`.
     #[must_use]
     pub fn real(dir: &Path, limits: &Limits) -> Self {
+        Self::real_for(dir, limits, LedgerCompression::default())
+    }
+
+    pub(crate) fn real_for(dir: &Path, limits: &Limits, compression: LedgerCompression) -> Self {
+        let ledgers = LsmLedgers::new(&dir.join("ledger"), limits.ledger_cache_bytes).compressed(compression);
         Self {
             files: Arc::new(OsFiles),
             clock: Arc::new(OsClock::new()),
-            ledgers: Arc::new(LsmLedgers::new(&dir.join("ledger"), limits.ledger_cache_bytes)),
+            ledgers: Arc::new(ledgers),
             threads: true,
             entropy: base::entropy(),
         }

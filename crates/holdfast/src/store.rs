@@ -115,7 +115,7 @@ impl Store {
     /// holds something else; `Corrupt` when the journal ends before what lies beside it: files of it are missing, and nothing was
     /// changed. Other damage is no error: see [`Stats::damage`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let world = World::real(dir.as_ref(), &options.limits);
+        let world = World::real_for(dir.as_ref(), &options.limits, options.ledger_compression);
         Self::open_in(&world, dir.as_ref(), options)
     }
 

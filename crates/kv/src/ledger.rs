@@ -20,7 +20,7 @@ use std::sync::Arc;
 use journal::{PartitionId, Position};
 
 pub use bounds::{Bounds, Reading};
-pub use lsm::LsmLedgers;
+pub use lsm::{LedgerCompression, LsmLedgers};
 pub use lsm_tree::Slice;
 pub use memory::MemoryLedgers;
 

@@ -152,6 +152,7 @@ fn options(config: &Config) -> holdfast::Options {
         partitions: config.partitions,
         limits: config.limits.clone(),
         compression: config.compression,
+        ledger_compression: config.ledger_compression,
         tree: config.tree,
         compaction: config.compaction,
         scrub_bytes_per_second: config.scrub_bytes_per_second,

@@ -59,6 +59,26 @@ pub struct LsmLedgers {
     cache: Arc<Cache>,
     blocks: Arc<Blocks>,
     files: Arc<DescriptorTable>,
+    compression: LedgerCompression,
+}
+
+/// How blocks of ledgers are stored that are written from now on; each table says how its own are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LedgerCompression {
+    /// As they are.
+    None,
+    /// By LZ4, but for what was written out lately and is merged soon.
+    #[default]
+    Lz4,
+}
+
+impl std::fmt::Display for LedgerCompression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+        })
+    }
 }
 
 impl LsmLedgers {
@@ -68,7 +88,13 @@ impl LsmLedgers {
         let files = Arc::new(DescriptorTable::new(OPEN_FILES_MAX));
         let cache = Arc::new(Cache::with_capacity_bytes(TREE_CACHE_BYTES));
         let blocks = Arc::new(Blocks::new(cache_bytes, Arc::clone(&files)));
-        Self { dir: dir.to_owned(), cache, blocks, files }
+        Self { dir: dir.to_owned(), cache, blocks, files, compression: LedgerCompression::default() }
+    }
+
+    /// With blocks stored so from now on.
+    #[must_use]
+    pub fn compressed(self, compression: LedgerCompression) -> Self {
+        Self { compression, ..self }
     }
 
     fn open_tree(&self, folder: Folder) -> Result<Tree> {
@@ -78,7 +104,10 @@ impl LsmLedgers {
             .use_cache(Arc::clone(&self.cache))
             .use_descriptor_table(Some(Arc::clone(&self.files)))
             .data_block_size_policy(BlockSizePolicy::all(4096))
-            .data_block_compression_policy(CompressionPolicy::new([CompressionType::None, CompressionType::Lz4]))
+            .data_block_compression_policy(match self.compression {
+                LedgerCompression::None => CompressionPolicy::all(CompressionType::None),
+                LedgerCompression::Lz4 => CompressionPolicy::new([CompressionType::None, CompressionType::Lz4]),
+            })
             // The filters of all but large levels stay in memory, a few megabytes for each partition at the most, so that a key
             // that is not there costs no look into the cache. (Those of large levels have parts, which do not.)
             .filter_block_pinning_policy(PinningPolicy::all(true))

@@ -205,6 +205,31 @@ fn settling_merges_what_was_written_out_lately_where_that_costs_little_and_chang
     }
 }
 
+#[test]
+fn blocks_are_stored_as_is_said_from_then_on_and_read_however_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let (mut round, mut seen) = (0, Vec::new());
+    for compression in [LedgerCompression::None, LedgerCompression::Lz4, LedgerCompression::None] {
+        let ledgers = LsmLedgers::new(dir.path(), 1 << 20).compressed(compression);
+        let ledger = ledgers.open(id).unwrap();
+        // So many parts of the same keys are merged, and what is merged is written anew.
+        for _ in 0..4 {
+            round += 1;
+            written(&*ledger, (0..3_000).map(long_key), &number(round), 10 * round);
+            assert!((0..3_000).step_by(99).all(|key| value(&*ledger, &long_key(key)) == Some(number(round))));
+        }
+        assert_eq!(count(ledger.range(&query(0, 3_000))), 3_000);
+        drop(ledger);
+        let tree = ledgers.open_tree(Folder::newest(dir.path(), id).unwrap()).unwrap();
+        let version = tree.tree.current_version();
+        let tables = version.iter_levels().flat_map(|level| level.iter()).flat_map(|run| run.iter());
+        let packed = tables.map(|table| table.metadata.data_block_compression);
+        seen.push(packed.filter(|packed| *packed == CompressionType::Lz4).count());
+    }
+    assert!(seen[0] == 0 && seen[1] > 0 && seen[2] == 0, "{seen:?}");
+}
+
 /// The story: where the blocks of a table are stayed in memory from the first range on that touched it, whatever the cache
 /// was to hold.
 #[test]

@@ -21,6 +21,7 @@ pub(crate) struct File {
     pub(crate) durability: Option<String>,
     pub(crate) partitions: Option<i64>,
     pub(crate) compression: Option<CompressionWord>,
+    pub(crate) ledger_compression: Option<LedgerCompressionWord>,
     pub(crate) log: Option<LogLevel>,
     pub(crate) allow_insecure_bind: Option<bool>,
     pub(crate) tree: TreeTable,
@@ -43,6 +44,13 @@ pub(crate) enum CompressionWord {
     None,
     Lz4,
     Zstd,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LedgerCompressionWord {
+    None,
+    Lz4,
 }
 
 #[derive(Default, Deserialize)]

@@ -76,6 +76,7 @@ fn the_manual_has_the_defaults_and_ranges_that_are_in_force() {
     for key in ["resp.pipeline_reactors", "line.reactors"] {
         assert_eq!(words(key).get(2..4), Some(&for_streams[..]), "{key}");
     }
+    assert_eq!(words("ledger_compression")[2], format!("\"{}\"", holdfast::Options::default().ledger_compression));
     assert_eq!(words("compression")[2], format!("\"{}\"", holdfast::Options::default().compression));
     assert_eq!(words("compaction.schedule")[2], format!("\"{}\"", When::default()));
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use doors::auth::Users;
 use doors::resp::ScriptOptions;
 use holdfast::series::SeriesOptions;
-use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, LedgerCompression, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::Profile;
 
@@ -87,6 +87,7 @@ pub(crate) struct Config {
     pub(crate) partitions: u16,
     pub(crate) limits: Limits,
     pub(crate) compression: Compression,
+    pub(crate) ledger_compression: LedgerCompression,
     /// `None` keeps no tree.
     pub(crate) tree: Option<TreeSize>,
     pub(crate) compaction: CompactionOptions,
@@ -168,6 +169,7 @@ impl Config {
             format!("limits.value_cache_bytes = {}", self.limits.value_cache_bytes),
             format!("limits.listener_retain_bytes_max = {}", self.limits.listener_retain_bytes_max),
             format!("compression = {}", self.compression),
+            format!("ledger_compression = {}", self.ledger_compression),
             format!("tree.leaves = {}", self.tree.map_or(0, TreeSize::leaves)),
             format!("compaction.schedule = {}", When(self.compaction.schedule)),
             format!("compaction.bytes_per_second = {}", self.compaction.bytes_per_second),

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use doors::auth::Users;
 use doors::tls::server_config;
-use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, LedgerCompression, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
 
 use super::bind::{self, Protection, Verdict};
 use super::error::ConfigError;
-use super::file::{CompactionTable, CompressionWord, File, HttpTable, LimitsTable, RespTable, TlsTable, XaTable};
+use super::file::{
+    CompactionTable, CompressionWord, File, HttpTable, LedgerCompressionWord, LimitsTable, RespTable, TlsTable, XaTable,
+};
 use super::line::Asked;
 use super::schedule::When;
 use super::{
@@ -59,6 +61,10 @@ impl Reading<'_> {
                 CompressionWord::None => Compression::None,
                 CompressionWord::Lz4 => Compression::Lz4,
                 CompressionWord::Zstd => Compression::Zstd,
+            }),
+            ledger_compression: file.ledger_compression.map_or(defaults.ledger_compression, |word| match word {
+                LedgerCompressionWord::None => LedgerCompression::None,
+                LedgerCompressionWord::Lz4 => LedgerCompression::Lz4,
             }),
             tree: self.tree(file.tree.leaves)?,
             compaction: self.compaction(&file.compaction)?,

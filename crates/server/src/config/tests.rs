@@ -86,6 +86,7 @@ fn every_key_arrives_where_it_belongs() {
         durability = "window:1ms,10ms"
         partitions = 4
         compression = "zstd"
+        ledger_compression = "none"
         log = "debug"
         allow_insecure_bind = true
         scrub = {{ bytes_per_second = 0 }}
@@ -208,9 +209,13 @@ fn every_key_arrives_where_it_belongs() {
     assert!(config.users.get("default").unwrap().is_admin());
     let described = config.describe();
     assert!(!described.concat().contains("argon2"));
-    for line in
-        ["compression = zstd", "tree.leaves = 1048576", "compaction.schedule = hours 22-5", "http.threads_max = 8"]
-    {
+    for line in [
+        "compression = zstd",
+        "ledger_compression = none",
+        "tree.leaves = 1048576",
+        "compaction.schedule = hours 22-5",
+        "http.threads_max = 8",
+    ] {
         assert!(described.iter().any(|one| one == line), "no {line} in {described:?}");
     }
 }
@@ -275,7 +280,7 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
     for (text, wanted) in [
         (
             "dirr = \"x\"",
-            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `space`, `script`, `xa`, `users`",
+            "holdfast.toml, line 1: dirr: there is no key `dirr`; there are `dir`, `durability`, `partitions`, `compression`, `ledger_compression`, `log`, `allow_insecure_bind`, `tree`, `compaction`, `scrub`, `limits`, `resp`, `http`, `line`, `series`, `space`, `script`, `xa`, `users`",
         ),
         (
             "\n[resp]\nlisten = \"127.0.0.1:1\"\nport = 5\n",
@@ -284,6 +289,10 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
         (
             "[resp]\nreactors = \"two\"",
             "holdfast.toml, line 2: resp.reactors: this must be a number, not a string in quotes",
+        ),
+        (
+            "ledger_compression = \"zstd\"",
+            "holdfast.toml, line 1: ledger_compression: it cannot be `zstd`; there is `none` or `lz4`",
         ),
         (
             "compression = \"gzip\"",
