@@ -1,5 +1,5 @@
-//! Decodes foreign bytes as ledger keys, entries, metadata and summaries: nothing panics, and what decodes encodes to the
-//! same bytes.
+//! Decodes foreign bytes as ledger keys, entries, metadata and summaries, and as lists, blocks and filters of the ledger's files: nothing
+//! panics, and what decodes encodes to the same bytes.
 //!
 //! These decoders are private to their crate and use little of it, so this compiles their files.
 //!
@@ -31,8 +31,19 @@ mod parts;
 mod summary;
 #[path = "../../crates/kv/src/tree.rs"]
 mod tree;
+#[path = "../../crates/kv/src/ledger/block.rs"]
+mod block;
+#[path = "../../crates/kv/src/ledger/filter.rs"]
+mod filter;
+#[path = "../../crates/kv/src/ledger/list.rs"]
+mod list;
+#[path = "../../crates/kv/src/ledger/stored.rs"]
+mod stored;
+#[path = "../../crates/kv/src/ledger/table.rs"]
+mod table;
 
 fuzz_target!(|input: &[u8]| {
+    read_files(input);
     if let Some(entry) = entry::Entry::decode(input) {
         assert_eq!(entry.encode(), input, "an entry has one encoding");
         // Metadata and indexes are read as far as they are whole.
@@ -51,3 +62,23 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(expires.map(|expires| key::expiry(expires, &bucket, name)).as_deref(), Some(input));
     }
 });
+
+/// Reads them as the ledger does.
+fn read_files(input: &[u8]) {
+    if let Some(list) = list::List::decode(input) {
+        assert_eq!(list.encode(), input, "a list has one encoding");
+    }
+    if let Some(block) = block::Block::of(input.into()) {
+        for number in 0..block.len() {
+            let spot = block.spot(number);
+            let key = block.key(spot);
+            let key = [key.prefix, key.rest].concat();
+            assert!(block.before(&key) <= block.len() && block.up_to(&key) <= block.len(), "within the block");
+            assert!(block.value(spot).len() <= input.len(), "within the bytes");
+        }
+    }
+    if let Some(filter) = filter::Filter::of(input.into()) {
+        filter.may_have(filter::hash_of(input));
+    }
+    stored::restore(input, (1, 2));
+}

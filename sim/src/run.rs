@@ -128,7 +128,7 @@ pub(crate) fn open(sim: &mut Sim) -> Check<Store> {
 
 fn recover_disk(sim: &mut Sim) {
     sim.disk.clear_plan();
-    sim.ledgers.kill_process();
+    sim.end_ledgers();
     if sim.disk.is_powered() {
         sim.disk.kill_process();
     } else {
@@ -242,7 +242,7 @@ impl Run {
     fn reopen(&mut self) -> Check<()> {
         self.views.clear();
         self.outcome.compacted += self.store.stats().compaction.segments;
-        self.sim.ledgers.kill_process();
+        self.sim.end_ledgers();
         let old = self.store.clone();
         self.store = open(&mut self.sim)?;
         self.sim.disk.clear_plan();
@@ -255,7 +255,9 @@ impl Run {
     /// The process is killed; the ledgers' folder may be lost on top.
     pub(crate) fn kill(&mut self, lose_ledgers: bool) -> Check<()> {
         let last = self.model.batches.last().map_or(Position::ZERO, |batch| batch.position);
-        let complete = self.store.wait(last, Durability::Written).is_ok()
+        // Without power nothing of a ledger is read that is not at hand.
+        let complete = self.sim.disk.is_powered()
+            && self.store.wait(last, Durability::Written).is_ok()
             && self.store.wait(self.newest(), Durability::Written).is_ok();
         let digest = if complete { Some(replay::digest(&self.store)?) } else { None };
         self.trace("kill", last.get());
@@ -268,7 +270,7 @@ impl Run {
             return self.check_durable(promised);
         }
         if lose_ledgers {
-            self.sim.ledgers.delete_all();
+            self.sim.lose_ledgers();
         }
         self.reopen()?;
         if let Some(digest) = digest {
@@ -316,7 +318,7 @@ impl Run {
         }
         self.sim.disk.power_on();
         if lose_ledgers {
-            self.sim.ledgers.delete_all();
+            self.sim.lose_ledgers();
         }
         // What is recovered from may strike recovery too.
         match self.sim.random.below(4) {

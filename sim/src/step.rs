@@ -146,7 +146,9 @@ pub(crate) fn change(run: &mut Run) -> Check<()> {
     let cleared = |name: &Name| wanted.iter().any(|(n, e)| *e == Effect::Clear && n.0 == name.0);
     for (name, effect) in &wanted {
         let takes = matches!(effect, Effect::Put { .. } | Effect::Clear) || (there(name) && !cleared(name));
-        if takes != effects.iter().any(|(n, e)| n == name && e == effect) {
+        // Without power a batch may have failed whose journal record, and a part of whose changes, are there until the store is opened again.
+        let is_well = run.sim.disk.is_powered();
+        if is_well && takes != effects.iter().any(|(n, e)| n == name && e == effect) {
             return Err(violation("contents", format!("{effect:?} of {name:?} should take: {takes}")));
         }
     }

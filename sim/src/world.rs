@@ -1,4 +1,4 @@
-//! The simulated world of one run: a disk, a clock, ledgers that lose what was not written out.
+//! The simulated world of one run: a disk, a clock, and ledgers: on that disk, or in memory, where they lose what was not written out.
 //!
 //! May use: `base`, `kv`. Must not know: what is checked.
 
@@ -6,16 +6,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::Files;
 use base::memory::Disk;
 use base::{Limits, ManualClock, Random};
-use holdfast::{CompactionOptions, Compression, Durability, MemoryLedgers, Options, Schedule, Store, TreeSize, World};
+use holdfast::{
+    CompactionOptions, Compression, Durability, Ledgers, LsmLedgers, MemoryLedgers, Options, Schedule, Store, TreeSize,
+    World,
+};
 
 pub(crate) const DIR: &str = "/store";
+/// Where ledgers lie on the disk.
+const LEDGERS: &str = "/store/ledger";
+/// More than a run ever reads: what is let go of depends on more than the seed.
+const LEDGER_CACHE_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Sim {
     pub(crate) disk: Disk,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) ledgers: MemoryLedgers,
+    /// Those in memory, if they are not on the disk.
+    ledgers: Option<MemoryLedgers>,
     pub(crate) random: Random,
     pub(crate) options: Options,
 }
@@ -34,10 +43,11 @@ impl Sim {
         limits.segment_bytes = 4096 << random.below(3);
         let disk = Disk::new(random.next());
         disk.set_short_reads(random.chance(1, 2));
+        let ledgers = random.chance(1, 3).then(MemoryLedgers::new);
         Self {
             disk,
             clock: Arc::new(ManualClock::at(1_700_000_000_000)),
-            ledgers: MemoryLedgers::new(),
+            ledgers,
             options: Options { durability, partitions, limits, ..Options::default() },
             random,
         }
@@ -47,7 +57,8 @@ impl Sim {
     fn choose(&mut self) {
         let random = &mut self.random;
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd];
-        self.options.compression = compression[usize::try_from(random.below(3)).unwrap_or(0)];
+        let mut codec = || compression[usize::try_from(random.below(3)).unwrap_or(0)];
+        (self.options.compression, self.options.ledger_compression) = (codec(), codec());
         self.options.tree = TreeSize::ALL.into_iter().take(2).nth(usize::try_from(random.below(3)).unwrap_or(0));
         self.options.compaction = CompactionOptions {
             schedule: if random.chance(1, 5) { Schedule::OnDemand } else { Schedule::Continuous },
@@ -57,12 +68,34 @@ impl Sim {
         };
     }
 
+    fn ledgers(&mut self) -> Arc<dyn Ledgers> {
+        if let Some(ledgers) = &self.ledgers {
+            return Arc::new(ledgers.clone());
+        }
+        let on_disk = LsmLedgers::new(Arc::new(self.disk.process()), Path::new(LEDGERS), LEDGER_CACHE_BYTES);
+        let codec = self.options.ledger_compression;
+        Arc::new(on_disk.compressed(codec).with_table_bytes(512 << self.random.below(6)))
+    }
+
+    /// The process that had ledgers open is gone; that of the disk is another matter.
+    pub(crate) fn end_ledgers(&self) {
+        self.ledgers.iter().for_each(MemoryLedgers::kill_process);
+    }
+
+    /// The ledgers' folder is lost.
+    pub(crate) fn lose_ledgers(&self) {
+        self.ledgers.iter().for_each(MemoryLedgers::delete_all);
+        for (path, _) in self.disk.inventory().into_iter().filter(|(path, _)| path.starts_with(LEDGERS)) {
+            self.disk.remove(&path).expect("a file of a disk that is on can be removed");
+        }
+    }
+
     pub(crate) fn open(&mut self) -> holdfast::Result<Store> {
         self.choose();
         let world = World {
             files: Arc::new(self.disk.process()),
             clock: Arc::clone(&self.clock) as _,
-            ledgers: Arc::new(self.ledgers.clone()),
+            ledgers: self.ledgers(),
             threads: false,
             entropy: self.random.next(),
         };

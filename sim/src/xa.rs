@@ -51,7 +51,7 @@ fn branch(at: u64) -> BranchName {
 /// What went wrong is explained by a planned fault, or by a table that is full.
 fn explained(error: &holdfast::Error) -> Check<()> {
     match error.kind() {
-        ErrorKind::Unavailable | ErrorKind::Limit => Ok(()),
+        ErrorKind::Unavailable | ErrorKind::Unknown | ErrorKind::Limit => Ok(()),
         _ => Err(violation("xa", format!("{:?}: {error}", error.kind()))),
     }
 }

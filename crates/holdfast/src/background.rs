@@ -172,7 +172,7 @@ impl Inner {
         }
         let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
         partition.check()?;
-        Ok(partition.reader.settle(self.keep(self.journal.watermarks().appended))?)
+        Ok(partition.reader.settle()?)
     }
 
     /// Refuses to write files beside the journal while its spare space is missing: what is left of the disk is for compaction and for
@@ -233,19 +233,17 @@ impl Inner {
     fn try_write_out(&self, partition: &Partition) -> Result<()> {
         let _one = partition.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
         partition.check()?;
-        let next = {
+        {
             let mut engine = partition.lock();
             // Under the partition's lock nothing of it is on its way, so everything to come is at or behind this.
-            let next = self.journal.watermarks().appended;
-            engine.rotate(next);
-            next
-        };
+            engine.rotate(self.journal.watermarks().appended);
+        }
         // Damage that the ledger has passed is known by now. Should it be rebuilt from here on, what was rotated is gone.
         self.meet_damage()?;
         self.journal.wait(self.newest(), Level::Synced)?;
         // A failure loses nothing: what was not written out stays in memory, and in the journal. A full disk is tried
         // again; a damaged ledger has condemned itself.
-        partition.reader.write_out(self.keep(next))?;
+        partition.reader.write_out()?;
         partition.unsettle(self.clock.now());
         Ok(())
     }

@@ -59,8 +59,8 @@ mod verify;
 mod xa;
 
 pub use ::kv::{
-    Clock, Compression, Head, IndexList, Indexes, LeafSet, LedgerCompression, Ledgers, LsmLedgers, MemoryLedgers,
-    Metadata, Object, Page, PageOut, Term, TermRef, Tree, TreeSize, UpTo, Value, object_hash,
+    Clock, Compression, Head, IndexList, Indexes, LeafSet, Ledgers, LsmLedgers, MemoryLedgers, Metadata, Object, Page,
+    PageOut, Term, TermRef, Tree, TreeSize, UpTo, Value, object_hash,
 };
 pub use ::regex::bytes::Regex;
 pub use ::xa::{

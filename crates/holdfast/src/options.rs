@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Clock, Files, Limits, OsClock, OsFiles};
-use kv::{Compression, LedgerCompression, Ledgers, LsmLedgers, TreeSize};
+use kv::{Compression, Ledgers, LsmLedgers, TreeSize};
 
 use crate::durability::Durability;
 use crate::schedule::CompactionOptions;
@@ -27,7 +27,7 @@ pub struct Options {
     /// How values are stored that do not say it themselves. May be changed at any opening. Default: `None`.
     pub compression: Compression,
     /// How blocks of the ledger are stored that are written from now on. May be changed at any opening. Default: `Lz4`.
-    pub ledger_compression: LedgerCompression,
+    pub ledger_compression: Compression,
     /// Size of the Merkle tree that is kept with every change; `None` keeps none, and comparing two stores then looks
     /// through all heads. May be changed at any opening, which then looks through all heads once. Default: 2^16 leaves.
     pub tree: Option<TreeSize>,
@@ -64,7 +64,7 @@ impl Default for Options {
             partitions: 16,
             limits: Limits::default(),
             compression: Compression::None,
-            ledger_compression: LedgerCompression::default(),
+            ledger_compression: Compression::Lz4,
             tree: Some(TreeSize::default()),
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
@@ -119,15 +119,16 @@ impl World {
     /// The operating system, for a store in `dir`.
     #[must_use]
     pub fn real(dir: &Path, limits: &Limits) -> Self {
-        Self::real_for(dir, limits, LedgerCompression::default())
+        Self::real_for(dir, limits, Compression::Lz4)
     }
 
-    pub(crate) fn real_for(dir: &Path, limits: &Limits, compression: LedgerCompression) -> Self {
-        let ledgers = LsmLedgers::new(&dir.join("ledger"), limits.ledger_cache_bytes).compressed(compression);
+    pub(crate) fn real_for(dir: &Path, limits: &Limits, compression: Compression) -> Self {
+        let files: Arc<dyn Files> = Arc::new(OsFiles);
+        let ledgers = LsmLedgers::new(Arc::clone(&files), &dir.join("ledger"), limits.ledger_cache_bytes);
         Self {
-            files: Arc::new(OsFiles),
+            files,
             clock: Arc::new(OsClock::new()),
-            ledgers: Arc::new(ledgers),
+            ledgers: Arc::new(ledgers.compressed(compression)),
             threads: true,
             entropy: base::entropy(),
         }

@@ -87,7 +87,7 @@ impl Partition {
     pub(crate) fn check(&self) -> Result<()> {
         if self.broken.load(Ordering::Acquire) {
             let text = "a change could not be applied to the ledger; reopen the store to replay it from the journal";
-            return Err(Error::new(ErrorKind::Corrupt, text));
+            return Err(Error::new(ErrorKind::Unavailable, text));
         }
         Ok(())
     }

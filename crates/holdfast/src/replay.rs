@@ -276,5 +276,5 @@ fn write_out_if_large(
     }
     let next = Position::new(position.get() + 1);
     engine.rotate(next);
-    engine.ledger().write_out(next)
+    engine.ledger().write_out()
 }

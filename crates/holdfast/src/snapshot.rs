@@ -34,7 +34,7 @@ impl Snapshot {
             let held: Vec<_> = inner.partitions.iter().map(Partition::lock).collect();
             let position = inner.newest();
             inner.hold_snapshot(position);
-            let view = |partition: &Partition| partition.reader.view(position);
+            let view = |partition: &Partition| partition.reader.view();
             let readers = inner.partitions.iter().map(view).collect();
             (position, inner.clock.wall_ms(), readers, held.iter().map(|engine| note(engine)).collect())
         };

@@ -507,11 +507,6 @@ impl Inner {
         lock(&self.snapshots).keys().next().copied()
     }
 
-    /// Versions that only readers below this position can see may go.
-    pub(crate) fn keep(&self, next: Position) -> Position {
-        self.oldest_snapshot().map_or(next, |oldest| Position::new(oldest.get() + 1).min(next))
-    }
-
     fn stats(&self) -> Stats {
         let journal = self.journal.stats();
         let mut live = LiveBytes::default();

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
 
 use holdfast::*;
 
@@ -327,6 +328,13 @@ fn long_folds_at_the_same_time_show_the_same_and_panic_by_themselves() {
     });
 }
 
+/// The files of a ledger's tables.
+fn tables(dir: &Path, partition: u32) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(dir.join(format!("ledger/{partition:04}"))).unwrap();
+    let files = folder.map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "table")).collect()
+}
+
 /// Of the partitions that the second thread goes through.
 #[test]
 fn a_long_fold_that_comes_upon_damage_fails_and_the_next_shows_everything() {
@@ -337,8 +345,7 @@ fn a_long_fold_that_comes_upon_damage_fails_and_the_next_shows_everything() {
     let store = Store::open(dir.path(), Options::default()).unwrap();
     let snapshot = store.snapshot().unwrap();
     for partition in 8..16 {
-        for entry in std::fs::read_dir(dir.path().join(format!("ledger/{partition:04}/tables"))).unwrap() {
-            let path = entry.unwrap().path();
+        for path in tables(dir.path(), partition) {
             let mut bytes = std::fs::read(&path).unwrap();
             let (half, most) = (bytes.len() / 2, bytes.len() * 9 / 10);
             bytes[half..most].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);

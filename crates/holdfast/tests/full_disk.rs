@@ -272,7 +272,7 @@ fn ledgers_are_not_written_out_while_what_is_left_of_the_disk_is_for_others() {
     let open = || open_on(dir.path(), &disk);
     let tables = || {
         let folders = std::fs::read_dir(dir.path().join("ledger")).unwrap();
-        let of = |folder: std::fs::DirEntry| std::fs::read_dir(folder.path().join("tables")).into_iter().flatten();
+        let of = |folder: std::fs::DirEntry| std::fs::read_dir(folder.path()).into_iter().flatten();
         folders.flat_map(|folder| of(folder.unwrap())).count()
     };
     open().close().unwrap();

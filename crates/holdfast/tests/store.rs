@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,6 +282,13 @@ fn an_expired_object_is_absent_at_once_and_removed_soon() {
     assert_eq!(store.stats().expired, 2);
 }
 
+/// The files of a ledger's tables.
+fn tables_of(dir: &Path, partition: u32) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(dir.join(format!("ledger/{partition:04}"))).unwrap();
+    let files = folder.map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "table")).collect()
+}
+
 #[test]
 fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
     let dir = tempfile::tempdir().unwrap();
@@ -302,15 +310,14 @@ fn a_lost_or_damaged_ledger_is_rebuilt_with_progress_and_the_same_digest() {
     let damage: [&dyn Fn(); 3] = [
         &|| std::fs::remove_dir_all(&ledger).unwrap(),
         &|| {
-            for entry in std::fs::read_dir(ledger.join("0003/tables")).unwrap() {
-                let path = entry.unwrap().path();
+            for path in tables_of(dir.path(), 3) {
                 let mut bytes = std::fs::read(&path).unwrap();
                 let middle = bytes.len() / 3;
                 bytes[middle] ^= 1;
                 std::fs::write(&path, bytes).unwrap();
             }
         },
-        &|| std::fs::write(ledger.join("0005/current"), b"garbage").unwrap(),
+        &|| std::fs::write(ledger.join("0005/list"), b"garbage").unwrap(),
     ];
     for (damage, damaged) in damage.into_iter().zip([None, Some("of partition 3 "), None]) {
         damage();
@@ -358,8 +365,7 @@ fn a_table_that_is_found_damaged_when_the_store_closes_is_told_and_is_no_failure
                 store.kv().put(b"b", &(table * 100 + key).to_be_bytes(), &[7; 50], &plain()).unwrap();
             }
             if table + 1 == tables {
-                for entry in std::fs::read_dir(dir.path().join("ledger/0000/tables")).into_iter().flatten() {
-                    let path = entry.unwrap().path();
+                for path in tables_of(dir.path(), 0) {
                     let mut bytes = std::fs::read(&path).unwrap();
                     let half = bytes.len() / 2;
                     bytes[..half].iter_mut().step_by(50).for_each(|byte| *byte ^= 1);
@@ -405,8 +411,7 @@ fn any_number_of_damaged_ledgers_are_rebuilt_at_once() {
     store.close().unwrap();
     drop(store);
     for partition in 0..5 {
-        for entry in std::fs::read_dir(dir.path().join(format!("ledger/{partition:04}/tables"))).unwrap() {
-            let path = entry.unwrap().path();
+        for path in tables_of(dir.path(), partition) {
             let mut bytes = std::fs::read(&path).unwrap();
             // What opening the table itself reads is behind its entries, of which the last is what opening the engine reads.
             let most = bytes.len() * 9 / 10;

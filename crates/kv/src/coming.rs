@@ -121,6 +121,6 @@ mod tests {
     #[test]
     fn nor_in_a_ledger_on_the_disk() {
         let folder = tempfile::tempdir().unwrap();
-        fetches_of(&LsmLedgers::new(folder.path(), 1 << 20));
+        fetches_of(&LsmLedgers::new(Arc::new(base::OsFiles), folder.path(), 1 << 20));
     }
 }

@@ -1,13 +1,17 @@
-//! Values as they are stored: as they are, or compressed, each with the codec it was stored with.
+//! Values as they are stored: as they are, or compressed, each with the codec it was stored with. So are blocks of the ledger's tables.
 //!
 //! A codec is chosen when a value is put and recorded with it, so it may be switched at any time; what is stored stays
 //! readable. The checksum is that of the value as the user knows it: it proves the codec's work as well.
 //!
 //! May use: `lz4_flex`, `zstd`. Must not know: where values lie.
 
-use base::crc32c;
+use std::cell::RefCell;
+use std::io;
 
-/// How a value is compressed.
+use base::crc32c;
+use zstd::bulk::{Compressor, Decompressor};
+
+/// How a value, or a block, is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Not at all.
@@ -23,6 +27,25 @@ pub enum Compression {
 const ZSTD_LEVEL: i32 = 1;
 /// A value is stored compressed only if that saves at least one byte in so many.
 const SAVES_ONE_IN: usize = 16;
+
+thread_local! {
+    // What zstd works with is hundreds of kilobytes that it sets up anew: for a block of 4 KiB many times what the work itself costs.
+    static ZSTD_IN: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static ZSTD_OUT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Does something with what this thread has for it, which is made when it is first needed.
+fn with<T, R>(
+    own: &RefCell<Option<T>>,
+    make: impl FnOnce() -> io::Result<T>,
+    act: impl FnOnce(&mut T) -> io::Result<R>,
+) -> io::Result<R> {
+    let mut own = own.borrow_mut();
+    match &mut *own {
+        Some(there) => act(there),
+        none => act(none.insert(make()?)),
+    }
+}
 
 impl Compression {
     pub(crate) fn code(self) -> u8 {
@@ -42,11 +65,14 @@ impl Compression {
         }
     }
 
-    fn compress(self, value: &[u8]) -> Option<Vec<u8>> {
+    /// Compressed; `None` if that is not wanted, or saves too little.
+    pub(crate) fn compress(self, value: &[u8]) -> Option<Vec<u8>> {
         let packed = match self {
             Self::None => return None,
             Self::Lz4 => lz4_flex::block::compress(value),
-            Self::Zstd => zstd::bulk::compress(value, ZSTD_LEVEL).ok()?,
+            Self::Zstd => {
+                ZSTD_IN.with(|own| with(own, || Compressor::new(ZSTD_LEVEL), |zstd| zstd.compress(value))).ok()?
+            }
         };
         (packed.len() + value.len() / SAVES_ONE_IN < value.len()).then_some(packed)
     }
@@ -56,7 +82,9 @@ impl Compression {
         let value = match self {
             Self::None => stored.to_vec(),
             Self::Lz4 => lz4_flex::block::decompress(stored, value_bytes).ok()?,
-            Self::Zstd => zstd::bulk::decompress(stored, value_bytes).ok()?,
+            Self::Zstd => {
+                ZSTD_OUT.with(|own| with(own, Decompressor::new, |zstd| zstd.decompress(stored, value_bytes))).ok()?
+            }
         };
         (value.len() == value_bytes).then_some(value)
     }

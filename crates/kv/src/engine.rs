@@ -216,7 +216,7 @@ impl Engine {
         let through = Position::new(next.get().saturating_sub(1)).max(self.applied);
         self.ledger().insert(key::SUMMARY, &self.summary.encode(), through);
         self.applied = through;
-        self.ledger().rotate(next);
+        self.ledger().rotate();
     }
 
     fn old(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {

@@ -1,6 +1,9 @@
 //! What can go wrong in the key-value engine.
 //!
-//! May use: `journal`. Must not know: how errors are shown to clients.
+//! May use: `base`, `journal`. Must not know: how errors are shown to clients.
+
+use std::io;
+use std::path::Path;
 
 /// Result of engine calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,15 +15,15 @@ pub enum Error {
     /// The ledger cannot be read or written; it is rebuilt from the journal when the store is opened again.
     #[error("ledger {path}: {reason}")]
     Ledger {
-        /// The ledger's folder.
+        /// Its file or folder.
         path: String,
-        /// What the ledger said.
+        /// What is wrong with it.
         reason: String,
     },
     /// The system refuses the ledger something, disk space for example. Nothing is lost.
     #[error("ledger {path}: {reason}")]
     LedgerIo {
-        /// The ledger's folder.
+        /// Its file or folder.
         path: String,
         /// What the system said.
         reason: String,
@@ -39,4 +42,17 @@ pub enum Error {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] journal::Error),
+}
+
+impl Error {
+    /// What the system said of a file of a ledger: whether it is the file that is wrong, or the system short of something.
+    pub(crate) fn of_ledger(path: &Path, error: &io::Error) -> Self {
+        let (path, reason) = (path.display().to_string(), error.to_string());
+        let is_damage =
+            matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
+        match is_damage || base::is_unreadable(error) {
+            true => Self::Ledger { path, reason },
+            false => Self::LedgerIo { path, reason },
+        }
+    }
 }

@@ -2,16 +2,21 @@
 //!
 //! The real one is an LSM tree without a log ([`LsmLedgers`]); simulations use [`MemoryLedgers`].
 //!
-//! May use: `lsm-tree`. Must not know: what keys and values mean.
+//! May use: `base::Files`. Must not know: what keys and values mean.
 
+mod block;
 mod blocks;
 mod bounds;
 mod chunk;
-mod folders;
-mod lookup;
+mod disk;
+mod filter;
+mod list;
 mod lsm;
 mod memory;
 mod merged;
+mod plan;
+mod stored;
+mod table;
 mod tables;
 mod young;
 
@@ -19,9 +24,9 @@ use std::sync::Arc;
 
 use journal::{PartitionId, Position};
 
+pub use block::Slice;
 pub use bounds::{Bounds, Reading};
-pub use lsm::{LedgerCompression, LsmLedgers};
-pub use lsm_tree::Slice;
+pub use lsm::LsmLedgers;
 pub use memory::MemoryLedgers;
 
 use crate::cache::Caches;
@@ -104,9 +109,8 @@ pub trait Ledger: Send + Sync {
     /// Newest entries in a range.
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
 
-    /// What the ledger holds now, for as long as the view lives. `at` is not below any position that was changed, and
-    /// below those to come; whoever writes out names it as one to keep until the view is dropped.
-    fn view(&self, at: Position) -> Arc<dyn View>;
+    /// What the ledger holds now, for as long as the view lives. It costs what is in memory now, and disk.
+    fn view(&self) -> Arc<dyn View>;
 
     /// Sets `key`. Positions never go down.
     fn insert(&self, key: &[u8], value: &[u8], position: Position);
@@ -120,9 +124,8 @@ pub trait Ledger: Send + Sync {
     /// Everything at or below was written out; `None` when nothing ever was.
     fn persisted(&self) -> Option<Position>;
 
-    /// Ends the part in memory, so that [`Ledger::write_out`] writes just what was there before. Short. `next` is the
-    /// lowest position that may come.
-    fn rotate(&self, next: Position);
+    /// Ends the part in memory, so that [`Ledger::write_out`] writes just what was there before. Short.
+    fn rotate(&self);
 
     /// Whether a read or a write came upon damage: then the ledger wants [`Ledger::reset`].
     fn is_damaged(&self) -> bool;
@@ -133,18 +136,18 @@ pub trait Ledger: Send + Sync {
     /// When the files cannot be removed or made.
     fn reset(&self) -> Result<()>;
 
-    /// Writes out what was rotated. The journal must have synced it. What only views below `keep` could see may go.
+    /// Writes out what was rotated. The journal must have synced it.
     ///
     /// # Errors
     /// `Ledger` when writing fails; nothing is lost that the journal does not have.
-    fn write_out(&self, keep: Position) -> Result<()>;
+    fn write_out(&self) -> Result<()>;
 
     /// Merges what was written out lately with the rest, where that costs little for what it saves those who read. Nothing
-    /// depends on it. `keep` is as in [`Ledger::write_out`].
+    /// depends on it.
     ///
     /// # Errors
     /// As [`Ledger::write_out`].
-    fn settle(&self, _keep: Position) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         Ok(())
     }
 }

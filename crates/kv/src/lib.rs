@@ -48,9 +48,7 @@ pub use indexes::{Indexes, Term, TermRef};
 pub use keep::Older;
 pub use key::{KEY_BYTES_MAX, is_reserved};
 pub use leaf_set::LeafSet;
-pub use ledger::{
-    Bounds, Cursor, Hit, Ledger, LedgerCompression, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View,
-};
+pub use ledger::{Bounds, Cursor, Hit, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
 pub use live::{LiveBytes, Places, SegmentBytes};
 pub use metadata::Metadata;
 pub use owner::Owner;

@@ -165,8 +165,8 @@ impl Reader {
     /// A reader of what is there now, whatever changes, for as long as it lives: see [`crate::Ledger::view`]. Taken
     /// under the lock of whoever changes the partition, or it may show the half of a batch.
     #[must_use]
-    pub fn view(&self, at: Position) -> Self {
-        Self { view: Some(self.entries.ledger.view(at)), ..self.clone() }
+    pub fn view(&self) -> Self {
+        Self { view: Some(self.entries.ledger.view()), ..self.clone() }
     }
 
     pub(crate) fn entry(&self, ledger_key: &[u8]) -> Result<Option<Stored>> {
@@ -324,16 +324,16 @@ impl Reader {
     ///
     /// # Errors
     /// `Ledger` when writing fails.
-    pub fn write_out(&self, keep: Position) -> Result<()> {
-        self.entries.ledger.write_out(keep)
+    pub fn write_out(&self) -> Result<()> {
+        self.entries.ledger.write_out()
     }
 
     /// Merges what was written out lately: see [`crate::Ledger::settle`].
     ///
     /// # Errors
     /// `Ledger` when writing fails.
-    pub fn settle(&self, keep: Position) -> Result<()> {
-        self.entries.ledger.settle(keep)
+    pub fn settle(&self) -> Result<()> {
+        self.entries.ledger.settle()
     }
 
     /// The first bucket after `after`, if there is another: found by skipping, at a cost per bucket and not per key.

@@ -8,11 +8,16 @@
 )]
 
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
-use base::Random;
+use base::{OsFiles, Random};
 use holdfast_kv::{Bounds, Cursor, Error, Hit, Ledger, Ledgers, LsmLedgers, MemoryLedgers, Reading, Slice, View};
 use journal::{PartitionId, Position};
+
+fn ledgers_in(dir: &Path, cache_bytes: u64) -> LsmLedgers {
+    LsmLedgers::new(Arc::new(OsFiles), dir, cache_bytes)
+}
 
 struct Pair {
     lsm: Arc<dyn Ledger>,
@@ -39,7 +44,7 @@ impl Pair {
     }
 
     fn hold(&self, at: Position) -> Held {
-        Held { at, lsm: self.lsm.view(at), memory: self.memory.view(at) }
+        Held { at, lsm: self.lsm.view(), memory: self.memory.view() }
     }
 }
 
@@ -76,14 +81,9 @@ fn everything() -> Bounds {
 fn all(mut entries: Box<dyn Cursor>) -> Vec<(Slice, Slice)> {
     let mut all = Vec::new();
     while entries.advance().unwrap() {
-        all.push((Slice::from(entries.key()), Slice::from(entries.value())));
+        all.push((Slice::new(entries.key()), Slice::new(entries.value())));
     }
     all
-}
-
-/// What the tree has to keep for the oldest view.
-fn keep(held: &[Held], next: Position) -> Position {
-    held.iter().map(|view| Position::new(view.at.get() + 1)).min().map_or(next, |oldest| oldest.min(next))
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_real_and_the_simulated_ledger_agree() {
     for seed in 0..6 {
         let mut random = Random::new(seed);
         let dir = tempfile::tempdir().unwrap();
-        let (lsm, memory) = (LsmLedgers::new(dir.path(), 1 << 20), MemoryLedgers::new());
+        let (lsm, memory) = (ledgers_in(dir.path(), 1 << 20), MemoryLedgers::new());
         let mut pair = Pair::open(&lsm, &memory);
         let mut position = Position::new(1);
         let mut held: Vec<Held> = Vec::new();
@@ -118,19 +118,18 @@ fn the_real_and_the_simulated_ledger_agree() {
                     held.swap_remove(usize::try_from(random.below(4)).unwrap());
                 }
                 95..98 => {
-                    let keep = keep(&held, position);
                     let fails = random.below(4) == 0;
                     pair.both(|ledger| {
                         // As the engine does: a summary is the newest entry of what is written out, and stays.
                         ledger.insert(b"summary", &[], Position::new(position.get() - 1));
-                        ledger.rotate(position);
+                        ledger.rotate();
                     });
                     if random.below(3) == 0 {
                         held.extend((held.len() < 4).then(|| pair.hold(Position::new(position.get() - 1))));
                     }
                     // Sometimes it is not written out before it is rotated again.
                     if !fails {
-                        pair.both(|ledger| ledger.write_out(keep).unwrap());
+                        pair.both(|ledger| ledger.write_out().unwrap());
                         assert_eq!(pair.lsm.persisted(), pair.memory.persisted());
                     }
                 }
@@ -147,13 +146,13 @@ fn the_real_and_the_simulated_ledger_agree() {
 }
 
 fn value(number: u64) -> Slice {
-    Slice::from(number.to_le_bytes().as_slice())
+    Slice::new(&number.to_le_bytes())
 }
 
 #[test]
 fn a_view_shows_its_moment_through_changes_and_write_outs() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
+    let ledger = ledgers_in(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
     let at = Position::new;
     // Of each pair of keys one is in the tree, one put aside, one young; and one of each is removed where it is newest.
     for (round, key) in [b"tree", b"aside".as_slice(), b"young"].iter().enumerate() {
@@ -162,22 +161,22 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
         ledger.insert(&[*key, b"-removed"].concat(), &value(9), position);
         match round {
             0 => {
-                ledger.rotate(at(190));
-                ledger.write_out(at(190)).unwrap();
+                ledger.rotate();
+                ledger.write_out().unwrap();
                 ledger.remove(b"tree-removed", at(195));
             }
             1 => {
-                ledger.rotate(at(290));
+                ledger.rotate();
                 ledger.remove(b"aside-removed", at(295));
             }
             _ => ledger.remove(b"young-removed", at(310)),
         }
     }
-    let wanted: Vec<(Slice, Slice)> =
-        [("aside", 1), ("tree", 0), ("young", 2)].map(|(key, number)| (Slice::from(key), value(number))).into();
-    let view = ledger.view(at(320));
+    let wanted: Vec<(Slice, Slice)> = [("aside", 1), ("tree", 0), ("young", 2)]
+        .map(|(key, number)| (Slice::new(key.as_bytes()), value(number)))
+        .into();
+    let view = ledger.view();
     let begun = ledger.range(&everything());
-    let keep = at(321);
     for round in 4..8u64 {
         for key in ["tree", "aside", "young", "new"] {
             match round {
@@ -192,9 +191,9 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
             assert_eq!(view.get(b"new").unwrap().map(|found| found.value), None);
         };
         check();
-        ledger.rotate(at(round * 100 + 90));
+        ledger.rotate();
         check();
-        ledger.write_out(keep).unwrap();
+        ledger.write_out().unwrap();
         check();
     }
     assert_eq!(all(begun), wanted, "a range shows the moment in which it began");
@@ -205,7 +204,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
 fn a_range_shows_one_moment_while_the_writer_goes_on() {
     const KEYS: u64 = 200;
     let dir = tempfile::tempdir().unwrap();
-    let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
+    let ledger = ledgers_in(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
     let key = |number: u64| number.to_be_bytes();
     (0..KEYS).for_each(|number| ledger.insert(&key(number), &value(0), Position::new(1)));
     std::thread::scope(|threads| {
@@ -214,9 +213,8 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
             for round in 1..30u64 {
                 (0..KEYS).for_each(|number| ledger.insert(&key(number), &value(round), Position::new(round * 100)));
                 if round % 3 == 0 {
-                    let next = Position::new(round * 100 + 50);
-                    ledger.rotate(next);
-                    ledger.write_out(next).unwrap();
+                    ledger.rotate();
+                    ledger.write_out().unwrap();
                 }
             }
         });
@@ -232,27 +230,27 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
 #[test]
 fn what_a_view_shows_outlives_the_ledger_that_is_reset() {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
+    let ledger = ledgers_in(dir.path(), 1 << 20).open(PartitionId::new(0)).unwrap();
     ledger.insert(b"young", &value(1), Position::new(10));
-    let view = ledger.view(Position::new(20));
+    let view = ledger.view();
     ledger.reset().unwrap();
     ledger.insert(b"young", &value(2), Position::new(30));
     assert_eq!(view.get(b"young").unwrap().map(|found| found.value), Some(value(1)));
     assert_eq!((ledger.persisted(), ledger.is_damaged()), (None, false));
-    ledger.rotate(Position::new(31));
-    ledger.write_out(Position::new(31)).unwrap();
+    ledger.rotate();
+    ledger.write_out().unwrap();
     assert_eq!((ledger.memory_bytes(), ledger.persisted()), (0, Some(Position::new(30))));
 }
 
 #[test]
 fn a_condemned_ledger_comes_back_empty_and_leaves_its_neighbours_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let lsm = LsmLedgers::new(dir.path(), 1 << 20);
+    let lsm = ledgers_in(dir.path(), 1 << 20);
     let write = |number| {
         let ledger = lsm.open(PartitionId::new(number)).unwrap();
         ledger.insert(b"k", b"v", Position::new(5));
-        ledger.rotate(Position::new(6));
-        ledger.write_out(Position::new(6)).unwrap();
+        ledger.rotate();
+        ledger.write_out().unwrap();
     };
     write(0);
     write(1);
@@ -267,7 +265,7 @@ fn a_condemned_ledger_comes_back_empty_and_leaves_its_neighbours_alone() {
 #[test]
 fn ranges_over_many_blocks_and_tables_show_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
-    let (lsm, memory) = (LsmLedgers::new(dir.path(), 64 << 10), MemoryLedgers::new());
+    let (lsm, memory) = (ledgers_in(dir.path(), 64 << 10), MemoryLedgers::new());
     let pair = Pair::open(&lsm, &memory);
     let mut random = Random::new(7);
     let key = |number: u64| format!("a common beginning of all keys {number:06}").into_bytes();
@@ -280,14 +278,13 @@ fn ranges_over_many_blocks_and_tables_show_what_is_there() {
             if random.below(8) == 0 {
                 pair.both(|ledger| ledger.remove(&key(number), at));
             } else {
-                let value = Slice::from(vec![round; usize::try_from(random.below(300)).unwrap()]);
+                let value = Slice::new(&vec![round; usize::try_from(random.below(300)).unwrap()]);
                 pair.both(|ledger| ledger.insert(&key(number), &value, at));
             }
         }
-        let next = Position::new(position + 5);
         pair.both(|ledger| {
-            ledger.rotate(next);
-            ledger.write_out(next).unwrap();
+            ledger.rotate();
+            ledger.write_out().unwrap();
         });
         pair.compare(b"", b"b");
         for _ in 0..20 {

@@ -225,7 +225,7 @@ impl World {
         } else {
             self.sim.disk.kill_process();
         }
-        self.sim.ledgers.kill_process();
+        self.sim.end_ledgers();
         self.store = None;
         self.begun.clear();
         self.server_is_gone();

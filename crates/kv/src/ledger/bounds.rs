@@ -1,10 +1,11 @@
 //! From where to where a ledger is read, and what for.
 //!
-//! May use: nothing. Must not know: what lies there.
+//! May use: `block.rs`, for tags. Must not know: what lies there.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::block::tag_of;
 use crate::key::common_bytes;
 
 /// What a range is read for.
@@ -45,6 +46,12 @@ impl Bounds {
             _ => 0,
         };
         Self(Arc::new(Ends { start, end, reading, shared }))
+    }
+
+    /// All keys there are.
+    #[must_use]
+    pub fn everything(reading: Reading) -> Self {
+        Self::new(Bound::Unbounded, Bound::Unbounded, reading)
     }
 
     /// What it is read for.
@@ -94,15 +101,16 @@ impl Bounds {
         }
     }
 
+    /// How many bytes all of its keys begin with the same of.
+    pub(super) fn shared(&self) -> usize {
+        self.0.shared
+    }
+
     /// The sixteen bytes of a key of this range behind those that all of its keys begin with, as a number of the same order;
     /// zeros for what is not there. Keys of different tags compare as their tags do, which costs one comparison.
     #[must_use]
     pub fn tag(&self, key: &[u8]) -> u128 {
-        let rest = key.get(self.0.shared..).unwrap_or_default();
-        if let Some(bytes) = rest.first_chunk() {
-            return u128::from_be_bytes(*bytes);
-        }
-        rest.iter().fold((0, 128), |(tag, shift), byte| (tag | u128::from(*byte) << (shift - 8), shift - 8)).0
+        tag_of(key.get(self.0.shared..).unwrap_or_default())
     }
 }
 

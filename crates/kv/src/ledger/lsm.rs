@@ -1,176 +1,145 @@
-//! The real ledger: one LSM tree per partition, in a folder of its own (`folders.rs`), with one block cache for all.
+//! The real ledger: tables on disk in levels (`plan.rs`), one folder for each partition, with one cache of blocks for all.
 //!
-//! Its sequence numbers are journal positions. The tree opens its files itself: it is derived, and a kill or a power cut
-//! costs only what was not written out. A tree that does not open is discarded and replayed from the journal; one that
-//! turns out damaged when it is read condemns itself, by a file in its folder, and is discarded when it is opened next. One
-//! that is emptied goes on in another folder, and the old one stays for as long as a view reads it.
+//! It has no log: the journal is its log, and a kill or a power cut costs only what was not written out. A ledger whose files are not
+//! what was written is discarded and replayed from the journal when it is opened; one that turns out damaged when it is read condemns
+//! itself, by a file in its folder, and is discarded when it is opened next, or emptied on the spot.
 //!
-//! Changes go to a map in memory ([`Young`]); `rotate` puts it aside and `write_out` makes tables of it, so the tree's own
-//! memory stays empty and an entry that was replaced before it was written out never gets there. A read asks the young
-//! map, the one put aside, and the tree, and the first to know the key is right.
+//! Changes go to a map in memory ([`Young`]); `rotate` puts it aside and `write_out` makes tables of it, so an entry that was
+//! replaced before it was written out never gets to the disk. A read asks the young map, the one put aside, and the tables, and the first
+//! to know the key is right.
 //!
-//! A view is both maps and the list of tables as they are, which costs nothing but the space of tables that the tree has
-//! replaced meanwhile.
+//! A view is both maps and the list of tables as they are, which costs nothing but the space of tables that were replaced
+//! meanwhile: their files go with the last who reads them. So entries need no positions, and no table has a key twice.
 //!
-//! May use: `lsm-tree`, `std::fs` (the one exception to the wall: derived files). Must not know: the journal.
+//! May use: `base::Files`. Must not know: the journal.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use base::{Files, read_whole, remove_if_there};
 use journal::{PartitionId, Position};
-use lsm_tree::compaction::Leveled;
-use lsm_tree::config::{BlockSizePolicy, CompressionPolicy, PinningPolicy};
-use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
-    ValueType,
-};
 
-use super::blocks::Blocks;
-use super::folders::{Folder, io_failed};
-use super::lookup::Said;
+use super::blocks::{Blocks, Table};
+use super::disk::{CONDEMNED, Disk, condemn, merge};
+use super::filter::hash_of;
+use super::list::{LIST, LIST_BYTES_MAX, List, Run};
 use super::merged::{Merged, Part};
-use super::tables::{Tables, hash_of};
+use super::plan::{self, Cost, Plan, Policy};
+use super::table::{Style, TableInfo};
+use super::tables::{TableRun, Tables};
 use super::young::{Change, Young};
 use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Reading, Slice, View};
 use crate::cache::Caches;
 use crate::coming::{Hint, Step};
+use crate::compression::Compression;
 use crate::error::{Error, Result};
 
-/// Table files held open at the most.
-const OPEN_FILES_MAX: usize = 256;
-/// What trees may keep of what they read themselves, for opening and merging.
-const TREE_CACHE_BYTES: u64 = 64 << 10;
-/// Bytes of a table the compaction aims at.
+/// Bytes at which a table ends.
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
 const MERGES_MAX: usize = 4;
-/// Bytes that settling may write for each byte that was written out lately.
-const SETTLING_COST_MAX: u64 = 8;
+/// When tables are merged.
+const POLICY: Policy = Policy { runs: 4, first_level_bytes: FIRST_LEVEL_TABLES * TABLE_BYTES, ratio: 10 };
+/// Tables of the first level.
+const FIRST_LEVEL_TABLES: u64 = 4;
+/// What settling may cost.
+const SETTLING: Cost = Cost { times: 8, bytes: TABLE_BYTES };
+/// Up to this level a table has one filter, which stays in memory: some 1.5 bytes for each entry of the first 128 MiB of a partition.
+const WHOLE_FILTERS_LEVEL: u8 = 1;
 /// Maps and runs that a range usually looks at.
 const PARTS_USUAL: usize = 8;
 
-/// LSM trees under one folder. Clones share the cache.
+/// Ledgers under one folder. Clones share the cache.
 #[derive(Clone)]
 pub struct LsmLedgers {
     dir: PathBuf,
-    /// Of the trees themselves, which read nothing that is worth keeping.
-    cache: Arc<Cache>,
-    blocks: Arc<Blocks>,
-    files: Arc<DescriptorTable>,
-    compression: LedgerCompression,
-}
-
-/// How blocks of ledgers are stored that are written from now on; each table says how its own are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LedgerCompression {
-    /// As they are.
-    None,
-    /// By LZ4, but for what was written out lately and is merged soon.
-    #[default]
-    Lz4,
-}
-
-impl std::fmt::Display for LedgerCompression {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Lz4 => "lz4",
-        })
-    }
+    pub(super) blocks: Arc<Blocks>,
+    codec: Compression,
+    policy: Policy,
+    pub(super) table_bytes: u64,
 }
 
 impl LsmLedgers {
-    /// Ledgers in `dir` that share a cache of `cache_bytes`.
+    /// Ledgers in `dir` that share a cache of `cache_bytes`, with blocks stored by LZ4.
     #[must_use]
-    pub fn new(dir: &Path, cache_bytes: u64) -> Self {
-        let files = Arc::new(DescriptorTable::new(OPEN_FILES_MAX));
-        let cache = Arc::new(Cache::with_capacity_bytes(TREE_CACHE_BYTES));
-        let blocks = Arc::new(Blocks::new(cache_bytes, Arc::clone(&files)));
-        Self { dir: dir.to_owned(), cache, blocks, files, compression: LedgerCompression::default() }
+    pub fn new(files: Arc<dyn Files>, dir: &Path, cache_bytes: u64) -> Self {
+        let blocks = Arc::new(Blocks::new(files, cache_bytes));
+        Self { dir: dir.to_owned(), blocks, codec: Compression::Lz4, policy: POLICY, table_bytes: TABLE_BYTES }
     }
 
-    /// With blocks stored so from now on.
+    /// With blocks stored so from now on, but for what was written out lately and is merged soon, which is stored as it
+    /// is. Each block says how it is stored.
     #[must_use]
-    pub fn compressed(self, compression: LedgerCompression) -> Self {
-        Self { compression, ..self }
+    pub fn compressed(self, codec: Compression) -> Self {
+        Self { codec, ..self }
     }
 
-    fn open_tree(&self, folder: Folder) -> Result<Tree> {
-        let path = &folder.path;
-        let number = SequenceNumberCounter::default();
-        let config = Config::new(path, number.clone(), SequenceNumberCounter::default())
-            .use_cache(Arc::clone(&self.cache))
-            .use_descriptor_table(Some(Arc::clone(&self.files)))
-            .data_block_size_policy(BlockSizePolicy::all(4096))
-            .data_block_compression_policy(match self.compression {
-                LedgerCompression::None => CompressionPolicy::all(CompressionType::None),
-                LedgerCompression::Lz4 => CompressionPolicy::new([CompressionType::None, CompressionType::Lz4]),
-            })
-            // The filters of all but large levels stay in memory, a few megabytes for each partition at the most, so that a key
-            // that is not there costs no look into the cache. (Those of large levels have parts, which do not.)
-            .filter_block_pinning_policy(PinningPolicy::all(true))
-            .filter_block_partitioning_policy(PinningPolicy::new([false, false, true]))
-            // Large tables have their index in parts: of one that is not at hand a small part is read, not all of it.
-            .index_block_partitioning_policy(PinningPolicy::new([false, true]));
-        // A damaged file may surprise the tree's own decoding; that is damage like any other.
-        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-        match opened {
-            Ok(Ok(tree)) => {
-                Ok(Tree { tree, number, folder, damaged: AtomicBool::new(false), is_left: AtomicBool::new(false) })
-            }
-            Ok(Err(error)) => Err(as_ours(path, &error)),
-            Err(_) => Err(undecodable(path)),
-        }
+    /// With tables of about so many bytes, and levels in proportion.
+    #[must_use]
+    pub fn with_table_bytes(self, table_bytes: u64) -> Self {
+        let policy = Policy { first_level_bytes: table_bytes.saturating_mul(FIRST_LEVEL_TABLES), ..self.policy };
+        Self { table_bytes, policy, ..self }
     }
-}
 
-/// Turns the tree's error into ours: `Ledger` when it is the tree's content that is wrong.
-fn as_ours(path: &Path, error: &lsm_tree::Error) -> Error {
-    match error {
-        lsm_tree::Error::Io(error) if !is_damage(error) => io_failed(path, error),
-        error => Error::Ledger { path: path.display().to_string(), reason: error.to_string() },
+    pub(super) fn files(&self) -> &Arc<dyn Files> {
+        self.blocks.files()
     }
-}
 
-fn undecodable(path: &Path) -> Error {
-    Error::Ledger { path: path.display().to_string(), reason: "it does not decode".into() }
-}
+    fn folder(&self, partition: PartitionId) -> PathBuf {
+        self.dir.join(format!("{:04}", partition.get()))
+    }
 
-/// Whether the file is not what was written, rather than the system short of something.
-fn is_damage(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind as Kind;
-    const EIO: i32 = 5;
-    matches!(error.kind(), Kind::UnexpectedEof | Kind::InvalidData | Kind::NotFound)
-        || error.raw_os_error() == Some(EIO)
-}
+    /// How a table of a level is to be.
+    pub(super) fn style(&self, level: u8) -> Style {
+        let codec = if level == 0 { Compression::None } else { self.codec };
+        Style { codec, has_whole_filter: level <= WHOLE_FILTERS_LEVEL }
+    }
 
-impl LsmLedgers {
     fn open_one(&self, partition: PartitionId) -> Result<LsmLedger> {
-        std::fs::create_dir_all(&self.dir).map_err(|error| io_failed(&self.dir, &error))?;
-        let newest = Folder::newest(&self.dir, partition)?;
-        // What cannot be read is as good as damaged: it is derived.
-        let may_open = !newest.is_condemned() && newest.has_sound_list().unwrap_or(false);
-        let sound = may_open.then(|| self.open_tree(newest.clone()).ok()).flatten();
-        let tree = match sound {
-            Some(tree) => tree,
-            None => self.open_tree(newest.after(&self.dir, partition)?)?,
-        };
-        for left in Folder::all(&self.dir, partition)?.into_iter().filter(|folder| *folder != tree.folder) {
-            // What cannot be removed is in nobody's way, and is tried again at the next opening.
-            let _ = left.discard();
+        let (files, folder) = (&**self.files(), self.folder(partition));
+        let failed = |error: io::Error| Error::of_ledger(&folder, &error);
+        files.create_dir(&folder).map_err(failed)?;
+        let names = files.list(&folder).map_err(failed)?;
+        let found = self.sound(&folder, &names);
+        let highest = names.iter().filter_map(|name| name.strip_suffix(".table")?.parse().ok()).max();
+        let next = found.as_ref().map_or(0, |(list, _)| list.next).max(highest.map_or(0, |highest: u64| highest + 1));
+        let (persisted, tables) = found.map(|(list, tables)| (list.persisted, tables)).unwrap_or_default();
+        let named = |name: &String| tables.runs.iter().flat_map(|run| &run.tables).any(|table| table.is_named(name));
+        // What nobody names; the note that condemns goes behind all that it condemns.
+        let is_kept = |name: &&String| named(name) || (persisted.is_some() && *name == LIST) || *name == CONDEMNED;
+        for name in names.iter().filter(|name| !is_kept(name)) {
+            // What cannot be removed is in nobody's way, and is tried again at the next opening, unless it is the list.
+            let removed = files.remove(&folder.join(name));
+            if name == LIST {
+                removed.and_then(|()| files.sync_dir(&folder)).map_err(failed)?;
+            }
         }
-        let persisted = tree.persisted();
-        let tables = Arc::new(Tables::of(&tree.tree, &Tables::default()));
-        let parts = Parts { young: Young::default(), rotated: None, tables, tree: Arc::new(tree), persisted };
+        remove_if_there(files, &folder.join(CONDEMNED)).map_err(failed)?;
+        let disk = Disk::new(self.clone(), folder, next);
+        let parts =
+            Parts { young: Young::default(), rotated: None, tables: Arc::new(tables), disk: Arc::new(disk), persisted };
         Ok(LsmLedger {
             home: self.clone(),
-            partition,
             parts: RwLock::new(parts),
             memory_bytes: AtomicU64::new(0),
             writing_out: Mutex::default(),
         })
+    }
+
+    /// The list of tables and these, if all is there as it was written. What cannot be read is as good as damaged: it is derived.
+    fn sound(&self, folder: &Path, names: &[String]) -> Option<(List, Tables)> {
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        if has(CONDEMNED) || !has(LIST) {
+            return None;
+        }
+        let list = List::decode(&read_whole(&**self.files(), &folder.join(LIST), LIST_BYTES_MAX).ok()?)?;
+        let table = |info: &TableInfo| Arc::new(Table::new(folder, info.clone(), &self.blocks));
+        let run = |run: &Run| TableRun { level: run.level, tables: run.tables.iter().map(table).collect() };
+        let tables = Tables { runs: list.runs.iter().map(|of| Arc::new(run(of))).collect() };
+        let are_there = tables.runs.iter().flat_map(|run| &run.tables).all(|table| table.is_there());
+        are_there.then_some((list, tables))
     }
 }
 
@@ -189,17 +158,17 @@ impl Ledgers for LsmLedgers {
     }
 
     fn condemn(&self, partition: PartitionId) -> Result<()> {
-        Folder::newest(&self.dir, partition)?.condemn()
+        let folder = self.folder(partition);
+        condemn(&**self.files(), &folder).map_err(|error| Error::of_ledger(&folder, &error))
     }
 }
 
 struct LsmLedger {
     home: LsmLedgers,
-    partition: PartitionId,
     parts: RwLock<Parts>,
     /// Of the young map and the one put aside.
     memory_bytes: AtomicU64,
-    /// Held while the tree's files change.
+    /// Held while files change.
     writing_out: Mutex<()>,
 }
 
@@ -207,60 +176,10 @@ struct Parts {
     young: Young,
     /// Waits to be written out, or is being written out.
     rotated: Option<Arc<Young>>,
-    /// What the tree has, without what is still put aside.
+    /// What was written out.
     tables: Arc<Tables>,
-    tree: Arc<Tree>,
+    disk: Arc<Disk>,
     persisted: Option<Position>,
-}
-
-pub(super) struct Tree {
-    tree: AnyTree,
-    number: SequenceNumberCounter,
-    folder: Folder,
-    damaged: AtomicBool,
-    /// The ledger goes on in another folder.
-    is_left: AtomicBool,
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        if self.is_left.load(Ordering::Acquire) {
-            // Nobody reads it any more. What cannot be removed now is when the ledger is opened next.
-            let _ = self.folder.discard();
-        }
-    }
-}
-
-impl Tree {
-    /// Turns the tree's error into ours, and notes when it is the tree's content that is wrong.
-    pub(super) fn failed(&self, error: &lsm_tree::Error) -> Error {
-        self.noted(as_ours(&self.folder.path, error))
-    }
-
-    /// Condemns the tree when it is damaged, once: what a tree that was reset says later is no news of its successor.
-    fn noted(&self, error: Error) -> Error {
-        if matches!(error, Error::Ledger { .. }) && !self.damaged.swap(true, Ordering::AcqRel) {
-            // If even this cannot be noted, the next reader of the damaged part finds it again.
-            let _ = self.folder.condemn();
-        }
-        error
-    }
-
-    /// What its tables say of a key.
-    fn get(
-        &self,
-        tables: &Tables,
-        (key, hash): (&[u8], u64),
-        blocks: &Blocks,
-        reading: Reading,
-    ) -> Result<Option<Hit>> {
-        let said = tables.get((key, hash), blocks, reading).map_err(|error| self.failed(&error))?;
-        Ok(said.and_then(Said::found))
-    }
-
-    fn persisted(&self) -> Option<Position> {
-        self.tree.get_highest_persisted_seqno().map(Position::new)
-    }
 }
 
 /// A ledger as it was.
@@ -268,8 +187,7 @@ struct LsmView {
     young: Young,
     rotated: Option<Arc<Young>>,
     tables: Arc<Tables>,
-    tree: Arc<Tree>,
-    blocks: Arc<Blocks>,
+    disk: Arc<Disk>,
 }
 
 impl View for LsmView {
@@ -277,7 +195,7 @@ impl View for LsmView {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
             Some(change) => Ok(change.value.map(Slice::new).map(Hit::costly)),
-            None => self.tree.get(&self.tables, (key, hash_of(key)), &self.blocks, Reading::Query),
+            None => self.disk.get(&self.tables, (key, hash_of(key)), Reading::Query),
         }
     }
 
@@ -285,8 +203,8 @@ impl View for LsmView {
         let mut parts = Vec::with_capacity(PARTS_USUAL);
         let young = std::iter::once(&self.young).chain(self.rotated.as_deref()).filter(|young| !young.is_empty());
         parts.extend(young.map(|young| Part::Young(young.range(bounds.start(), bounds.end()))));
-        parts.extend(self.tables.range(bounds, &self.blocks).map(Part::Run));
-        Box::new(Merged::new(Arc::clone(&self.tree), bounds.clone(), parts))
+        parts.extend(self.tables.range(bounds).map(Part::Run));
+        Box::new(Merged::new(Arc::clone(&self.disk), bounds.clone(), parts))
     }
 }
 
@@ -305,8 +223,7 @@ impl LsmLedger {
             young: parts.young.clone(),
             rotated: parts.rotated.clone(),
             tables: Arc::clone(&parts.tables),
-            tree: Arc::clone(&parts.tree),
-            blocks: Arc::clone(&self.home.blocks),
+            disk: Arc::clone(&parts.disk),
         }
     }
 
@@ -321,104 +238,88 @@ impl LsmLedger {
         self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
     }
 
-    /// Changes the tree's files; `writing_out` is held.
-    fn change(&self, act: impl FnOnce(&Tree) -> lsm_tree::Result<()>) -> Result<()> {
-        let tree = Arc::clone(&self.parts().tree);
-        match catch_unwind(AssertUnwindSafe(|| act(&tree))) {
-            Ok(changed) => changed.map_err(|error| tree.failed(&error)),
-            Err(_) => Err(tree.noted(undecodable(&tree.folder.path))),
-        }
-    }
-
-    fn tables_now(&self, tree: &Tree) -> Arc<Tables> {
-        let before = Arc::clone(&self.parts().tables);
-        Arc::new(Tables::of(&tree.tree, &before))
-    }
-
-    /// Makes tables of what was rotated, then lets go of it.
-    fn flush(&self, keep: Position) -> lsm_tree::Result<()> {
-        let (rotated, tree) = {
-            let parts = self.parts();
-            (parts.rotated.clone(), Arc::clone(&parts.tree))
-        };
-        let Some(rotated) = rotated else { return Ok(()) };
-        let entries = rotated.iter().map(|(key, change)| {
-            let at = change.position.get();
-            Ok(match change.value {
-                Some(value) => InternalValue::from_components(key, value, at, ValueType::Value),
-                None => InternalValue::new_tombstone(key, at),
-            })
-        });
-        if let Some((tables, _)) = tree.tree.flush_to_tables(entries)? {
-            tree.tree.register_tables(&tables, None, None, &[], keep.get())?;
-        }
-        let persisted = tree.persisted();
-        let tables = self.tables_now(&tree);
-        let mut parts = self.parts_mut();
-        parts.persisted = persisted;
-        let replaced = std::mem::replace(&mut parts.tables, tables);
-        if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
-            parts.rotated = None;
-        }
-        self.note_memory(&parts);
-        // What was written out is freed without the lock, and files are removed.
-        drop(parts);
-        drop((rotated, replaced));
-        Ok(())
-    }
-
-    fn compact(&self, strategy: Leveled, keep: Position) -> lsm_tree::Result<()> {
-        let tree = Arc::clone(&self.parts().tree);
-        let strategy = Arc::new(strategy.with_table_target_size(TABLE_BYTES));
-        for _ in 0..MERGES_MAX {
-            let before = tree.tree.table_count();
-            tree.tree.compact(strategy.clone(), keep.get())?;
-            if tree.tree.table_count() == before {
-                break;
-            }
-        }
-        let tables = self.tables_now(&tree);
-        let replaced = std::mem::replace(&mut self.parts_mut().tables, tables);
-        drop(replaced);
-        Ok(())
-    }
-}
-
-/// Merges what was written out as soon as there is some, and is as the usual strategy else.
-fn settling() -> Leveled {
-    // With what one table takes as the first level's size: the second's is what it is for four, and so on.
-    Leveled::default().with_l0_threshold(1).with_level_ratio_policy(vec![40.0, 10.0])
-}
-
-/// Whether merging the newest level costs little for what it saves ranges, which look at each of its runs.
-fn is_worth_settling(tree: &AnyTree) -> bool {
-    let version = tree.current_version();
-    let mut levels = version.iter_levels().map(|level| {
-        let bytes: u64 = level.iter().flat_map(|run| run.iter()).map(|table| table.metadata.file_size).sum();
-        (level.iter().count(), bytes)
-    });
-    let Some((runs, newest)) = levels.next() else { return false };
-    let next = levels.map(|(_, bytes)| bytes).find(|bytes| *bytes > 0);
-    let cost = next.unwrap_or_default();
-    runs + usize::from(next.is_some()) > 1 && runs > 0 && cost <= TABLE_BYTES.min(newest * SETTLING_COST_MAX)
-}
-
-impl LsmLedger {
     fn look_up(&self, key: &[u8], reading: Reading) -> Result<Option<Hit>> {
         let hash = hash_of(key);
-        let (tree, tables) = {
+        let (disk, tables) = {
             let parts = self.parts();
             let known = parts.young.get(key).or_else(|| parts.rotated.as_ref()?.get(key));
             if let Some(change) = known {
                 return Ok(change.value.map(Slice::new).map(Hit::costly));
             }
-            // What is nowhere needs no share in tree and tables: all readers would count theirs in the same two places.
-            if parts.tables.say_nothing(key, hash).map_err(|error| parts.tree.failed(&error))? {
+            // What is nowhere needs no share in disk and tables: all readers would count theirs in the same two places.
+            if parts.tables.say_nothing(key, hash).map_err(|error| parts.disk.noted(error))? {
                 return Ok(None);
             }
-            (Arc::clone(&parts.tree), Arc::clone(&parts.tables))
+            (Arc::clone(&parts.disk), Arc::clone(&parts.tables))
         };
-        tree.get(&tables, (key, hash), &self.home.blocks, reading)
+        disk.get(&tables, (key, hash), reading)
+    }
+
+    /// Makes tables of what was rotated, then lets go of it. `writing_out` is held, here and below.
+    fn flush(&self) -> Result<()> {
+        let (rotated, disk, before, persisted) = {
+            let parts = self.parts();
+            (parts.rotated.clone(), Arc::clone(&parts.disk), Arc::clone(&parts.tables), parts.persisted)
+        };
+        let Some(rotated) = rotated else { return Ok(()) };
+        let persisted = rotated.iter().map(|(_, change)| change.position).max().max(persisted);
+        let is_last = before.runs.is_empty();
+        let mut entries = rotated.iter().filter(|(_, change)| change.value.is_some() || !is_last);
+        let written = disk.write(0, |writer| {
+            let Some((key, change)) = entries.next() else { return Ok(false) };
+            writer.add(key, change.value).map_err(|error| disk.failed(&error))?;
+            Ok(true)
+        })?;
+        let young = (!written.is_empty()).then(|| Arc::new(TableRun { level: 0, tables: written.clone() }));
+        let tables = Tables { runs: young.into_iter().chain(before.runs.iter().cloned()).collect() };
+        if let Err(error) = disk.save(&tables, persisted) {
+            written.iter().for_each(|table| table.replace());
+            return Err(error);
+        }
+        let mut parts = self.parts_mut();
+        parts.persisted = persisted;
+        parts.tables = Arc::new(tables);
+        if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
+            parts.rotated = None;
+        }
+        self.note_memory(&parts);
+        // What was written out is freed without the lock.
+        drop(parts);
+        Ok(())
+    }
+
+    /// The step that `choose` chooses of the tables as they are; false when there is none.
+    fn step(&self, choose: impl FnOnce(&[Run]) -> Option<Plan>) -> Result<bool> {
+        let (disk, before, persisted) = {
+            let parts = self.parts();
+            (Arc::clone(&parts.disk), Arc::clone(&parts.tables), parts.persisted)
+        };
+        let info = |table: &Arc<Table>| table.info.clone();
+        let run = |run: &Arc<TableRun>| Run { level: run.level, tables: run.tables.iter().map(info).collect() };
+        let runs: Vec<_> = before.runs.iter().map(run).collect();
+        let Some(plan) = choose(&runs) else { return Ok(false) };
+        let (taken, left) = before.split(&plan);
+        let moves =
+            plan.may_move && taken.iter().flat_map(|run| &run.tables).all(|table| self.may_stay(table, plan.to));
+        let made = if moves {
+            taken.iter().flat_map(|run| run.tables.iter().cloned()).collect()
+        } else {
+            merge(&disk, &plan, taken.clone())?
+        };
+        let tables = Tables::with(left, plan.to, made.clone());
+        if let Err(error) = disk.save(&tables, persisted) {
+            made.iter().filter(|_| !moves).for_each(|table| table.replace());
+            return Err(error);
+        }
+        self.parts_mut().tables = Arc::new(tables);
+        taken.iter().flat_map(|run| &run.tables).filter(|_| !moves).for_each(|table| table.replace());
+        Ok(true)
+    }
+
+    /// Whether a table is as one of a level would be written.
+    fn may_stay(&self, table: &Table, level: u8) -> bool {
+        let style = self.home.style(level);
+        (table.info.codec, table.info.filter.is_some()) == (style.codec, style.has_whole_filter)
     }
 }
 
@@ -441,7 +342,7 @@ impl Ledger for LsmLedger {
         self.as_it_is().range(bounds)
     }
 
-    fn view(&self, _at: Position) -> Arc<dyn View> {
+    fn view(&self) -> Arc<dyn View> {
         Arc::new(self.as_it_is())
     }
 
@@ -462,30 +363,35 @@ impl Ledger for LsmLedger {
     }
 
     fn is_damaged(&self) -> bool {
-        self.parts().tree.damaged.load(Ordering::Acquire)
+        self.parts().disk.damaged.load(Ordering::Acquire)
     }
 
     fn reset(&self) -> Result<()> {
-        // Two trees must never write to the same folder.
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = Arc::clone(&self.parts().tree);
-        let tree = Arc::new(self.home.open_tree(old.folder.after(&self.home.dir, self.partition)?)?);
+        let (old, tables) = {
+            let parts = self.parts();
+            (Arc::clone(&parts.disk), Arc::clone(&parts.tables))
+        };
+        // What views still find damaged there is no news.
+        old.damaged.store(true, Ordering::Release);
+        let (files, folder) = (&**self.home.files(), old.folder.clone());
+        // Without a list there is nothing, which takes no space to say.
+        let emptied = remove_if_there(files, &folder.join(LIST))
+            .and_then(|()| remove_if_there(files, &folder.join(CONDEMNED)))
+            .and_then(|()| files.sync_dir(&folder));
+        emptied.map_err(|error| Error::of_ledger(&folder, &error))?;
+        let disk = old.successor();
         let mut parts = self.parts_mut();
-        parts.tree = tree;
-        parts.tables = Arc::default();
+        (parts.disk, parts.tables) = (Arc::new(disk), Arc::default());
         (parts.young, parts.rotated, parts.persisted) = (Young::default(), None, None);
         self.note_memory(&parts);
         drop(parts);
-        // What views still find damaged there is no news. Its files go with the last of them.
-        old.damaged.store(true, Ordering::Release);
-        old.is_left.store(true, Ordering::Release);
+        tables.runs.iter().flat_map(|run| &run.tables).for_each(|table| table.replace());
         Ok(())
     }
 
-    fn rotate(&self, next: Position) {
+    fn rotate(&self) {
         let mut parts = self.parts_mut();
-        // The tree numbers its manifests on from here, so that `keep` lets old ones go.
-        parts.tree.number.set(next.get().saturating_sub(1));
         let young = std::mem::take(&mut parts.young);
         if young.is_empty() {
             return;
@@ -502,21 +408,20 @@ impl Ledger for LsmLedger {
         self.note_memory(&parts);
     }
 
-    fn write_out(&self, keep: Position) -> Result<()> {
+    fn write_out(&self) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|_| self.flush(keep).and_then(|()| self.compact(Leveled::default(), keep)))
+        self.flush()?;
+        for _ in 0..MERGES_MAX {
+            if !self.step(|runs| plan::next(runs, self.home.policy))? {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn settle(&self, keep: Position) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        self.change(|tree| {
-            if !is_worth_settling(&tree.tree) {
-                return Ok(());
-            }
-            // The manifest that is written then lets those before it go, and tables with them, as after `rotate`.
-            tree.number.set(keep.get().saturating_sub(1));
-            self.compact(settling(), keep)
-        })
+        self.step(|runs| plan::settling(runs, SETTLING)).map(|_| ())
     }
 }
 

@@ -2,21 +2,35 @@
 
 use std::ops::Bound;
 
+use base::OsFiles;
+
 use super::*;
 use crate::ledger::Reading;
+use crate::ledger::list::List;
+use crate::ledger::table::IndexKind;
 
 fn at(position: u64) -> Position {
     Position::new(position)
 }
 
 fn number(number: u64) -> Slice {
-    Slice::from(number.to_le_bytes().as_slice())
+    Slice::new(&number.to_le_bytes())
+}
+
+fn ledgers_in(dir: &Path, cache_bytes: u64) -> LsmLedgers {
+    LsmLedgers::new(Arc::new(OsFiles), dir, cache_bytes)
+}
+
+/// With tables of a few blocks, in many levels.
+fn small_ledgers_in(dir: &Path, cache_bytes: u64) -> LsmLedgers {
+    let policy = Policy { runs: 2, first_level_bytes: 48 << 10, ratio: 2 };
+    LsmLedgers { policy, ..ledgers_in(dir, cache_bytes).with_table_bytes(24 << 10) }
 }
 
 fn written(ledger: &dyn Ledger, keys: impl Iterator<Item = Vec<u8>>, value: &Slice, position: u64) {
     keys.for_each(|key| ledger.insert(&key, value, at(position)));
-    ledger.rotate(at(position + 1));
-    ledger.write_out(at(position + 1)).unwrap();
+    ledger.rotate();
+    ledger.write_out().unwrap();
 }
 
 fn long_key(number: u64) -> Vec<u8> {
@@ -35,28 +49,39 @@ fn value(ledger: &dyn Ledger, key: &[u8]) -> Option<Slice> {
     ledger.get(key).unwrap().map(|found| found.value)
 }
 
-fn folders(dir: &Path) -> Vec<String> {
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
-    #[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
-    let mut names: Vec<String> = std::fs::read_dir(dir).unwrap().map(name).collect();
-    names.sort();
-    names
+fn files_in(folder: &Path) -> Vec<String> {
+    OsFiles.list(folder).unwrap()
 }
 
-/// The story: the new tree lay where the old one had been, with tables of the same numbers.
+fn tables_in(folder: &Path) -> Vec<String> {
+    files_in(folder).into_iter().filter(|name| name.ends_with(".table")).collect()
+}
+
+fn infos(ledgers: &LsmLedgers, id: PartitionId) -> Vec<(u8, TableInfo)> {
+    let list = read_whole(&OsFiles, &ledgers.folder(id).join(LIST), LIST_BYTES_MAX).unwrap();
+    let runs = List::decode(&list).unwrap().runs.into_iter();
+    runs.flat_map(|run| run.tables.into_iter().map(move |table| (run.level, table))).collect()
+}
+
+fn runs_of(ledger: &LsmLedger) -> Vec<(u8, usize)> {
+    ledger.parts().tables.runs.iter().map(|run| (run.level, run.tables.len())).collect()
+}
+
+/// The story: what was emptied lay where its successor came to lie, with tables of the same numbers.
 #[test]
 fn a_view_from_before_a_ledger_was_emptied_neither_reads_nor_removes_what_is_there_since() {
     let dir = tempfile::tempdir().unwrap();
-    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
-    let ledger = ledgers.open(PartitionId::new(7)).unwrap();
-    // Enough for several blocks, of which the view has read none when the files of the new tree are there.
+    let ledgers = ledgers_in(dir.path(), 1 << 20);
+    let id = PartitionId::new(7);
+    let ledger = ledgers.open(id).unwrap();
+    // Enough for several blocks, of which the view has read none when the next tables are there.
     let keys = || (0..2_000).map(long_key);
     written(&*ledger, keys(), &number(1), 10);
-    let view = ledger.view(at(20));
+    let view = ledger.view();
     ledger.reset().unwrap();
     assert_eq!((value(&*ledger, &long_key(5)), ledger.persisted()), (None, None));
+    assert_eq!(tables_in(&ledgers.folder(id)), ["0000000000.table"]);
     written(&*ledger, keys(), &number(2), 30);
-    assert_eq!(folders(dir.path()), ["0007", "0007.1"]);
     for key in keys().step_by(100) {
         assert_eq!(view.get(&key).unwrap().map(|found| found.value), Some(number(1)));
         assert_eq!(value(&*ledger, &key), Some(number(2)));
@@ -65,132 +90,173 @@ fn a_view_from_before_a_ledger_was_emptied_neither_reads_nor_removes_what_is_the
     while old.advance().unwrap() {
         assert_eq!(old.value(), &*number(1));
     }
-    // What the old tree lets go of does not take anything of the new one's.
+    // What the old one lets go of does not take anything of the new one's.
     ledger.reset().unwrap();
     written(&*ledger, keys(), &number(3), 50);
+    assert_eq!(tables_in(&ledgers.folder(id)), ["0000000000.table", "0000000002.table"]);
     drop((old, view));
-    assert_eq!(folders(dir.path()), ["0007.2"]);
+    assert_eq!(tables_in(&ledgers.folder(id)), ["0000000002.table"]);
     drop(ledger);
-    let again = LsmLedgers::new(dir.path(), 1 << 20).open(PartitionId::new(7)).unwrap();
+    let again = ledgers_in(dir.path(), 1 << 20).open(id).unwrap();
     assert!(keys().all(|key| value(&*again, &key) == Some(number(3))));
 }
 
 #[test]
-fn what_is_left_of_folders_from_before_goes_at_the_next_opening() {
+fn what_nobody_names_goes_at_the_next_opening_and_no_number_comes_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    let ledgers = ledgers_in(dir.path(), 1 << 20);
     let id = PartitionId::new(0);
+    let folder = ledgers.folder(id);
     written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(1), 10);
-    #[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
-    std::fs::write(dir.path().join("0000/current"), b"garbage").unwrap();
-    let emptied = ledgers.open(id).unwrap();
-    assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.1".to_owned()]));
-    written(&*emptied, (0..10).map(long_key), &number(2), 10);
-    drop(emptied);
+    for left in ["0000000007.table", "list.new", "somebody's"] {
+        OsFiles.create(&folder.join(left)).unwrap();
+    }
+    // Not a file, and not in the way.
+    OsFiles.create_dir(&folder.join("0000000009.table")).unwrap();
+    let ledger = ledgers.open(id).unwrap();
+    assert_eq!(files_in(&folder), ["0000000000.table", LIST]);
+    for round in 1..4 {
+        written(&*ledger, (0..10).map(long_key), &number(round), 10 + round);
+    }
+    assert_eq!(value(&*ledger, &long_key(3)), Some(number(3)));
+    assert!(!tables_in(&folder).contains(&"0000000007.table".to_owned()), "a view may have read it");
+    drop(ledger);
+    ledgers.condemn(id).unwrap();
     ledgers.condemn(id).unwrap();
     let emptied = ledgers.open(id).unwrap();
-    assert_eq!((emptied.persisted(), folders(dir.path())), (None, vec!["0000.2".to_owned()]));
+    assert_eq!((emptied.persisted(), files_in(&folder).len()), (None, 0));
+    written(&*emptied, (0..10).map(long_key), &number(9), 30);
+    drop(emptied);
+    assert_eq!(value(&*ledgers.open(id).unwrap(), &long_key(3)), Some(number(9)));
 }
 
-/// The story: without the file that names the list a tree began anew beside the lists of before, came upon the name of one when it wrote its
-/// own, and the store did not open, or did not close.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
-fn a_ledger_whose_list_nobody_names_is_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    let id = PartitionId::new(0);
-    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
-    for round in 1..4 {
-        written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * round);
-    }
-    std::fs::remove_file(dir.path().join("0000/current")).unwrap();
-    for round in 1..4 {
-        let ledger = ledgers.open(id).unwrap();
-        assert_eq!((ledger.persisted().is_none(), folders(dir.path())), (round == 1, vec!["0000.1".to_owned()]));
-        written(&*ledger, (0..10).map(long_key), &number(round), 10 * round);
-    }
-    // One that is there and has nothing yet is no ledger that lost something.
-    std::fs::create_dir(dir.path().join("0001")).unwrap();
-    assert!(Folder::newest(dir.path(), PartitionId::new(1)).unwrap().has_sound_list().unwrap());
-}
-
-/// The story: a byte of the list of tables had the tree show entries of before for those of now, without a word, and what compaction let go of
+/// The story: a byte of the list of tables had the ledger show entries of before for those of now, without a word, and what compaction let go of
 /// by them was lost for good.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "tests stand outside the wall")]
-fn a_changed_byte_of_the_list_of_tables_has_the_ledger_made_anew() {
+fn a_list_or_a_table_that_is_not_what_was_written_has_the_ledger_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     let id = PartitionId::new(0);
-    let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
+    let ledgers = ledgers_in(dir.path(), 1 << 20);
     for round in 1..4 {
         written(&*ledgers.open(id).unwrap(), (0..10).map(long_key), &number(round), 10 * round);
     }
-    let folder = dir.path().join("0000");
-    let lists = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
-    let named: Vec<PathBuf> = lists().collect();
-    assert!(named.len() >= 2, "`current` and the list that it names: {named:?}");
-    let mut healed = 0;
-    for path in named {
-        let whole = std::fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut flipped = whole.clone();
-            flipped[at] ^= 1;
-            std::fs::write(&path, &flipped).unwrap();
-            let is_sound = Folder::newest(dir.path(), id).unwrap().has_sound_list().unwrap();
-            healed += usize::from(!is_sound);
-            // Lists of before are nobody's.
-            assert!(!is_sound || !path.ends_with("current"), "{} at {at}", path.display());
-        }
-        std::fs::write(&path, &whole).unwrap();
+    let folder = ledgers.folder(id);
+    let whole = |name: &str| read_whole(&OsFiles, &folder.join(name), LIST_BYTES_MAX).unwrap();
+    let list = whole(LIST);
+    for at in 0..list.len() {
+        let mut flipped = list.clone();
+        flipped[at] ^= 1 << (at % 8);
+        assert_eq!(List::decode(&flipped), None, "byte {at}");
     }
-    assert!(healed > 100, "{healed}");
+    let tables = tables_in(&folder);
+    let first = whole(&tables[0]);
+    let put = |name: &str, bytes: &[u8]| base::write_new_file(&OsFiles, &folder.join(name), bytes).unwrap();
+    let damages: [&dyn Fn(); 5] = [
+        &|| put(LIST, &list[..list.len() - 1]),
+        &|| OsFiles.remove(&folder.join(LIST)).unwrap(),
+        &|| OsFiles.remove(&folder.join(&tables[0])).unwrap(),
+        &|| put(&tables[0], &first[..first.len() - 1]),
+        &|| put(&tables[0], b""),
+    ];
+    for damage in damages {
+        put(LIST, &list);
+        tables.iter().for_each(|name| put(name, &first));
+        damage();
+        let anew = ledgers.open(id).unwrap();
+        assert_eq!((anew.persisted(), value(&*anew, &long_key(1))), (None, None), "the journal has it all");
+        assert_eq!(files_in(&folder).len(), 0);
+        written(&*anew, (0..10).map(long_key), &number(7), 70);
+        drop(anew);
+        assert_eq!(value(&*ledgers.open(id).unwrap(), &long_key(1)), Some(number(7)));
+        tables_in(&folder).iter().for_each(|name| OsFiles.remove(&folder.join(name)).unwrap());
+    }
+}
+
+#[test]
+fn a_changed_byte_of_a_table_is_an_error_or_changes_nothing_and_condemns_the_ledger() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = ledgers_in(dir.path(), 1 << 20);
+    written(&*ledgers.open(id).unwrap(), (0..100).map(long_key), &number(1), 10);
+    let folder = ledgers.folder(id);
+    let [list, table] = [LIST, &tables_in(&folder)[0]].map(|name| (folder.join(name), name.to_owned()));
+    let read = |path: &Path| read_whole(&OsFiles, path, LIST_BYTES_MAX).unwrap();
+    let (whole_list, whole) = (read(&list.0), read(&table.0));
+    let mut noticed = 0;
+    let step = whole.len() / 300;
+    for byte in (0..whole.len()).step_by(step) {
+        let mut flipped = whole.clone();
+        flipped[byte] ^= 1 << (byte % 8);
+        base::write_new_file(&OsFiles, &table.0, &flipped).unwrap();
+        base::write_new_file(&OsFiles, &list.0, &whole_list).unwrap();
+        // Nothing is at hand.
+        let ledgers = ledgers_in(dir.path(), 1 << 20);
+        let ledger = ledgers.open(id).unwrap();
+        let found: Vec<_> = (0..100).map(|key| ledger.get(&long_key(key))).collect();
+        assert!(found.iter().flatten().flatten().all(|hit| hit.value == number(1)));
+        let is_whole = found.iter().all(|found| matches!(found, Ok(Some(_))));
+        assert!(is_whole || found.iter().any(Result::is_err), "byte {byte}");
+        assert_eq!(ledger.is_damaged(), !is_whole, "byte {byte}");
+        noticed += usize::from(!is_whole);
+        if !is_whole {
+            // It is emptied, and goes on.
+            written(&*ledgers.open(id).unwrap(), (0..100).map(long_key), &number(1), 10);
+            assert!(ledger.write_out().is_ok() && ledger.is_damaged());
+        }
+        tables_in(&folder).iter().for_each(|name| OsFiles.remove(&folder.join(name)).unwrap());
+    }
+    assert!(noticed > 250, "{noticed}");
+}
+
+#[test]
+fn nothing_is_listed_any_more_by_a_ledger_that_was_found_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = ledgers_in(dir.path(), 0);
     let ledger = ledgers.open(id).unwrap();
-    assert!((0..10).all(|key| value(&*ledger, &long_key(key)) == Some(number(3))));
+    written(&*ledger, (0..1_000).map(long_key), &number(1), 10);
+    let folder = ledgers.folder(id);
+    let table = folder.join(&tables_in(&folder)[0]);
+    let mut bytes = read_whole(&OsFiles, &table, LIST_BYTES_MAX).unwrap();
+    bytes[100] ^= 1;
+    OsFiles.open(&table).unwrap().write_at(&bytes, 0).unwrap();
+    assert!((0..1_000).any(|key| ledger.get(&long_key(key)).is_err()) && ledger.is_damaged());
+    ledger.insert(b"more", b"of it", at(20));
+    ledger.rotate();
+    let before = files_in(&folder);
+    assert!(ledger.write_out().is_err());
+    assert_eq!(files_in(&folder), before, "what it made is gone again");
+    // Emptied on the spot it is as good as new, and so it is when it is opened again.
+    ledger.reset().unwrap();
+    written(&*ledger, (0..10).map(long_key), &number(2), 30);
+    assert!(!ledger.is_damaged());
     drop(ledger);
-    let newest = lists().filter(|path| !path.ends_with("current")).max().unwrap();
-    let mut flipped = std::fs::read(&newest).unwrap();
-    flipped[84] ^= 1;
-    std::fs::write(&newest, &flipped).unwrap();
-    let anew = ledgers.open(id).unwrap();
-    assert_eq!((anew.persisted(), value(&*anew, &long_key(1))), (None, None), "the journal has it all");
+    assert_eq!(value(&*ledgers.open(id).unwrap(), &long_key(1)), Some(number(2)));
 }
 
 #[test]
 fn settling_merges_what_was_written_out_lately_where_that_costs_little_and_changes_nothing() {
-    let runs = |ledgers: &LsmLedgers, id| {
-        let path = Folder::newest(&ledgers.dir, id).unwrap();
-        ledgers
-            .open_tree(path)
-            .unwrap()
-            .tree
-            .current_version()
-            .iter_levels()
-            .map(|level| level.iter().count())
-            .sum::<usize>()
-    };
     // How much there is before, how much is written out twice then, and into how many runs that is settled.
-    for (old, new, settled) in [(0, 500, 1), (2_000, 500, 1), (100_000, 500, 2)] {
+    for (old, new, settled) in [(0, 500, 1), (2_000, 500, 1), (100_000, 100, 2)] {
         let dir = tempfile::tempdir().unwrap();
-        let ledgers = LsmLedgers::new(dir.path(), 1 << 20);
-        let id = PartitionId::new(0);
-        let ledger = ledgers.open(id).unwrap();
+        let ledger = ledgers_in(dir.path(), 1 << 20).open_one(PartitionId::new(0)).unwrap();
         // What there is before is in one run, below the newest level.
         (0..4)
             .filter(|_| old > 0)
-            .for_each(|part| written(&*ledger, (part..old).step_by(4).map(long_key), &number(1), 10 + part));
+            .for_each(|part| written(&ledger, (part..old).step_by(4).map(long_key), &number(1), 10 + part));
         for round in 0..2 {
-            written(&*ledger, (0..new).map(|key| long_key(key * 3 + round)), &number(2), 20 + round);
+            written(&ledger, (0..new).map(|key| long_key(key * 3 + round)), &number(2), 20 + round);
         }
         ledger.remove(&long_key(3), at(29));
-        ledger.rotate(at(30));
+        ledger.rotate();
         let mut all = Vec::new();
-        let everything = Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Sweep);
+        let everything = Bounds::everything(Reading::Sweep);
         let mut entries = ledger.range(&everything);
         while entries.advance().unwrap() {
             all.push((entries.key().to_vec(), entries.value().to_vec()));
         }
-        let view = ledger.view(at(30));
-        ledger.settle(at(30)).unwrap();
+        let view = ledger.view();
+        ledger.settle().unwrap();
         // What is in memory stays there.
         assert!(ledger.memory_bytes() > 0 && ledger.persisted() == Some(at(21)));
         for mut entries in [ledger.range(&everything), view.range(&everything)] {
@@ -200,8 +266,7 @@ fn settling_merges_what_was_written_out_lately_where_that_costs_little_and_chang
             }
             assert!(!entries.advance().unwrap());
         }
-        drop((ledger, view));
-        assert_eq!(runs(&ledgers, id), settled, "{old}, {new}");
+        assert_eq!(runs_of(&ledger).len(), settled, "{old}, {new}");
     }
 }
 
@@ -209,9 +274,10 @@ fn settling_merges_what_was_written_out_lately_where_that_costs_little_and_chang
 fn blocks_are_stored_as_is_said_from_then_on_and_read_however_they_were() {
     let dir = tempfile::tempdir().unwrap();
     let id = PartitionId::new(0);
-    let (mut round, mut seen) = (0, Vec::new());
-    for compression in [LedgerCompression::None, LedgerCompression::Lz4, LedgerCompression::None] {
-        let ledgers = LsmLedgers::new(dir.path(), 1 << 20).compressed(compression);
+    let mut round = 0;
+    let mut sizes = Vec::new();
+    for codec in [Compression::None, Compression::Lz4, Compression::Zstd, Compression::None] {
+        let ledgers = ledgers_in(dir.path(), 1 << 20).compressed(codec);
         let ledger = ledgers.open(id).unwrap();
         // So many parts of the same keys are merged, and what is merged is written anew.
         for _ in 0..4 {
@@ -221,13 +287,17 @@ fn blocks_are_stored_as_is_said_from_then_on_and_read_however_they_were() {
         }
         assert_eq!(count(ledger.range(&query(0, 3_000))), 3_000);
         drop(ledger);
-        let tree = ledgers.open_tree(Folder::newest(dir.path(), id).unwrap()).unwrap();
-        let version = tree.tree.current_version();
-        let tables = version.iter_levels().flat_map(|level| level.iter()).flat_map(|run| run.iter());
-        let packed = tables.map(|table| table.metadata.data_block_compression);
-        seen.push(packed.filter(|packed| *packed == CompressionType::Lz4).count());
+        let infos = infos(&ledgers, id);
+        assert_eq!(infos.iter().map(|(level, info)| (*level, info.codec)).collect::<Vec<_>>(), [(1, codec)]);
+        sizes.push(infos[0].1.bytes);
     }
-    assert!(seen[0] == 0 && seen[1] > 0 && seen[2] == 0, "{seen:?}");
+    assert!(sizes[0] == sizes[3] && sizes[1] < sizes[0] * 3 / 4 && sizes[2] < sizes[1], "{sizes:?}");
+    // What comes in order overlaps nothing, and is stored as was said all the same.
+    let ledgers = ledgers_in(dir.path(), 1 << 20).compressed(Compression::Zstd);
+    let id = PartitionId::new(1);
+    let ledger = ledgers.open(id).unwrap();
+    (0..4).for_each(|part| written(&*ledger, (part * 500..part * 500 + 500).map(long_key), &number(1), 10 + part));
+    assert_eq!(infos(&ledgers, id).iter().map(|(_, info)| info.codec).collect::<Vec<_>>(), [Compression::Zstd]);
 }
 
 /// The story: where the blocks of a table are stayed in memory from the first range on that touched it, whatever the cache
@@ -236,26 +306,27 @@ fn blocks_are_stored_as_is_said_from_then_on_and_read_however_they_were() {
 fn where_blocks_are_is_kept_in_the_room_of_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let id = PartitionId::new(0);
-    let ledger = LsmLedgers::new(dir.path(), 64 << 20).open(id).unwrap();
+    let ledger = ledgers_in(dir.path(), 64 << 20).open(id).unwrap();
     let objects = 60_000;
-    // In two tables at the least, of which one has its index in parts.
+    // In several tables, of which one has its index in parts.
     for part in 0..6 {
         let keys = (part..objects).step_by(6).map(long_key);
-        written(&*ledger, keys, &Slice::from(vec![7; 100]), 10 + part);
+        written(&*ledger, keys, &Slice::new(&[7; 100]), 10 + part);
     }
     drop(ledger);
-    let roomy = LsmLedgers::new(dir.path(), 64 << 20);
+    let roomy = ledgers_in(dir.path(), 64 << 20);
+    assert!(infos(&roomy, id).iter().any(|(_, info)| info.index == IndexKind::Parts));
     let ledger = roomy.open(id).unwrap();
     assert_eq!(count(ledger.range(&query(100, 101))), 1);
     let touched = roomy.blocks.bytes();
-    assert!(touched > 20_000, "a block and its index count, which are {touched} bytes");
-    let sweep = Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Sweep);
+    assert!(touched > 10_000, "blocks and where they are count, which are {touched} bytes");
+    let sweep = Bounds::everything(Reading::Sweep);
     assert_eq!(count(ledger.range(&sweep)), objects);
     assert_eq!(roomy.blocks.bytes(), touched, "who goes through everything keeps nothing");
     drop(ledger);
     // Less room than the index alone takes.
-    for cache_bytes in [64 << 10, 256 << 10] {
-        let tight = LsmLedgers::new(dir.path(), cache_bytes);
+    for cache_bytes in [16 << 10, 256 << 10] {
+        let tight = ledgers_in(dir.path(), cache_bytes);
         let ledger = tight.open(id).unwrap();
         for from in (0..objects).step_by(997) {
             assert_eq!(count(ledger.range(&query(from, from + 40))), 40.min(objects - from));
@@ -270,23 +341,23 @@ fn keys_are_found_in_blocks_however_they_are_at_hand() {
     let dir = tempfile::tempdir().unwrap();
     let id = PartitionId::new(0);
     let objects = 30_000;
-    let ledger = LsmLedgers::new(dir.path(), 1 << 20).open_one(id).unwrap();
+    let ledger = small_ledgers_in(dir.path(), 1 << 20).open_one(id).unwrap();
     for part in 0..8 {
         // Some of each part are replaced, and some removed, by what comes later. Every fifth number is nobody's.
         let of_part = |number: &u64| (number % 8 == part || number % 97 == part) && number % 5 != 4;
         (0..objects).filter(of_part).for_each(|key| ledger.insert(&long_key(key), &number(key + part), at(10 + part)));
         (0..objects).filter(|number| number % 89 == part).for_each(|key| ledger.remove(&long_key(key), at(10 + part)));
-        ledger.rotate(at(20 + part));
-        ledger.change(|_| ledger.flush(at(20 + part))).unwrap();
-        let small = Leveled::default().with_l0_threshold(2).with_table_target_size(24 << 10);
-        let small = Arc::new(small.with_level_ratio_policy(vec![2.0]));
-        ledger.change(|tree| (0..9).try_for_each(|_| tree.tree.compact(small.clone(), part).map(|_| ()))).unwrap();
+        ledger.rotate();
+        for _ in 0..9 {
+            ledger.write_out().unwrap();
+        }
     }
-    let version = ledger.parts().tree.tree.current_version();
-    let tables: Vec<_> = version.iter_levels().flat_map(|level| level.iter()).flat_map(|run| run.iter()).collect();
-    let with_parts = tables.iter().filter(|table| table.regions.filter_tli.is_some()).count();
-    assert!(with_parts > 0 && with_parts < tables.len(), "{with_parts} of {}", tables.len());
-    drop((version, ledger));
+    let levels: Vec<u8> = runs_of(&ledger).into_iter().map(|(level, _)| level).collect();
+    assert!(levels.len() > 2 && levels.iter().all(|level| *level < 7), "{levels:?}");
+    let infos = infos(&ledger.home, id);
+    let with_parts = infos.iter().filter(|(_, info)| info.filter.is_none()).count();
+    assert!(with_parts > 0 && with_parts < infos.len(), "{with_parts} of {}", infos.len());
+    drop(ledger);
     // What came last of a number, by the order above: what is removed in a part is, even if it was written in it.
     let expected = |key: u64| {
         let parts = (0..8).rev().find_map(|part| {
@@ -298,14 +369,13 @@ fn keys_are_found_in_blocks_however_they_are_at_hand() {
         parts.flatten()
     };
     for (cache_bytes, borrowed) in [(64 << 10, 0), (1 << 20, 0), (64 << 20, 0), (64 << 10, 64 << 20)] {
-        let ledgers = LsmLedgers::new(dir.path(), cache_bytes);
+        let ledgers = ledgers_in(dir.path(), cache_bytes);
         ledgers.blocks.borrow(borrowed);
         let ledger = ledgers.open_one(id).unwrap();
         let mut at_hand = 0;
         for round in 0..2 {
             for key in (0..objects).map(|n| n * 7_919 % objects) {
                 if key % 500 == round {
-                    // Unpacks a block, which may be at hand as it is stored.
                     let range = ledger.range(&query(key, key + 20));
                     assert_eq!(
                         count(range),
@@ -323,4 +393,49 @@ fn keys_are_found_in_blocks_however_they_are_at_hand() {
         ledgers.blocks.borrow(0);
         assert!(ledgers.blocks.bytes() <= cache_bytes);
     }
+}
+
+#[test]
+fn removals_end_where_nothing_is_below_and_so_do_the_files_of_what_was_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = small_ledgers_in(dir.path(), 1 << 20);
+    let ledger = ledgers.open_one(id).unwrap();
+    for round in 0..6 {
+        (0..3_000).for_each(|key| ledger.insert(&long_key(key), &number(round), at(10 + 2 * round)));
+        ledger.rotate();
+        (0..4).for_each(|_| ledger.write_out().unwrap());
+        (0..3_000).for_each(|key| ledger.remove(&long_key(key), at(11 + 2 * round)));
+        ledger.rotate();
+        (0..4).for_each(|_| ledger.write_out().unwrap());
+        assert_eq!(count(ledger.range(&query(0, 3_000))), 0);
+    }
+    assert_eq!(ledger.persisted(), Some(at(21)));
+    let named: Vec<_> = infos(&ledgers, id).into_iter().map(|(_, info)| info).collect();
+    assert_eq!(tables_in(&ledgers.folder(id)).len(), named.len());
+    let entries: u64 = named.iter().map(|info| info.entries).sum();
+    assert!(entries <= 3_000, "{entries}");
+}
+
+/// What is written today is read by the programs to come: docs/formats/kv.md. What codecs make of a block is for their standards to say.
+#[test]
+fn the_files_are_what_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = small_ledgers_in(dir.path(), 1 << 20).compressed(Compression::None);
+    let ledger = ledgers.open(id).unwrap();
+    for part in 0..2 {
+        (0..1_000).for_each(|key| ledger.insert(&long_key(key * 2 + part), &number(key), at(10 + part)));
+        (0..10).for_each(|key| ledger.remove(&long_key(key * 50), at(10 + part)));
+        ledger.rotate();
+        (0..9).for_each(|_| ledger.write_out().unwrap());
+    }
+    let infos = infos(&ledgers, id);
+    assert!(infos.iter().any(|(_, info)| info.filter.is_none()), "some have filters in parts");
+    assert!(infos.iter().any(|(_, info)| info.filter.is_some()), "some have not");
+    let hash = |name| base::hash64(&read_whole(&OsFiles, &ledgers.folder(id).join(name), LIST_BYTES_MAX).unwrap());
+    let mut names = tables_in(&ledgers.folder(id));
+    names.push(LIST.to_owned());
+    let all = names.iter().fold(0u64, |all, name| all.rotate_left(1) ^ hash(name));
+    assert_eq!((names.len(), all), (13, 2_383_767_461_587_586_324));
 }

@@ -111,7 +111,7 @@ impl View for Map {
         let inside = |key: &[u8]| (bounds.start(), bounds.end()).contains(key);
         let shown = self.iter().filter(|(key, _)| inside(key));
         let left: Vec<_> = shown.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Box::new(Shown { bounds: bounds.clone(), left: left.into_iter(), at: (Vec::new(), Slice::empty()) })
+        Box::new(Shown { bounds: bounds.clone(), left: left.into_iter(), at: (Vec::new(), Slice::default()) })
     }
 }
 
@@ -146,7 +146,7 @@ impl Ledger for MemoryLedger {
         View::range(&*lock(&self.state).live, bounds)
     }
 
-    fn view(&self, _at: Position) -> Arc<dyn View> {
+    fn view(&self) -> Arc<dyn View> {
         Arc::clone(&lock(&self.state).live) as _
     }
 
@@ -179,12 +179,12 @@ impl Ledger for MemoryLedger {
         self.home.condemn(self.partition)
     }
 
-    fn rotate(&self, _next: Position) {
+    fn rotate(&self) {
         let mut state = lock(&self.state);
         state.rotated = Some(Rotated { map: Arc::clone(&state.live), bytes: state.bytes, last: state.last });
     }
 
-    fn write_out(&self, _keep: Position) -> Result<()> {
+    fn write_out(&self) -> Result<()> {
         let mut state = lock(&self.state);
         let Some(rotated) = state.rotated.take() else { return Ok(()) };
         let mut home = lock(&self.home.0);

@@ -8,7 +8,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::lsm::Tree;
+use super::block::Split;
+use super::disk::Disk;
 use super::tables::RunEntries;
 use super::{Bounds, Cursor, young};
 use crate::error::Result;
@@ -22,25 +23,25 @@ pub(super) enum Part {
 }
 
 impl Part {
-    fn advance(&mut self) -> lsm_tree::Result<bool> {
+    fn advance(&mut self) -> Result<bool> {
         match self {
             Self::Young(range) => Ok(range.advance()),
             Self::Run(run) => run.advance(),
         }
     }
 
-    fn key(&self) -> &[u8] {
+    fn key(&self) -> Split<'_> {
         match self {
-            Self::Young(range) => range.key(),
+            Self::Young(range) => Split::whole(range.key()),
             Self::Run(run) => run.key(),
         }
     }
 
-    /// Key and value; no value when the key was removed.
-    fn entry(&self) -> (&[u8], Option<&[u8]>) {
+    /// No value when the key was removed.
+    fn value(&self) -> Option<&[u8]> {
         match self {
-            Self::Young(range) => range.entry().map_or((&[], None), |(key, change)| (key, change.value)),
-            Self::Run(run) => run.entry(),
+            Self::Young(range) => range.entry().and_then(|(_, change)| change.value),
+            Self::Run(run) => run.value(),
         }
     }
 
@@ -50,11 +51,18 @@ impl Part {
             Self::Run(run) => run.is_removal(),
         }
     }
+
+    /// Changes whenever the beginning of the keys may be another.
+    fn blocks(&self) -> u64 {
+        match self {
+            Self::Young(_) => 0,
+            Self::Run(run) => run.blocks(),
+        }
+    }
 }
 
-/// Entries of all parts, ascending; removed ones are left out.
-pub(super) struct Merged {
-    tree: Arc<Tree>,
+/// Entries of all parts, ascending, each key once; removals too. It stands on an entry once [`Merging::advance`] said so.
+pub(super) struct Merging {
     bounds: Bounds,
     /// Younger ones first.
     parts: Vec<Part>,
@@ -71,10 +79,10 @@ struct Standing {
     part: usize,
 }
 
-impl Merged {
-    pub(super) fn new(tree: Arc<Tree>, bounds: Bounds, parts: Vec<Part>) -> Self {
+impl Merging {
+    pub(super) fn new(bounds: Bounds, parts: Vec<Part>) -> Self {
         let order = Vec::with_capacity(parts.len());
-        Self { tree, bounds, parts, order, is_started: false }
+        Self { bounds, parts, order, is_started: false }
     }
 
     fn first(&self) -> Option<&Part> {
@@ -83,11 +91,11 @@ impl Merged {
 
     /// How the keys that two parts stand on compare.
     fn compare(&self, one: Standing, other: Standing) -> Ordering {
-        let key = |on: Standing| self.parts.get(on.part).map(Part::key);
-        one.tag.cmp(&other.tag).then_with(|| key(one).cmp(&key(other)))
+        let key = |on: Standing| self.parts.get(on.part).map_or_else(Split::default, Part::key);
+        one.tag.cmp(&other.tag).then_with(|| key(one).compare(key(other)))
     }
 
-    fn start(&mut self) -> lsm_tree::Result<()> {
+    fn start(&mut self) -> Result<()> {
         self.is_started = true;
         for part in (0..self.parts.len()).rev() {
             self.order.insert(0, Standing { tag: 0, part });
@@ -97,14 +105,14 @@ impl Merged {
     }
 
     /// Steps on with the part at a place, and puts it where it belongs among those behind.
-    fn step(&mut self, mut place: usize) -> lsm_tree::Result<()> {
+    fn step(&mut self, mut place: usize) -> Result<()> {
         let on = self.order.get_mut(place).and_then(|on| Some((self.parts.get_mut(on.part)?, on)));
         let Some((part, on)) = on else { return Ok(()) };
         if !part.advance()? {
             self.order.remove(place);
             return Ok(());
         }
-        on.tag = self.bounds.tag(part.key());
+        on.tag = part.key().tag(self.bounds.shared());
         let standing = *on;
         while let Some(next) = self.order.get(place + 1).copied() {
             // Of the same key the younger comes first.
@@ -118,7 +126,7 @@ impl Merged {
     }
 
     /// Passes the key that comes first, in all parts that know it.
-    fn pass(&mut self) -> lsm_tree::Result<()> {
+    fn pass(&mut self) -> Result<()> {
         while let [first, second, ..] = self.order.as_slice()
             && self.compare(*first, *second).is_eq()
         {
@@ -127,17 +135,67 @@ impl Merged {
         if self.order.is_empty() { Ok(()) } else { self.step(0) }
     }
 
-    fn next_shown(&mut self) -> lsm_tree::Result<bool> {
+    /// Steps to the next entry, the first one at first; false when there is none.
+    pub(super) fn advance(&mut self) -> Result<bool> {
         if self.is_started {
             self.pass()?;
         } else {
             self.start()?;
         }
-        while let Some(part) = self.first() {
-            if !part.is_removal() {
-                return Ok(true);
+        Ok(!self.order.is_empty())
+    }
+
+    pub(super) fn key(&self) -> Split<'_> {
+        self.first().map_or_else(Split::default, Part::key)
+    }
+
+    /// No value when the key was removed.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.first().and_then(Part::value)
+    }
+
+    fn tag(&self) -> u128 {
+        self.order.first().map_or(0, |first| first.tag)
+    }
+
+    /// Behind what cannot be read nothing is shown: it would look as if there was nothing between.
+    fn end(&mut self) {
+        self.order.clear();
+    }
+}
+
+/// Where a key's beginning was taken from.
+type Origin = (usize, u64);
+
+/// What a range shows: removed keys are left out, and keys are in one piece.
+pub(super) struct Merged {
+    disk: Arc<Disk>,
+    merging: Merging,
+    key: Vec<u8>,
+    /// What the key begins with, and how many bytes that is: entries of the same block share it.
+    begin: Option<(Origin, usize)>,
+}
+
+impl Merged {
+    pub(super) fn new(disk: Arc<Disk>, bounds: Bounds, parts: Vec<Part>) -> Self {
+        Self { disk, merging: Merging::new(bounds, parts), key: Vec::new(), begin: None }
+    }
+
+    fn next_shown(&mut self) -> Result<bool> {
+        while self.merging.advance()? {
+            let Some(first) = self.merging.order.first().copied() else { break };
+            let Some(part) = self.merging.parts.get(first.part).filter(|part| !part.is_removal()) else { continue };
+            let (key, origin) = (part.key(), (first.part, part.blocks()));
+            match self.begin {
+                Some((of, bytes)) if of == origin => self.key.truncate(bytes),
+                _ => {
+                    self.key.clear();
+                    self.key.extend_from_slice(key.prefix);
+                    self.begin = Some((origin, key.prefix.len()));
+                }
             }
-            self.pass()?;
+            self.key.extend_from_slice(key.rest);
+            return Ok(true);
         }
         Ok(false)
     }
@@ -146,18 +204,20 @@ impl Merged {
 impl Cursor for Merged {
     fn advance(&mut self) -> Result<bool> {
         self.next_shown().map_err(|error| {
-            // Behind what cannot be read nothing is shown: it would look as if there was nothing between.
-            self.order.clear();
-            self.tree.failed(&error)
+            self.merging.end();
+            self.disk.noted(error)
         })
     }
 
     fn entry(&self) -> (&[u8], &[u8]) {
-        let (key, value) = self.first().map_or((&[][..], None), Part::entry);
-        (key, value.unwrap_or_default())
+        (&self.key, self.merging.value().unwrap_or_default())
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.key
     }
 
     fn tag(&self) -> u128 {
-        self.order.first().map_or(0, |first| first.tag)
+        self.merging.tag()
     }
 }

@@ -1,66 +1,89 @@
-//! What the tree has on disk at one moment: its tables, in runs.
+//! A ledger's tables at one moment, in runs.
 //!
-//! The tree's own reads take a lock that it holds while it writes and syncs its manifest, tens of milliseconds under load:
-//! a reader would wait for the disk, and with it every writer of the partition. So the list of tables is taken from the
-//! tree whenever it changes, and read from here without any lock. Tables are shared and do not change; one that the tree
-//! has replaced is deleted when the last list with it is dropped.
+//! The list does not change: whoever replaces tables makes another. So reading takes no lock, and a view is the list as it was.
 //!
-//! May use: `lsm-tree`. Must not know: the young map, who changes the tree.
+//! May use: `blocks.rs`. Must not know: the young map, who changes tables.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use lsm_tree::table::filter::standard_bloom::Builder as Bloom;
-use lsm_tree::{AbstractTree, AnyTree, Result, Table};
+use super::block::{Block, Split, Spot};
+use super::blocks::{Ahead, Table, Way};
+use super::plan::Plan;
+use super::{Bounds, Hit, Reading, Slice};
+use crate::error::Result;
 
-use super::blocks::{Ahead, Blocks, Shelved, Spot, Unpacked, Way};
-use super::lookup::Said;
-use super::{Bounds, Reading};
-
-/// What tables' filters know a key by.
-pub(super) fn hash_of(key: &[u8]) -> u64 {
-    Bloom::get_hash(key)
-}
-
-/// The tables of a tree.
+/// The tables of a ledger.
 #[derive(Default)]
 pub(super) struct Tables {
-    /// Newer runs first. The tables of a run follow each other and do not overlap.
-    runs: Vec<Vec<Arc<Shelved>>>,
+    /// Younger runs first.
+    pub(super) runs: Vec<Arc<TableRun>>,
+}
+
+/// Tables that follow each other and do not overlap.
+pub(super) struct TableRun {
+    /// As in the list (`list.rs`).
+    pub(super) level: u8,
+    pub(super) tables: Vec<Arc<Table>>,
+}
+
+/// What a table says of a key.
+pub(super) struct Said {
+    /// `None` when it was removed.
+    value: Option<Slice>,
+    was_at_hand: bool,
+}
+
+impl Said {
+    pub(super) fn found(self) -> Option<Hit> {
+        let was_at_hand = self.was_at_hand;
+        self.value.map(|value| Hit { value, was_at_hand })
+    }
+}
+
+impl TableRun {
+    /// The table that has `key`, if the run has it: usually known from what is in memory.
+    fn table_with(&self, key: &[u8], hash: u64) -> Result<Option<&Table>> {
+        let at = self.tables.partition_point(|table| *table.info.greatest < *key);
+        let Some(table) = self.tables.get(at).filter(|table| *table.info.least <= *key) else { return Ok(None) };
+        Ok(table.may_have(hash)?.then_some(table))
+    }
 }
 
 impl Tables {
-    /// The tables of `tree` as they are now; what is known of those that were there `before` stays known. May wait for the
-    /// tree's lock.
-    pub(super) fn of(tree: &AnyTree, before: &Self) -> Self {
-        let known = |id| before.runs.iter().flatten().find(|shelved| shelved.table.id() == id);
-        let version = tree.current_version();
-        let runs = version.iter_levels().flat_map(|level| level.iter());
-        let run = |tables: &[Table]| {
-            let shelved = |table: &Table| match known(table.id()) {
-                Some(shelved) => Arc::clone(shelved),
-                None => Arc::new(Shelved::new(table.clone(), tree.id())),
-            };
-            tables.iter().map(shelved).collect()
+    /// The runs that a plan takes its tables from, with those alone, and the runs that are left.
+    pub(super) fn split(&self, plan: &Plan) -> (Vec<Arc<TableRun>>, Vec<Arc<TableRun>>) {
+        let is_taken = |table: &&Arc<Table>| {
+            let number = table.info.number;
+            plan.from.contains(&number) || plan.with.contains(&number)
         };
-        Self { runs: runs.map(|tables| run(tables)).collect() }
+        let parts = self.runs.iter().map(|run| {
+            let (taken, left) = run.tables.iter().cloned().partition::<Vec<_>, _>(|table| is_taken(&table));
+            [taken, left].map(|tables| Arc::new(TableRun { level: run.level, tables }))
+        });
+        let (taken, left): (Vec<_>, Vec<_>) = parts.map(|[taken, left]| (taken, left)).unzip();
+        let there = |runs: Vec<Arc<TableRun>>| runs.into_iter().filter(|run| !run.tables.is_empty()).collect();
+        (there(taken), there(left))
     }
 
-    /// The table of a run that has `key`, if the run has it: usually known from what is in memory.
-    fn table_with<'t>(run: &'t [Arc<Shelved>], key: &[u8], hash: u64) -> Result<Option<&'t Shelved>> {
-        let at = run.partition_point(|table| table.greatest() < key);
-        let Some(shelved) = run.get(at).filter(|table| table.least() <= key) else { return Ok(None) };
-        let is_absent = match &shelved.table.pinned_filter_block {
-            Some(filter) => !filter.maybe_contains_hash(hash)?,
-            None => false,
-        };
-        Ok((!is_absent).then_some(shelved))
+    /// These runs, and tables that come to a level of them.
+    pub(super) fn with(mut runs: Vec<Arc<TableRun>>, level: u8, mut tables: Vec<Arc<Table>>) -> Self {
+        let at = runs.partition_point(|run| run.level < level);
+        if let Some(there) = runs.get(at).filter(|run| run.level == level) {
+            tables.extend(there.tables.iter().cloned());
+            runs.remove(at);
+        }
+        if !tables.is_empty() {
+            tables.sort_by(|one, other| one.info.least.cmp(&other.info.least));
+            runs.insert(at, Arc::new(TableRun { level, tables }));
+        }
+        Self { runs }
     }
 
     /// Whether nothing is said of `key`, as far as that is known without looking further than memory.
     pub(super) fn say_nothing(&self, key: &[u8], hash: u64) -> Result<bool> {
         for run in &self.runs {
-            if Self::table_with(run, key, hash)?.is_some() {
+            if run.table_with(key, hash)?.is_some() {
                 return Ok(false);
             }
         }
@@ -68,51 +91,33 @@ impl Tables {
     }
 
     /// The newest that is said of `key`, a removal too.
-    pub(super) fn get(&self, (key, hash): (&[u8], u64), blocks: &Blocks, reading: Reading) -> Result<Option<Said>> {
+    pub(super) fn get(&self, key: &[u8], hash: u64, reading: Reading) -> Result<Option<Said>> {
         for run in &self.runs {
-            let Some(table) = Self::table_with(run, key, hash)? else { continue };
-            if let Some(said) = blocks.get(table, (key, hash), reading)? {
-                return Ok(Some(said));
+            let Some(table) = run.table_with(key, hash)? else { continue };
+            if let Some((block, number, was_at_hand)) = table.find(key, hash, reading)? {
+                let spot = block.spot(number);
+                return Ok(Some(Said { value: (!spot.is_removal).then(|| block.slice(spot)), was_at_hand }));
             }
         }
         Ok(None)
     }
 
-    /// The entries of each run in a range, newer runs first; runs that have none may be left out.
-    pub(super) fn range(self: &Arc<Self>, bounds: &Bounds, blocks: &Arc<Blocks>) -> impl Iterator<Item = RunEntries> {
-        self.runs.iter().enumerate().filter_map(|(number, run)| {
-            let from = run.partition_point(|table| bounds.are_behind(table.greatest()));
-            run.get(from).filter(|table| !bounds.are_before(table.least()))?;
-            Some(RunEntries {
-                tables: Arc::clone(self),
-                blocks: Arc::clone(blocks),
-                bounds: bounds.clone(),
-                run: number,
-                table: from,
-                way: None,
-                ahead: Ahead::default(),
-                unpacked: None,
-                spot: Spot::default(),
-                entry: 0,
-                end: 0,
-                is_last: false,
-            })
-        })
+    /// The entries of each run in a range, younger runs first; runs that have none may be left out.
+    pub(super) fn range(&self, bounds: &Bounds) -> impl Iterator<Item = RunEntries> {
+        self.runs.iter().filter_map(|run| RunEntries::of(run, bounds))
     }
 }
 
 /// The entries of a run in a range, one block after the other, removals too. It stands on an entry once
 /// [`RunEntries::advance`] said so.
 pub(super) struct RunEntries {
-    tables: Arc<Tables>,
-    blocks: Arc<Blocks>,
     bounds: Bounds,
-    run: usize,
+    run: Arc<TableRun>,
     /// Where the next block is; the way through a table is not known before something of it is read.
     table: usize,
     way: Option<Way>,
     ahead: Ahead,
-    unpacked: Option<Arc<Unpacked>>,
+    block: Option<Block>,
     /// The entry it stands on.
     spot: Spot,
     /// The next entry; `end` is behind the last of this block.
@@ -120,9 +125,30 @@ pub(super) struct RunEntries {
     end: usize,
     /// The range ends in this block.
     is_last: bool,
+    /// How many blocks there were.
+    blocks: u64,
 }
 
 impl RunEntries {
+    /// The entries of a run; nothing when it has none in the range.
+    pub(super) fn of(run: &Arc<TableRun>, bounds: &Bounds) -> Option<Self> {
+        let table = run.tables.partition_point(|table| bounds.are_behind(&table.info.greatest));
+        run.tables.get(table).filter(|table| !bounds.are_before(&table.info.least))?;
+        Some(Self {
+            bounds: bounds.clone(),
+            run: Arc::clone(run),
+            table,
+            way: None,
+            ahead: Ahead::default(),
+            block: None,
+            spot: Spot::default(),
+            entry: 0,
+            end: 0,
+            is_last: false,
+            blocks: 0,
+        })
+    }
+
     /// Steps to the next entry; false when there is none.
     pub(super) fn advance(&mut self) -> Result<bool> {
         while self.entry >= self.end {
@@ -130,62 +156,75 @@ impl RunEntries {
                 return Ok(false);
             }
         }
-        self.spot = self.unpacked.as_ref().map_or_else(Spot::default, |unpacked| unpacked.spot(self.entry));
+        self.spot = self.block.as_ref().map_or_else(Spot::default, |block| block.spot(self.entry));
         self.entry += 1;
         Ok(true)
     }
 
-    /// Unpacks the next block; false when there is none.
+    /// Goes on with the next block; false when there is none.
     fn next_block(&mut self) -> Result<bool> {
-        loop {
-            let Some(table) = self.tables.runs.get(self.run).and_then(|run| run.get(self.table)) else {
-                return Ok(false);
-            };
-            if self.bounds.are_before(table.least()) {
+        while let Some(table) = self.run.tables.get(self.table) {
+            if self.bounds.are_before(&table.info.least) {
                 return Ok(false);
             }
             let reading = self.bounds.reading();
+            let is_first = self.block.is_none();
             let way = match &mut self.way {
                 Some(way) => way,
                 none => {
                     let start = match self.bounds.start() {
-                        Bound::Included(start) | Bound::Excluded(start) if self.unpacked.is_none() => Some(start),
+                        Bound::Included(start) | Bound::Excluded(start) if is_first => Some(start),
                         _ => None,
                     };
-                    none.insert(self.blocks.way(table, start, reading)?)
+                    none.insert(table.way(start, reading)?)
                 }
             };
-            let Some(unpacked) = self.blocks.next(table, way, reading, &mut self.ahead)? else {
+            let Some(block) = table.next(way, reading, &mut self.ahead)? else {
                 self.table += 1;
                 self.way = None;
                 self.ahead.clear();
                 continue;
             };
-            self.entry = match &self.unpacked {
-                None => unpacked.before(|key| self.bounds.are_behind(key)),
-                // What the block before ended with may go on here, with what it was before that.
-                Some(before) => usize::from(unpacked.first().is_some() && unpacked.first() == before.last()),
+            self.entry = match self.bounds.start() {
+                Bound::Included(start) if is_first => block.before(start),
+                Bound::Excluded(start) if is_first => block.up_to(start),
+                _ => 0,
             };
-            self.end = unpacked.len();
-            if unpacked.last().is_some_and(|greatest| self.bounds.are_before(greatest)) {
+            self.end = block.len();
+            let last = block.len().checked_sub(1).map(|last| block.key(block.spot(last)));
+            let (end, at_most) = match self.bounds.end() {
+                Bound::Included(end) => (Some(end), true),
+                Bound::Excluded(end) => (Some(end), false),
+                Bound::Unbounded => (None, true),
+            };
+            if let (Some(last), Some(end)) = (last, end)
+                && last.compare(Split::whole(end)).is_ge()
+            {
                 self.is_last = true;
-                self.end = unpacked.before(|key| !self.bounds.are_before(key));
+                self.end = if at_most { block.up_to(end) } else { block.before(end) };
             }
-            self.unpacked = Some(unpacked);
+            self.block = Some(block);
+            self.blocks += 1;
             return Ok(true);
         }
+        Ok(false)
     }
 
-    pub(super) fn key(&self) -> &[u8] {
-        self.unpacked.as_ref().map_or(&[], |unpacked| unpacked.key(self.spot))
+    pub(super) fn key(&self) -> Split<'_> {
+        self.block.as_ref().map_or_else(Split::default, |block| block.key(self.spot))
     }
 
-    /// Key and value; no value when the key was removed.
-    pub(super) fn entry(&self) -> (&[u8], Option<&[u8]>) {
-        self.unpacked.as_ref().map_or((&[], None), |unpacked| unpacked.entry(self.spot))
+    /// No value when the key was removed.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        self.block.as_ref().filter(|_| !self.spot.is_removal).map(|block| block.value(self.spot))
     }
 
     pub(super) fn is_removal(&self) -> bool {
         self.spot.is_removal
+    }
+
+    /// Changes whenever the beginning of the keys may be another.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
     }
 }

@@ -3,11 +3,12 @@
 //! docs/operations/configuration.md describes every key. Numbers are read as 64 bits wide so that what is out of range gets
 //! an answer of ours, with the range in it.
 //!
-//! May use: serde, toml. Must not know: defaults, ranges.
+//! May use: serde, toml, the library's words. Must not know: defaults, ranges.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
+use holdfast::Compression;
 use serde::Deserialize;
 
 use super::error::ConfigError;
@@ -21,7 +22,7 @@ pub(crate) struct File {
     pub(crate) durability: Option<String>,
     pub(crate) partitions: Option<i64>,
     pub(crate) compression: Option<CompressionWord>,
-    pub(crate) ledger_compression: Option<LedgerCompressionWord>,
+    pub(crate) ledger_compression: Option<CompressionWord>,
     pub(crate) log: Option<LogLevel>,
     pub(crate) allow_insecure_bind: Option<bool>,
     pub(crate) tree: TreeTable,
@@ -46,11 +47,14 @@ pub(crate) enum CompressionWord {
     Zstd,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LedgerCompressionWord {
-    None,
-    Lz4,
+impl From<CompressionWord> for Compression {
+    fn from(word: CompressionWord) -> Self {
+        match word {
+            CompressionWord::None => Self::None,
+            CompressionWord::Lz4 => Self::Lz4,
+            CompressionWord::Zstd => Self::Zstd,
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]

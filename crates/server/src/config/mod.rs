@@ -30,7 +30,7 @@ use std::time::Duration;
 use doors::auth::Users;
 use doors::resp::ScriptOptions;
 use holdfast::series::SeriesOptions;
-use holdfast::{CompactionOptions, Compression, Dial, LedgerCompression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::Profile;
 
@@ -87,7 +87,7 @@ pub(crate) struct Config {
     pub(crate) partitions: u16,
     pub(crate) limits: Limits,
     pub(crate) compression: Compression,
-    pub(crate) ledger_compression: LedgerCompression,
+    pub(crate) ledger_compression: Compression,
     /// `None` keeps no tree.
     pub(crate) tree: Option<TreeSize>,
     pub(crate) compaction: CompactionOptions,

@@ -10,15 +10,13 @@ use std::time::Duration;
 
 use doors::auth::Users;
 use doors::tls::server_config;
-use holdfast::{CompactionOptions, Compression, Dial, LedgerCompression, Limits, TreeSize};
+use holdfast::{CompactionOptions, Compression, Dial, Limits, TreeSize};
 use rustls::ServerConfig;
 use tm::{CoordinatorPlace, Pace, Profile, ResourceManagerKind};
 
 use super::bind::{self, Protection, Verdict};
 use super::error::ConfigError;
-use super::file::{
-    CompactionTable, CompressionWord, File, HttpTable, LedgerCompressionWord, LimitsTable, RespTable, TlsTable, XaTable,
-};
+use super::file::{CompactionTable, File, HttpTable, LimitsTable, RespTable, TlsTable, XaTable};
 use super::line::Asked;
 use super::schedule::When;
 use super::{
@@ -57,15 +55,8 @@ impl Reading<'_> {
             partitions: self.arguments.partitions.or(partitions).unwrap_or(defaults.partitions),
             limits,
             series,
-            compression: file.compression.map_or(defaults.compression, |word| match word {
-                CompressionWord::None => Compression::None,
-                CompressionWord::Lz4 => Compression::Lz4,
-                CompressionWord::Zstd => Compression::Zstd,
-            }),
-            ledger_compression: file.ledger_compression.map_or(defaults.ledger_compression, |word| match word {
-                LedgerCompressionWord::None => LedgerCompression::None,
-                LedgerCompressionWord::Lz4 => LedgerCompression::Lz4,
-            }),
+            compression: file.compression.map_or(defaults.compression, Compression::from),
+            ledger_compression: file.ledger_compression.map_or(defaults.ledger_compression, Compression::from),
             tree: self.tree(file.tree.leaves)?,
             compaction: self.compaction(&file.compaction)?,
             scrub_bytes_per_second: self

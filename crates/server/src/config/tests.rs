@@ -86,7 +86,7 @@ fn every_key_arrives_where_it_belongs() {
         durability = "window:1ms,10ms"
         partitions = 4
         compression = "zstd"
-        ledger_compression = "none"
+        ledger_compression = "zstd"
         log = "debug"
         allow_insecure_bind = true
         scrub = {{ bytes_per_second = 0 }}
@@ -211,7 +211,7 @@ fn every_key_arrives_where_it_belongs() {
     assert!(!described.concat().contains("argon2"));
     for line in [
         "compression = zstd",
-        "ledger_compression = none",
+        "ledger_compression = zstd",
         "tree.leaves = 1048576",
         "compaction.schedule = hours 22-5",
         "http.threads_max = 8",
@@ -291,8 +291,8 @@ fn mistakes_of_form_are_named_with_file_line_and_key() {
             "holdfast.toml, line 2: resp.reactors: this must be a number, not a string in quotes",
         ),
         (
-            "ledger_compression = \"zstd\"",
-            "holdfast.toml, line 1: ledger_compression: it cannot be `zstd`; there is `none` or `lz4`",
+            "ledger_compression = \"snappy\"",
+            "holdfast.toml, line 1: ledger_compression: it cannot be `snappy`; there are `none`, `lz4`, `zstd`",
         ),
         (
             "compression = \"gzip\"",

@@ -1,0 +1,160 @@
+//! What a ledger has on disk: making tables of entries, and having the list of tables say which count.
+//!
+//! May use: `base::Files`. Must not know: what is in memory, when tables are merged.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base::{Files, write_new_file};
+use journal::Position;
+
+use super::blocks::Table;
+use super::list::{LIST, List, Run};
+use super::lsm::LsmLedgers;
+use super::merged::{Merging, Part};
+use super::plan::Plan;
+use super::table::{TableInfo, TableWriter};
+use super::tables::{RunEntries, Said, TableRun, Tables};
+use super::{Bounds, Hit, Reading};
+use crate::error::{Error, Result};
+
+/// Name of the file that condemns a ledger.
+pub(super) const CONDEMNED: &str = "condemned";
+/// How many numbers of tables are tried when somebody else's file has the name.
+const NUMBERS_TRIED: usize = 64;
+
+/// What is on disk, until it is emptied: then there is another.
+pub(super) struct Disk {
+    home: LsmLedgers,
+    pub(super) folder: PathBuf,
+    pub(super) damaged: AtomicBool,
+    /// The number of the next table.
+    next: AtomicU64,
+}
+
+impl Disk {
+    /// What lies in `folder`, whose next table has the number `next`.
+    pub(super) fn new(home: LsmLedgers, folder: PathBuf, next: u64) -> Self {
+        Self { home, folder, damaged: AtomicBool::new(false), next: AtomicU64::new(next) }
+    }
+
+    /// What lies in the same folder from now on.
+    pub(super) fn successor(&self) -> Self {
+        Self::new(self.home.clone(), self.folder.clone(), self.next.load(Ordering::Relaxed))
+    }
+
+    /// Condemns what is on disk when it is damaged, once: what one that was emptied says later is no news of its successor.
+    pub(super) fn noted(&self, error: Error) -> Error {
+        if matches!(error, Error::Ledger { .. }) && !self.damaged.swap(true, Ordering::AcqRel) {
+            // If even this cannot be noted, the next reader of the damaged part finds it again.
+            let _ = condemn(&**self.home.files(), &self.folder);
+        }
+        error
+    }
+
+    pub(super) fn failed(&self, error: &io::Error) -> Error {
+        self.noted(Error::of_ledger(&self.folder, error))
+    }
+
+    pub(super) fn get(&self, tables: &Tables, (key, hash): (&[u8], u64), reading: Reading) -> Result<Option<Hit>> {
+        let said = tables.get(key, hash, reading).map_err(|error| self.noted(error))?;
+        Ok(said.and_then(Said::found))
+    }
+
+    fn begin(&self, level: u8) -> Result<TableWriter> {
+        let mut tried = 0;
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            match TableWriter::create(self.home.files(), &self.folder, number, self.home.style(level)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < NUMBERS_TRIED => tried += 1,
+                begun => return begun.map_err(|error| self.failed(&error)),
+            }
+        }
+    }
+
+    /// Tables of the entries that `next` gives, ascending, of a level.
+    pub(super) fn write(
+        &self,
+        level: u8,
+        mut next: impl FnMut(&mut TableWriter) -> Result<bool>,
+    ) -> Result<Vec<Arc<Table>>> {
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        loop {
+            match self.write_one(level, &mut next) {
+                Ok((info, goes_on)) => {
+                    tables.extend(info.map(|info| Arc::new(Table::new(&self.folder, info, &self.home.blocks))));
+                    if !goes_on {
+                        return Ok(tables);
+                    }
+                }
+                Err(error) => {
+                    tables.iter().for_each(|table| table.replace());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// A table of entries until it is full or there are no more, and whether there may be more.
+    fn write_one(
+        &self,
+        level: u8,
+        next: &mut impl FnMut(&mut TableWriter) -> Result<bool>,
+    ) -> Result<(Option<TableInfo>, bool)> {
+        let mut writer = self.begin(level)?;
+        let mut goes_on = true;
+        while goes_on && writer.bytes() < self.home.table_bytes {
+            goes_on = next(&mut writer)?;
+        }
+        Ok((writer.finish().map_err(|error| self.failed(&error))?, goes_on))
+    }
+
+    /// Has the disk say that these are the tables.
+    pub(super) fn save(&self, tables: &Tables, persisted: Option<Position>) -> Result<()> {
+        if self.damaged.load(Ordering::Acquire) {
+            let reason = "it is damaged".to_owned();
+            return Err(Error::Ledger { path: self.folder.display().to_string(), reason });
+        }
+        let files = &**self.home.files();
+        let info = |table: &Arc<Table>| table.info.clone();
+        let run = |run: &Arc<TableRun>| Run { level: run.level, tables: run.tables.iter().map(info).collect() };
+        let runs = tables.runs.iter().map(run).collect();
+        let list = List { persisted, next: self.next.load(Ordering::Relaxed), runs };
+        // The names of tables are on the disk before one is in the list.
+        let saved =
+            files.sync_dir(&self.folder).and_then(|()| write_new_file(files, &self.folder.join(LIST), &list.encode()));
+        saved.map_err(|error| self.failed(&error))
+    }
+}
+
+/// Has what is in a folder be discarded when it is opened next.
+pub(super) fn condemn(files: &dyn Files, folder: &Path) -> io::Result<()> {
+    match files.create(&folder.join(CONDEMNED)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => files.sync_dir(folder),
+    }
+}
+
+/// The entries of runs, younger first, in tables of the plan's level.
+pub(super) fn merge(disk: &Disk, plan: &Plan, runs: Vec<Arc<TableRun>>) -> Result<Vec<Arc<Table>>> {
+    let everything = Bounds::everything(Reading::Sweep);
+    let parts = runs.iter().filter_map(|run| RunEntries::of(run, &everything)).map(Part::Run).collect();
+    let mut merging = Merging::new(everything, parts);
+    let mut key = Vec::new();
+    disk.write(plan.to, |writer| {
+        if !merging.advance().map_err(|error| disk.noted(error))? {
+            return Ok(false);
+        }
+        let value = merging.value();
+        if value.is_some() || !plan.is_last {
+            let split = merging.key();
+            key.clear();
+            key.extend_from_slice(split.prefix);
+            key.extend_from_slice(split.rest);
+            writer.add(&key, value).map_err(|error| disk.failed(&error))?;
+        }
+        Ok(true)
+    })
+}
