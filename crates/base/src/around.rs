@@ -117,6 +117,10 @@ impl<A: Around + 'static> Files for AroundFiles<A> {
         self.files.remove(path)
     }
 
+    fn discard(&self, path: &Path) -> io::Result<()> {
+        self.files.discard(path)
+    }
+
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.files.create_dir(path)
     }

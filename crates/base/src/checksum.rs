@@ -65,12 +65,6 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// As [`hash64`], another function for each seed: what is summed up says by its seed where it belongs.
-#[must_use]
-pub fn hash64_seeded(bytes: &[u8], seed: u64) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
-}
-
 /// xxh3, 128 bits: the hash chain of a partition's log.
 #[must_use]
 pub fn hash128(bytes: &[u8]) -> u128 {
@@ -99,11 +93,5 @@ mod tests {
         sum.update(b"");
         sum.update(b"56789");
         assert_eq!(sum.finish(), crc32c(b"123456789"));
-    }
-
-    #[test]
-    fn a_seed_makes_another_hash_of_the_same_bytes() {
-        assert_eq!(hash64_seeded(b"123456789", 0), hash64(b"123456789"));
-        assert_ne!(hash64_seeded(b"123456789", 1), hash64_seeded(b"123456789", 2));
     }
 }

@@ -53,6 +53,13 @@ pub trait Files: Send + Sync {
     /// `NotFound` when there is none; otherwise what the system says.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes whatever has this name, a folder with all that is in it, and is content when there is nothing. For what can be made again. Durable
+    /// after [`Files::sync_dir`].
+    ///
+    /// # Errors
+    /// What the system says; some of what was in a folder may be gone.
+    fn discard(&self, path: &Path) -> io::Result<()>;
+
     /// Creates a folder and its parents where missing, durably.
     ///
     /// # Errors

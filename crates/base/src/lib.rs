@@ -27,7 +27,7 @@ pub use ahead::fetch_ahead;
 pub use allocator::LargeApart;
 pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};
-pub use checksum::{Crc32c, Hash64, crc32c, hash64, hash64_seeded, hash128};
+pub use checksum::{Crc32c, Hash64, crc32c, hash64, hash128};
 pub use clock::{Clock, ManualClock, OsClock, Time};
 pub use fields::{Fields, put_string, put_varint, unzigzag, zigzag};
 pub use files::{

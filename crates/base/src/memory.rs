@@ -407,6 +407,11 @@ impl Files for Disk {
         Ok(())
     }
 
+    fn discard(&self, path: &Path) -> io::Result<()> {
+        let within: Vec<PathBuf> = self.state().names.keys().filter(|name| name.starts_with(path)).cloned().collect();
+        within.iter().try_for_each(|name| self.remove(name))
+    }
+
     fn create_dir(&self, _path: &Path) -> io::Result<()> {
         self.state().on()
     }

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,7 +54,9 @@ impl Files for OsFiles {
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(OsFile::of(fs::File::open(path)?))
+        // A pipe that lies where a file should would have the caller wait for somebody who writes to it.
+        let unblocked = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        Ok(OsFile::of(fs::OpenOptions::new().read(true).custom_flags(unblocked).open(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -71,6 +73,15 @@ impl Files for OsFiles {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn discard(&self, path: &Path) -> io::Result<()> {
+        let removed = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+            Ok(_) => fs::remove_file(path),
+            Err(error) => Err(error),
+        };
+        removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {

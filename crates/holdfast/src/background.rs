@@ -245,7 +245,11 @@ impl Inner {
         // again; a damaged ledger has condemned itself.
         partition.reader.write_out()?;
         partition.unsettle(self.clock.now());
-        Ok(())
+        // Nothing depends on it: what little is left of a disk is for others.
+        if self.is_disk_low() || self.check_spare().is_err() {
+            return Ok(());
+        }
+        Ok(partition.reader.merge()?)
     }
 
     /// Removes objects that have expired, as ordinary batches; returns how many were looked at.

@@ -94,6 +94,17 @@ fn refuse_ahead(journal: &Journal, engines: &[Engine]) -> Result<()> {
     Err(Error::new(ErrorKind::Corrupt, text))
 }
 
+/// Refuses a ledger that ends before the journal begins to have everything: an old copy. What was let go of since cannot be replayed into it, but the
+/// journal has all that a new one needs.
+fn refuse_stale(journal: &Journal, engine: Engine) -> kv::Result<Engine> {
+    let (through, floor) = (engine.applied(), journal.floor());
+    if through > Position::ZERO && through.get() + 1 < floor.get() {
+        let reason = format!("it goes up to position {through}, and the journal begins at {floor}: it is an old copy");
+        return Err(kv::Error::Ledger { path: "of a partition".to_owned(), reason });
+    }
+    Ok(engine)
+}
+
 type Attempt<T> = std::result::Result<T, (PartitionId, kv::Error)>;
 
 fn attempt(
@@ -115,7 +126,8 @@ fn attempt(
             .ledgers
             .open(id)
             .and_then(|ledger| Engine::open(ledger, Arc::clone(&caches), log, places.clone() as _, engine_options));
-        engines.push(engine.map_err(|error| (id, error))?);
+        let engine = engine.and_then(|engine| refuse_stale(journal, engine)).map_err(|error| (id, error))?;
+        engines.push(engine);
     }
     // A crash may have come between letting go of a segment and writing out that it holds nothing any more.
     let there: BTreeSet<Position> =
@@ -276,5 +288,6 @@ fn write_out_if_large(
     }
     let next = Position::new(position.get() + 1);
     engine.rotate(next);
-    engine.ledger().write_out()
+    engine.ledger().write_out()?;
+    engine.ledger().merge()
 }

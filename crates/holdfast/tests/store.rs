@@ -422,6 +422,53 @@ fn any_number_of_damaged_ledgers_are_rebuilt_at_once() {
     assert_eq!(open(dir.path()).digest().unwrap(), digest);
 }
 
+/// The story: a copy of the ledger from before was believed, though the journal had let go of what came behind it: what was deleted since was there
+/// again.
+#[test]
+fn a_ledger_that_is_older_than_what_the_journal_still_has_is_made_anew() {
+    let (dir, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let limits = Limits { segment_bytes: 64 << 10, ..Limits::default() };
+    let open = || {
+        let compaction = CompactionOptions {
+            schedule: Schedule::OnDemand,
+            dead_percent: 1,
+            keep_bytes: 0,
+            ..CompactionOptions::default()
+        };
+        let options = Options { partitions: 2, limits: limits.clone(), compaction, ..Options::default() };
+        Store::open(dir.path(), options).unwrap()
+    };
+    let copy = |from: &Path, to: &Path| {
+        for partition in ["0000", "0001"] {
+            let _ = std::fs::remove_dir_all(to.join(partition));
+            std::fs::create_dir_all(to.join(partition)).unwrap();
+            for file in std::fs::read_dir(from.join(partition)).unwrap().map(|entry| entry.unwrap()) {
+                std::fs::copy(file.path(), to.join(partition).join(file.file_name())).unwrap();
+            }
+        }
+    };
+    let store = open();
+    (0..500u32).for_each(|key| drop(store.kv().put(b"b", &key.to_be_bytes(), &[7; 100], &plain()).unwrap()));
+    let first = store.watermarks().appended;
+    store.close().unwrap();
+    drop(store);
+    copy(&dir.path().join("ledger"), old.path());
+    let store = open();
+    (0..500u32).for_each(|key| drop(store.kv().delete(b"b", &key.to_be_bytes(), Condition::None).unwrap()));
+    for round in 0..30u8 {
+        (0..40u32).for_each(|key| drop(store.kv().put(b"b", &[key as u8, 1, 1, 1], &[round; 300], &plain()).unwrap()));
+        store.compact().unwrap();
+    }
+    let digest = store.digest().unwrap();
+    assert!(store.feed_floor() > first, "{} {first} {:?}", store.feed_floor(), store.stats().compaction);
+    store.close().unwrap();
+    drop(store);
+    copy(old.path(), &dir.path().join("ledger"));
+    let store = open();
+    assert_eq!(store.kv().count(b"b").unwrap().value, 40);
+    assert_eq!(store.digest().unwrap(), digest);
+}
+
 /// The story: keys of ledgers that were in each other's place were missing without a word, since what each said was intact.
 #[test]
 fn a_ledger_of_another_partition_or_of_another_store_is_rebuilt() {

@@ -48,11 +48,16 @@ impl Error {
     /// What the system said of a file of a ledger: whether it is the file that is wrong, or the system short of something.
     pub(crate) fn of_ledger(path: &Path, error: &io::Error) -> Self {
         let (path, reason) = (path.display().to_string(), error.to_string());
-        let is_damage =
-            matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
-        match is_damage || base::is_unreadable(error) {
+        match is_damage(error) {
             true => Self::Ledger { path, reason },
             false => Self::LedgerIo { path, reason },
         }
     }
+}
+
+/// Whether what the system said is that a file is not what was written, rather than that it is short of something.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(error.kind(), Kind::UnexpectedEof | Kind::InvalidData | Kind::NotFound | Kind::IsADirectory)
+        || base::is_unreadable(error)
 }

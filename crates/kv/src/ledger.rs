@@ -142,6 +142,15 @@ pub trait Ledger: Send + Sync {
     /// `Ledger` when writing fails; nothing is lost that the journal does not have.
     fn write_out(&self) -> Result<()>;
 
+    /// Merges what was written out where that is due: without it there come to be more and more places to look at. A merge writes
+    /// anew what it merges, beside what is there until it is done.
+    ///
+    /// # Errors
+    /// As [`Ledger::write_out`].
+    fn merge(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Merges what was written out lately with the rest, where that costs little for what it saves those who read. Nothing
     /// depends on it.
     ///

@@ -328,6 +328,14 @@ impl Reader {
         self.entries.ledger.write_out()
     }
 
+    /// Merges what was written out: see [`crate::Ledger::merge`].
+    ///
+    /// # Errors
+    /// `Ledger` when writing fails.
+    pub fn merge(&self) -> Result<()> {
+        self.entries.ledger.merge()
+    }
+
     /// Merges what was written out lately: see [`crate::Ledger::settle`].
     ///
     /// # Errors

@@ -129,7 +129,10 @@ fn the_real_and_the_simulated_ledger_agree() {
                     }
                     // Sometimes it is not written out before it is rotated again.
                     if !fails {
-                        pair.both(|ledger| ledger.write_out().unwrap());
+                        pair.both(|ledger| {
+                            ledger.write_out().unwrap();
+                            ledger.merge().unwrap();
+                        });
                         assert_eq!(pair.lsm.persisted(), pair.memory.persisted());
                     }
                 }
@@ -163,6 +166,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
             0 => {
                 ledger.rotate();
                 ledger.write_out().unwrap();
+                ledger.merge().unwrap();
                 ledger.remove(b"tree-removed", at(195));
             }
             1 => {
@@ -194,6 +198,7 @@ fn a_view_shows_its_moment_through_changes_and_write_outs() {
         ledger.rotate();
         check();
         ledger.write_out().unwrap();
+        ledger.merge().unwrap();
         check();
     }
     assert_eq!(all(begun), wanted, "a range shows the moment in which it began");
@@ -215,6 +220,7 @@ fn a_range_shows_one_moment_while_the_writer_goes_on() {
                 if round % 3 == 0 {
                     ledger.rotate();
                     ledger.write_out().unwrap();
+                    ledger.merge().unwrap();
                 }
             }
         });
@@ -239,6 +245,7 @@ fn what_a_view_shows_outlives_the_ledger_that_is_reset() {
     assert_eq!((ledger.persisted(), ledger.is_damaged()), (None, false));
     ledger.rotate();
     ledger.write_out().unwrap();
+    ledger.merge().unwrap();
     assert_eq!((ledger.memory_bytes(), ledger.persisted()), (0, Some(Position::new(30))));
 }
 
@@ -251,6 +258,7 @@ fn a_condemned_ledger_comes_back_empty_and_leaves_its_neighbours_alone() {
         ledger.insert(b"k", b"v", Position::new(5));
         ledger.rotate();
         ledger.write_out().unwrap();
+        ledger.merge().unwrap();
     };
     write(0);
     write(1);
@@ -285,6 +293,7 @@ fn ranges_over_many_blocks_and_tables_show_what_is_there() {
         pair.both(|ledger| {
             ledger.rotate();
             ledger.write_out().unwrap();
+            ledger.merge().unwrap();
         });
         pair.compare(b"", b"b");
         for _ in 0..20 {
@@ -297,4 +306,50 @@ fn ranges_over_many_blocks_and_tables_show_what_is_there() {
     lsm.insert(b"other", &value(1), Position::new(1));
     assert_eq!(all(lsm.range(&everything())).len(), 1);
     pair.compare(b"", b"b");
+}
+
+/// The story: a merge took the range of the tables that it moved down for that of all it merged, let go of removals behind it though what they
+/// removed lay below, and it was there again.
+#[test]
+fn what_is_removed_stays_removed_through_every_level() {
+    for seed in 0..4 {
+        let dir = tempfile::tempdir().unwrap();
+        let lsm = ledgers_in(dir.path(), 1 << 20).with_table_bytes(700 << (seed % 3));
+        let memory = MemoryLedgers::new();
+        let mut pair = Pair::open(&lsm, &memory);
+        let mut random = Random::new(seed);
+        let key = |number: u64| format!("{number:05}").into_bytes();
+        let mut position = 1;
+        for round in 0..220u64 {
+            // Now here, now there, so that tables of a level are of different ages.
+            let from = random.below(3_000);
+            for _ in 0..40 {
+                position += 1;
+                let number = from + random.below(300);
+                match (round + number) % 3 {
+                    0 => pair.both(|ledger| ledger.remove(&key(number), Position::new(position))),
+                    _ => {
+                        pair.both(|ledger| ledger.insert(&key(number), &number.to_le_bytes(), Position::new(position)))
+                    }
+                }
+            }
+            pair.both(|ledger| {
+                ledger.insert(b"~summary", &[7; 900], Position::new(position));
+                ledger.rotate();
+                ledger.write_out().unwrap();
+                ledger.merge().unwrap();
+            });
+            if random.below(5) == 0 {
+                pair.lsm.settle().unwrap();
+            }
+            if random.below(20) == 0 {
+                drop(pair);
+                pair = Pair::open(&lsm, &memory);
+            }
+            if round % 4 == 0 {
+                pair.compare(b"", b"~~");
+            }
+            pair.compare(&key(from + random.below(300)), &key(from + 300));
+        }
+    }
 }

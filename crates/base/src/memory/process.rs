@@ -58,6 +58,10 @@ impl Files for Process {
         self.alive()?.remove(path)
     }
 
+    fn discard(&self, path: &Path) -> io::Result<()> {
+        self.alive()?.discard(path)
+    }
+
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.alive()?.create_dir(path)
     }

@@ -21,8 +21,8 @@ use super::Reading;
 use super::block::Block;
 use super::filter::Filter;
 use super::stored::{Place, restore};
-use super::table::{IndexKind, TableInfo, path_of};
-use crate::error::{Error, Result};
+use super::table::{IndexKind, TableInfo, Written, path_of};
+use crate::error::{Error, Result, is_damage};
 
 /// Table files held open at the most.
 const OPEN_FILES_MAX: usize = 256;
@@ -131,8 +131,9 @@ impl Blocks {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        // Nobody asks for it by this number any more, and an open file keeps its space.
+        self.blocks.open.remove(&self.id);
         if self.is_replaced.load(Ordering::Acquire) {
-            self.blocks.open.remove(&self.id);
             // What cannot be removed is when the ledger is opened next.
             let _ = self.blocks.files.remove(&self.path);
         }
@@ -157,21 +158,35 @@ impl Table {
         self.path.file_name().is_some_and(|own| own == name)
     }
 
+    /// One that was just written, with what was written of its filter.
+    pub(super) fn written(folder: &Path, written: Written, blocks: &Arc<Blocks>) -> Self {
+        let table = Self::new(folder, written.info, blocks);
+        if let Some(filter) = written.filter.and_then(|filter| Filter::of(Arc::from(filter))) {
+            let _ = table.filter.set(filter);
+        }
+        table
+    }
+
     /// Notes that its file goes with the last who reads it.
     pub(super) fn replace(&self) {
         self.is_replaced.store(true, Ordering::Release);
     }
 
-    /// Whether its file is there, and as long as it was.
-    pub(super) fn is_there(&self) -> bool {
-        self.file().and_then(|file| file.len()).is_ok_and(|bytes| bytes == self.info.bytes)
+    /// How long its file is.
+    pub(super) fn bytes(&self) -> std::io::Result<u64> {
+        self.file()?.len()
     }
 
     fn file(&self) -> std::io::Result<Arc<dyn File>> {
         if let Some(file) = self.blocks.open.get(&self.id) {
             return Ok(file);
         }
-        let file = self.blocks.files.open_to_read(&self.path)?;
+        // When no more may be open, those of other tables are the first to go.
+        let opened = self.blocks.files.open_to_read(&self.path).or_else(|error| {
+            self.blocks.open.clear();
+            if is_damage(&error) { Err(error) } else { self.blocks.files.open_to_read(&self.path) }
+        });
+        let file = opened?;
         self.blocks.open.insert(self.id, Arc::clone(&file));
         Ok(file)
     }
@@ -188,8 +203,7 @@ impl Table {
     }
 
     fn restored<T>(&self, raw: &[u8], place: Place, of: impl FnOnce(Arc<[u8]>) -> Option<T>) -> Result<T> {
-        let whole = restore(raw, (self.info.number, place.offset));
-        whole.and_then(of).ok_or_else(|| self.damaged(place))
+        restore(raw, place).and_then(of).ok_or_else(|| self.damaged(place))
     }
 
     fn fetched<T>(&self, place: Place, of: impl FnOnce(Arc<[u8]>) -> Option<T>) -> Result<T> {
@@ -235,6 +249,11 @@ impl Table {
     fn place(&self, places: &Block, number: usize) -> Result<Place> {
         let place = Place::decode(places.value(places.spot(number)));
         place.map(|(place, _)| place).ok_or_else(|| self.damaged(self.info.top))
+    }
+
+    /// Whether its filter of the whole is at hand and says that a key is not there.
+    pub(super) fn has_not(&self, hash: u64) -> bool {
+        self.filter.get().is_some_and(|filter| !filter.may_have(hash))
     }
 
     /// What its filter of the whole says of a key; true when it has none.

@@ -4,11 +4,11 @@
 //!
 //!   list     magic 8, "HFTABLES" | version 1 | persisted 8, 0 if nothing ever was | next number 8 | runs 4 | run* | sum 8
 //!   run      level 1 | tables 4 | table*
-//!   table    number 8 | bytes 8 | entries 8 | codec 1 | index 1 (0 of blocks, 1 of parts) | filter 1 (0 of parts, 1 of the whole)
-//!            | place of the top 12 | place of the filter 12, zeros if there is none | least key | greatest key
+//!   table    number 8 | bytes 8 | entries 8 | removals 8 | codec 1 | index 1 (0 of blocks, 1 of parts) | filter 1 (0 of parts, 1 of the whole)
+//!            | place of the top 20 | place of the filter 20, zeros if there is none | least key | greatest key
 //!
 //! Runs stand in order, younger first; the tables of a run follow each other and do not overlap. Of level 0 there are as many runs as were written
-//! out since the last merge, of each other level one at the most. The sum is xxh3, 64 bits, of all before it.
+//! out and not merged into level 1 yet, of each other level one at the most. The sum is xxh3, 64 bits, of all before it.
 //!
 //! It is replaced as a whole (written beside, synced, renamed), after the tables that it names are synced. Files that it does not name are
 //! nobody's.
@@ -25,8 +25,8 @@ use crate::compression::Compression;
 
 /// Name of the file.
 pub(super) const LIST: &str = "list";
-/// Bytes of the file at the most: some hundred thousand tables.
-pub(super) const LIST_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of the file at the most: some thousand tables with the longest keys there may be, millions with usual ones.
+pub(super) const LIST_BYTES_MAX: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"HFTABLES";
 const VERSION: u8 = 1;
@@ -81,7 +81,7 @@ impl List {
 }
 
 fn put_table(to: &mut Vec<u8>, table: &TableInfo) {
-    for number in [table.number, table.bytes, table.entries] {
+    for number in [table.number, table.bytes, table.entries, table.removals] {
         to.extend_from_slice(&number.to_le_bytes());
     }
     to.extend_from_slice(&[
@@ -108,7 +108,7 @@ fn take_place(from: &mut Fields<'_>) -> Option<Place> {
 }
 
 fn take_table(from: &mut Fields<'_>) -> Option<TableInfo> {
-    let [number, bytes, entries] = [from.u64()?, from.u64()?, from.u64()?];
+    let [number, bytes, entries, removals] = [from.u64()?, from.u64()?, from.u64()?, from.u64()?];
     let codec = Compression::from_code(from.u8()?)?;
     let index = match from.u8()? {
         0 => IndexKind::Blocks,
@@ -127,7 +127,7 @@ fn take_table(from: &mut Fields<'_>) -> Option<TableInfo> {
     }
     let filter = has_filter.then_some(filter);
     let [least, greatest] = [from.string()?.to_vec(), from.string()?.to_vec()];
-    Some(TableInfo { number, bytes, entries, codec, top, index, filter, least, greatest })
+    Some(TableInfo { number, bytes, entries, removals, codec, top, index, filter, least, greatest })
 }
 
 #[cfg(test)]
@@ -138,14 +138,15 @@ mod tests {
 
     fn table() -> impl Strategy<Value = TableInfo> {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), 0u8..3, any::<bool>(), any::<bool>());
-        let places = ((any::<u64>(), any::<u32>()), (any::<u64>(), 1u32..));
+        let places = ((any::<u64>(), any::<u32>(), any::<u64>()), (any::<u64>(), 1u32.., any::<u64>()));
         (numbers, places, any::<Vec<u8>>(), any::<Vec<u8>>()).prop_map(|(numbers, (top, filter), least, greatest)| {
             let (number, bytes, entries, codec, is_in_parts, has_filter) = numbers;
-            let place = |(offset, bytes)| Place { offset, bytes };
+            let place = |(offset, bytes, sum)| Place { offset, bytes, sum };
             TableInfo {
                 number,
                 bytes,
                 entries,
+                removals: entries / 2,
                 codec: Compression::from_code(codec).unwrap(),
                 top: place(top),
                 index: if is_in_parts { IndexKind::Parts } else { IndexKind::Blocks },

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use base::{Files, read_whole, remove_if_there};
+use base::{Files, read_whole};
 use journal::{PartitionId, Position};
 
 use super::blocks::{Blocks, Table};
@@ -26,7 +26,7 @@ use super::disk::{CONDEMNED, Disk, condemn, merge};
 use super::filter::hash_of;
 use super::list::{LIST, LIST_BYTES_MAX, List, Run};
 use super::merged::{Merged, Part};
-use super::plan::{self, Cost, Plan, Policy};
+use super::plan::{self, Plan, Policy};
 use super::table::{Style, TableInfo};
 use super::tables::{TableRun, Tables};
 use super::young::{Change, Young};
@@ -36,16 +36,18 @@ use crate::coming::{Hint, Step};
 use crate::compression::Compression;
 use crate::error::{Error, Result};
 
+/// A list that was not finished.
+const LIST_BESIDE: &str = "list.new";
+/// The folder that the tables of programs before lay in.
+const TABLES_BEFORE: &str = "tables";
 /// Bytes at which a table ends.
 const TABLE_BYTES: u64 = 32 << 20;
 /// Merges done in a row before other work gets its turn.
 const MERGES_MAX: usize = 4;
 /// When tables are merged.
-const POLICY: Policy = Policy { runs: 4, first_level_bytes: FIRST_LEVEL_TABLES * TABLE_BYTES, ratio: 10 };
+const POLICY: Policy = Policy { runs: 4, drags: 8, first_level_bytes: FIRST_LEVEL_TABLES * TABLE_BYTES, ratio: 10 };
 /// Tables of the first level.
 const FIRST_LEVEL_TABLES: u64 = 4;
-/// What settling may cost.
-const SETTLING: Cost = Cost { times: 8, bytes: TABLE_BYTES };
 /// Up to this level a table has one filter, which stays in memory: some 1.5 bytes for each entry of the first 128 MiB of a partition.
 const WHOLE_FILTERS_LEVEL: u8 = 1;
 /// Maps and runs that a range usually looks at.
@@ -100,23 +102,30 @@ impl LsmLedgers {
     fn open_one(&self, partition: PartitionId) -> Result<LsmLedger> {
         let (files, folder) = (&**self.files(), self.folder(partition));
         let failed = |error: io::Error| Error::of_ledger(&folder, &error);
-        files.create_dir(&folder).map_err(failed)?;
+        let made = files.create_dir(&folder).or_else(|error| {
+            // Something else has the name, and there is nothing there that cannot be made again.
+            if error.kind() == io::ErrorKind::AlreadyExists { files.discard(&folder) } else { Err(error) }?;
+            files.create_dir(&folder)
+        });
+        made.map_err(failed)?;
         let names = files.list(&folder).map_err(failed)?;
-        let found = self.sound(&folder, &names);
-        let highest = names.iter().filter_map(|name| name.strip_suffix(".table")?.parse().ok()).max();
-        let next = found.as_ref().map_or(0, |(list, _)| list.next).max(highest.map_or(0, |highest: u64| highest + 1));
+        let found = self.sound(&folder, &names)?;
+        let behind = names.iter().filter_map(|name| name.strip_suffix(".table")?.parse::<u64>().ok()?.checked_add(1));
+        let next = behind.chain(found.as_ref().map(|(list, _)| list.next)).max().unwrap_or(0);
+        let is_sound = found.is_some();
         let (persisted, tables) = found.map(|(list, tables)| (list.persisted, tables)).unwrap_or_default();
-        let named = |name: &String| tables.runs.iter().flat_map(|run| &run.tables).any(|table| table.is_named(name));
-        // What nobody names; the note that condemns goes behind all that it condemns.
-        let is_kept = |name: &&String| named(name) || (persisted.is_some() && *name == LIST) || *name == CONDEMNED;
-        for name in names.iter().filter(|name| !is_kept(name)) {
+        let named = |name: &str| tables.runs.iter().flat_map(|run| &run.tables).any(|table| table.is_named(name));
+        let is_kept = |name: &str| named(name) || (is_sound && name == LIST);
+        // What nobody names, and what a program before had there. The note that condemns goes behind all that it condemns.
+        let others = [LIST, LIST_BESIDE, TABLES_BEFORE].into_iter();
+        for name in names.iter().map(String::as_str).chain(others).filter(|name| !is_kept(name) && *name != CONDEMNED) {
             // What cannot be removed is in nobody's way, and is tried again at the next opening, unless it is the list.
-            let removed = files.remove(&folder.join(name));
-            if name == LIST {
-                removed.and_then(|()| files.sync_dir(&folder)).map_err(failed)?;
+            let gone = files.discard(&folder.join(name));
+            if name == LIST && !names.is_empty() {
+                gone.and_then(|()| files.sync_dir(&folder)).map_err(failed)?;
             }
         }
-        remove_if_there(files, &folder.join(CONDEMNED)).map_err(failed)?;
+        files.discard(&folder.join(CONDEMNED)).map_err(failed)?;
         let disk = Disk::new(self.clone(), folder, next);
         let parts =
             Parts { young: Young::default(), rotated: None, tables: Arc::new(tables), disk: Arc::new(disk), persisted };
@@ -128,18 +137,36 @@ impl LsmLedgers {
         })
     }
 
-    /// The list of tables and these, if all is there as it was written. What cannot be read is as good as damaged: it is derived.
-    fn sound(&self, folder: &Path, names: &[String]) -> Option<(List, Tables)> {
+    /// The list of tables and these, if all is there as it was written.
+    ///
+    /// # Errors
+    /// When it cannot be seen whether it is: the system is short of something, or refuses it.
+    fn sound(&self, folder: &Path, names: &[String]) -> Result<Option<(List, Tables)>> {
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
         if has(CONDEMNED) || !has(LIST) {
-            return None;
+            return Ok(None);
         }
-        let list = List::decode(&read_whole(&**self.files(), &folder.join(LIST), LIST_BYTES_MAX).ok()?)?;
+        let path = folder.join(LIST);
+        let Some(list) = seen(&path, read_whole(&**self.files(), &path, LIST_BYTES_MAX))? else { return Ok(None) };
+        let Some(list) = List::decode(&list) else { return Ok(None) };
         let table = |info: &TableInfo| Arc::new(Table::new(folder, info.clone(), &self.blocks));
         let run = |run: &Run| TableRun { level: run.level, tables: run.tables.iter().map(table).collect() };
         let tables = Tables { runs: list.runs.iter().map(|of| Arc::new(run(of))).collect() };
-        let are_there = tables.runs.iter().flat_map(|run| &run.tables).all(|table| table.is_there());
-        are_there.then_some((list, tables))
+        for table in tables.runs.iter().flat_map(|run| &run.tables) {
+            if seen(folder, table.bytes())? != Some(table.info.bytes) {
+                return Ok(None);
+            }
+        }
+        Ok(Some((list, tables)))
+    }
+}
+
+/// What the system said of a file; nothing when that is not there or cannot be read, which is damage.
+fn seen<T>(path: &Path, said: io::Result<T>) -> Result<Option<T>> {
+    match said.map_err(|error| Error::of_ledger(path, &error)) {
+        Ok(seen) => Ok(Some(seen)),
+        Err(Error::Ledger { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -247,7 +274,7 @@ impl LsmLedger {
                 return Ok(change.value.map(Slice::new).map(Hit::costly));
             }
             // What is nowhere needs no share in disk and tables: all readers would count theirs in the same two places.
-            if parts.tables.say_nothing(key, hash).map_err(|error| parts.disk.noted(error))? {
+            if parts.tables.say_nothing(key, hash) {
                 return Ok(None);
             }
             (Arc::clone(&parts.disk), Arc::clone(&parts.tables))
@@ -267,15 +294,12 @@ impl LsmLedger {
         let mut entries = rotated.iter().filter(|(_, change)| change.value.is_some() || !is_last);
         let written = disk.write(0, |writer| {
             let Some((key, change)) = entries.next() else { return Ok(false) };
-            writer.add(key, change.value).map_err(|error| disk.failed(&error))?;
+            disk.wrote(writer.add(key, change.value))?;
             Ok(true)
         })?;
         let young = (!written.is_empty()).then(|| Arc::new(TableRun { level: 0, tables: written.clone() }));
         let tables = Tables { runs: young.into_iter().chain(before.runs.iter().cloned()).collect() };
-        if let Err(error) = disk.save(&tables, persisted) {
-            written.iter().for_each(|table| table.replace());
-            return Err(error);
-        }
+        disk.save(&tables, &written, persisted)?;
         let mut parts = self.parts_mut();
         parts.persisted = persisted;
         parts.tables = Arc::new(tables);
@@ -294,25 +318,21 @@ impl LsmLedger {
             let parts = self.parts();
             (Arc::clone(&parts.disk), Arc::clone(&parts.tables), parts.persisted)
         };
-        let info = |table: &Arc<Table>| table.info.clone();
-        let run = |run: &Arc<TableRun>| Run { level: run.level, tables: run.tables.iter().map(info).collect() };
-        let runs: Vec<_> = before.runs.iter().map(run).collect();
+        let runs: Vec<_> = before.runs.iter().map(|run| run.listed()).collect();
         let Some(plan) = choose(&runs) else { return Ok(false) };
         let (taken, left) = before.split(&plan);
-        let moves =
-            plan.may_move && taken.iter().flat_map(|run| &run.tables).all(|table| self.may_stay(table, plan.to));
-        let made = if moves {
-            taken.iter().flat_map(|run| run.tables.iter().cloned()).collect()
-        } else {
-            merge(&disk, &plan, taken.clone())?
-        };
-        let tables = Tables::with(left, plan.to, made.clone());
-        if let Err(error) = disk.save(&tables, persisted) {
-            made.iter().filter(|_| !moves).for_each(|table| table.replace());
-            return Err(error);
+        let as_they_are = || taken.iter().flat_map(|run| &run.tables);
+        if plan.may_move && as_they_are().all(|table| self.may_stay(table, plan.to)) {
+            let tables = Tables::with(left, plan.to, as_they_are().cloned().collect());
+            disk.save(&tables, &[], persisted)?;
+            self.parts_mut().tables = Arc::new(tables);
+            return Ok(true);
         }
+        let made = merge(&disk, &plan, &taken)?;
+        let tables = Tables::with(left, plan.to, made.clone());
+        disk.save(&tables, &made, persisted)?;
         self.parts_mut().tables = Arc::new(tables);
-        taken.iter().flat_map(|run| &run.tables).filter(|_| !moves).for_each(|table| table.replace());
+        as_they_are().for_each(|table| table.replace());
         Ok(true)
     }
 
@@ -363,7 +383,7 @@ impl Ledger for LsmLedger {
     }
 
     fn is_damaged(&self) -> bool {
-        self.parts().disk.damaged.load(Ordering::Acquire)
+        self.parts().disk.is_damaged()
     }
 
     fn reset(&self) -> Result<()> {
@@ -372,14 +392,7 @@ impl Ledger for LsmLedger {
             let parts = self.parts();
             (Arc::clone(&parts.disk), Arc::clone(&parts.tables))
         };
-        // What views still find damaged there is no news.
-        old.damaged.store(true, Ordering::Release);
-        let (files, folder) = (&**self.home.files(), old.folder.clone());
-        // Without a list there is nothing, which takes no space to say.
-        let emptied = remove_if_there(files, &folder.join(LIST))
-            .and_then(|()| remove_if_there(files, &folder.join(CONDEMNED)))
-            .and_then(|()| files.sync_dir(&folder));
-        emptied.map_err(|error| Error::of_ledger(&folder, &error))?;
+        old.empty()?;
         let disk = old.successor();
         let mut parts = self.parts_mut();
         (parts.disk, parts.tables) = (Arc::new(disk), Arc::default());
@@ -410,7 +423,11 @@ impl Ledger for LsmLedger {
 
     fn write_out(&self) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        self.flush()?;
+        self.flush()
+    }
+
+    fn merge(&self) -> Result<()> {
+        let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..MERGES_MAX {
             if !self.step(|runs| plan::next(runs, self.home.policy))? {
                 break;
@@ -421,7 +438,14 @@ impl Ledger for LsmLedger {
 
     fn settle(&self) -> Result<()> {
         let _one = self.writing_out.lock().unwrap_or_else(PoisonError::into_inner);
-        self.step(|runs| plan::settling(runs, SETTLING)).map(|_| ())
+        self.step(|runs| plan::settling(runs, self.home.policy)).map(|_| ())
+    }
+}
+
+impl Drop for LsmLedger {
+    fn drop(&mut self) {
+        // Views may outlive it, and what they find then is no news of whoever opens the folder next.
+        self.parts().disk.let_go();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use base::OsFiles;
+use base::{Around, AroundFiles, Handle, OsFiles};
 
 use super::*;
 use crate::ledger::Reading;
@@ -23,7 +23,7 @@ fn ledgers_in(dir: &Path, cache_bytes: u64) -> LsmLedgers {
 
 /// With tables of a few blocks, in many levels.
 fn small_ledgers_in(dir: &Path, cache_bytes: u64) -> LsmLedgers {
-    let policy = Policy { runs: 2, first_level_bytes: 48 << 10, ratio: 2 };
+    let policy = Policy { runs: 2, drags: 8, first_level_bytes: 48 << 10, ratio: 2 };
     LsmLedgers { policy, ..ledgers_in(dir, cache_bytes).with_table_bytes(24 << 10) }
 }
 
@@ -31,6 +31,7 @@ fn written(ledger: &dyn Ledger, keys: impl Iterator<Item = Vec<u8>>, value: &Sli
     keys.for_each(|key| ledger.insert(&key, value, at(position)));
     ledger.rotate();
     ledger.write_out().unwrap();
+    ledger.merge().unwrap();
 }
 
 fn long_key(number: u64) -> Vec<u8> {
@@ -348,9 +349,8 @@ fn keys_are_found_in_blocks_however_they_are_at_hand() {
         (0..objects).filter(of_part).for_each(|key| ledger.insert(&long_key(key), &number(key + part), at(10 + part)));
         (0..objects).filter(|number| number % 89 == part).for_each(|key| ledger.remove(&long_key(key), at(10 + part)));
         ledger.rotate();
-        for _ in 0..9 {
-            ledger.write_out().unwrap();
-        }
+        ledger.write_out().unwrap();
+        (0..9).for_each(|_| ledger.merge().unwrap());
     }
     let levels: Vec<u8> = runs_of(&ledger).into_iter().map(|(level, _)| level).collect();
     assert!(levels.len() > 2 && levels.iter().all(|level| *level < 7), "{levels:?}");
@@ -404,10 +404,12 @@ fn removals_end_where_nothing_is_below_and_so_do_the_files_of_what_was_replaced(
     for round in 0..6 {
         (0..3_000).for_each(|key| ledger.insert(&long_key(key), &number(round), at(10 + 2 * round)));
         ledger.rotate();
-        (0..4).for_each(|_| ledger.write_out().unwrap());
+        ledger.write_out().unwrap();
+        (0..4).for_each(|_| ledger.merge().unwrap());
         (0..3_000).for_each(|key| ledger.remove(&long_key(key), at(11 + 2 * round)));
         ledger.rotate();
-        (0..4).for_each(|_| ledger.write_out().unwrap());
+        ledger.write_out().unwrap();
+        (0..4).for_each(|_| ledger.merge().unwrap());
         assert_eq!(count(ledger.range(&query(0, 3_000))), 0);
     }
     assert_eq!(ledger.persisted(), Some(at(21)));
@@ -428,7 +430,8 @@ fn the_files_are_what_they_were() {
         (0..1_000).for_each(|key| ledger.insert(&long_key(key * 2 + part), &number(key), at(10 + part)));
         (0..10).for_each(|key| ledger.remove(&long_key(key * 50), at(10 + part)));
         ledger.rotate();
-        (0..9).for_each(|_| ledger.write_out().unwrap());
+        ledger.write_out().unwrap();
+        (0..9).for_each(|_| ledger.merge().unwrap());
     }
     let infos = infos(&ledgers, id);
     assert!(infos.iter().any(|(_, info)| info.filter.is_none()), "some have filters in parts");
@@ -437,5 +440,166 @@ fn the_files_are_what_they_were() {
     let mut names = tables_in(&ledgers.folder(id));
     names.push(LIST.to_owned());
     let all = names.iter().fold(0u64, |all, name| all.rotate_left(1) ^ hash(name));
-    assert_eq!((names.len(), all), (13, 2_383_767_461_587_586_324));
+    assert_eq!((names.len(), all), (13, 11_572_548_757_750_416_756));
+}
+
+/// A disk that says so for as long as it is told to.
+#[derive(Default)]
+struct Saying {
+    syncing: Mutex<Option<i32>>,
+    reading: Mutex<Option<i32>>,
+    naming: Mutex<Option<i32>>,
+}
+
+fn said(what: &Mutex<Option<i32>>) -> io::Result<()> {
+    what.lock().unwrap().map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
+}
+
+impl Around for Saying {
+    fn read_at(&self, handle: &Handle, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        said(&self.reading)?;
+        handle.file.read_at(buffer, offset)
+    }
+
+    fn sync(&self, handle: &Handle) -> io::Result<()> {
+        said(&self.syncing)?;
+        handle.file.sync()
+    }
+
+    fn sync_dir(&self, files: &dyn Files, dir: &Path) -> io::Result<()> {
+        said(&self.naming)?;
+        files.sync_dir(dir)
+    }
+}
+
+/// The story: a disk that could not sync a new table had the ledger emptied, and filled again from the journal, and again. One that could open no
+/// more files had it discarded.
+#[test]
+fn what_cannot_be_written_or_opened_costs_nothing_that_is_there() {
+    const EIO: i32 = 5;
+    const EMFILE: i32 = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let saying = Arc::new(Saying::default());
+    let files: Arc<dyn Files> = Arc::new(AroundFiles::new(Arc::new(OsFiles), Arc::clone(&saying)));
+    let ledgers = LsmLedgers::new(files, dir.path(), 0);
+    let ledger = ledgers.open(id).unwrap();
+    written(&*ledger, (0..100).map(long_key), &number(1), 10);
+    let before = files_in(&ledgers.folder(id));
+    for round in 0..3 {
+        (0..100).for_each(|key| ledger.insert(&long_key(key), &number(2), at(20 + round)));
+        ledger.rotate();
+        let which = [&saying.syncing, &saying.naming][usize::try_from(round % 2).unwrap()];
+        *which.lock().unwrap() = Some(EIO);
+        assert!(matches!(ledger.write_out(), Err(Error::LedgerIo { .. })));
+        assert!(!ledger.is_damaged() && ledger.persisted() == Some(at(10)));
+        assert_eq!(files_in(&ledgers.folder(id)), before, "nothing is left of it");
+        *which.lock().unwrap() = None;
+        assert_eq!(value(&*ledger, &long_key(5)), Some(number(2)), "in memory");
+    }
+    ledger.write_out().unwrap();
+    drop(ledger);
+    *saying.reading.lock().unwrap() = Some(EMFILE);
+    assert!(matches!(ledgers.open(id), Err(Error::LedgerIo { .. })));
+    *saying.reading.lock().unwrap() = None;
+    let ledger = ledgers.open(id).unwrap();
+    assert_eq!((ledger.persisted(), value(&*ledger, &long_key(5))), (Some(at(22)), Some(number(2))));
+    *saying.reading.lock().unwrap() = Some(EMFILE);
+    assert!(matches!(ledger.get(&long_key(7)), Err(Error::LedgerIo { .. })) && !ledger.is_damaged());
+    *saying.reading.lock().unwrap() = Some(EIO);
+    assert!(matches!(ledger.get(&long_key(7)), Err(Error::Ledger { .. })) && ledger.is_damaged(), "not to be read");
+}
+
+/// The story: a snapshot that outlived its store came upon tables that were merged away since, and had the next opening discard what was sound.
+#[test]
+fn what_a_view_finds_when_its_ledger_is_closed_is_no_news() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = ledgers_in(dir.path(), 0);
+    let ledger = ledgers.open(id).unwrap();
+    written(&*ledger, (0..100).map(long_key), &number(1), 10);
+    let view = ledger.view();
+    (0..4).for_each(|round| written(&*ledger, (0..100).map(long_key), &number(2), 20 + round));
+    drop(ledger);
+    let ledger = ledgers.open(id).unwrap();
+    // Of what the view reads there may be nothing any more.
+    let _ = view.get(&long_key(5));
+    assert_eq!(value(&*ledger, &long_key(5)), Some(number(2)));
+    drop((view, ledger));
+    assert_eq!(ledgers.open(id).unwrap().persisted(), Some(at(23)));
+}
+
+/// The story: a folder in place of a file kept the store from opening, and a pipe had it wait for ever.
+#[test]
+fn whatever_lies_where_a_ledger_belongs_the_ledger_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = PartitionId::new(0);
+    let ledgers = ledgers_in(dir.path(), 1 << 20);
+    let folder = ledgers.folder(id);
+    let within = |name: &str| {
+        OsFiles.create_dir(&folder.join(name)).unwrap();
+        OsFiles.create(&folder.join(name).join("something")).unwrap();
+    };
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+    };
+    let whole = |round| {
+        let ledger = ledgers.open(id).unwrap();
+        written(&*ledger, (0..10).map(long_key), &number(round), 10 * round);
+        drop(ledger);
+        assert_eq!(value(&*ledgers.open(id).unwrap(), &long_key(3)), Some(number(round)));
+    };
+    whole(1);
+    let first = || folder.join(&tables_in(&folder)[0]);
+    let odds: [&dyn Fn(); 8] = [
+        &|| {
+            OsFiles.remove(&folder.join(LIST)).unwrap();
+            within(LIST);
+        },
+        &|| within(CONDEMNED),
+        &|| within(LIST_BESIDE),
+        &|| within(TABLES_BEFORE),
+        &|| {
+            OsFiles.remove(&folder.join(LIST)).unwrap();
+            pipe(&folder.join(LIST));
+        },
+        &|| {
+            let table = first();
+            OsFiles.remove(&table).unwrap();
+            pipe(&table);
+        },
+        &|| {
+            let table = first();
+            OsFiles.remove(&table).unwrap();
+            OsFiles.create_dir(&table).unwrap();
+        },
+        &|| {
+            OsFiles.discard(&folder).unwrap();
+            OsFiles.create(&folder).unwrap();
+        },
+    ];
+    for (round, odd) in (2..).zip(odds) {
+        odd();
+        whole(round);
+        assert!(files_in(&folder).iter().all(|name| name == LIST || name.ends_with(".table")), "{round}");
+    }
+}
+
+/// The story: a table of another partition, of the same number and length, was taken for the one that was there, and its keys were missing
+/// without a word.
+#[test]
+fn an_intact_table_that_is_not_the_one_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, other] = [0, 1].map(PartitionId::new);
+    let ledgers = ledgers_in(dir.path(), 0);
+    for (id, with) in [(one, 1), (other, 2)] {
+        written(&*ledgers.open(id).unwrap(), (0..100).map(long_key), &number(with), 10);
+    }
+    let [mine, its] = [one, other].map(|id| ledgers.folder(id).join(&tables_in(&ledgers.folder(id))[0]));
+    let read = |path: &Path| read_whole(&OsFiles, path, LIST_BYTES_MAX).unwrap();
+    assert_eq!(read(&mine).len(), read(&its).len());
+    base::write_new_file(&OsFiles, &mine, &read(&its)).unwrap();
+    let ledger = ledgers.open(one).unwrap();
+    assert!(matches!(ledger.get(&long_key(3)), Err(Error::Ledger { .. })) && ledger.is_damaged());
 }

@@ -5,7 +5,7 @@ use crate::compression::Compression;
 use crate::ledger::stored::Place;
 use crate::ledger::table::IndexKind;
 
-const POLICY: Policy = Policy { runs: 4, first_level_bytes: 100, ratio: 10 };
+const POLICY: Policy = Policy { runs: 4, drags: 8, first_level_bytes: 100, ratio: 10 };
 
 fn table(number: u64, bytes: u64, keys: &str) -> TableInfo {
     let (least, greatest) = keys.split_once('-').unwrap();
@@ -13,6 +13,7 @@ fn table(number: u64, bytes: u64, keys: &str) -> TableInfo {
         number,
         bytes,
         entries: bytes,
+        removals: 0,
         codec: Compression::None,
         top: Place::default(),
         index: IndexKind::Blocks,
@@ -69,18 +70,82 @@ fn a_level_that_is_too_large_gives_the_table_that_drags_least_along() {
     assert_eq!(next(&[first, Run { level: 6, ..large }], roomy), None);
 }
 
+/// The story: what was taken along reached beyond the table that went down, to a removal of what lay below.
 #[test]
-fn settling_merges_what_costs_little_and_else_level_0_alone() {
-    let most = |bytes| Cost { times: 8, bytes };
-    let to = |runs: &[Run], bytes| settling(runs, most(bytes)).map(|plan| (plan.to, plan.from.len(), plan.with.len()));
+fn removals_end_only_where_nothing_is_below_what_is_taken_along() {
+    let plan =
+        |deep| next(&[run(1, &[(1, 101, "m-n")]), run(2, &[(2, 5, "a-z")]), run(3, &[(3, 5, deep)])], POLICY).unwrap();
+    assert_eq!((plan("b-c").with.clone(), plan("b-c").is_last), (vec![2], false));
+    assert!(
+        !next(
+            &[
+                young(2, "m-n"),
+                young(1, "m-n"),
+                young(4, "m-n"),
+                young(5, "m-n"),
+                run(1, &[(6, 9, "a-p")]),
+                run(2, &[(7, 9, "a-b")])
+            ],
+            POLICY
+        )
+        .unwrap()
+        .is_last
+    );
+    let below = |keys| next(&[run(1, &[(1, 101, "m-n")]), run(3, &[(3, 5, keys)])], POLICY).unwrap();
+    assert_eq!((below("a-b").is_last, below("a-b").may_move, below("a-m").is_last), (true, true, false));
+    // What is removed goes when there is nothing to hide, and so does not stay as it is.
+    let mut first = run(1, &[(1, 101, "m-n")]);
+    first.tables[0].removals = 1;
+    assert!(!next(&[first.clone(), run(3, &[(3, 5, "a-b")])], POLICY).unwrap().may_move);
+    assert!(next(&[first, run(3, &[(3, 5, "a-m")])], POLICY).unwrap().may_move);
+}
+
+#[test]
+fn runs_that_are_not_worth_what_they_drag_along_become_one_with_those_of_like_size() {
+    let sized = |sizes: &[u64]| {
+        let mut runs: Vec<Run> = (1..).zip(sizes).map(|(number, size)| run(0, &[(number, *size, "a-c")])).collect();
+        runs.push(run(1, &[(99, 1_000, "b-d")]));
+        runs
+    };
+    let roomy = Policy { first_level_bytes: 10_000, ..POLICY };
+    let plan = |sizes: &[u64]| {
+        next(&sized(sizes), roomy).map(|plan| (plan.to, plan.from.len(), plan.with.len(), plan.is_last))
+    };
+    assert_eq!(plan(&[1, 1, 1]), None);
+    assert_eq!(plan(&[1, 1, 1, 1]), Some((0, 4, 0, false)));
+    assert_eq!(plan(&[1, 1, 1, 4]), Some((0, 3, 0, false)), "the large one waits until there is as much");
+    assert_eq!(plan(&[1, 1, 1, 1, 4]), Some((0, 5, 0, false)));
+    assert_eq!(plan(&[1, 2, 4, 8]), None);
+    assert_eq!(plan(&[1, 4, 40, 80]), Some((1, 4, 1, true)), "125 drag 1000 along");
+    // However long it goes on, there are few runs, and each byte is written a few times.
+    let (mut sizes, mut written): (Vec<u64>, u64) = (Vec::new(), 0);
+    for round in 0..10_000u64 {
+        sizes.insert(0, 1);
+        while let Some(plan) = next(&sized(&sizes), roomy) {
+            let merged: u64 = sizes.drain(..plan.from.len()).sum();
+            written += merged + if plan.to == 1 { 1_000 } else { 0 };
+            (plan.to == 0).then(|| sizes.insert(0, merged));
+        }
+        assert!(sizes.len() < 12, "{round}: {sizes:?}");
+    }
+    assert!(written < 10_000 * 18, "{written}");
+}
+
+#[test]
+fn settling_merges_what_costs_little_and_else_what_is_alike() {
+    let to = |runs: &[Run]| settling(runs, POLICY).map(|plan| (plan.to, plan.from.len(), plan.with.len()));
     let with = |bytes| [young(3, "a-b"), young(2, "b-c"), run(1, &[(1, bytes, "b-d")])];
-    assert_eq!(to(&with(80), 1_000), Some((1, 2, 1)));
-    assert_eq!((to(&with(81), 1_000), to(&with(80), 79)), (Some((0, 2, 0)), Some((0, 2, 0))));
-    let [_, one, below] = with(81);
-    assert_eq!(to(&[one.clone(), below], 1_000), None, "one run is not made fewer");
-    assert_eq!((to(std::slice::from_ref(&one), 1_000), to(&[run(1, &[(1, 5, "a-b")])], 1_000)), (None, None));
-    assert_eq!(to(&[young(3, "a-b"), one], 1_000), Some((1, 2, 0)));
-    assert_eq!(to(&[young(2, "a-c"), run(1, &[(1, 900, "d-f")])], 1_000), Some((1, 1, 0)));
-    let moves = settling(&[young(2, "a-c"), young(1, "d-e")], most(0)).unwrap();
+    assert_eq!((to(&with(80)), to(&with(81))), (Some((1, 2, 1)), Some((0, 2, 0))));
+    let [_, one, below] = with(89);
+    assert_eq!(to(&[one.clone(), below.clone()]), None, "one run is not made fewer");
+    assert_eq!(
+        to(&[one.clone(), run(0, &[(5, 6, "a-c")]), below]),
+        None,
+        "nor is the older one written for the younger"
+    );
+    assert_eq!((to(std::slice::from_ref(&one)), to(&[run(1, &[(1, 5, "a-b")])])), (None, None));
+    assert_eq!(to(&[young(3, "a-b"), one]), Some((1, 2, 0)));
+    assert_eq!(to(&[young(2, "a-c"), run(1, &[(1, 900, "d-f")])]), Some((1, 1, 0)));
+    let moves = settling(&[young(2, "a-c"), young(1, "d-e")], POLICY).unwrap();
     assert!(moves.may_move && moves.is_last && moves.to == 1);
 }

@@ -5,8 +5,8 @@
 //!
 //!   file     magic 8, "HFTABLE" and the version 1 | stored block*       (`stored.rs`)
 //!   block    of entries (`block.rs`), of the index, or a filter (`filter.rs`)
-//!   index    of one block, the *top*: for each block of entries a separator and its place. Or in parts: then such blocks are
-//!            the parts, and the top has for each a separator and its place, and behind that the place of the part's own filter if there is one.
+//!   index    of one block, the *top*: for each block of entries a separator and its place. Or in parts, from 128 blocks on and where each has
+//!            a filter: then such blocks are the parts, and the top has for each a separator and its place, and behind that the place of the part's own filter if there is one.
 //!
 //! A table of the upper levels has one filter, which stays in memory; one of the lower levels, of which there may be any number, has one
 //! for each part of its index.
@@ -41,6 +41,8 @@ pub(super) struct TableInfo {
     /// Length of the file.
     pub(super) bytes: u64,
     pub(super) entries: u64,
+    /// Of them, those that say that a key was removed.
+    pub(super) removals: u64,
     /// How its blocks were to be stored.
     pub(super) codec: Compression,
     pub(super) top: Place,
@@ -57,6 +59,13 @@ pub(super) struct TableInfo {
 pub(super) enum IndexKind {
     Blocks,
     Parts,
+}
+
+/// A table that is there, and what of it is to stay in memory.
+pub(super) struct Written {
+    pub(super) info: TableInfo,
+    /// The filter of the whole.
+    pub(super) filter: Option<Vec<u8>>,
 }
 
 /// The file of a table in its folder.
@@ -86,6 +95,7 @@ pub(super) struct TableWriter {
     /// Of all keys, or of those of the part.
     hashes: Vec<u64>,
     entries: u64,
+    removals: u64,
     least: Vec<u8>,
     greatest: Vec<u8>,
     /// Not yet written; it begins at `offset`.
@@ -111,6 +121,7 @@ impl TableWriter {
             parts: Builder::default(),
             hashes: Vec::new(),
             entries: 0,
+            removals: 0,
             least: Vec::new(),
             greatest: Vec::new(),
             buffer: MAGIC.to_vec(),
@@ -126,7 +137,9 @@ impl TableWriter {
 
     /// Adds an entry behind the others; no value when the key was removed.
     pub(super) fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
-        if self.block.bytes() >= BLOCK_BYTES {
+        // What fills a block by itself does not burden those who read its neighbours.
+        let is_large = key.len() + value.map_or(0, <[u8]>::len) >= BLOCK_BYTES;
+        if self.block.bytes() >= BLOCK_BYTES || is_large && !self.block.is_empty() {
             self.end_block(Some(key))?;
         }
         if self.entries == 0 {
@@ -137,6 +150,7 @@ impl TableWriter {
         self.hashes.push(hash_of(key));
         self.block.add(key, value);
         self.entries += 1;
+        self.removals += u64::from(value.is_none());
         Ok(())
     }
 
@@ -174,12 +188,11 @@ impl TableWriter {
 
     /// Stores what is in `scratch`.
     fn put(&mut self, codec: Compression) -> io::Result<Place> {
-        let offset = self.bytes();
-        let bytes = store(&self.scratch, codec, (self.number, offset), &mut self.buffer);
+        let place = store(&self.scratch, codec, self.bytes(), &mut self.buffer);
         if self.buffer.len() >= WRITE_BYTES {
             self.write()?;
         }
-        Ok(Place { offset, bytes })
+        Ok(place)
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -191,7 +204,7 @@ impl TableWriter {
     }
 
     /// Ends the table and syncs it; nothing when it has no entries, and then there is none.
-    pub(super) fn finish(mut self) -> io::Result<Option<TableInfo>> {
+    pub(super) fn finish(mut self) -> io::Result<Option<Written>> {
         if self.entries == 0 {
             return Ok(None);
         }
@@ -212,21 +225,24 @@ impl TableWriter {
         }
         let top = self.put(self.style.codec)?;
         let filter = if self.style.has_whole_filter { Some(self.put_filter()?) } else { None };
+        let kept = filter.is_some().then(|| std::mem::take(&mut self.scratch));
         self.write()?;
         let file = self.file.take().expect("it is there until it is finished");
         // If it cannot be synced it may as well not be there: nobody has heard of it.
         file.sync().inspect_err(|_| drop(self.files.remove(&self.path)))?;
-        Ok(Some(TableInfo {
+        let info = TableInfo {
             number: self.number,
             bytes: self.offset,
             entries: self.entries,
+            removals: self.removals,
             codec: self.style.codec,
             top,
             index,
             filter,
             least: std::mem::take(&mut self.least),
             greatest: std::mem::take(&mut self.greatest),
-        }))
+        };
+        Ok(Some(Written { info, filter: kept }))
     }
 }
 

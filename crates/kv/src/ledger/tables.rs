@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::block::{Block, Split, Spot};
 use super::blocks::{Ahead, Table, Way};
+use super::list::Run;
 use super::plan::Plan;
 use super::{Bounds, Hit, Reading, Slice};
 use crate::error::Result;
@@ -42,11 +43,15 @@ impl Said {
 }
 
 impl TableRun {
-    /// The table that has `key`, if the run has it: usually known from what is in memory.
-    fn table_with(&self, key: &[u8], hash: u64) -> Result<Option<&Table>> {
+    /// As the list has it.
+    pub(super) fn listed(&self) -> Run {
+        Run { level: self.level, tables: self.tables.iter().map(|table| table.info.clone()).collect() }
+    }
+
+    /// The table that has `key`, if the run has it.
+    fn table_with(&self, key: &[u8]) -> Option<&Arc<Table>> {
         let at = self.tables.partition_point(|table| *table.info.greatest < *key);
-        let Some(table) = self.tables.get(at).filter(|table| *table.info.least <= *key) else { return Ok(None) };
-        Ok(table.may_have(hash)?.then_some(table))
+        self.tables.get(at).filter(|table| *table.info.least <= *key)
     }
 }
 
@@ -69,7 +74,8 @@ impl Tables {
     /// These runs, and tables that come to a level of them.
     pub(super) fn with(mut runs: Vec<Arc<TableRun>>, level: u8, mut tables: Vec<Arc<Table>>) -> Self {
         let at = runs.partition_point(|run| run.level < level);
-        if let Some(there) = runs.get(at).filter(|run| run.level == level) {
+        // Runs of level 0 stay apart; these are the youngest.
+        if let Some(there) = runs.get(at).filter(|run| level > 0 && run.level == level) {
             tables.extend(there.tables.iter().cloned());
             runs.remove(at);
         }
@@ -81,19 +87,18 @@ impl Tables {
     }
 
     /// Whether nothing is said of `key`, as far as that is known without looking further than memory.
-    pub(super) fn say_nothing(&self, key: &[u8], hash: u64) -> Result<bool> {
-        for run in &self.runs {
-            if run.table_with(key, hash)?.is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    pub(super) fn say_nothing(&self, key: &[u8], hash: u64) -> bool {
+        let mut tables = self.runs.iter().filter_map(|run| run.table_with(key));
+        tables.all(|table| table.has_not(hash))
     }
 
     /// The newest that is said of `key`, a removal too.
     pub(super) fn get(&self, key: &[u8], hash: u64, reading: Reading) -> Result<Option<Said>> {
         for run in &self.runs {
-            let Some(table) = run.table_with(key, hash)? else { continue };
+            let Some(table) = run.table_with(key) else { continue };
+            if !table.may_have(hash)? {
+                continue;
+            }
             if let Some((block, number, was_at_hand)) = table.find(key, hash, reading)? {
                 let spot = block.spot(number);
                 return Ok(Some(Said { value: (!spot.is_removal).then(|| block.slice(spot)), was_at_hand }));
