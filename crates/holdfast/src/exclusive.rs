@@ -350,6 +350,7 @@ impl<'a> Exclusive<'a> {
             if let Err(error) = self.inner.applied(partition, engine, applied) {
                 failed = Some(error);
             }
+            self.inner.key_watchers.tell(commands);
         });
         each(&mut |partition, engine, _, _| {
             if several {
@@ -480,7 +481,10 @@ impl Inner {
         coming.fetch(Step::Third);
         for (_, offset, commands) in batch.sections() {
             let applied = engine.apply(position, body_at + offset, commands);
-            self.applied(partition, &mut engine, applied)?;
+            let applied = self.applied(partition, &mut engine, applied);
+            // Also of what could not be applied: it is there when the store is opened again.
+            self.key_watchers.tell(commands);
+            applied?;
         }
         self.note_memory(&engine);
         Ok(Committed { position })

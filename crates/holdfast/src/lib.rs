@@ -56,6 +56,7 @@ mod store;
 mod transaction;
 mod turn;
 mod verify;
+mod watch;
 mod xa;
 
 pub use ::kv::{
@@ -91,4 +92,5 @@ pub use stats::{OpenTransaction, ScrubStats, SegmentLive, Stats, TransactionStat
 pub use store::Store;
 pub use transaction::Transaction;
 pub use verify::{Count, InspectedSegment, Inspection, identity_of};
+pub use watch::KeyWatcher;
 pub use xa::{Begin, CommitRequest, Pending, RestsOn, Sharing, Xa};

@@ -33,6 +33,7 @@ use crate::snapshot::Snapshot;
 use crate::space::{KnownListeners, QueryMemory, Registry};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
+use crate::watch::KeyWatchers;
 
 /// One open Holdfast directory: a journal and the engines it feeds.
 ///
@@ -97,6 +98,7 @@ pub(crate) struct Inner {
     snapshots: Mutex<BTreeMap<Position, usize>>,
     pub(crate) feeds: Mutex<BTreeMap<Position, usize>>,
     pub(crate) listeners_known: Mutex<KnownListeners>,
+    pub(crate) key_watchers: KeyWatchers,
     closed: AtomicBool,
     dir: PathBuf,
     pub(crate) identity: Mutex<Identity>,
@@ -197,6 +199,7 @@ impl Store {
             files: Arc::clone(&world.files),
             snapshots: Mutex::default(),
             feeds: Mutex::default(),
+            key_watchers: KeyWatchers::default(),
             listeners_known: Mutex::default(),
             closed: AtomicBool::new(false),
             dir: dir.to_owned(),

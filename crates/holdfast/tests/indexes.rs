@@ -160,7 +160,7 @@ fn terms_are_found_by_range_by_value_and_by_expression() {
 fn too_many_or_too_long_index_entries_are_refused_and_nothing_happens() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), Options::default()).unwrap();
-    let long = Indexes::from_pairs([("i", Term::Binary(vec![b'x'; 40_000]))]);
+    let long = Indexes::from_pairs([("i", Term::Binary(vec![b'x'; 66_000]))]);
     let many = Indexes::from_pairs((0..10_000).map(|number| ("index", Term::Integer(number))));
     for indexes in [long, many] {
         let options = PutOptions { indexes, ..PutOptions::default() };
@@ -194,4 +194,31 @@ fn compression_may_be_switched_on_a_store_with_data() {
             store.close().unwrap();
         }
     }
+}
+
+/// The story: key and index entries within their limits were refused together, by the limit of a library.
+#[test]
+fn the_longest_keys_and_terms_go_together_and_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Store::open(dir.path(), Options { partitions: 1, ..Options::default() }).unwrap();
+    let limits = Limits::default();
+    let (bucket, key) = (vec![0xFF; limits.bucket_bytes_max], vec![0; limits.key_bytes_max]);
+    let longest = vec![0xFE; limits.indexes_bytes_max - 64];
+    let indexes = Indexes::from_pairs([("i", Term::Binary(longest.clone()))]);
+    for round in 0..3u8 {
+        let store = open();
+        let options = PutOptions { indexes: indexes.clone(), ..PutOptions::default() };
+        store.kv().put(&bucket, &key, &[round], &options).unwrap();
+        for other in 0..200u32 {
+            store.kv().put(&bucket, &other.to_be_bytes(), &[round; 90], &PutOptions::default()).unwrap();
+        }
+        store.close().unwrap();
+    }
+    let store = open();
+    assert_eq!(&*store.kv().get(&bucket, &key).unwrap().unwrap().value, &[2]);
+    let (from, to) = (Term::Integer(0), Term::Binary(vec![0xFF; 8]));
+    let query =
+        IndexQuery { bucket: &bucket, index: b"i", from: &from, to: &to, term_regex: None, limit: 9, after: None };
+    let page = store.kv().index(&query).unwrap().value;
+    assert_eq!(page.entries.to_vec(), [(Term::Binary(longest), key)]);
 }

@@ -448,15 +448,21 @@ fn a_ledger_that_is_older_than_what_the_journal_still_has_is_made_anew() {
         }
     };
     let store = open();
-    (0..500u32).for_each(|key| drop(store.kv().put(b"b", &key.to_be_bytes(), &[7; 100], &plain()).unwrap()));
+    for key in 0..500u32 {
+        store.kv().put(b"b", &key.to_be_bytes(), &[7; 100], &plain()).unwrap();
+    }
     let first = store.watermarks().appended;
     store.close().unwrap();
     drop(store);
     copy(&dir.path().join("ledger"), old.path());
     let store = open();
-    (0..500u32).for_each(|key| drop(store.kv().delete(b"b", &key.to_be_bytes(), Condition::None).unwrap()));
+    for key in 0..500u32 {
+        store.kv().delete(b"b", &key.to_be_bytes(), Condition::None).unwrap();
+    }
     for round in 0..30u8 {
-        (0..40u32).for_each(|key| drop(store.kv().put(b"b", &[key as u8, 1, 1, 1], &[round; 300], &plain()).unwrap()));
+        for key in 0..40u8 {
+            store.kv().put(b"b", &[key, 1, 1, 1], &[round; 300], &plain()).unwrap();
+        }
         store.compact().unwrap();
     }
     let digest = store.digest().unwrap();

@@ -30,8 +30,8 @@ const BINARY_TERM: u8 = 3;
 const INTEGER_TERM_BYTES: usize = 9;
 /// Longest ledger key that is made on the stack.
 const SHORT_BYTES: usize = 128;
-/// Longest key that a ledger takes.
-pub const KEY_BYTES_MAX: usize = 65_535;
+/// Longest key that a ledger takes: more than what is within the limits of keys, buckets and index entries can come to, all of it escaped.
+pub const KEY_BYTES_MAX: usize = 1 << 20;
 
 fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {

@@ -55,6 +55,8 @@ pub(crate) struct Client {
     waits: AtomicBool,
     /// Whether it waits for others besides: for a lock, or for news.
     is_held: AtomicBool,
+    /// Whether it hears of keys that change.
+    tracks: AtomicBool,
     finish: AtomicBool,
     kill: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -89,6 +91,7 @@ impl Client {
             stalled_ms: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
+            tracks: AtomicBool::new(false),
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -109,9 +112,19 @@ impl Client {
             Ask::Finish => self.finish.store(true, Relaxed),
             Ask::Kill => self.kill.store(true, Relaxed),
         }
+        self.wake();
+    }
+
+    /// Has the connection look what there is for it.
+    pub(crate) fn wake(&self) {
         if let Some(waker) = lock(&self.waker).as_ref() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Whether it hears of keys that change.
+    pub(crate) fn set_tracking(&self, tracks: bool) {
+        self.tracks.store(tracks, Relaxed);
     }
 
     /// Has the connection woken when the sweeper comes by.
@@ -215,7 +228,9 @@ impl Client {
     pub(crate) fn line(&self, now_ms: u64) -> String {
         let names = self.names().clone();
         let queued = self.queued.load(Relaxed);
-        let flags: String = [("x", queued >= 0), ("b", self.is_blocked()), ("c", self.finish.load(Relaxed))]
+        let tracks = self.tracks.load(Relaxed);
+        let (is_queueing, ends) = (queued >= 0, self.finish.load(Relaxed));
+        let flags: String = [("x", is_queueing), ("b", self.is_blocked()), ("c", ends), ("t", tracks)]
             .iter()
             .filter_map(|(flag, is_set)| is_set.then_some(*flag))
             .collect();
@@ -226,7 +241,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} watch={} \
              qbuf={input} qbuf-free=0 argv-mem=0 multi-mem={held} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} \
-             events=r cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
@@ -237,6 +252,7 @@ impl Client {
             self.watched.load(Relaxed),
             input + output + held,
             names.user,
+            if tracks { 0 } else { -1 },
             self.protocol.load(Relaxed),
             names.library,
             names.library_version,

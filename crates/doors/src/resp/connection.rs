@@ -195,6 +195,7 @@ impl Connection {
                 self.poll_leaving(cx);
             }
             let mut is_moving = self.poll_blocked(cx);
+            is_moving |= self.push_news();
             is_moving |= self.release(cx);
             is_moving |= self.poll_send(cx)?;
             if self.is_broken {
@@ -358,6 +359,19 @@ impl Connection {
         let reactor = &self.reactor;
         reactor.written.set(reactor.written.get().max(need.written).max(need.window));
         reactor.synced.set(reactor.synced.get().max(need.synced));
+    }
+
+    /// Tells the client of keys that have changed, behind the replies that it is owed. Not while a command is under way, whose reply may show
+    /// what they were.
+    fn push_news(&mut self) -> bool {
+        let may_push = matches!(self.blocked, None | Some(Blocked::Entry(..)))
+            && self.chunks.len() < self.reactor.door.options.limits.pending_chunks_max
+            && self.unsent_bytes() < self.reactor.door.options.limits.output_pause_bytes;
+        let tracked = self.session.tracked.as_ref().filter(|_| may_push);
+        let Some(news) = tracked.and_then(|tracked| tracked.listener.take_news()) else { return false };
+        news.write(&mut self.reply);
+        self.end_chunk();
+        true
     }
 
     fn is_durable(&self, need: &Need) -> bool {

@@ -22,6 +22,7 @@ use super::open::For;
 use super::script::{self, Functions, ScriptOptions, Scripts};
 use super::slowlog::{Latency, Slowlog};
 use super::snapshots::Snapshots;
+use super::tracking::Tracking;
 use super::wire::WireLimits;
 use super::work::{Elsewhere, Turn, Work};
 use crate::auth::Users;
@@ -154,6 +155,8 @@ pub(crate) struct Door {
     pub(crate) inputs: Budget,
     /// The room for what clients are owed.
     pub(crate) replies: Budget,
+    /// What connections hear of keys that change.
+    pub(crate) tracking: Arc<Tracking>,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
 }
@@ -180,7 +183,10 @@ impl Door {
             slowlog_entries: AtomicU64::new(limits.slowlog_entries_max.min(128) as u64),
             latency_ms: AtomicU64::new(0),
         };
+        let tracking = Arc::new(Tracking::new(limits.tracked_bytes_max));
+        store.watch_keys(Arc::clone(&tracking) as _);
         Door {
+            tracking,
             settings,
             clients: Clients::default(),
             slowlog: Slowlog::default(),

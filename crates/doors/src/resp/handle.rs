@@ -17,6 +17,7 @@ use super::effort::{PARSED_BYTES, Use};
 use super::reply::Reply;
 use super::session::{BucketName, Need, Pending, Queued, ReplyMode, Session};
 use super::table::{BucketOf, Command, Found, find, flag};
+use super::tracking::Acting;
 use super::wire::Args;
 use super::work::{Turn, Worked};
 use super::{number, open, permit, slowlog, unsupported};
@@ -32,6 +33,7 @@ pub(crate) fn command(
     now_ms: u64,
     started: &mut Instant,
 ) {
+    let _acting = session.tracked.is_some().then(|| Acting::for_client(session.client.id));
     let mark = reply.len();
     let silent = session.reply_mode == ReplyMode::SkipNext;
     add(&session.counters.commands, 1);
@@ -71,6 +73,11 @@ pub(crate) fn command(
         }
     } else if reply.len() > mark {
         session.replies += 1;
+    }
+    if let Some(tracked) = session.tracked.as_mut().filter(|tracked| tracked.is_said) {
+        // It is said of the next command, or of all of a MULTI.
+        let goes_on = matches!(&found, Found::Row { row, .. } if row.name.starts_with("client|"));
+        tracked.is_said = goes_on || session.multi.is_some();
     }
     if let Found::Row { row, .. } = found {
         let now = Instant::now();
@@ -251,6 +258,14 @@ pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         // What is put has to be encoded, and each key to be looked up.
         call.session.effort.add(call.args.bytes_len() as u64, Use::Look)?;
         call.session.effort.add_items(call.args.len())?;
+    }
+    if let Some(tracked) = &call.session.tracked
+        && command.has(flag::READONLY)
+    {
+        // Before anything is read: what changes from here on is told.
+        let mut keys = Vec::new();
+        keys_of(command, call.args, call.session.bucket, &mut keys);
+        keys.iter().for_each(|(bucket, key)| tracked.ask(bucket, key));
     }
     if command.keys.bucket == BucketOf::Space {
         call.session.effort.add((call.args.bytes_len() as u64).saturating_mul(PARSED_BYTES), Use::Look)?;

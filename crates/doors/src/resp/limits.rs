@@ -55,6 +55,9 @@ pub struct Limits {
     pub transaction_lease_max: Duration,
     /// Keys one client may WATCH.
     pub watched_keys_max: usize,
+    /// Memory for the keys that clients are to be told of once they change (CLIENT TRACKING), all together: some million short ones. Beyond it,
+    /// clients are told of some as if they had changed.
+    pub tracked_bytes_max: usize,
     /// SCAN cursors the door remembers; the one not used for longest is forgotten first.
     pub cursors_max: usize,
     /// Keys that one SCAN call looks at, whatever COUNT says.
@@ -138,6 +141,7 @@ impl Default for Limits {
             transaction_entries_max: 10_000,
             transaction_lease_max: Duration::from_secs(3600),
             watched_keys_max: 1 << 16,
+            tracked_bytes_max: 128 << 20,
             cursors_max: 16 << 10,
             scan_count_max: 100_000,
             fold_entries_max: 10_000,
@@ -195,6 +199,7 @@ impl Limits {
             transaction_entries_max: 32,
             transaction_lease_max: Duration::from_secs(5),
             watched_keys_max: 4,
+            tracked_bytes_max: 64 * 512,
             cursors_max: 4,
             scan_count_max: 16,
             fold_entries_max: 8,

@@ -32,6 +32,7 @@ mod slowlog;
 mod snapshots;
 mod stream;
 mod table;
+mod tracking;
 mod unsupported;
 mod wire;
 mod work;

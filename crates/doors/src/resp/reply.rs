@@ -208,7 +208,6 @@ impl Reply {
     }
 
     /// Starts a message nobody asked for, of `count` values.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the notifications of the space engine are the first to push"))]
     pub(crate) fn push(&mut self, count: usize) {
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', count),

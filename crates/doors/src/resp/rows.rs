@@ -10,7 +10,7 @@
 
 use super::commands::{
     backup, client, command, compact, connection, counters, expiry, feed, fold, function, index, keyspace, own, pages,
-    scan, script, series, server, slow, snapshot, space, strings, transaction, tree, tx, xa,
+    scan, script, series, server, slow, snapshot, space, strings, tracking, transaction, tree, tx, xa,
 };
 use super::table::{Command, flag, keys};
 
@@ -130,14 +130,16 @@ commands! {
       "[username] password"; "One argon2 hash"; "Authenticates the connection.";
     "client" -2 [CONTAINER] NONE "connection" "2.4.0" command::subcommand_missing;
       "subcommand"; "Depends on the subcommand"; "A container for commands about connections.";
+    "client|caching" 3 [NOSCRIPT LOADING STALE] NONE "connection" "6.0.0" tracking::caching;
+      "YES|NO"; "O(1)"; "Says of the next command, or of all of the next MULTI, that the keys that it reads are to be told of when they change (YES, with OPTIN), or are not (NO, with OPTOUT).";
     "client|documents" -2 [NO_MULTI NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::documents;
       "[json | msgpack]"; "O(1)"; "Returns or sets how documents of spaces are written to this connection. Documents that it sends may be either at any time.";
     "client|durability" -2 [NOSCRIPT LOADING STALE FAST] NONE "holdfast" "0.1.0" client::durability;
       "[synced | window | written]"; "O(1)"; "Returns or sets how durable everything this connection is shown must be.";
     "client|getname" 2 [NOSCRIPT LOADING STALE] NONE "connection" "2.6.9" client::getname;
       ""; "O(1)"; "Returns the name of the connection.";
-    "client|getredir" 2 [NOSCRIPT LOADING STALE] NONE "connection" "6.0.0" client::getredir;
-      ""; "O(1)"; "Returns -1: tracking does not exist here.";
+    "client|getredir" 2 [NOSCRIPT LOADING STALE] NONE "connection" "6.0.0" tracking::getredir;
+      ""; "O(1)"; "Returns 0 if this connection is told of keys that change, and -1 if not: others are never told for it.";
     "client|help" 2 [LOADING STALE] NONE "connection" "5.0.0" command::help;
       ""; "O(1)"; "Lists the subcommands.";
     "client|id" 2 [NOSCRIPT LOADING STALE] NONE "connection" "5.0.0" client::id;
@@ -158,6 +160,10 @@ commands! {
       "attribute value"; "O(1)"; "Sets lib-name or lib-ver of the connection, for CLIENT LIST.";
     "client|setname" 3 [NOSCRIPT LOADING STALE] NONE "connection" "2.6.9" client::setname;
       "connection-name"; "O(1)"; "Sets the name of the connection.";
+    "client|tracking" -3 [NO_MULTI NOSCRIPT LOADING STALE] NONE "connection" "6.0.0" tracking::tracking;
+      "ON|OFF [BCAST [PREFIX prefix ...]] [OPTIN | OPTOUT] [NOLOOP]"; "O(1), and some for each key read or changed while it is on"; "Tells this connection of keys that change, by pushing invalidate and a list of keys, or null for everything, so that its client may keep what it reads. Without an option each key that a command reads is told of once, when it is next put, deleted, given another expiry, or removed because it has expired; with OPTIN only keys read behind CLIENT CACHING YES, with OPTOUT all but those behind CLIENT CACHING NO; with BCAST all keys that may be read, or those that begin with a PREFIX. NOLOOP leaves out what this connection changes itself, but for changes by scripts. A push comes behind the reply that showed what the key was. It concerns the numbered databases, whatever changes them: Redis commands, HTTP, a batch, a program that has the store in its process. Needs HELLO 3; RESET, HELLO 2 and another user's AUTH turn it off.";
+    "client|trackinginfo" 2 [NOSCRIPT LOADING STALE] NONE "connection" "6.2.0" tracking::info;
+      ""; "O(1)"; "Returns a map: flags (off, or on with bcast, optin, optout, caching-yes, caching-no, noloop), redirect (0, or -1 if off) and prefixes.";
     "echo" 2 [FAST] NONE "connection" "1.0.0" connection::echo;
       "message"; "O(1)"; "Returns its argument.";
     "hello" -1 [NO_AUTH NO_MULTI NOSCRIPT LOADING STALE FAST ALLOW_BUSY SECRET] NONE "connection" "6.0.0" connection::hello;

@@ -19,6 +19,7 @@ use super::door::Door;
 use super::effort::Effort;
 use super::open::{Open, Waiting};
 use super::script::Later;
+use super::tracking::Tracked;
 use super::wire::OwnedArgs;
 use super::work::Work;
 use crate::auth::User;
@@ -273,6 +274,8 @@ pub(crate) struct Session {
     pub(crate) random: u64,
     /// The owner that this connection is for XA.BEGIN.
     pub(crate) xa_owner: Option<ConnectionOwner>,
+    /// What it hears of keys that change.
+    pub(crate) tracked: Option<Tracked>,
 }
 
 impl Session {
@@ -303,7 +306,14 @@ impl Session {
             replies: 0,
             random,
             xa_owner: None,
+            tracked: None,
         }
+    }
+
+    /// Hears of keys that change from now on, or no more.
+    pub(crate) fn track(&mut self, tracked: Option<Tracked>) {
+        self.client.set_tracking(tracked.is_some());
+        self.tracked = tracked;
     }
 
     /// A session for a script of the same client: what it selects ends with it. Points and what is done in spaces go over
@@ -316,6 +326,7 @@ impl Session {
         session.joined = self.joined.take();
         session.effort = self.effort.clone();
         session.points = std::mem::take(&mut self.points);
+        session.tracked = self.tracked.as_ref().map(Tracked::lent);
         session
     }
 

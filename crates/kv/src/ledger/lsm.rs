@@ -50,8 +50,6 @@ const POLICY: Policy = Policy { runs: 4, drags: 8, first_level_bytes: FIRST_LEVE
 const FIRST_LEVEL_TABLES: u64 = 4;
 /// Up to this level a table has one filter, which stays in memory: some 1.5 bytes for each entry of the first 128 MiB of a partition.
 const WHOLE_FILTERS_LEVEL: u8 = 1;
-/// Maps and runs that a range usually looks at.
-const PARTS_USUAL: usize = 8;
 
 /// Ledgers under one folder. Clones share the cache.
 #[derive(Clone)]
@@ -227,7 +225,8 @@ impl View for LsmView {
     }
 
     fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
-        let mut parts = Vec::with_capacity(PARTS_USUAL);
+        // Just what is needed: what is larger than a kilobyte the allocator has to look for.
+        let mut parts = Vec::with_capacity(2 + self.tables.runs.len());
         let young = std::iter::once(&self.young).chain(self.rotated.as_deref()).filter(|young| !young.is_empty());
         parts.extend(young.map(|young| Part::Young(young.range(bounds.start(), bounds.end()))));
         parts.extend(self.tables.range(bounds).map(Part::Run));

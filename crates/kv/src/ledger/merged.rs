@@ -14,6 +14,9 @@ use super::tables::RunEntries;
 use super::{Bounds, Cursor, young};
 use crate::error::Result;
 
+/// Bytes of a key that few exceed.
+const KEY_USUAL: usize = 128;
+
 /// One part's entries of a range.
 pub(super) enum Part {
     /// Of a map in memory.
@@ -178,7 +181,7 @@ pub(super) struct Merged {
 
 impl Merged {
     pub(super) fn new(disk: Arc<Disk>, bounds: Bounds, parts: Vec<Part>) -> Self {
-        Self { disk, merging: Merging::new(bounds, parts), key: Vec::new(), begin: None }
+        Self { disk, merging: Merging::new(bounds, parts), key: Vec::with_capacity(KEY_USUAL), begin: None }
     }
 
     fn next_shown(&mut self) -> Result<bool> {

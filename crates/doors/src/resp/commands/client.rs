@@ -22,11 +22,6 @@ pub(crate) fn info(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
-pub(crate) fn getredir(call: &mut Call<'_, '_>) -> Answer {
-    call.reply.integer(-1);
-    Ok(())
-}
-
 pub(crate) fn getname(call: &mut Call<'_, '_>) -> Answer {
     let name = call.session.client.names().name.clone();
     if name.is_empty() {

@@ -45,6 +45,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_>) -> Answer {
     call.session.xa_owner = None;
     call.door.snapshots().close_all(call.session.client.id);
     let session = &mut *call.session;
+    session.track(None);
     session.multi = None;
     session.end_open();
     session.watched.clear();
@@ -164,8 +165,9 @@ pub(crate) fn authenticated(
         }
         Some(user) => {
             session.client.names().user.clone_from(&user.name);
-            // What another user has begun is not this one's to commit.
+            // What another user has begun is not this one's to commit, and what it hears of not this one's to hear.
             session.end_open();
+            session.track(None);
             session.user = Some(user);
             match hello {
                 Some(hello) => greet(session, hello, reply),
@@ -181,6 +183,10 @@ pub(crate) fn authenticated(
 /// Applies what HELLO asked for and writes its reply.
 fn greet(session: &mut Session, hello: Hello, reply: &mut Reply) {
     if let Some(protocol) = hello.protocol {
+        if protocol == Protocol::Resp2 {
+            // It cannot be told any more.
+            session.track(None);
+        }
         reply.protocol = protocol;
     }
     if let Some(name) = hello.name {

@@ -69,6 +69,10 @@ fn clients(call: &Call<'_, '_>, text: &mut String) {
     line(text, "connected_clients", call.door.clients.len());
     line(text, "maxclients", call.door.settings.clients_max.load(Relaxed));
     line(text, "peak_clients", call.door.peak_clients.load(Relaxed));
+    let (tracking, keys) = call.door.tracking.counts();
+    line(text, "tracking_clients", tracking);
+    line(text, "tracking_total_keys", keys);
+    line(text, "tracking_total_prefixes", call.door.tracking.prefixes());
     line(text, "blocked_clients", call.door.clients.all().iter().filter(|client| client.is_blocked()).count());
 }
 

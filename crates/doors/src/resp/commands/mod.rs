@@ -26,6 +26,7 @@ pub(crate) mod slow;
 pub(crate) mod snapshot;
 pub(crate) mod space;
 pub(crate) mod strings;
+pub(crate) mod tracking;
 pub(crate) mod transaction;
 pub(crate) mod tree;
 pub(crate) mod tx;

@@ -1,0 +1,378 @@
+//! CLIENT TRACKING: which connections are to hear that a key has changed, so that their clients may keep what they read of it.
+//!
+//! A connection *asks* for keys: for each that it reads, once, or for all that begin with some prefixes. A key that changes is put into the connection's
+//! *news*, and the connection, woken, pushes them to its client behind the replies that it owes already. As with Redis, keys are told by
+//! name, those of numbered databases alone, and which database it was is not said.
+//!
+//! Everything is bounded. Who has more news than it takes is told to forget everything, and so is one whose keys are too many.
+//!
+//! May use: the facade's `KeyWatcher`, `clients`. Must not know: sockets, commands.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::{cell::Cell, mem};
+
+use holdfast::KeyWatcher;
+
+use super::clients::Client;
+use super::reply::Reply;
+use crate::auth::{Right, User};
+
+/// Parts of the table of keys, each with a lock of its own.
+const PARTS: usize = 64;
+/// Keys and bytes of news that wait for a connection at the most.
+const NEWS_KEYS_MAX: usize = 16 << 10;
+const NEWS_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// The connection whose command this thread runs; 0 is none's.
+    static ACTING: Cell<u64> = const { Cell::new(0) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is written whole: a panic elsewhere leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a connection wants to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Of each key that it reads.
+    Read,
+    /// Of each key that it reads behind CLIENT CACHING YES.
+    OptIn,
+    /// Of each key that it reads, but behind CLIENT CACHING NO.
+    OptOut,
+    /// Of all keys with its prefixes.
+    Broadcast,
+}
+
+/// One connection's wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) mode: Mode,
+    /// With [`Mode::Broadcast`]; none are all keys.
+    pub(crate) prefixes: Vec<Vec<u8>>,
+    /// Not of what it changes itself.
+    pub(crate) no_loop: bool,
+}
+
+/// Who hears.
+pub(crate) struct Listener {
+    client: Arc<Client>,
+    /// Hears of buckets that it may read.
+    user: Option<Arc<User>>,
+    wish: Wish,
+    news: Mutex<News>,
+    /// Whether there may be news.
+    has_news: AtomicBool,
+    is_gone: AtomicBool,
+}
+
+/// What a connection is to tell its client.
+#[derive(Default)]
+pub(crate) struct News {
+    keys: Vec<Vec<u8>>,
+    bytes: usize,
+    /// It is to forget everything.
+    all: bool,
+}
+
+impl News {
+    /// The messages that say so.
+    pub(crate) fn write(&self, reply: &mut Reply) {
+        if self.all {
+            reply.push(2);
+            reply.text("invalidate");
+            reply.null();
+        } else if !self.keys.is_empty() {
+            reply.push(2);
+            reply.text("invalidate");
+            reply.array(self.keys.len());
+            self.keys.iter().for_each(|key| reply.bulk(key));
+        }
+    }
+}
+
+impl Listener {
+    pub(crate) fn wish(&self) -> &Wish {
+        &self.wish
+    }
+
+    pub(crate) fn take_news(&self) -> Option<News> {
+        // What comes in behind the swap sets it again.
+        self.has_news.swap(false, Ordering::AcqRel).then(|| mem::take(&mut *lock(&self.news)))
+    }
+
+    fn may_read(&self, bucket: &[u8]) -> bool {
+        self.user.as_ref().is_none_or(|user| user.may(Right::Read, bucket))
+    }
+
+    /// Whether it hears of a key though it has not read it.
+    fn hears_all_of(&self, bucket: &[u8], key: &[u8]) -> bool {
+        let Wish { mode, prefixes, .. } = &self.wish;
+        let is_wanted = prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix));
+        *mode == Mode::Broadcast && is_wanted && self.may_read(bucket)
+    }
+
+    fn tell(&self, key: Option<&[u8]>) {
+        if self.is_gone.load(Ordering::Acquire) || self.wish.no_loop && ACTING.get() == self.client.id {
+            return;
+        }
+        let mut news = lock(&self.news);
+        match key {
+            Some(_) if news.all => {}
+            Some(key) if news.keys.len() < NEWS_KEYS_MAX && news.bytes + key.len() <= NEWS_BYTES_MAX => {
+                news.bytes += key.len();
+                news.keys.push(key.to_vec());
+            }
+            _ => *news = News { all: true, ..News::default() },
+        }
+        drop(news);
+        if !self.has_news.swap(true, Ordering::AcqRel) {
+            self.client.wake();
+        }
+    }
+}
+
+/// Bytes that a key costs in the table beside itself, and for each who asks for it.
+const KEY_BYTES: usize = 128;
+const ASKING_BYTES: usize = size_of::<Arc<Listener>>();
+
+/// Who asks for keys, and about how many bytes that takes.
+#[derive(Default)]
+struct Part {
+    keys: HashMap<Vec<u8>, Vec<Arc<Listener>>>,
+    bytes: usize,
+}
+
+impl Part {
+    fn remove(&mut self, name: &[u8]) -> Option<(Vec<u8>, Vec<Arc<Listener>>)> {
+        let (name, asking) = self.keys.remove_entry(name)?;
+        self.bytes = self.bytes.saturating_sub(cost(&name, &asking));
+        Some((name, asking))
+    }
+
+    /// Has a listener ask for a key.
+    fn add(&mut self, name: &[u8], listener: &Arc<Listener>) {
+        if let Some(asking) = self.keys.get_mut(name) {
+            if !asking.iter().any(|other| Arc::ptr_eq(other, listener)) {
+                let before = asking.len();
+                asking.retain(|other| !other.is_gone.load(Ordering::Acquire));
+                asking.push(Arc::clone(listener));
+                self.bytes = (self.bytes + asking.len() * ASKING_BYTES).saturating_sub(before * ASKING_BYTES);
+            }
+            return;
+        }
+        let asking = vec![Arc::clone(listener)];
+        self.bytes += cost(name, &asking);
+        self.keys.insert(name.to_vec(), asking);
+    }
+}
+
+fn cost(name: &[u8], asking: &[Arc<Listener>]) -> usize {
+    KEY_BYTES + name.len() + asking.len() * ASKING_BYTES
+}
+
+/// What all connections of a door want to hear of.
+pub(crate) struct Tracking {
+    parts: Vec<Mutex<Part>>,
+    spread: RandomState,
+    /// Bytes that each part may take.
+    part_bytes_max: usize,
+    all: RwLock<Vec<Arc<Listener>>>,
+    /// How many there are in `all`: nothing else is looked at while there is none.
+    listeners: AtomicUsize,
+    broadcasts: AtomicUsize,
+}
+
+impl Tracking {
+    /// Takes about so many bytes for keys that are asked for; beyond, some are told as if they had changed.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            spread: RandomState::new(),
+            part_bytes_max: bytes_max / PARTS,
+            all: RwLock::default(),
+            listeners: AtomicUsize::new(0),
+            broadcasts: AtomicUsize::new(0),
+        }
+    }
+
+    fn all(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<Listener>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a connection hear from now on.
+    fn begin(&self, client: &Arc<Client>, user: Option<Arc<User>>, wish: Wish) -> Arc<Listener> {
+        let is_broadcast = wish.mode == Mode::Broadcast;
+        let listener = Arc::new(Listener {
+            client: Arc::clone(client),
+            user,
+            wish,
+            news: Mutex::default(),
+            has_news: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        });
+        self.all.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&listener));
+        self.listeners.fetch_add(1, Ordering::AcqRel);
+        self.broadcasts.fetch_add(usize::from(is_broadcast), Ordering::AcqRel);
+        listener
+    }
+
+    /// It hears no more. What it asked for goes when it changes, or is asked for again.
+    fn end(&self, listener: &Arc<Listener>) {
+        listener.is_gone.store(true, Ordering::Release);
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let before = all.len();
+        all.retain(|other| !Arc::ptr_eq(other, listener));
+        if all.len() < before {
+            self.listeners.fetch_sub(1, Ordering::AcqRel);
+            self.broadcasts.fetch_sub(usize::from(listener.wish.mode == Mode::Broadcast), Ordering::AcqRel);
+        }
+        let is_last = all.is_empty();
+        drop(all);
+        if is_last {
+            self.parts.iter().for_each(|part| *lock(part) = Part::default());
+        }
+    }
+
+    fn part(&self, name: &[u8]) -> &Mutex<Part> {
+        let at = usize::try_from(self.spread.hash_one(name) % PARTS as u64).unwrap_or(0);
+        self.parts.get(at).expect("it is below their number")
+    }
+
+    /// Has the listener hear, once, that the key has changed. To be called before the key is read.
+    fn ask(&self, listener: &Arc<Listener>, bucket: &[u8], key: &[u8]) {
+        let name = name_of(bucket, key);
+        let mut part = lock(self.part(&name));
+        part.add(&name, listener);
+        while part.bytes > self.part_bytes_max {
+            // Which is always right.
+            let Some(some) = part.keys.keys().next().cloned() else { break };
+            let Some((some, asking)) = part.remove(&some) else { break };
+            asking.iter().for_each(|other| other.tell(Some(key_of(&some))));
+        }
+    }
+
+    /// Connections that hear, and keys that were asked for.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let listeners = self.listeners.load(Ordering::Acquire);
+        let keys = if listeners == 0 { 0 } else { self.parts.iter().map(|part| lock(part).keys.len()).sum() };
+        (listeners, keys)
+    }
+
+    /// Prefixes that were asked for.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.all().iter().map(|listener| listener.wish.prefixes.len()).sum()
+    }
+}
+
+/// What the table knows a key by: names of numbered databases have no zeros.
+fn name_of(bucket: &[u8], key: &[u8]) -> Vec<u8> {
+    [bucket, &[0], key].concat()
+}
+
+fn key_of(name: &[u8]) -> &[u8] {
+    name.iter().position(|byte| *byte == 0).and_then(|end| name.get(end + 1..)).unwrap_or_default()
+}
+
+/// Whether it is a numbered database's.
+fn is_database(bucket: &[u8]) -> bool {
+    bucket.strip_prefix(b"db").is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+impl KeyWatcher for Tracking {
+    fn changed(&self, bucket: &[u8], key: &[u8]) {
+        if self.listeners.load(Ordering::Acquire) == 0 || !is_database(bucket) {
+            return;
+        }
+        let name = name_of(bucket, key);
+        let asking = lock(self.part(&name)).remove(&name);
+        let asking = asking.map(|(_, asking)| asking).unwrap_or_default();
+        asking.iter().for_each(|listener| listener.tell(Some(key)));
+        if self.broadcasts.load(Ordering::Acquire) > 0 {
+            let all = self.all();
+            let hears = |listener: &&Arc<Listener>| listener.hears_all_of(bucket, key);
+            all.iter().filter(hears).for_each(|listener| listener.tell(Some(key)));
+        }
+    }
+
+    fn cleared(&self, bucket: &[u8]) {
+        if self.listeners.load(Ordering::Acquire) == 0 || !is_database(bucket) {
+            return;
+        }
+        self.parts.iter().for_each(|part| *lock(part) = Part::default());
+        self.all().iter().filter(|listener| listener.may_read(bucket)).for_each(|listener| listener.tell(None));
+    }
+}
+
+/// Whose command this thread runs, until it is dropped.
+pub(crate) struct Acting;
+
+impl Acting {
+    pub(crate) fn for_client(id: u64) -> Self {
+        ACTING.set(id);
+        Self
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        ACTING.set(0);
+    }
+}
+
+/// What a session has of it.
+pub(crate) struct Tracked {
+    tracking: Arc<Tracking>,
+    pub(crate) listener: Arc<Listener>,
+    /// Whether CLIENT CACHING was said of the next command.
+    pub(crate) is_said: bool,
+    /// Of a script's session: it ends with that of its client.
+    is_lent: bool,
+}
+
+impl Tracked {
+    pub(crate) fn begin(tracking: &Arc<Tracking>, client: &Arc<Client>, user: Option<Arc<User>>, wish: Wish) -> Self {
+        let listener = tracking.begin(client, user, wish);
+        Self { tracking: Arc::clone(tracking), listener, is_said: false, is_lent: false }
+    }
+
+    /// The same, for what a script reads.
+    pub(crate) fn lent(&self) -> Self {
+        let (tracking, listener) = (Arc::clone(&self.tracking), Arc::clone(&self.listener));
+        Self { tracking, listener, is_said: self.is_said, is_lent: true }
+    }
+
+    /// Whether what is read now is to be asked for.
+    fn asks(&self) -> bool {
+        match self.listener.wish.mode {
+            Mode::Read => true,
+            Mode::OptIn => self.is_said,
+            Mode::OptOut => !self.is_said,
+            Mode::Broadcast => false,
+        }
+    }
+
+    /// Notes that a key is about to be read.
+    pub(crate) fn ask(&self, bucket: &[u8], key: &[u8]) {
+        if self.asks() && is_database(bucket) {
+            self.tracking.ask(&self.listener, bucket, key);
+        }
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        if !self.is_lent {
+            self.tracking.end(&self.listener);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tracking_tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! Who hears of keys that change, at the moment they do: caches of what was read.
+//!
+//! It is no feed: nothing is kept for those who are not there, and what a power cut takes back was heard of. What it tells is that what was read before
+//! is not to be relied on any more.
+//!
+//! May use: the key-value engine's commands. Must not know: doors.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kv::{Command, Commands, Recorded};
+
+use crate::Store;
+
+/// Hears of keys that change.
+///
+/// It is called by whoever changes them, while their partition is locked and behind the change: who has told the watcher of a key before it
+/// read the key either saw the change or has it told. So it has to be short, must not ask the store for anything, and must not panic.
+pub trait KeyWatcher: Send + Sync {
+    /// An object was put, deleted, or expires at another time. One that expires is deleted some time later.
+    fn changed(&self, bucket: &[u8], key: &[u8]);
+
+    /// Every object of a bucket is gone. Told once for each partition.
+    fn cleared(&self, bucket: &[u8]);
+}
+
+/// All who hear.
+#[derive(Default)]
+pub(crate) struct KeyWatchers {
+    are_there: AtomicBool,
+    all: RwLock<Vec<Arc<dyn KeyWatcher>>>,
+}
+
+impl KeyWatchers {
+    /// Tells what the commands of a section have changed.
+    pub(crate) fn tell(&self, section: &[u8]) {
+        if self.are_there.load(Ordering::Acquire) {
+            self.tell_all(section);
+        }
+    }
+
+    fn tell_all(&self, section: &[u8]) {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        for said in Commands::new(section, 0).map_while(Result::ok) {
+            let Recorded { command, .. } = said.recorded;
+            for watcher in all.iter() {
+                match &command {
+                    Command::Put(put) => watcher.changed(put.bucket, put.key),
+                    Command::Delete { bucket, key } | Command::Expire { bucket, key, .. } => {
+                        watcher.changed(bucket, key);
+                    }
+                    Command::Clear { bucket } => watcher.cleared(bucket),
+                }
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Has `watcher` hear of every key that changes from now on, whoever changes it, for as long as the store is open.
+    pub fn watch_keys(&self, watcher: Arc<dyn KeyWatcher>) {
+        let watchers = &self.inner().key_watchers;
+        watchers.all.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        watchers.are_there.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use base::ManualClock;
+    use base::memory::Disk;
+
+    use super::*;
+    use crate::{Condition, Durability, MemoryLedgers, Options, PutOptions, Scope, World};
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl KeyWatcher for Heard {
+        fn changed(&self, bucket: &[u8], key: &[u8]) {
+            let [bucket, key] = [bucket, key].map(String::from_utf8_lossy);
+            self.0.lock().unwrap().push(format!("{bucket}/{key}"));
+        }
+
+        fn cleared(&self, bucket: &[u8]) {
+            self.0.lock().unwrap().push(format!("{}/", String::from_utf8_lossy(bucket)));
+        }
+    }
+
+    impl Heard {
+        fn take(&self) -> Vec<String> {
+            let mut heard = std::mem::take(&mut *self.0.lock().unwrap());
+            heard.sort();
+            heard
+        }
+    }
+
+    #[test]
+    fn every_change_is_told_whatever_makes_it_and_nothing_that_changes_nothing() {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let world = World {
+            files: Arc::new(Disk::new(1).process()),
+            clock: Arc::clone(&clock) as _,
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 7,
+        };
+        let options = Options { partitions: 2, durability: Durability::Written, ..Options::default() };
+        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        let (heard, plain) = (Arc::new(Heard::default()), PutOptions::default());
+        let kv = store.kv();
+        kv.put(b"b", b"before", b"1", &plain).unwrap();
+        store.watch_keys(Arc::clone(&heard) as _);
+        kv.put(b"b", b"blind", b"1", &plain).unwrap();
+        kv.put(b"b", b"if", b"1", &PutOptions { condition: Condition::Absent, ..PutOptions::default() }).unwrap();
+        kv.put(b"b", b"if", b"2", &PutOptions { condition: Condition::Absent, ..PutOptions::default() }).unwrap_err();
+        kv.expire(b"b", b"blind", Some(1_700_000_001_000)).unwrap();
+        kv.delete(b"b", b"before", Condition::None).unwrap();
+        kv.delete(b"b", b"nobody", Condition::None).unwrap();
+        assert_eq!(heard.take(), ["b/before", "b/blind", "b/blind", "b/if"]);
+        let mut several = store.exclusive(&Scope::Keys(&[(b"b", b"x"), (b"c", b"y")])).unwrap();
+        several.put(b"b", b"x", b"1", &plain).unwrap();
+        several.put(b"c", b"y", b"1", &plain).unwrap();
+        assert_eq!(heard.take(), [""; 0], "not before it is committed");
+        several.commit().unwrap();
+        assert_eq!(heard.take(), ["b/x", "c/y"]);
+        clock.advance(std::time::Duration::from_secs(10));
+        store.step().unwrap();
+        assert_eq!(heard.take(), ["b/blind"], "it has expired");
+        let mut all = store.exclusive(&Scope::All).unwrap();
+        all.clear(b"b").unwrap();
+        all.commit().unwrap();
+        let cleared = heard.take();
+        assert!(!cleared.is_empty() && cleared.iter().all(|told| told == "b/"), "{cleared:?}");
+    }
+}
