@@ -273,6 +273,29 @@ fn rights_on_buckets_hold_for_every_route() {
     assert_eq!(door.get("/openapi.json").status, 200);
 }
 
+/// What the document says of objects is what they answer.
+#[test]
+fn the_document_has_the_headers_that_objects_are_asked_and_answer_with() {
+    let door = open(|_| {});
+    let document = door.get("/openapi.json").json();
+    let key = &document["paths"]["/buckets/{bucket}/keys/{key}"];
+    let asked = |method: &str| -> Vec<String> {
+        let parameters = key[method]["parameters"].as_array().unwrap().iter();
+        let headers = parameters.filter(|one| one["in"] == "header");
+        headers.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(asked("get"), ["If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"]);
+    assert!(asked("put").contains(&"X-Riak-Vclock".to_owned()) && asked("delete").contains(&"If-Match".to_owned()));
+    let expiring = [("X-Holdfast-Expires", "4000000000000")];
+    let put = door.send("PUT /buckets/b/keys/k", &expiring, Some(b"v"));
+    for (method, answer) in [("put", put), ("get", door.get("/buckets/b/keys/k"))] {
+        let headers = &key[method]["responses"][answer.status.to_string()]["headers"];
+        for (name, _) in headers.as_object().unwrap() {
+            assert!(answer.header(&name.to_ascii_lowercase()).is_some(), "{method}: {name} of {answer:?}");
+        }
+    }
+}
+
 #[test]
 fn every_route_is_in_the_document_and_the_document_names_no_other() {
     let door = open(|_| {});
@@ -281,6 +304,8 @@ fn every_route_is_in_the_document_and_the_document_names_no_other() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             listed.insert((method.to_uppercase(), path.clone()));
+            let described = |of: &serde_json::Value| of["schema"].is_object();
+            assert!(operation["parameters"].as_array().unwrap().iter().all(described), "{method} {path}");
             let names: Vec<_> = operation["parameters"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
             assert!(path.matches('{').count() <= names.len() && !operation["summary"].as_str().unwrap().is_empty());
             let real = path.replace(['{', '}'], "").replace("index/index/", "index/i_bin/");
