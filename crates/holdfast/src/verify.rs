@@ -1,6 +1,6 @@
 //! Looking at a store's folder without changing a byte of it, whether or not a process serves it.
 //!
-//! What is read is the journal; the ledger is derived from it and its library cannot open it without writing. So live bytes
+//! What is read is the journal; the ledger is derived from it, and who opens one removes what it does not name. So live bytes
 //! are counted from the journal, which takes reading all of it, and are unknown before.
 //!
 //! May use: `journal`, `kv`'s commands, `identity`, `beside`. Must not know: protocols.
