@@ -10,7 +10,7 @@
 //!
 //! A key is here with its newest change only. A removal is an entry too: it hides what older parts of the ledger have.
 //!
-//! May use: `chunk.rs`. Must not know: the tree, the disk.
+//! May use: `chunk.rs`. Must not know: tables, the disk.
 
 use std::ops::Bound;
 use std::sync::Arc;
