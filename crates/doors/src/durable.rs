@@ -182,6 +182,22 @@ impl Syncer {
         }
     }
 
+    /// Waits until `position` is synced, in this thread.
+    pub(crate) fn sync_here(&self, position: Position) -> State {
+        let state = self.synced(position);
+        if state != State::Waiting {
+            return state;
+        }
+        self.shared.sync(&*self.store, position.get());
+        self.shared.tell();
+        self.synced(position)
+    }
+
+    /// Whether syncs overlap, so that who waits for one keeps back what needs the next.
+    pub(crate) fn overlaps_syncs(&self) -> bool {
+        self.store.overlaps_syncs()
+    }
+
     /// Whether `position` is synced. Does not block.
     pub(crate) fn synced(&self, position: Position) -> State {
         if self.is_synced(position) {
@@ -260,20 +276,7 @@ impl Shared {
                 target.taken = target.position;
                 target.position
             };
-            match store.wait(Position::new(target), Durability::Synced) {
-                Ok(()) => {
-                    // More may have been synced in the same breath.
-                    let synced = store.written_and_synced().1.get().max(target + 1);
-                    self.written.fetch_max(synced, Ordering::AcqRel);
-                    self.synced.fetch_max(synced, Ordering::AcqRel);
-                }
-                Err(error) => {
-                    *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = (target, (self.describe)(&error));
-                    // What the store did sync before it failed stays true.
-                    self.synced.fetch_max(store.written_and_synced().1.get(), Ordering::AcqRel);
-                    self.failed_to.fetch_max(target, Ordering::AcqRel);
-                }
-            }
+            self.sync(store, target);
             {
                 let overlaps = store.overlaps_syncs();
                 let mut target = lock();
@@ -284,12 +287,35 @@ impl Shared {
                     self.wake.notify_all();
                 }
             }
-            self.changed.send_modify(|count| *count = count.wrapping_add(1));
-            fence(Ordering::SeqCst);
-            for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                if listener.waits.swap(false, Ordering::Relaxed) {
-                    listener.told.notify_one();
-                }
+            self.tell();
+        }
+    }
+
+    /// Waits until `target` is synced, and notes what that came to.
+    fn sync(&self, store: &dyn Waits, target: u64) {
+        match store.wait(Position::new(target), Durability::Synced) {
+            Ok(()) => {
+                // More may have been synced in the same breath.
+                let synced = store.written_and_synced().1.get().max(target + 1);
+                self.written.fetch_max(synced, Ordering::AcqRel);
+                self.synced.fetch_max(synced, Ordering::AcqRel);
+            }
+            Err(error) => {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = (target, (self.describe)(&error));
+                // What the store did sync before it failed stays true.
+                self.synced.fetch_max(store.written_and_synced().1.get(), Ordering::AcqRel);
+                self.failed_to.fetch_max(target, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Tells those who wait that there is something new to see.
+    fn tell(&self) {
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        fence(Ordering::SeqCst);
+        for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if listener.waits.swap(false, Ordering::Relaxed) {
+                listener.told.notify_one();
             }
         }
     }

@@ -34,7 +34,7 @@ use super::clients::{Ask, Client};
 use super::effort::Effort;
 use super::handle;
 use super::lingering::Came;
-use super::moving::{Carried, Habit, Moving};
+use super::moving::{COMMITS_MIN, Carried, Habit, Moving, Place};
 use super::reactor::Reactor;
 use super::reply::Reply;
 use super::session::{Need, Pending, Session};
@@ -99,6 +99,7 @@ pub(crate) struct Connection {
     habit: Habit,
     /// The reactor that is to serve it from when it rests on.
     moves_to: Option<usize>,
+    place: Option<Place>,
 }
 
 /// The reactor that goes on with a connection; none when it is closed.
@@ -111,13 +112,13 @@ impl Connection {
         session.select(0);
         let reply = Reply::new(door.options.limits.output_bytes_max);
         let (parser, input) = (Parser::new(), BytesMut::new());
-        let carried = Carried { session, parser, reply, input, is_starved: true };
+        let carried = Carried { session, parser, reply, input, is_starved: true, place: None };
         Connection { habit: Habit::default(), ..Self::going_on(reactor, stream, carried) }
     }
 
     /// One that another reactor has served.
     pub(crate) fn going_on(reactor: Rc<Reactor>, stream: Stream, carried: Carried) -> Self {
-        let Carried { mut session, parser, reply, input, is_starved } = carried;
+        let Carried { mut session, parser, reply, input, is_starved, place } = carried;
         session.counters = reactor.counters.clone();
         Connection {
             reply,
@@ -126,6 +127,7 @@ impl Connection {
             is_starved,
             habit: Habit::KNOWN,
             moves_to: None,
+            place,
             chunks: VecDeque::new(),
             chunk_bytes: 0,
             sending: Vec::new(),
@@ -159,8 +161,8 @@ impl Connection {
     }
 
     fn into_moving(self, to: usize) -> io::Result<Moving> {
-        let Connection { stream, session, parser, reply, input, is_starved, .. } = self;
-        let carried = Carried { session, parser, reply, input, is_starved };
+        let Connection { stream, session, parser, reply, input, is_starved, place, .. } = self;
+        let carried = Carried { session, parser, reply, input, is_starved, place };
         Ok(Moving { to, stream: stream.into_std()?, carried })
     }
 
@@ -321,9 +323,7 @@ impl Connection {
         self.turn.is_over |= started >= turn_ends;
         self.parser.shrink();
         reactor.lingering.note(if self.session.last_write == last_write { Came::Reads } else { Came::Writes });
-        if self.habit.pipelines(commands) && self.stream.may_move() {
-            self.moves_to = Some(door.next_for_pipelines()).filter(|to| *to != reactor.index);
-        }
+        self.note_habits(commands);
         if self.reply.take_overflow() {
             // A reply that is too big became an error; only errors themselves can get here, with absurd limits.
             tracing::warn!(client = %self.session.client.address, "replies exceed output_bytes_max; closing the connection");
@@ -332,6 +332,22 @@ impl Connection {
         self.end_chunk();
         self.block();
         done
+    }
+
+    /// Looks whether another reactor would serve it better, after so many commands in one read.
+    fn note_habits(&mut self, commands: usize) {
+        let (pipelines, commits) = (self.habit.pipelines(commands), self.session.commits >= COMMITS_MIN);
+        if !(pipelines || commits) || self.place.is_some() || !self.stream.may_move() {
+            return;
+        }
+        if commits {
+            // When no place is free it looks again after as many more.
+            self.session.commits = 0;
+            self.place = self.reactor.door.places.take();
+        }
+        let to = self.place.as_ref().map(|place| place.reactor);
+        let to = to.or_else(|| pipelines.then(|| self.reactor.door.next_for_pipelines()));
+        self.moves_to = to.filter(|to| *to != self.reactor.index).or(self.moves_to);
     }
 
     /// Makes a chunk of what the handlers have written.
@@ -445,6 +461,9 @@ impl Connection {
         }
         if need.synced == Position::ZERO {
             return State::Done;
+        }
+        if self.reactor.serves_one && !syncer.overlaps_syncs() {
+            return syncer.sync_here(need.synced);
         }
         let state = syncer.synced_for(&self.reactor.listener, need.synced);
         if state == State::Waiting {

@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::cursors::Cursors;
 
 use super::limits::Limits;
+use super::moving::Places;
 use super::number;
 use super::open::For;
 use super::script::{self, Functions, ScriptOptions, Scripts};
@@ -43,6 +44,8 @@ pub struct Options {
     pub reactors: usize,
     /// Threads over which connections are spread whose clients pipeline: `reactors` and, if this is more, others that serve only those.
     pub pipeline_reactors: usize,
+    /// Threads that serve one connection each, of those that commit distributed transactions; others are served as usual.
+    pub commit_reactors: usize,
     /// Bounds on what clients may do.
     pub limits: Limits,
     /// TLS, if connections are to be encrypted.
@@ -76,6 +79,7 @@ impl Options {
             listen,
             reactors: 1,
             pipeline_reactors: 1,
+            commit_reactors: 4,
             limits: Limits::default(),
             tls: None,
             users: Arc::new(Users::open()),
@@ -159,6 +163,8 @@ pub(crate) struct Door {
     pub(crate) tracking: Arc<Tracking>,
     /// Connections that were found to pipeline.
     pipelining: AtomicUsize,
+    /// The reactors for connections that commit distributed transactions.
+    pub(crate) places: Places,
 }
 
 impl Door {
@@ -192,7 +198,8 @@ impl Door {
             slowlog: Slowlog::default(),
             latency: Latency::new(limits.latency_samples_max),
             syncer: Syncer::start(store.clone(), "resp", store_error_text),
-            counters: (0..options.pipeline_reactors).map(|_| Arc::new(Counters::default())).collect(),
+            counters: (0..options.pipeline_reactors + options.commit_reactors).map(|_| Arc::default()).collect(),
+            places: Places::new(options.pipeline_reactors, options.commit_reactors),
             rejected: AtomicU64::new(0),
             points: Arc::default(),
             started_ms: store.now_ms(),

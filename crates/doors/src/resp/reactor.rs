@@ -33,6 +33,8 @@ pub(crate) struct Reactor {
     /// Told of syncs while one of them waits.
     pub(crate) listener: Arc<Listener>,
     pub(crate) lingering: Rc<Lingering>,
+    /// Whether it serves one connection only, and so may wait for the disk itself.
+    pub(super) serves_one: bool,
 }
 
 impl Reactor {
@@ -41,6 +43,7 @@ impl Reactor {
             listener: door.syncer.listener(),
             // There is one for each.
             counters: door.counters.get(index).cloned().unwrap_or_default(),
+            serves_one: index >= door.options.pipeline_reactors,
             door,
             index,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES]),

@@ -444,6 +444,52 @@ fn many_clients_at_once_see_their_own_writes() {
     }
 }
 
+/// Begins and commits a distributed transaction.
+fn commit(client: &mut TcpStream) {
+    client.write_all(b"XA.BEGIN\r\n").unwrap();
+    let mut id = [0; 5 + 54 + 2];
+    client.read_exact(&mut id).unwrap();
+    let id = std::str::from_utf8(&id[5..59]).unwrap();
+    exchange(client, format!("XA.COMMIT {id} BRANCHES 2 a b\r\n").as_bytes(), "+OK\r\n");
+    exchange(client, format!("XA.FORGET {id} BRANCH a BRANCH b\r\n").as_bytes(), "+OK\r\n");
+}
+
+/// Who commits has a reactor alone, while there is one; who comes later is served beside all others.
+#[test]
+fn connections_that_commit_have_a_reactor_of_their_own_until_they_end() {
+    let server = start(Durability::Synced, |options| (options.pipeline_reactors, options.commit_reactors) = (2, 2));
+    let commands =
+        |reactor: usize| server.running.door.counters[reactor].commands.load(std::sync::atomic::Ordering::Relaxed);
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        exchange(client, format!("SELECT {number}\r\n").as_bytes(), "+OK\r\n");
+        for _ in 0..40 {
+            commit(client);
+        }
+        exchange(client, b"SET k v\r\nGET k\r\n", "+OK\r\n$1\r\nv\r\n");
+    }
+    let alone = (commands(2), commands(3));
+    assert!(alone.0 > 60 && alone.1 > 60, "{alone:?}");
+    assert!(commands(0) > 150, "the third has no place");
+    // One that pipelines as well stays, and one whose place is free again is given to who still asks.
+    for _ in 0..10 {
+        exchange(&mut clients[0], "PING\r\n".repeat(10).as_bytes(), &"+PONG\r\n".repeat(10));
+    }
+    assert_eq!(commands(1), 0);
+    drop(clients.remove(1));
+    let before = commands(3);
+    for _ in 0..1_000 {
+        commit(&mut clients[1]);
+        if commands(3) > before + 30 {
+            break;
+        }
+    }
+    assert!(commands(3) > before + 30);
+    exchange(&mut clients[1], b"GET k\r\n", "$1\r\nv\r\n");
+    server.running.stop();
+    assert_eq!(rest(&mut clients[0]), "");
+}
+
 /// One reactor does all until clients pipeline; then every connection goes on elsewhere or where it is, with all that it was:
 /// name, database, protocol, transaction and the beginning of a command.
 #[test]

@@ -274,6 +274,8 @@ pub(crate) struct Session {
     pub(crate) random: u64,
     /// The owner that this connection is for XA.BEGIN.
     pub(crate) xa_owner: Option<ConnectionOwner>,
+    /// Commits of distributed transactions since it was last looked whether they are a habit.
+    pub(crate) commits: u8,
     /// What it hears of keys that change.
     pub(crate) tracked: Option<Tracked>,
 }
@@ -306,6 +308,7 @@ impl Session {
             replies: 0,
             random,
             xa_owner: None,
+            commits: 0,
             tracked: None,
         }
     }

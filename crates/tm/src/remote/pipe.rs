@@ -2,21 +2,25 @@
 //!
 //! A request is put into a buffer and its caller into a queue. Who finds nobody writing writes the buffer, and goes on
 //! while others have filled it again: so the requests of concurrent callers leave in one write, without a thread of their
-//! own. One thread reads; replies come in the order of requests, so the first in the queue gets the first reply.
+//! own. In the same way who finds nobody reading reads, for all, until its own reply is there, and has another go on: a
+//! caller that is alone is woken by its reply itself, not by a thread that was. Replies come in the order of requests, so
+//! the first in the queue gets the first reply.
 //!
 //! A *lazy* request has no caller. It leaves with the next write of somebody else or when [`Pipe::flush`] is called, and
-//! again after a broken connection, until it is answered.
+//! again after a broken connection, until it is answered. Between calls nobody reads: what has come meanwhile, be it the end
+//! of the connection, is read before the next request is sent.
 //!
 //! May use: `socket`, `slot`, `wire`, `tls`. Must not know: what requests mean.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 
-use super::slot::{Broken, Slot};
+use super::slot::{Broken, Slot, Waited};
 use super::socket::Socket;
 use super::wire::{self, Reply};
 use crate::tls::explained;
@@ -30,6 +34,9 @@ const CROWD: usize = 12;
 const AWAKE: Duration = Duration::from_millis(1);
 /// After a failed attempt to connect callers are refused at once for so long, instead of each trying for itself.
 const REFUSAL: Duration = Duration::from_millis(100);
+/// How often who reads looks whether its time is over: at least so often, and at most.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+const LOOK_MIN: Duration = Duration::from_millis(10);
 
 /// Where a server is and how one gets in.
 #[derive(Clone)]
@@ -44,7 +51,14 @@ pub(crate) struct Target {
 }
 
 /// The connection. It is made when it is first needed, and again after it broke.
-pub(crate) struct Pipe(Arc<Shared>);
+pub(crate) struct Pipe(Shared);
+
+/// A connection while it lasts.
+struct Link {
+    socket: Socket,
+    /// What is no whole reply yet. Who holds the lock reads, for all.
+    arrived: Mutex<Vec<u8>>,
+}
 
 struct Shared {
     target: Target,
@@ -55,7 +69,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    socket: Option<Arc<Socket>>,
+    link: Option<Arc<Link>>,
     connecting: bool,
     refused: Option<(Instant, String)>,
     /// Encoded requests that nobody writes yet.
@@ -72,10 +86,25 @@ enum Waiting {
     Lazy(Vec<u8>),
 }
 
+impl State {
+    /// Who waits for the next reply that somebody waits for.
+    fn first_caller(&self) -> Option<&Arc<Slot>> {
+        self.waiting.iter().find_map(|waiting| match waiting {
+            Waiting::Caller(slot) => Some(slot),
+            Waiting::Lazy(_) => None,
+        })
+    }
+
+    /// Whether `link` is the connection still.
+    fn goes_over(&self, link: &Link) -> bool {
+        self.link.as_deref().is_some_and(|current| std::ptr::eq(current, link))
+    }
+}
+
 impl Pipe {
     pub(crate) fn new(target: Target) -> Self {
         let state = Mutex::new(State::default());
-        Self(Arc::new(Shared { target, state, attempted: Condvar::new() }))
+        Self(Shared { target, state, attempted: Condvar::new() })
     }
 
     /// Sends a request and waits for its reply, for `patience` beyond the usual.
@@ -86,14 +115,25 @@ impl Pipe {
         let patience = self.0.target.patience.saturating_add(patience);
         let state = self.0.connected().map_err(|text| Broken { sent: false, text })?;
         let awake = if state.waiting.len() < CROWD { Duration::ZERO } else { AWAKE };
-        let socket = self.0.send(state, &request, Arc::clone(&slot));
-        if let Some(reply) = slot.wait(awake, patience) {
-            return reply;
+        let link = self.0.send(state, &request, Arc::clone(&slot));
+        let start = Instant::now();
+        loop {
+            if let Some(arrived) = link.begin_reading() {
+                self.0.read_for(&link, arrived, &slot, start + patience);
+            }
+            match slot.wait(awake, patience.saturating_sub(start.elapsed())) {
+                Waited::Reply(reply) => return reply,
+                Waited::ToRead => {}
+                Waited::InVain => break,
+            }
         }
         let text = format!("the server did not answer within {patience:?}");
-        self.0.broke(&socket, &text);
+        self.0.broke(&link, &text);
         // The slot was filled by that, or just before.
-        slot.wait(Duration::ZERO, patience).unwrap_or(Err(Broken { sent: true, text }))
+        match slot.wait(Duration::ZERO, Duration::ZERO) {
+            Waited::Reply(reply) => reply,
+            Waited::ToRead | Waited::InVain => Err(Broken { sent: true, text }),
+        }
     }
 
     /// Leaves a request to be sent with others.
@@ -108,15 +148,17 @@ impl Pipe {
         }
     }
 
-    /// Sends what was left; true when something was. Connects if need be.
+    /// Sends what was left; true when something was. Connects if need be, and hears what became of what was sent before.
     pub(crate) fn flush(&self) -> bool {
-        if self.0.lock().lazy.is_empty() {
+        let state = self.0.lock();
+        if state.lazy.is_empty() && state.waiting.is_empty() {
             return false;
         }
-        if let Ok(state) = self.0.connected() {
-            self.0.write(state);
-        }
-        true
+        drop(state);
+        let Ok(state) = self.0.connected() else { return true };
+        let is_left = !state.lazy.is_empty();
+        self.0.write(state);
+        is_left
     }
 
     /// Lazy requests that were dropped, because too many had no answer.
@@ -127,11 +169,37 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        if let Some(socket) = self.0.lock().socket.take() {
-            // The reading thread sees the end, and with it goes the last reference.
-            socket.close();
+        if let Some(link) = self.0.lock().link.take() {
+            link.socket.close();
         }
     }
+}
+
+impl Link {
+    /// The right to read, unless somebody has it.
+    fn begin_reading(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
+        match self.arrived.try_lock() {
+            Ok(arrived) => Some(arrived),
+            // Who reads changes it by whole steps.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Reads what there is, or waits for it for some time. What it gives is told to callers.
+    fn read(&self, arrived: &mut Vec<u8>) -> Result<(), String> {
+        match self.socket.read_into(arrived) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the coordinator closed the connection".to_owned()),
+            // The time was over, or a signal came to the caller's thread.
+            Err(error) if is_for_now(&error) => Ok(()),
+            Err(error) => Err(format!("the connection to the coordinator broke: {error}")),
+        }
+    }
+}
+
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 impl Shared {
@@ -141,11 +209,19 @@ impl Shared {
     }
 
     /// The state, with a connection; or why there is none.
-    fn connected(self: &Arc<Self>) -> Result<MutexGuard<'_, State>, String> {
+    fn connected(&self) -> Result<MutexGuard<'_, State>, String> {
         let mut state = self.lock();
         loop {
-            if state.socket.is_some() {
-                return Ok(state);
+            if let Some(link) = state.link.clone() {
+                if state.first_caller().is_some() {
+                    // Somebody reads, or is about to; the right to read must not be found taken then.
+                    return Ok(state);
+                }
+                let Some(arrived) = link.begin_reading().filter(|_| link.socket.is_readable()) else { return Ok(state) };
+                drop(state);
+                self.read_once(&link, arrived);
+                state = self.lock();
+                continue;
             }
             if !state.connecting {
                 break;
@@ -164,9 +240,9 @@ impl Shared {
         state.connecting = false;
         self.attempted.notify_all();
         match attempt {
-            Ok(socket) => {
+            Ok(link) => {
                 state.refused = None;
-                state.socket = Some(socket);
+                state.link = Some(Arc::new(link));
                 Ok(state)
             }
             Err(text) => {
@@ -176,18 +252,18 @@ impl Shared {
         }
     }
 
-    fn connect(self: &Arc<Self>) -> Result<Arc<Socket>, String> {
+    fn connect(&self) -> Result<Link, String> {
         let mut refusals = Vec::new();
         for server in &self.target.servers {
             match self.connect_to(server) {
-                Ok(socket) => return Ok(socket),
+                Ok(link) => return Ok(link),
                 Err(text) => refusals.push(format!("cannot reach the coordinator at {server}: {text}")),
             }
         }
         Err(refusals.join("; "))
     }
 
-    fn connect_to(self: &Arc<Self>, server: &str) -> Result<Arc<Socket>, String> {
+    fn connect_to(&self, server: &str) -> Result<Link, String> {
         let Target { tls, login, patience, .. } = &self.target;
         let text = |error: std::io::Error| explained(&error).unwrap_or_else(|| error.to_string());
         let socket = Socket::connect(server, tls.as_ref(), *patience).map_err(text)?;
@@ -210,21 +286,18 @@ impl Shared {
         if let Reply::Error(error) = greeting {
             return Err(error);
         }
-        socket.set_read_timeout(None).map_err(text)?;
-        let socket = Arc::new(socket);
-        let (shared, reading) = (Arc::clone(self), Arc::clone(&socket));
-        let reader = thread::Builder::new().name("holdfast-replies".to_owned());
-        reader.spawn(move || shared.read(&reading)).map_err(text)?;
-        Ok(socket)
+        let look = (*patience / 4).clamp(LOOK_MIN, LOOK_MAX);
+        socket.set_read_timeout(Some(look)).map_err(text)?;
+        Ok(Link { socket, arrived: Mutex::default() })
     }
 
     /// Queues a request and its caller, and writes unless somebody does. Returns the connection it went to.
-    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, request: &[u8], slot: Arc<Slot>) -> Arc<Socket> {
-        let socket = Arc::clone(state.socket.as_ref().expect("`connected` gave the lock with a connection"));
+    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, request: &[u8], slot: Arc<Slot>) -> Arc<Link> {
+        let link = Arc::clone(state.link.as_ref().expect("`connected` gave the lock with a connection"));
         state.out.extend_from_slice(request);
         state.waiting.push_back(Waiting::Caller(slot));
         self.write(state);
-        socket
+        link
     }
 
     fn write<'a>(&'a self, mut state: MutexGuard<'a, State>) {
@@ -239,7 +312,7 @@ impl Shared {
             thread::yield_now();
             state = self.lock();
         }
-        while let Some(socket) = state.socket.clone() {
+        while let Some(link) = state.link.clone() {
             while let Some(request) = state.lazy.pop_front() {
                 state.out.extend_from_slice(&request);
                 state.waiting.push_back(Waiting::Lazy(request));
@@ -249,8 +322,8 @@ impl Shared {
             }
             let mut bytes = std::mem::take(&mut state.out);
             drop(state);
-            if let Err(error) = socket.write_all(&bytes) {
-                self.broke(&socket, &format!("the connection to the coordinator broke: {error}"));
+            if let Err(error) = link.socket.write_all(&bytes) {
+                self.broke(&link, &format!("the connection to the coordinator broke: {error}"));
             }
             bytes.clear();
             state = self.lock();
@@ -261,48 +334,65 @@ impl Shared {
         state.writing = false;
     }
 
-    /// The reading thread, until the connection ends.
-    fn read(&self, socket: &Arc<Socket>) {
-        let mut arrived = Vec::new();
-        let mut replies = Vec::new();
-        let why = loop {
-            match socket.read_into(&mut arrived) {
-                Ok(true) => {}
-                Ok(false) => break "the coordinator closed the connection".to_owned(),
-                Err(error) => break format!("the connection to the coordinator broke: {error}"),
+    /// Reads until `slot` is filled, the connection ends, or it is late; then has another caller go on.
+    fn read_for(&self, link: &Link, mut arrived: MutexGuard<'_, Vec<u8>>, slot: &Slot, until: Instant) {
+        while !slot.is_filled() && Instant::now() < until {
+            if let Err(why) = link.read(&mut arrived).and_then(|()| self.deliver_all(link, &mut arrived)) {
+                self.broke(link, &why);
+                break;
             }
-            let mut at = 0;
-            let malformed = loop {
-                match wire::reply(arrived.get(at..).unwrap_or_default()) {
-                    Ok(Some((reply, length))) => {
-                        replies.push(reply);
-                        at += length;
-                    }
-                    Ok(None) => break None,
-                    Err(malformed) => break Some(malformed.to_string()),
+        }
+        self.end_reading(arrived);
+    }
+
+    /// Reads what has come while nobody waited.
+    fn read_once(&self, link: &Link, mut arrived: MutexGuard<'_, Vec<u8>>) {
+        if let Err(why) = link.read(&mut arrived).and_then(|()| self.deliver_all(link, &mut arrived)) {
+            self.broke(link, &why);
+        }
+        self.end_reading(arrived);
+    }
+
+    /// Lets another caller read, if there is one. Whoever found the right to read taken is in the queue by now.
+    fn end_reading(&self, arrived: MutexGuard<'_, Vec<u8>>) {
+        drop(arrived);
+        let state = self.lock();
+        let next = state.first_caller().map(Arc::clone);
+        drop(state);
+        if let Some(slot) = next {
+            slot.have_read();
+        }
+    }
+
+    /// Gives out the replies that have arrived; what is wrong with them if they are none.
+    fn deliver_all(&self, link: &Link, arrived: &mut Vec<u8>) -> Result<(), String> {
+        let (mut replies, mut at) = (Vec::new(), 0);
+        let malformed = loop {
+            match wire::reply(arrived.get(at..).unwrap_or_default()) {
+                Ok(Some((reply, length))) => {
+                    replies.push(reply);
+                    at += length;
                 }
-            };
-            arrived.drain(..at);
-            let expected = self.deliver(socket, &mut replies);
-            if let Some(text) = malformed {
-                break text;
-            }
-            if !expected {
-                break "the coordinator sent a reply that nobody waits for".to_owned();
+                Ok(None) => break Ok(()),
+                Err(malformed) => break Err(malformed.to_string()),
             }
         };
-        self.broke(socket, &why);
+        arrived.drain(..at);
+        if replies.is_empty() || self.deliver(link, replies) {
+            return malformed;
+        }
+        malformed.and(Err("the coordinator sent a reply that nobody waits for".to_owned()))
     }
 
     /// Gives replies to those who wait; false when there are more replies than that.
-    fn deliver(&self, socket: &Arc<Socket>, replies: &mut Vec<Reply>) -> bool {
+    fn deliver(&self, link: &Link, replies: Vec<Reply>) -> bool {
         let mut wake = Vec::with_capacity(replies.len());
         let mut state = self.lock();
-        if !state.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket)) {
+        if !state.goes_over(link) {
             return true;
         }
         let mut expected = true;
-        for reply in replies.drain(..) {
+        for reply in replies {
             match (state.waiting.pop_front(), reply) {
                 (Some(Waiting::Caller(slot)), reply) => wake.push((slot, reply)),
                 // It may work later; other refusals will not change.
@@ -321,14 +411,14 @@ impl Shared {
     }
 
     /// Gives up a connection, unless that was done: everybody who waits for a reply on it learns why.
-    fn broke(&self, socket: &Arc<Socket>, why: &str) {
+    fn broke(&self, link: &Link, why: &str) {
         let mut state = self.lock();
-        if !state.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket)) {
+        if !state.goes_over(link) {
             return;
         }
-        state.socket = None;
-        // Not earlier: the reading thread would tell the end as what it sees of it.
-        socket.close();
+        state.link = None;
+        // Not earlier: who reads would tell the end as what it sees of it.
+        link.socket.close();
         state.out.clear();
         let waiting = std::mem::take(&mut state.waiting);
         let mut callers = Vec::new();

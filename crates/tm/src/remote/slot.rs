@@ -18,18 +18,29 @@ pub(crate) struct Broken {
     pub(crate) text: String,
 }
 
+/// What waiting came to.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    Reply(Result<Reply, Broken>),
+    /// Nobody reads any more, and the caller is to.
+    ToRead,
+    /// There is no reply after all that time.
+    InVain,
+}
+
 /// The place of one request's reply.
 #[derive(Debug)]
 pub(crate) struct Slot {
     thread: Thread,
     filled: AtomicBool,
+    to_read: AtomicBool,
     reply: Mutex<Option<Result<Reply, Broken>>>,
 }
 
 impl Slot {
     /// A place for the calling thread, which alone may wait there.
     pub(crate) fn here() -> Arc<Self> {
-        Arc::new(Self { thread: thread::current(), filled: AtomicBool::new(false), reply: Mutex::new(None) })
+        Arc::new(Self { thread: thread::current(), filled: AtomicBool::default(), to_read: AtomicBool::default(), reply: Mutex::default() })
     }
 
     /// Puts the reply there and wakes the caller.
@@ -39,19 +50,37 @@ impl Slot {
         self.thread.unpark();
     }
 
-    /// Waits until the reply is there; `None` when it is not after `patience`. For the first `awake` of that it gives way to
-    /// threads that are ready instead of sleeping.
-    pub(crate) fn wait(&self, awake: Duration, patience: Duration) -> Option<Result<Reply, Broken>> {
+    /// Wakes the caller to read.
+    pub(crate) fn have_read(&self) {
+        self.to_read.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    /// Whether the reply is there.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
+    }
+
+    /// Waits until the reply is there, or the caller is to read, for `patience` at most. For the first `awake` of that it
+    /// gives way to threads that are ready instead of sleeping.
+    pub(crate) fn wait(&self, awake: Duration, patience: Duration) -> Waited {
         let start = Instant::now();
-        while !self.filled.load(Ordering::Acquire) {
+        while !self.is_filled() {
             let waited = start.elapsed();
-            let left = patience.checked_sub(waited).filter(|left| !left.is_zero())?;
+            let left = patience.saturating_sub(waited);
+            if left.is_zero() {
+                return Waited::InVain;
+            }
+            if self.to_read.swap(false, Ordering::Acquire) {
+                return Waited::ToRead;
+            }
             if waited < awake {
                 thread::yield_now();
             } else {
                 thread::park_timeout(left);
             }
         }
-        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let reply = self.reply.lock().unwrap_or_else(PoisonError::into_inner).take();
+        reply.map_or(Waited::InVain, Waited::Reply)
     }
 }

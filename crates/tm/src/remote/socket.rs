@@ -1,12 +1,13 @@
-//! One TCP connection to a server, with TLS where it is asked for, that one thread reads while others write.
+//! One TCP connection to a server, with TLS where it is asked for, that one thread reads at a time while others write.
 //!
-//! May use: std's sockets, rustls. Must not know: what is said on it.
+//! May use: std's sockets, rustix, rustls. Must not know: what is said on it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
@@ -61,6 +62,13 @@ impl Socket {
             flush(&mut session, &self.tcp)?;
         }
         Ok(())
+    }
+
+    /// Whether there is something to read, which may be the end.
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut wanted = [PollFd::new(&self.tcp, PollFlags::IN)];
+        // An error that cannot be seen here is seen by reading.
+        rustix::event::poll(&mut wanted, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for bytes and appends them. False at the end of the connection.

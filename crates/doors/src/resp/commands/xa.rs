@@ -290,6 +290,7 @@ fn try_commit(call: &mut Call<'_, '_>) -> Answer {
     }
     let patience = if wait_ms > 0 { Patience::Waits } else { Patience::Over };
     let decided = call.door.store.xa().decide(id, &branches, patience)?;
+    call.session.commits = call.session.commits.saturating_add(1);
     let asked = call.durability;
     let commit = show(&mut call.session.need, asked, decided);
     if commit != Commit::Waiting {
