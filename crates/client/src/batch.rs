@@ -10,7 +10,9 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use holdfast::series::Rows;
-use holdfast::space::{Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written};
+use holdfast::space::{
+    Bookmark, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
+};
 use holdfast::{
     Committed, Condition, Durability, Error, ErrorKind, Exclusive, Position, PutOptions, Result, Scope, Shown, Store,
     Transaction,
@@ -254,6 +256,22 @@ impl Batch {
             }) as Late)
         };
         self.step(run, || entries.change_words(wanted, changes, &options), read::changed)
+    }
+
+    /// Notes that a listener by name has done with all up to a bookmark: [`Entries::acknowledge`], together with what was done about the
+    /// events, so that each is done with exactly once.
+    pub fn acknowledge(&mut self, entries: &Entries, name: &str, bookmark: Bookmark) -> Made<()> {
+        let here = self.of(entries);
+        if let Some(here) = &here {
+            let (bucket, key) = here.listener_object(name);
+            self.key(bucket, &key);
+        }
+        let of_run = name.to_owned();
+        let run = move |within: &mut Within<'_, '_>| {
+            let entries = here.ok_or_else(elsewhere)?;
+            within.exclusive.acknowledge(&entries, &of_run, bookmark).map(|()| now(()))
+        };
+        self.step(run, || Ok(entries.acknowledge_words(name, bookmark)), Reply::ok)
     }
 
     /// How many entries match, as the batch would have it.

@@ -108,11 +108,15 @@ impl Entries {
                 here.elsewhere(move || entries.acknowledge(&name, bookmark, None))
             }
             At::There(there, _) => {
-                let words = self.words("SPACE.ACK").and(name).and(bookmark.to_string());
+                let words = self.acknowledge_words(name, bookmark);
                 // What was acknowledged is not taken back, so it may be said twice.
                 there.call_alone(&words, Again::May, Some(Duration::ZERO), Reply::ok)
             }
         }
+    }
+
+    pub(crate) fn acknowledge_words(&self, name: &str, bookmark: Bookmark) -> Words {
+        self.words("SPACE.ACK").and(name).and(bookmark.to_string())
     }
 
     /// The beginning of SPACE.LISTEN.

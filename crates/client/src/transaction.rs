@@ -14,7 +14,8 @@ mod slot;
 use std::time::Duration;
 
 use holdfast::space::{
-    self, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions, Written,
+    self, Bookmark, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions,
+    Written,
 };
 use holdfast::{Condition, Durability, Error, ErrorKind, Head, Position, PutOptions, Result};
 
@@ -265,6 +266,25 @@ impl Transaction {
             Ok(if may_come { Came::Nothing(found) } else { Came::Done(found) })
         };
         self.run(one(here, words, block, read::some_entry))
+    }
+
+    /// Notes that a listener by name has done with all up to a bookmark: [`Entries::acknowledge`], with what else the transaction does, so
+    /// that events are done with exactly once.
+    ///
+    /// # Errors
+    /// As there. Of two transactions that acknowledge for one listener at the same time the second to commit fails with `Conflict`.
+    pub fn acknowledge(&mut self, entries: &Entries, name: &str, bookmark: Bookmark) -> Call<()> {
+        let of = match self.of(entries) {
+            Ok(of) => of,
+            Err(error) => return Call::done(Err(error)),
+        };
+        let words = Ok(entries.acknowledge_words(name, bookmark));
+        let name = name.to_owned();
+        let here = move |transaction: &mut holdfast::Transaction, _: &Patience| {
+            let of = of.as_ref().ok_or_else(elsewhere)?;
+            of.acknowledge_within(transaction, &name, bookmark).map(Came::Done)
+        };
+        self.run(one(here, words, Duration::ZERO, Reply::ok))
     }
 
     /// The value of an object. Keys are not locked: the commit fails with `Conflict` when somebody has changed by then what was read of

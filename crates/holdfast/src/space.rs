@@ -56,7 +56,7 @@ pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 pub(crate) use commit::{Opened, SPACE_PART};
 pub(crate) use kind::{Kind, Registry};
 pub(crate) use memory::QueryMemory;
-pub(crate) use named::Known as KnownListeners;
+pub(crate) use named::{Known as KnownListeners, is_of_listeners};
 pub(crate) use scrub::SnapshotScrub;
 pub(crate) use stage::SpaceStage;
 

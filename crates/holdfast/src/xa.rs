@@ -290,7 +290,7 @@ impl<'a> Xa<'a> {
         let Scope::Keys(keys) = scope else { return self.store.exclusive(scope) };
         let inner = self.store.inner();
         inner.check_open()?;
-        keys.iter().try_for_each(|(bucket, _)| inner.check_bucket(bucket))?;
+        inner.check_scope(keys)?;
         self.exclusive_of(keys, ids)
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use client::Client;
-use holdfast::ErrorKind;
+use client::{Client, TransactionOptions};
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
     Order, Path, ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
+use holdfast::{Condition, ErrorKind, PutOptions};
 
 use crate::scene::{both, connect, declare, document, impatient, number, order, orders, upsert};
 
@@ -376,6 +376,32 @@ fn a_listener_by_name_goes_on_behind_what_was_acknowledged() {
         orders.acknowledge("mailer", all[0].bookmark).wait().unwrap();
         assert_eq!(heard(3), all[2..], "what was acknowledged is not taken back");
         assert_eq!(kind(orders.acknowledge("nosuch", all[0].bookmark).wait()), ErrorKind::Invalid);
+        // Together with what was done about it, or not at all.
+        let kv = client.kv();
+        let get = |key: &str| kv.get(b"b", key.as_bytes()).wait().unwrap().is_some();
+        let mut batch = client.batch();
+        let _ = batch.put(b"b", b"3", b"done", &PutOptions::default());
+        let acknowledged = batch.acknowledge(&orders, "mailer", all[2].bookmark);
+        batch.commit().wait().unwrap().take(acknowledged).unwrap();
+        assert_eq!((heard(4), get("3")), (all[3..].to_vec(), true));
+        let mut batch = client.batch();
+        let _ = batch.acknowledge(&orders, "mailer", all[3].bookmark);
+        let _ = batch.put(b"b", b"3", b"again", &PutOptions { condition: Condition::Absent, ..PutOptions::default() });
+        assert_eq!(kind(batch.commit().wait()), ErrorKind::Conflict);
+        let mut batch = client.batch();
+        let _ = batch.put(b"b", b"4", b"done", &PutOptions::default());
+        let _ = batch.acknowledge(&orders, "nosuch", all[3].bookmark);
+        assert_eq!(kind(batch.commit().wait()), ErrorKind::Invalid);
+        let mut transaction = client.begin(&TransactionOptions::default()).wait().unwrap();
+        transaction.put(b"b", b"4", b"done", &PutOptions::default()).wait().unwrap();
+        transaction.acknowledge(&orders, "mailer", all[3].bookmark).wait().unwrap();
+        assert_eq!((heard(4), get("4")), (all[3..].to_vec(), false), "nothing has happened yet");
+        // Two that acknowledge exclude each other.
+        let mut other = client.begin(&TransactionOptions::default()).wait().unwrap();
+        other.acknowledge(&orders, "mailer", all[3].bookmark).wait().unwrap();
+        transaction.commit(None).wait().unwrap();
+        assert!(get("4") && named(None).unwrap().next(Duration::ZERO).wait().unwrap().is_none());
+        assert_eq!(kind(other.commit(None).wait()), ErrorKind::Conflict);
         assert_eq!(kind(named(Some(u64::MAX))), ErrorKind::Limit);
     });
 }

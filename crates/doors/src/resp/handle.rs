@@ -216,7 +216,7 @@ pub(super) fn run(
     } else {
         let mut named = Vec::new();
         keys_of(row, args, bucket, &mut named);
-        let scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), *key)).collect();
+        let scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), key.as_ref())).collect();
         door.store.exclusive(&Scope::Keys(&scope))?
     };
     let durability = run_in(door, session, row, args, reply, now_ms, false, &mut exclusive)?;
@@ -342,7 +342,7 @@ pub(crate) fn worked(session: &mut Session, worked: Worked, is_silent: bool, rep
 }
 
 /// A bucket and a key in it.
-pub(crate) type NamedKey<'a> = (Cow<'a, [u8]>, &'a [u8]);
+pub(crate) type NamedKey<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// The buckets and keys a call names.
 pub(crate) fn keys_of<'a>(row: &Command, args: Args<'a>, selected: BucketName, keys: &mut Vec<NamedKey<'a>>) {
@@ -356,7 +356,7 @@ pub(crate) fn keys_of<'a>(row: &Command, args: Args<'a>, selected: BucketName, k
             },
             _ => selected.clone(),
         };
-        keys.push((bucket, args.at(index)));
+        keys.push((bucket, Cow::Borrowed(args.at(index))));
     }
 }
 

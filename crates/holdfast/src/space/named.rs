@@ -30,6 +30,11 @@ use crate::transaction::Transaction;
 
 /// Hidden from users, as all whose names begin so.
 const BUCKET: &[u8] = b"\0listener";
+
+/// Whether it is the bucket in which the store keeps listeners.
+pub(crate) fn is_of_listeners(bucket: &[u8]) -> bool {
+    bucket == BUCKET
+}
 /// Longest name of a listener, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 /// Listeners of one type that are known by name: all are looked at now and then.
@@ -319,6 +324,13 @@ impl Entries {
         Ok(())
     }
 
+    /// Bucket and key of the object by which the store knows a listener: what [`Exclusive::acknowledge`] needs in its scope. It is the
+    /// store's own, and no operation on objects is let at it.
+    #[must_use]
+    pub fn listener_object(&self, name: &str) -> (&'static [u8], Vec<u8>) {
+        (BUCKET, key_of(self.kind.of, name))
+    }
+
     fn acknowledged(&self, name: &str, bookmark: Bookmark) -> Result<Option<Kept>> {
         let kept = self.known(name)?;
         let now = self.inner().journal.watermarks().appended;
@@ -368,14 +380,14 @@ impl Entries {
 
 impl Exclusive<'_> {
     /// As [`Entries::acknowledge`], in this batch: what was done about events and that they are done with happens together. Needs
-    /// [`Scope::All`]. Durable as the batch is.
+    /// [`Entries::listener_object`] in its scope. Durable as the batch is.
     ///
     /// # Errors
-    /// As there; `Internal` when the scope is smaller.
+    /// As there; `Internal` when it is not in the scope.
     pub fn acknowledge(&mut self, entries: &Entries, name: &str, bookmark: Bookmark) -> Result<()> {
-        self.need_all()?;
-        let Some(kept) = entries.acknowledged(name, bookmark)? else { return Ok(()) };
         let key = key_of(entries.kind.of, name);
+        self.holds(BUCKET, &key)?;
+        let Some(kept) = entries.acknowledged(name, bookmark)? else { return Ok(()) };
         let staged = match self.changes.get(BUCKET, &key) {
             Some(Change::Put { stored, .. }) => Kept::decode(&stored.value()),
             _ => None,
@@ -394,6 +406,7 @@ mod tests {
     use super::super::notify::Listen;
     use super::super::wanted::Wanted;
     use super::*;
+    use crate::PutOptions;
     use crate::options::Options;
     use crate::store::Store;
 
@@ -465,6 +478,36 @@ mod tests {
         let store = Store::open(folder.path(), Options::default()).unwrap();
         assert_eq!(names(&store), ["stays", "not loaded"]);
         assert_eq!(store.inner().listeners_keep(), store.inner().named().unwrap()[0].kept.unwrap().bookmark.position());
+    }
+
+    /// The scope of a batch names where listeners are kept, which lets nobody at them.
+    #[test]
+    fn a_batch_acknowledges_in_its_scope_and_nothing_else_gets_at_what_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let orders = declare(&store, "orders");
+        let name = Some(ListenName { name: "mailer".to_owned(), retain_bytes: None });
+        let now = orders.listen(&Wanted::all(), Listen { name, ..Listen::default() }).unwrap().bookmark();
+        let (bucket, key) = orders.listener_object("mailer");
+        let mut without = store.exclusive(&Scope::Keys(&[(b"b", b"k")])).unwrap();
+        without.put(b"b", b"k", b"v", &PutOptions::default()).unwrap();
+        let outside = without.acknowledge(&orders, "mailer", now).map_err(|error| error.kind());
+        // It may lie in the same partition.
+        assert!(matches!(outside, Ok(()) | Err(ErrorKind::Internal)));
+        drop(without);
+        let mut within = store.exclusive(&Scope::Keys(&[(b"b", b"k"), (bucket, &key)])).unwrap();
+        for refused in [
+            within.put(bucket, &key, b"x", &PutOptions::default()).unwrap_err(),
+            within.get(bucket, &key).map(|_| ()).unwrap_err(),
+            within.delete(bucket, &key).unwrap_err(),
+            within.expire(bucket, &key, Some(1)).unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::Invalid);
+        }
+        within.acknowledge(&orders, "mailer", now).unwrap();
+        within.commit().unwrap();
+        let other = store.exclusive(&Scope::Keys(&[(b"\0xa", b"d")])).map(|_| ()).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::Invalid);
     }
 
     /// Who began while somebody acknowledged took that back.

@@ -217,7 +217,9 @@ impl Shared {
                     // Somebody reads, or is about to; the right to read must not be found taken then.
                     return Ok(state);
                 }
-                let Some(arrived) = link.begin_reading().filter(|_| link.socket.is_readable()) else { return Ok(state) };
+                let Some(arrived) = link.begin_reading().filter(|_| link.socket.is_readable()) else {
+                    return Ok(state);
+                };
                 drop(state);
                 self.read_once(&link, arrived);
                 state = self.lock();

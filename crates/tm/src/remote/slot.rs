@@ -40,7 +40,12 @@ pub(crate) struct Slot {
 impl Slot {
     /// A place for the calling thread, which alone may wait there.
     pub(crate) fn here() -> Arc<Self> {
-        Arc::new(Self { thread: thread::current(), filled: AtomicBool::default(), to_read: AtomicBool::default(), reply: Mutex::default() })
+        Arc::new(Self {
+            thread: thread::current(),
+            filled: AtomicBool::default(),
+            to_read: AtomicBool::default(),
+            reply: Mutex::default(),
+        })
     }
 
     /// Puts the reply there and wakes the caller.

@@ -21,6 +21,7 @@ use crate::resp::handle::{NamedKey, keys_of, run_in};
 use crate::resp::permit;
 use crate::resp::session::{BucketName, Need, Queue, Queued, ReplyMode, Session, Watched};
 use crate::resp::table::{BucketOf, Command, flag};
+use crate::resp::wire::Args;
 
 pub(crate) fn multi(call: &mut Call<'_, '_>) -> Answer {
     if call.session.multi.is_some() {
@@ -153,14 +154,19 @@ fn scope_of<'a>(
 ) -> Option<Vec<NamedKey<'a>>> {
     let mut keys = Vec::new();
     for watched in watched {
-        keys.push((Cow::Borrowed(watched.bucket.as_bytes()), watched.key.as_slice()));
+        keys.push((Cow::Borrowed(watched.bucket.as_bytes()), Cow::Borrowed(watched.key.as_slice())));
     }
     let mut selected = selected;
     for queued in commands {
         let args = queued.args.args();
-        // Where the store keeps listeners is its own affair, and nowhere that commands name.
-        if queued.command.has(flag::WHOLE) || queued.command.name == "space.ack" {
+        if queued.command.has(flag::WHOLE) {
             return None;
+        }
+        // Where the store keeps a listener is its own affair, and nothing that commands name. What is wrong with the command it says itself.
+        if queued.command.name == "space.ack"
+            && let Some((bucket, key)) = listener_object(door, args)
+        {
+            keys.push((Cow::Borrowed(bucket), Cow::Owned(key)));
         }
         if queued.command.name == "select"
             && let Some(database) = door.database(args.at(1))
@@ -170,6 +176,12 @@ fn scope_of<'a>(
         keys_of(queued.command, args, selected, &mut keys);
     }
     Some(keys)
+}
+
+/// What SPACE.ACK changes, if there is such a type.
+fn listener_object(door: &Door, args: Args<'_>) -> Option<(&'static [u8], Vec<u8>)> {
+    let [space, of, name] = [1, 2, 3].map(|index| std::str::from_utf8(args.at(index)).ok());
+    Some(door.store.space(space?).entries(of?).ok()?.listener_object(name?))
 }
 
 fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], shows_position: bool) -> Answer {
@@ -188,7 +200,8 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     let mut exclusive = match &named {
         None => door.store.exclusive(&Scope::All)?,
         Some(named) => {
-            let mut scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), *key)).collect();
+            let mut scope: Vec<(&[u8], &[u8])> =
+                named.iter().map(|(bucket, key)| (bucket.as_ref(), key.as_ref())).collect();
             scope.sort_unstable();
             scope.dedup();
             // Transactions that are decided with the batch. An id that is none is an error of its command.
