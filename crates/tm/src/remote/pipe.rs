@@ -119,7 +119,7 @@ impl Pipe {
         let start = Instant::now();
         loop {
             if let Some(arrived) = link.begin_reading() {
-                self.0.read_for(&link, arrived, &slot, start + patience);
+                self.0.read_for(&link, arrived, &slot, || start.elapsed() >= patience);
             }
             match slot.wait(awake, patience.saturating_sub(start.elapsed())) {
                 Waited::Reply(reply) => return reply,
@@ -217,11 +217,11 @@ impl Shared {
                     // Somebody reads, or is about to; the right to read must not be found taken then.
                     return Ok(state);
                 }
-                let Some(arrived) = link.begin_reading().filter(|_| link.socket.is_readable()) else {
-                    return Ok(state);
-                };
+                let arrived = link.begin_reading().filter(|_| link.socket.is_readable());
+                let Some(mut arrived) = arrived else { return Ok(state) };
                 drop(state);
-                self.read_once(&link, arrived);
+                self.read_once(&link, &mut arrived);
+                self.end_reading(arrived);
                 state = self.lock();
                 continue;
             }
@@ -337,22 +337,15 @@ impl Shared {
     }
 
     /// Reads until `slot` is filled, the connection ends, or it is late; then has another caller go on.
-    fn read_for(&self, link: &Link, mut arrived: MutexGuard<'_, Vec<u8>>, slot: &Slot, until: Instant) {
-        while !slot.is_filled() && Instant::now() < until {
-            if let Err(why) = link.read(&mut arrived).and_then(|()| self.deliver_all(link, &mut arrived)) {
-                self.broke(link, &why);
-                break;
-            }
-        }
+    fn read_for(&self, link: &Link, mut arrived: MutexGuard<'_, Vec<u8>>, slot: &Slot, is_late: impl Fn() -> bool) {
+        while !slot.is_filled() && !is_late() && self.read_once(link, &mut arrived) {}
         self.end_reading(arrived);
     }
 
-    /// Reads what has come while nobody waited.
-    fn read_once(&self, link: &Link, mut arrived: MutexGuard<'_, Vec<u8>>) {
-        if let Err(why) = link.read(&mut arrived).and_then(|()| self.deliver_all(link, &mut arrived)) {
-            self.broke(link, &why);
-        }
-        self.end_reading(arrived);
+    /// Reads what has come, or waits for it for a time; false when the connection has ended.
+    fn read_once(&self, link: &Link, arrived: &mut Vec<u8>) -> bool {
+        let read = link.read(arrived).and_then(|()| self.deliver_all(link, arrived));
+        read.inspect_err(|why| self.broke(link, why)).is_ok()
     }
 
     /// Lets another caller read, if there is one. Whoever found the right to read taken is in the queue by now.

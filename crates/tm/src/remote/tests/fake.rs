@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -14,6 +15,10 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 pub(super) enum Act {
     /// These bytes are sent.
     Say(String),
+    /// Of these the second are sent a while behind the first.
+    InTwo(String, String),
+    /// These bytes are sent, and the connection is closed.
+    Last(String),
     /// The connection is closed.
     Break,
     /// The connection is closed, and there is no server any more.
@@ -40,6 +45,7 @@ struct Shared {
     heard: Mutex<Vec<String>>,
     greetings: Mutex<Vec<String>>,
     connections: AtomicUsize,
+    closed: AtomicUsize,
     owners: AtomicUsize,
     gone: AtomicBool,
     tls: Option<Arc<ServerConfig>>,
@@ -81,6 +87,7 @@ impl Fake {
             heard: Mutex::default(),
             greetings: Mutex::default(),
             connections: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
             owners: AtomicUsize::new(0),
             gone: AtomicBool::new(false),
             tls,
@@ -115,6 +122,11 @@ impl Fake {
         self.shared.greetings.lock().unwrap().clone()
     }
 
+    /// Connections that this side has closed.
+    pub(super) fn closed(&self) -> usize {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
     pub(super) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -137,6 +149,7 @@ impl Shared {
                 self.talk(Locked(Arc::clone(&both)), Locked(both));
             }
         }
+        self.closed.fetch_add(1, Ordering::SeqCst);
     }
 
     fn talk(&self, from: impl Read, mut to: impl Write) {
@@ -163,6 +176,15 @@ impl Shared {
                     if to.write_all(bytes.as_bytes()).and_then(|()| to.flush()).is_err() {
                         return;
                     }
+                }
+                Act::InTwo(first, second) => {
+                    let _ = to.write_all(first.as_bytes());
+                    thread::sleep(Duration::from_millis(50));
+                    let _ = to.write_all(second.as_bytes());
+                }
+                Act::Last(bytes) => {
+                    let _ = to.write_all(bytes.as_bytes());
+                    return;
                 }
                 Act::Break => return,
                 Act::Vanish => {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use holdfast::Durability;
 use xa::{BranchName, CoordinatorId, OwnerId, TransactionId};
 
+use super::pipe::{Pipe, Target};
+use super::wire::Reply;
 use super::{Remote, RemoteOptions, Tls};
 use crate::State;
 use crate::administration::{Administration, Settling};
@@ -78,6 +80,48 @@ fn forty_threads_share_a_connection_and_each_gets_its_own_answer() {
     });
     // One for what is synced, one for the rest.
     assert_eq!(fake.connections(), 2);
+}
+
+fn pipe(fake: &Fake) -> Pipe {
+    Pipe::new(Target { servers: vec![fake.address()], tls: None, login: None, patience: Duration::from_secs(20) })
+}
+
+/// Between calls nobody reads. Sent on a connection that has ended, a commit would be one of which nobody knows what became.
+#[test]
+fn a_connection_that_has_ended_between_two_calls_is_made_anew_before_the_second() {
+    let mut is_first = true;
+    let fake = Fake::start(
+        move |_| {
+            if std::mem::take(&mut is_first) { Act::Last("+1\r\n".to_owned()) } else { Act::say("+2") }
+        },
+    );
+    let pipe = pipe(&fake);
+    assert_eq!(pipe.call(&["ASK", "1"], Duration::ZERO), Ok(Reply::Text("1".to_owned())));
+    while fake.closed() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(pipe.call(&["ASK", "2"], Duration::ZERO), Ok(Reply::Text("2".to_owned())));
+    assert_eq!((fake.connections(), fake.heard()), (2, vec!["ASK 1".to_owned(), "ASK 2".to_owned()]));
+}
+
+/// Who reads goes when its own reply is there; the next reply has to be read all the same.
+#[test]
+fn who_has_its_reply_has_another_read_on() {
+    let fake = Fake::start(|words| match words[1].as_str() {
+        "1" => Act::Say(String::new()),
+        _ => Act::InTwo("+1\r\n".to_owned(), "+2\r\n".to_owned()),
+    });
+    let pipe = pipe(&fake);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| pipe.call(&["ASK", "1"], Duration::ZERO));
+        while fake.heard().is_empty() {
+            thread::yield_now();
+        }
+        let second = scope.spawn(|| pipe.call(&["ASK", "2"], Duration::ZERO));
+        assert_eq!(first.join().unwrap(), Ok(Reply::Text("1".to_owned())));
+        assert_eq!(second.join().unwrap(), Ok(Reply::Text("2".to_owned())));
+    });
+    assert_eq!(fake.connections(), 1);
 }
 
 #[test]
