@@ -383,8 +383,11 @@ impl Connection {
         let may_push = matches!(self.blocked, None | Some(Blocked::Entry(..)))
             && self.chunks.len() < self.reactor.door.options.limits.pending_chunks_max
             && self.unsent_bytes() < self.reactor.door.options.limits.output_pause_bytes;
-        let tracked = self.session.tracked.as_ref().filter(|_| may_push);
-        let Some(news) = tracked.and_then(|tracked| tracked.listener.take_news()) else { return false };
+        let Some(tracked) = self.session.tracked.as_mut().filter(|_| may_push) else { return false };
+        if self.session.open.is_none() {
+            tracked.forget_uncommitted();
+        }
+        let Some(news) = tracked.listener.take_news() else { return false };
         news.write(&mut self.reply);
         self.end_chunk();
         true

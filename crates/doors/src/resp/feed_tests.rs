@@ -119,6 +119,7 @@ fn what_the_feed_is_asked_wrongly_it_refuses() {
         ("FEED FROM -1", not_integer),
         ("FEED FROM 0 COUNT", "-ERR syntax error"),
         ("FEED FROM 0 COUNT -1", not_integer),
+        ("FEED FROM 0 COUNT 0", "-ERR COUNT is at least 1"),
         ("FEED FROM 0 COUNT 1 COUNT 1", "-ERR syntax error"),
         ("FEED FROM 0 BLOCK 1 BLOCK 1", "-ERR syntax error"),
         ("FEED FROM 0 BLOCK x", not_integer),

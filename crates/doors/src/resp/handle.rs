@@ -259,9 +259,11 @@ pub(super) fn run_handler(call: &mut Call<'_, '_>) -> Answer {
         call.session.effort.add(call.args.bytes_len() as u64, Use::Look)?;
         call.session.effort.add_items(call.args.len())?;
     }
-    if let Some(tracked) = &call.session.tracked
+    let is_open = matches!(call.view, View::Transaction { .. });
+    if let Some(tracked) = &mut call.session.tracked
         && command.has(flag::READONLY)
     {
+        tracked.has_uncommitted |= is_open;
         // Before anything is read: what changes from here on is told.
         let mut keys = Vec::new();
         keys_of(command, call.args, call.session.bucket, &mut keys);

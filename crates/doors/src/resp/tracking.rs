@@ -22,9 +22,9 @@ use crate::auth::{Right, User};
 
 /// Parts of the table of keys, each with a lock of its own.
 const PARTS: usize = 64;
-/// Keys and bytes of news that wait for a connection at the most.
-const NEWS_KEYS_MAX: usize = 16 << 10;
-const NEWS_BYTES_MAX: usize = 1 << 20;
+/// Keys and bytes of news that wait for a connection at the most: there may be ten thousand that do not read theirs.
+const NEWS_KEYS_MAX: usize = 4 << 10;
+const NEWS_BYTES_MAX: usize = 128 << 10;
 
 thread_local! {
     /// The connection whose command this thread runs; 0 is none's.
@@ -61,14 +61,25 @@ pub(crate) struct Wish {
 
 /// Who hears.
 pub(crate) struct Listener {
-    client: Arc<Client>,
-    /// Hears of buckets that it may read.
-    user: Option<Arc<User>>,
-    wish: Wish,
-    news: Mutex<News>,
+    id: u64,
+    mode: Mode,
+    /// What may be said anew of one that hears already.
+    prefixes: RwLock<Vec<Vec<u8>>>,
+    no_loop: AtomicBool,
+    inbox: Mutex<Inbox>,
     /// Whether there may be news.
     has_news: AtomicBool,
     is_gone: AtomicBool,
+}
+
+/// What goes with the connection: keys that it has asked for keep the rest.
+#[derive(Default)]
+struct Inbox {
+    news: News,
+    /// None when it is gone.
+    client: Option<Arc<Client>>,
+    /// Hears of buckets that it may read.
+    user: Option<Arc<User>>,
 }
 
 /// What a connection is to tell its client.
@@ -97,31 +108,53 @@ impl News {
 }
 
 impl Listener {
-    pub(crate) fn wish(&self) -> &Wish {
-        &self.wish
+    pub(crate) fn wish(&self) -> Wish {
+        let no_loop = self.no_loop.load(Ordering::Acquire);
+        Wish { mode: self.mode, prefixes: self.prefixes().clone(), no_loop }
+    }
+
+    fn prefixes(&self) -> std::sync::RwLockReadGuard<'_, Vec<Vec<u8>>> {
+        self.prefixes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it wish otherwise in the same mode. What it has asked for, and has not been told yet, stays.
+    pub(crate) fn wish_again(&self, wish: Wish) {
+        self.no_loop.store(wish.no_loop, Ordering::Release);
+        *self.prefixes.write().unwrap_or_else(PoisonError::into_inner) = wish.prefixes;
     }
 
     pub(crate) fn take_news(&self) -> Option<News> {
         // What comes in behind the swap sets it again.
-        self.has_news.swap(false, Ordering::AcqRel).then(|| mem::take(&mut *lock(&self.news)))
+        self.has_news.swap(false, Ordering::AcqRel).then(|| mem::take(&mut lock(&self.inbox).news))
     }
 
     fn may_read(&self, bucket: &[u8]) -> bool {
-        self.user.as_ref().is_none_or(|user| user.may(Right::Read, bucket))
+        let user = lock(&self.inbox).user.clone();
+        user.is_none_or(|user| user.may(Right::Read, bucket))
     }
 
     /// Whether it hears of a key though it has not read it.
     fn hears_all_of(&self, bucket: &[u8], key: &[u8]) -> bool {
-        let Wish { mode, prefixes, .. } = &self.wish;
-        let is_wanted = prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix));
-        *mode == Mode::Broadcast && is_wanted && self.may_read(bucket)
+        let is_wanted = || {
+            let prefixes = self.prefixes();
+            prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix))
+        };
+        self.mode == Mode::Broadcast && is_wanted() && self.may_read(bucket)
     }
 
+    /// It hears no more, and holds nothing.
+    fn leave(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        *lock(&self.inbox) = Inbox::default();
+    }
+
+    /// `None` is all keys.
     fn tell(&self, key: Option<&[u8]>) {
-        if self.is_gone.load(Ordering::Acquire) || self.wish.no_loop && ACTING.get() == self.client.id {
+        if self.no_loop.load(Ordering::Acquire) && ACTING.get() == self.id {
             return;
         }
-        let mut news = lock(&self.news);
+        let mut inbox = lock(&self.inbox);
+        let Inbox { news, client: Some(client), .. } = &mut *inbox else { return };
         match key {
             Some(_) if news.all => {}
             Some(key) if news.keys.len() < NEWS_KEYS_MAX && news.bytes + key.len() <= NEWS_BYTES_MAX => {
@@ -130,9 +163,10 @@ impl Listener {
             }
             _ => *news = News { all: true, ..News::default() },
         }
-        drop(news);
+        let client = Arc::clone(client);
+        drop(inbox);
         if !self.has_news.swap(true, Ordering::AcqRel) {
-            self.client.wake();
+            client.wake();
         }
     }
 }
@@ -153,6 +187,17 @@ impl Part {
         let (name, asking) = self.keys.remove_entry(name)?;
         self.bytes = self.bytes.saturating_sub(cost(&name, &asking));
         Some((name, asking))
+    }
+
+    /// Lets go of all that begins with the name of a bucket.
+    fn clear(&mut self, begin: &[u8]) {
+        let mut bytes = 0;
+        self.keys.retain(|name, asking| {
+            let stays = !name.starts_with(begin);
+            bytes += if stays { cost(name, asking) } else { 0 };
+            stays
+        });
+        self.bytes = bytes;
     }
 
     /// Has a listener ask for a key.
@@ -207,12 +252,14 @@ impl Tracking {
 
     /// Lets a connection hear from now on.
     fn begin(&self, client: &Arc<Client>, user: Option<Arc<User>>, wish: Wish) -> Arc<Listener> {
-        let is_broadcast = wish.mode == Mode::Broadcast;
+        let Wish { mode, prefixes, no_loop } = wish;
+        let is_broadcast = mode == Mode::Broadcast;
         let listener = Arc::new(Listener {
-            client: Arc::clone(client),
-            user,
-            wish,
-            news: Mutex::default(),
+            id: client.id,
+            mode,
+            prefixes: RwLock::new(prefixes),
+            no_loop: AtomicBool::new(no_loop),
+            inbox: Mutex::new(Inbox { news: News::default(), client: Some(Arc::clone(client)), user }),
             has_news: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         });
@@ -224,17 +271,16 @@ impl Tracking {
 
     /// It hears no more. What it asked for goes when it changes, or is asked for again.
     fn end(&self, listener: &Arc<Listener>) {
-        listener.is_gone.store(true, Ordering::Release);
+        listener.leave();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let before = all.len();
         all.retain(|other| !Arc::ptr_eq(other, listener));
         if all.len() < before {
             self.listeners.fetch_sub(1, Ordering::AcqRel);
-            self.broadcasts.fetch_sub(usize::from(listener.wish.mode == Mode::Broadcast), Ordering::AcqRel);
+            self.broadcasts.fetch_sub(usize::from(listener.mode == Mode::Broadcast), Ordering::AcqRel);
         }
-        let is_last = all.is_empty();
-        drop(all);
-        if is_last {
+        if all.is_empty() {
+            // Before the next can begin, and ask.
             self.parts.iter().for_each(|part| *lock(part) = Part::default());
         }
     }
@@ -266,7 +312,7 @@ impl Tracking {
 
     /// Prefixes that were asked for.
     pub(crate) fn prefixes(&self) -> usize {
-        self.all().iter().map(|listener| listener.wish.prefixes.len()).sum()
+        self.all().iter().map(|listener| listener.prefixes().len()).sum()
     }
 }
 
@@ -304,7 +350,9 @@ impl KeyWatcher for Tracking {
         if self.listeners.load(Ordering::Acquire) == 0 || !is_database(bucket) {
             return;
         }
-        self.parts.iter().for_each(|part| *lock(part) = Part::default());
+        // Others may not be told, and so keep what they have asked for.
+        let begin = name_of(bucket, &[]);
+        self.parts.iter().for_each(|part| lock(part).clear(&begin));
         self.all().iter().filter(|listener| listener.may_read(bucket)).for_each(|listener| listener.tell(None));
     }
 }
@@ -331,6 +379,8 @@ pub(crate) struct Tracked {
     pub(crate) listener: Arc<Listener>,
     /// Whether CLIENT CACHING was said of the next command.
     pub(crate) is_said: bool,
+    /// Whether the client may have read within an open transaction what nobody else will ever see.
+    pub(crate) has_uncommitted: bool,
     /// Of a script's session: it ends with that of its client.
     is_lent: bool,
 }
@@ -338,22 +388,29 @@ pub(crate) struct Tracked {
 impl Tracked {
     pub(crate) fn begin(tracking: &Arc<Tracking>, client: &Arc<Client>, user: Option<Arc<User>>, wish: Wish) -> Self {
         let listener = tracking.begin(client, user, wish);
-        Self { tracking: Arc::clone(tracking), listener, is_said: false, is_lent: false }
+        Self { tracking: Arc::clone(tracking), listener, is_said: false, has_uncommitted: false, is_lent: false }
     }
 
     /// The same, for what a script reads.
     pub(crate) fn lent(&self) -> Self {
         let (tracking, listener) = (Arc::clone(&self.tracking), Arc::clone(&self.listener));
-        Self { tracking, listener, is_said: self.is_said, is_lent: true }
+        Self { tracking, listener, is_said: self.is_said, has_uncommitted: false, is_lent: true }
     }
 
     /// Whether what is read now is to be asked for.
     fn asks(&self) -> bool {
-        match self.listener.wish.mode {
+        match self.listener.mode {
             Mode::Read => true,
             Mode::OptIn => self.is_said,
             Mode::OptOut => !self.is_said,
             Mode::Broadcast => false,
+        }
+    }
+
+    /// Has the client forget everything if it may have read what was rolled back: to be called when no transaction is open.
+    pub(crate) fn forget_uncommitted(&mut self) {
+        if mem::take(&mut self.has_uncommitted) {
+            self.listener.tell(None);
         }
     }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{Durability, PutOptions, Store};
+use holdfast::{Durability, KeyWatcher, PutOptions, Store};
 
+use super::{Mode, Tracking, Wish, lock};
 use crate::auth::{BucketRight, Right, User, Users, hash_password};
 use crate::resp::{Limits, Options, Running, serve};
 
@@ -91,6 +93,130 @@ impl Client {
 
 fn keys(keys: &str) -> Vec<String> {
     vec![format!(">[invalidate *[{keys}]]")]
+}
+
+#[test]
+fn who_wishes_otherwise_keeps_what_it_has_asked_for() {
+    let server = start(|_| {});
+    let (mut reader, mut writer) = (server.client(), server.plain());
+    for (before, behind) in [("", " NOLOOP"), (" NOLOOP", "")] {
+        assert_eq!(reader.say(&format!("CLIENT TRACKING ON{before}")), "+OK");
+        assert_eq!(reader.say("GET k"), "_");
+        assert_eq!(reader.say(&format!("CLIENT TRACKING ON{behind}")), "+OK");
+        assert_eq!(writer.say("SET k 1"), "+OK");
+        assert_eq!(reader.told(), keys("k"));
+        assert_eq!((writer.say("DEL k"), reader.say("CLIENT TRACKING OFF")), (":1".to_owned(), "+OK".to_owned()));
+    }
+    // What it has not been told yet, too; the prefixes come to those that there are.
+    assert_eq!(reader.say("CLIENT TRACKING ON BCAST PREFIX u:"), "+OK");
+    reader.send("SET u:1 9\r\nCLIENT TRACKING ON BCAST PREFIX x:");
+    let mut heard: Vec<String> = (0..3).map(|_| reader.next()).collect();
+    heard.sort();
+    assert_eq!(heard, ["+OK", "+OK", ">[invalidate *[u:1]]"]);
+    assert_eq!((writer.say("SET x:1 1"), writer.say("SET u:2 1")), ("+OK".to_owned(), "+OK".to_owned()));
+    let told = reader.told();
+    assert!(told == [keys("x:1"), keys("u:2")].concat() || told == keys("x:1 u:2"), "{told:?}");
+}
+
+/// Everybody's keys were let go of, and only who may read the database was told.
+#[test]
+fn a_database_that_is_emptied_takes_nothing_from_who_reads_another() {
+    let one = User {
+        buckets: vec![BucketRight { pattern: "db1".to_owned(), right: Right::Write }],
+        ..User::admin("one", &hash_password(b"pw").unwrap())
+    };
+    let root = User::admin("root", &hash_password(b"pw").unwrap());
+    let server = start(|options| options.users = Users::new(vec![one, root]).unwrap().into());
+    let mut reader = server.plain();
+    assert!(reader.say("HELLO 3 AUTH one pw").starts_with('%'));
+    let mut writer = server.plain();
+    assert_eq!(writer.say("AUTH root pw"), "+OK");
+    for line in ["SELECT 1", "CLIENT TRACKING ON"] {
+        assert_eq!(reader.say(line), "+OK");
+    }
+    assert_eq!(reader.say("GET k"), "_");
+    for line in ["FLUSHDB", "SELECT 1", "SET k new"] {
+        assert_eq!(writer.say(line), "+OK");
+    }
+    assert_eq!(reader.told(), keys("k"));
+}
+
+/// What a transaction has changed is read within it, and is nowhere when it is rolled back.
+#[test]
+fn what_was_read_in_a_transaction_that_is_rolled_back_is_forgotten() {
+    let server = start(|_| {});
+    let (mut reader, mut writer) = (server.client(), server.plain());
+    let all = [">[invalidate _]".to_owned()];
+    for mode in ["", " BCAST", " NOLOOP"] {
+        assert_eq!(writer.say("SET k old"), "+OK");
+        assert_eq!(reader.say(&format!("CLIENT TRACKING ON{mode}")), "+OK");
+        let begin = |reader: &mut Client| {
+            assert!(reader.say("TX.BEGIN").starts_with(':'));
+            assert_eq!((reader.say("SET k mine"), reader.say("GET k")), ("+OK".to_owned(), "mine".to_owned()));
+        };
+        begin(&mut reader);
+        assert_eq!(reader.told(), [""; 0], "it is open");
+        assert_eq!(reader.say("TX.ABORT"), "+OK");
+        assert_eq!(reader.told(), all);
+        begin(&mut reader);
+        assert_eq!(writer.say("SET k other"), "+OK");
+        let _ = reader.told();
+        assert!(reader.say("TX.COMMIT").starts_with("-CONFLICT"));
+        assert_eq!(reader.told(), all);
+        begin(&mut reader);
+        assert!(reader.say("TX.COMMIT").starts_with(':'));
+        // Its own change, which it is told of as of any other; with NOLOOP it has read what is there.
+        let told = reader.told();
+        assert!(if mode == " NOLOOP" { told.is_empty() } else { told == keys("k") }, "{mode}: {told:?}");
+        assert_eq!(reader.say("CLIENT TRACKING OFF"), "+OK");
+    }
+}
+
+fn nobody(id: u64) -> Arc<super::Client> {
+    let address = "127.0.0.1:1".parse().unwrap();
+    Arc::new(super::Client::new(id, address, address, 0))
+}
+
+fn reads() -> Wish {
+    Wish { mode: Mode::Read, prefixes: Vec::new(), no_loop: false }
+}
+
+/// What others ask for while the last of those who were there leaves.
+#[test]
+fn who_leaves_takes_nothing_of_who_comes() {
+    let tracking = Tracking::new(1 << 20);
+    let client = nobody(1);
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| {
+            for _ in 0..20_000 {
+                tracking.end(&tracking.begin(&nobody(2), None, reads()));
+            }
+        });
+        while !leaving.is_finished() {
+            let listener = tracking.begin(&client, None, reads());
+            tracking.ask(&listener, b"db0", b"k");
+            tracking.changed(b"db0", b"k");
+            assert_eq!(listener.take_news().map(|news| news.keys), Some(vec![b"k".to_vec()]));
+            tracking.end(&listener);
+        }
+    });
+}
+
+#[test]
+fn who_is_gone_holds_nothing_though_keys_that_it_asked_for_stay() {
+    let tracking = Tracking::new(1 << 20);
+    let (stays, gone) = (tracking.begin(&nobody(1), None, reads()), tracking.begin(&nobody(2), None, reads()));
+    for key in [&b"a"[..], b"never"] {
+        tracking.ask(&gone, b"db0", key);
+    }
+    tracking.changed(b"db0", b"a");
+    tracking.end(&gone);
+    gone.tell(Some(b"late"));
+    let inbox = lock(&gone.inbox);
+    assert!(inbox.client.is_none() && inbox.news.keys.is_empty());
+    assert_eq!(tracking.counts(), (1, 1), "it goes when it changes, or the last one does");
+    tracking.end(&stays);
+    assert_eq!(tracking.counts(), (0, 0));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::fold::may_read_all;
-use super::own::{LIMIT_DEFAULT, count, write_indexes, write_metadata};
+use super::own::{LIMIT_DEFAULT, page_limit, write_indexes, write_metadata};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::clients::{Ask, Client};
 use crate::resp::number;
@@ -69,7 +69,7 @@ pub(crate) fn feed(call: &mut Call<'_, '_>) -> Answer {
     while let Some(option) = args.get(index) {
         let argument = args.get(index + 1).ok_or(SYNTAX)?;
         if option.eq_ignore_ascii_case(b"count") && items.is_none() {
-            items = Some(count(argument)?);
+            items = Some(page_limit("COUNT", argument)?);
         } else if option.eq_ignore_ascii_case(b"block") && block.is_none() {
             block = Some(number::parse_u64(argument).ok_or(NOT_INTEGER)?);
         } else {

@@ -136,7 +136,7 @@ fn parse(call: &mut Call<'_, '_>) -> Result<Plan, Fail> {
                 _ => return Err("ERR the order is one of key, write, partition".into()),
             };
         } else if is("limit") {
-            limit = Some(page_limit(value)?);
+            limit = Some(page_limit("LIMIT", value)?);
         } else if is("after") {
             plan.after = Some(FoldCursor::decode(text(value)?)?);
         } else if !reading(call, option, index)? {

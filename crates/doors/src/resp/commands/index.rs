@@ -60,7 +60,7 @@ fn parse<'a>(call: &mut Call<'a, '_>) -> Result<Wanted<'a>, Fail> {
         } else if is("regex") {
             wanted.regex = Some(regex(value)?);
         } else if is("limit") {
-            wanted.limit = page_limit(value)?;
+            wanted.limit = page_limit("LIMIT", value)?;
         } else if is("after") {
             wanted.after = Some(IndexCursor::decode(text(value)?)?);
         } else if !reading(call, option, index)? {

@@ -23,10 +23,10 @@ pub(crate) fn count(text: &[u8]) -> Result<usize, Fail> {
     number::parse_i64(text).and_then(|count| usize::try_from(count).ok()).ok_or_else(|| NOT_INTEGER.into())
 }
 
-/// A limit of a page, which has something on it.
-pub(crate) fn page_limit(text: &[u8]) -> Result<usize, Fail> {
+/// A limit of a page, which has something on it, by the name of its option.
+pub(crate) fn page_limit(name: &str, text: &[u8]) -> Result<usize, Fail> {
     match count(text)? {
-        0 => Err("ERR LIMIT is at least 1".into()),
+        0 => Err(format!("ERR {name} is at least 1").into()),
         limit => Ok(limit),
     }
 }

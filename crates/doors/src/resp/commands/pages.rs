@@ -44,7 +44,7 @@ impl<'a> Window<'a> {
             } else if !is_range && is("match") {
                 window.pattern = Some(value);
             } else if is("limit") {
-                window.limit = page_limit(value)?.min(call.door.options.limits.scan_count_max);
+                window.limit = page_limit("LIMIT", value)?.min(call.door.options.limits.scan_count_max);
             } else if !reading(call, option, index)? {
                 return Err(SYNTAX.into());
             }

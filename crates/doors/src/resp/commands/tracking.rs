@@ -26,12 +26,13 @@ pub(crate) fn tracking(call: &mut Call<'_, '_>) -> Answer {
         return Err("ERR tracking needs messages that nobody asked for, which RESP2 has not: say HELLO 3 first".into());
     }
     let before = call.session.tracked.as_ref().map(|tracked| tracked.listener.wish());
-    let wish = match before {
+    let wish = match &before {
         Some(before) => wish.behind(before)?,
         None => wish,
     };
-    if before != Some(&wish) {
-        call.session.track(None);
+    if let Some(tracked) = &call.session.tracked {
+        tracked.listener.wish_again(wish);
+    } else {
         let tracked = Tracked::begin(&call.door.tracking, &call.session.client, call.session.user.clone(), wish);
         call.session.track(Some(tracked));
     }

@@ -157,6 +157,10 @@ pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
         return Ok(());
     }
     let (need, ended) = end(transaction, &counts, &asked, call.reply);
+    if let Some(tracked) = call.session.tracked.as_mut().filter(|_| ended.is_ok()) {
+        // What it has read is what everybody sees now.
+        tracked.has_uncommitted = false;
+    }
     call.session.need.merge(need);
     call.session.last_write = call.session.last_write.max(need.own);
     ended
