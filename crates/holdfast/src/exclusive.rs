@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Condition, PutOptions};
 use crate::partition::Partition;
 use crate::series::{Rows, SERIES_PART, Writing};
+use crate::space::is_of_listeners;
 use crate::space::{Opened, SPACE_PART, SpaceStage};
 use crate::staged::{Change, Changes};
 use crate::store::Inner;
@@ -27,6 +28,15 @@ pub enum Scope<'a> {
     Keys(&'a [(&'a [u8], &'a [u8])]),
     /// Everything.
     All,
+}
+
+impl Scope<'_> {
+    /// Refuses what users may not name. That an object of the store's own is in it lets nobody at it: each operation refuses those.
+    pub(crate) fn check(&self, inner: &Inner) -> Result<()> {
+        let Self::Keys(keys) = self else { return Ok(()) };
+        let mut others = keys.iter().filter(|(bucket, _)| !is_of_listeners(bucket));
+        others.try_for_each(|(bucket, _)| inner.check_bucket(bucket))
+    }
 }
 
 /// A committed batch.

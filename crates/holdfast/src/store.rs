@@ -30,7 +30,7 @@ use crate::scrub::ScrubCounters;
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
-use crate::space::{KnownListeners, QueryMemory, Registry, is_of_listeners};
+use crate::space::{KnownListeners, QueryMemory, Registry};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 use crate::watch::KeyWatchers;
@@ -267,9 +267,7 @@ impl Store {
     /// `Closed`; `Corrupt` when a partition's ledger is damaged; `Invalid` when a bucket's name begins with the byte 00:
     /// those are the store's own, here as everywhere, but for [`crate::space::Entries::listener_object`].
     pub fn exclusive(&self, scope: &Scope<'_>) -> Result<Exclusive<'_>> {
-        if let Scope::Keys(keys) = scope {
-            self.inner().check_scope(keys)?;
-        }
+        scope.check(self.inner())?;
         Exclusive::open(self.inner(), scope)
     }
 
@@ -379,12 +377,6 @@ impl Inner {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
         }
         Ok(())
-    }
-
-    /// Refuses what is no scope. That an object of the store's own is in it lets nobody at it: each operation refuses those.
-    pub(crate) fn check_scope(&self, keys: &[(&[u8], &[u8])]) -> Result<()> {
-        let mut others = keys.iter().filter(|(bucket, _)| !is_of_listeners(bucket));
-        others.try_for_each(|(bucket, _)| self.check_bucket(bucket))
     }
 
     /// Refuses a bucket that is the store's own.

@@ -290,7 +290,7 @@ impl<'a> Xa<'a> {
         let Scope::Keys(keys) = scope else { return self.store.exclusive(scope) };
         let inner = self.store.inner();
         inner.check_open()?;
-        inner.check_scope(keys)?;
+        scope.check(inner)?;
         self.exclusive_of(keys, ids)
     }
 
