@@ -11,10 +11,9 @@ use journal::Position;
 use kv::{Clock, Compression, FoldRange, Head, Item, LeafSet, Put, Reader, Reading, Value, object_hash};
 use regex::bytes::Regex;
 
-use self::beside::{Folding, Objects, beside, here};
+use self::beside::{Folding, Objects};
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::merge::{Merge, Source};
 use crate::snapshot::Snapshot;
 
 /// Objects that a fold goes through before it has a second thread: what it takes to start one is a small part of what they took.
@@ -250,39 +249,32 @@ impl Snapshot {
         let _this = Folding::this();
         let another = (going.most() > ALONE).then(|| Folding::another(self.inner().threads)).flatten();
         let bounds = going.range(after).bounds(Reading::Sweep);
-        let all = 0..self.readers.len();
-        let sources = here(&self.readers, all.clone(), &bounds, self.now_ms());
         let alone = if another.is_some() { ALONE } else { usize::MAX };
-        let place = self.pass_up_to(alone, &mut Merge::new(sources)?, going)?;
+        let here = Objects::here(&self.readers, &bounds, self.now_ms());
+        let place = self.pass_up_to(alone, here, going)?;
         if place.is_none() || going.is_over() {
             return Ok(place);
         }
         let bounds = going.range(place.as_deref()).bounds(Reading::Sweep);
         std::thread::scope(|scope| {
-            let (ours, others) = (all.start..all.end / 2, all.end / 2..all.end);
-            let other = beside(scope, &self.readers, others, &bounds, self.now_ms());
-            let ours = here(&self.readers, if other.is_some() { ours } else { all }, &bounds, self.now_ms());
-            self.pass_up_to(usize::MAX, &mut Merge::new(ours.chain(other))?, going)
+            let all = Objects::here_and_beside(scope, &self.readers, &bounds, self.now_ms());
+            self.pass_up_to(usize::MAX, all, going)
         })
     }
 
     /// Visits what is wanted of so many objects. Returns the place of the last when there are more.
-    fn pass_up_to(
-        &self,
-        most: usize,
-        objects: &mut Merge<Objects>,
-        going: &mut Going<'_, '_>,
-    ) -> Result<Option<Vec<u8>>> {
+    fn pass_up_to(&self, most: usize, mut objects: Objects, going: &mut Going<'_, '_>) -> Result<Option<Vec<u8>>> {
         let (mut left, mut last) = (most, None);
-        while left > 0 && !going.is_over() {
-            let Some((_, on)) = objects.least() else { return Ok(None) };
-            let reader = self.readers.get(on.partition()).expect("each source is of partitions");
-            going.visit(&on.item()?, reader, None)?;
+        let mut more = objects.advance()?;
+        while more && left > 0 && !going.is_over() {
+            let (item, partition) = objects.on()?;
+            let reader = self.readers.get(partition).expect("objects are of partitions");
+            going.visit(&item, reader, None)?;
             left -= 1;
-            last = (left == 0 || going.is_over()).then(|| on.place().to_vec());
-            objects.pass()?;
+            last = (left == 0 || going.is_over()).then(|| item.place().to_vec());
+            more = objects.advance()?;
         }
-        Ok(last.filter(|_| objects.least().is_some()))
+        Ok(last.filter(|_| more))
     }
 
     fn fold_by_partition(&self, going: &mut Going<'_, '_>) -> Result<Option<Place>> {

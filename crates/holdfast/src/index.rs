@@ -2,13 +2,12 @@
 //!
 //! May use: `kv`, partitions, `regex`. Must not know: protocols.
 
-use kv::{IndexList, IndexRange, IndexSpan, Reader, Term, TermRef};
+use kv::{IndexEntries, IndexList, IndexRange, Reader, Term, TermRef};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::{Kv, Shown};
-use crate::merge::Merge;
 use crate::snapshot::Snapshot;
 use crate::store::Inner;
 
@@ -83,23 +82,18 @@ pub(crate) fn query<'r>(
 ) -> Result<IndexPage> {
     let IndexQuery { bucket, index, from, to, .. } = *query;
     let after = query.after.map(|cursor| cursor.0.as_slice());
-    let span = IndexSpan::of(&IndexRange { bucket, index, from, to, after });
-    let mut entries = Merge::new(readers.map(|reader| reader.index_entries(&span, now_ms)))?;
+    let mut entries = IndexEntries::of(readers, &IndexRange { bucket, index, from, to, after }, now_ms);
     let mut page = IndexPage { entries: IndexList::with_capacity(query.limit.min(ENTRIES_AHEAD)), next: None };
-    while page.entries.len() < query.limit {
-        let Some((_, entry)) = entries.least() else { return Ok(page) };
-        page.entries.push_place(entry.place())?;
+    while page.entries.len() < query.limit && entries.advance()? {
+        page.entries.push_place(entries.place())?;
         if let Some(regex) = query.term_regex
             && !page.entries.last().is_some_and(|(term, _)| matches(regex, term))
         {
             page.entries.pop();
         } else if page.entries.len() == query.limit {
-            page.next = Some(IndexCursor(entry.place().to_vec()));
+            let last = IndexCursor(entries.place().to_vec());
+            page.next = entries.advance()?.then_some(last);
         }
-        entries.pass()?;
-    }
-    if entries.least().is_none() {
-        page.next = None;
     }
     Ok(page)
 }

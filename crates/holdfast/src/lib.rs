@@ -39,7 +39,6 @@ mod kv;
 mod library;
 mod listing;
 mod live_count;
-mod merge;
 mod options;
 mod partition;
 mod peer;

@@ -7,12 +7,11 @@ use std::ops::Bound;
 
 use base::Random;
 use journal::PartitionId;
-use kv::{Bounds, FoldRange, Head, Page, PageOut, Reader, Reading, Value};
+use kv::{Bounds, FoldRange, Head, Items, Page, PageOut, Reader, Reading, Value};
 
 use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::kv::{Kv, Shown};
-use crate::merge::Merge;
 use crate::partition::Partition;
 use crate::staged::Change;
 use crate::store::Inner;
@@ -35,16 +34,16 @@ pub(crate) fn page<'r>(readers: impl Iterator<Item = &'r Reader>, page: &Page<'_
     let readers: Vec<&Reader> = readers.collect();
     let range = FoldRange { bucket: Some(page.bucket), start: page.start, end: page.end, after: None };
     let bounds = range.bounds(Reading::Query);
-    let mut items = Merge::new(readers.iter().map(|reader| reader.items(&bounds, now_ms)))?;
+    let mut items = Items::of(readers.iter().copied(), &bounds, now_ms);
     let mut out = PageOut::default();
-    while out.entries.len() < page.limit {
-        let Some((source, on)) = items.least() else { return Ok(out) };
-        let (item, reader) = (on.item()?, readers.get(source).expect("each source is a partition's"));
+    let mut more = items.advance()?;
+    while more && out.entries.len() < page.limit {
+        let (item, reader) = (items.item()?, readers.get(items.reader()).expect("each object is a partition's"));
         let value = if page.values { Some(reader.value_of(&item)?) } else { None };
         out.entries.push((item.key_in(page.bucket).to_vec(), item.head()?, value));
-        items.pass()?;
+        more = items.advance()?;
     }
-    out.more = items.least().is_some();
+    out.more = more;
     Ok(out)
 }
 

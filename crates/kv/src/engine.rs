@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Goes through all entries from `start` to before `end`.
-    fn sweep(&self, start: &[u8], end: &[u8]) -> Box<dyn Cursor> {
+    fn sweep(&self, start: &[u8], end: &[u8]) -> Cursor {
         let (start, end) = (Bound::Included(start.to_vec()), Bound::Excluded(end.to_vec()));
         self.ledger().range(&Bounds::new(start, end, Reading::Sweep))
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Reading};
 use crate::piece::Bytes;
-use crate::query::{Reader, Value, damaged, decode, is_expired};
+use crate::query::{Reader, Value, damaged, decode, is_expired, range_of};
 
 /// Which objects to go through.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +45,7 @@ pub struct Looked {
 
 /// Objects, ascending by bucket, then key; expired ones are left out. It stands on an object once [`Items::advance`] said so.
 pub struct Items {
-    /// Nothing when nothing can lie in the range.
-    entries: Option<Box<dyn Cursor>>,
+    entries: Cursor,
     now_ms: u64,
 }
 
@@ -183,14 +182,24 @@ impl<'a> Item<'a> {
 }
 
 impl Items {
+    /// Objects of these partitions in a range.
+    pub fn of<'r>(readers: impl Iterator<Item = &'r Reader>, bounds: &Bounds, now_ms: u64) -> Self {
+        Self { entries: range_of(readers, bounds), now_ms }
+    }
+
+    /// Which of the partitions, in the order in which they were named, has the object it stands on.
+    #[must_use]
+    pub fn reader(&self) -> usize {
+        self.entries.ledger()
+    }
+
     /// Steps to the next object, the first one at first; false when there is none.
     ///
     /// # Errors
     /// What the ledger says.
     pub fn advance(&mut self) -> Result<bool> {
-        let Some(entries) = &mut self.entries else { return Ok(false) };
-        while entries.advance()? {
-            if !is_expired(entries.value(), self.now_ms)? {
+        while self.entries.advance()? {
+            if !is_expired(self.entries.value(), self.now_ms)? {
                 return Ok(true);
             }
         }
@@ -202,14 +211,14 @@ impl Items {
     /// # Errors
     /// `Ledger` when it does not decode.
     pub fn item(&self) -> Result<Item<'_>> {
-        let (ledger_key, stored) = self.entries.as_ref().map_or((&[][..], &[][..]), |on| on.entry());
+        let (ledger_key, stored) = self.entries.entry();
         Item::of(ledger_key, stored)
     }
 
     /// Where the object it stands on stands: see [`Item::place`].
     #[must_use]
     pub fn place(&self) -> &[u8] {
-        self.entries.as_ref().map_or(&[], |entries| entries.key())
+        self.entries.key()
     }
 
     /// Steps to the next object and shows it.
@@ -223,7 +232,7 @@ impl Items {
     /// A number that compares as the place does, unless it is the same: see [`Bounds::tag`].
     #[must_use]
     pub fn tag(&self) -> u128 {
-        self.entries.as_ref().map_or(0, |entries| entries.tag())
+        self.entries.tag()
     }
 }
 
@@ -231,8 +240,7 @@ impl Reader {
     /// Objects of this partition in a range.
     #[must_use]
     pub fn items(&self, bounds: &Bounds, now_ms: u64) -> Items {
-        let entries = (!bounds.is_empty()).then(|| self.range(bounds));
-        Items { entries, now_ms }
+        Items::of(std::iter::once(self), bounds, now_ms)
     }
 
     /// The object as a fold would come to it.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::indexes::{Term, TermRef};
 use crate::key;
 use crate::ledger::{Bounds, Cursor, Reading};
-use crate::query::Reader;
+use crate::query::{Reader, range_of};
 
 /// A part of an index: from one term to another, both included.
 #[derive(Debug, Clone, Copy)]
@@ -25,39 +25,40 @@ pub struct IndexRange<'a> {
     pub after: Option<&'a [u8]>,
 }
 
-/// A part of an index as ledgers have it: the same for all partitions.
-#[derive(Debug, Clone)]
-pub struct IndexSpan {
-    bounds: Bounds,
-    prefix: usize,
-}
-
 /// Entries of a part of an index, ascending; those of expired objects are left out. It stands on an entry once
 /// [`IndexEntries::advance`] said so.
 pub struct IndexEntries {
-    /// Nothing when nothing can lie in the range.
-    entries: Option<Box<dyn Cursor>>,
+    entries: Cursor,
     prefix: usize,
     now_ms: u64,
 }
 
 /// Terms and keys, one behind the other in one stretch of memory: a list of many costs two allocations.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct IndexList {
     bytes: Vec<u8>,
-    /// Where each entry's term ends, and where its key does.
-    ends: Vec<(usize, usize)>,
+    /// Where each entry's term ends, where its key begins, and where that ends.
+    ends: Vec<(usize, usize, usize)>,
 }
 
 impl IndexEntries {
+    /// Entries of these partitions in a part of an index.
+    pub fn of<'r>(readers: impl Iterator<Item = &'r Reader>, range: &IndexRange<'_>, now_ms: u64) -> Self {
+        let (start, end) = key::index_range(range.bucket, range.index, range.from, range.to);
+        let prefix = key::index_prefix(range.bucket, range.index);
+        let after = range.after.map(|place| [prefix.as_slice(), place].concat()).filter(|after| *after >= start);
+        let start = after.map_or(Bound::Included(start), Bound::Excluded);
+        let bounds = Bounds::new(start, Bound::Excluded(end), Reading::Query);
+        Self { entries: range_of(readers, &bounds), prefix: prefix.len(), now_ms }
+    }
+
     /// Steps to the next entry, the first one at first; false when there is none.
     ///
     /// # Errors
     /// What the ledger says.
     pub fn advance(&mut self) -> Result<bool> {
-        let Some(entries) = &mut self.entries else { return Ok(false) };
-        while entries.advance()? {
-            let expires_ms = entries.value().try_into().map_or(0, u64::from_le_bytes);
+        while self.entries.advance()? {
+            let expires_ms = self.entries.value().try_into().map_or(0, u64::from_le_bytes);
             if expires_ms == 0 || expires_ms > self.now_ms {
                 return Ok(true);
             }
@@ -68,15 +69,17 @@ impl IndexEntries {
     /// Where the entry it stands on stands in its index: places compare as term, then key do.
     #[must_use]
     pub fn place(&self) -> &[u8] {
-        self.entries.as_ref().and_then(|entries| entries.key().get(self.prefix..)).unwrap_or_default()
-    }
-
-    /// A number that compares as the place does, unless it is the same: see [`Bounds::tag`].
-    #[must_use]
-    pub fn tag(&self) -> u128 {
-        self.entries.as_ref().map_or(0, |entries| entries.tag())
+        self.entries.key().get(self.prefix..).unwrap_or_default()
     }
 }
+
+impl PartialEq for IndexList {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for IndexList {}
 
 impl IndexList {
     /// Room for so many entries.
@@ -90,13 +93,9 @@ impl IndexList {
     /// Appends an entry.
     pub fn push(&mut self, term: TermRef<'_>, key: &[u8]) {
         term.encode_into(&mut self.bytes);
-        self.push_key(key);
-    }
-
-    fn push_key(&mut self, key: &[u8]) {
         let term_end = self.bytes.len();
         self.bytes.extend_from_slice(key);
-        self.ends.push((term_end, self.bytes.len()));
+        self.ends.push((term_end, term_end, self.bytes.len()));
     }
 
     /// Appends the entry at a place: see [`IndexEntries::place`].
@@ -105,24 +104,28 @@ impl IndexList {
     /// `Ledger` when it does not decode.
     pub fn push_place(&mut self, place: &[u8]) -> Result<()> {
         let begin = self.bytes.len();
-        let split = key::split_index(place, &mut self.bytes);
-        let term = self.bytes.get(begin..).and_then(TermRef::decode);
-        match (split, term) {
-            (Some(key), Some(_)) => {
-                self.push_key(key);
-                Ok(())
-            }
-            _ => {
-                self.bytes.truncate(begin);
-                Err(Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() })
-            }
+        if let Some((term, key)) = key::index_parts(place) {
+            // Usual terms have nothing that was escaped: such a place is taken as it is.
+            self.bytes.extend_from_slice(place);
+            self.ends.push((begin + term, begin + key, self.bytes.len()));
+            return Ok(());
         }
+        let split = key::split_index(place, &mut self.bytes);
+        let term_end = self.bytes.len();
+        let term = self.bytes.get(begin..).and_then(TermRef::decode);
+        let Some((key, _)) = split.zip(term) else {
+            self.bytes.truncate(begin);
+            return Err(Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() });
+        };
+        self.bytes.extend_from_slice(key);
+        self.ends.push((term_end, term_end, self.bytes.len()));
+        Ok(())
     }
 
     /// Takes the last entry away.
     pub fn pop(&mut self) {
         self.ends.pop();
-        self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
+        self.bytes.truncate(self.ends.last().map_or(0, |(.., end)| *end));
     }
 
     /// How many entries there are.
@@ -155,30 +158,9 @@ impl IndexList {
     }
 
     fn entry(&self, number: usize) -> Option<(TermRef<'_>, &[u8])> {
-        let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
-        let (term_end, end) = *self.ends.get(number)?;
-        Some((TermRef::decode(self.bytes.get(begin..term_end)?)?, self.bytes.get(term_end..end)?))
-    }
-}
-
-impl IndexSpan {
-    /// Where a part of an index lies in ledgers.
-    #[must_use]
-    pub fn of(range: &IndexRange<'_>) -> Self {
-        let (start, end) = key::index_range(range.bucket, range.index, range.from, range.to);
-        let prefix = key::index_prefix(range.bucket, range.index);
-        let after = range.after.map(|place| [prefix.as_slice(), place].concat()).filter(|after| *after >= start);
-        let start = after.map_or(Bound::Included(start), Bound::Excluded);
-        Self { bounds: Bounds::new(start, Bound::Excluded(end), Reading::Query), prefix: prefix.len() }
-    }
-}
-
-impl Reader {
-    /// Entries of this partition in a part of an index.
-    #[must_use]
-    pub fn index_entries(&self, span: &IndexSpan, now_ms: u64) -> IndexEntries {
-        let entries = (!span.bounds.is_empty()).then(|| self.range(&span.bounds));
-        IndexEntries { entries, prefix: span.prefix, now_ms }
+        let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(.., end)| *end);
+        let (term_end, key, end) = *self.ends.get(number)?;
+        Some((TermRef::decode(self.bytes.get(begin..term_end)?)?, self.bytes.get(key..end)?))
     }
 }
 

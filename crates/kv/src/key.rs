@@ -26,6 +26,7 @@ pub(crate) const SUMMARY: &[u8] = b"\xFFs";
 const EXPIRY: &[u8] = b"\xFFx";
 const INDEX: &[u8] = b"\xFFi";
 const BINARY_TERM: u8 = 3;
+const INTEGER_TERM: u8 = 2;
 /// Bytes of the term of an integer.
 const INTEGER_TERM_BYTES: usize = 9;
 /// Longest ledger key that is made on the stack.
@@ -191,21 +192,25 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)
 }
 
+/// Where in an index entry's place its term ends, and where its key begins, if the term is there as `indexes.rs` encodes it:
+/// if nothing in it was escaped.
+pub(crate) fn index_parts(place: &[u8]) -> Option<(usize, usize)> {
+    if place.first() != Some(&BINARY_TERM) {
+        return (place.first() == Some(&INTEGER_TERM) && place.len() >= INTEGER_TERM_BYTES)
+            .then_some((INTEGER_TERM_BYTES, INTEGER_TERM_BYTES));
+    }
+    let special = first_special(place)?;
+    (place.get(special) == Some(&0x00)).then_some((special, special + 1))
+}
+
 /// Appends the term of an index entry to `to`, as `indexes.rs` encodes it, and returns the key; `place` is the entry's ledger
 /// key behind the prefix of its index.
 pub(crate) fn split_index<'a>(place: &'a [u8], to: &mut Vec<u8>) -> Option<&'a [u8]> {
-    if place.first() != Some(&BINARY_TERM) {
-        let (term, key) = place.split_at_checked(INTEGER_TERM_BYTES)?;
-        to.extend_from_slice(term);
-        return Some(key);
+    if let Some((term, key)) = index_parts(place) {
+        to.extend_from_slice(place.get(..term)?);
+        return place.get(key..);
     }
-    let special = first_special(place)?;
-    if place.get(special) == Some(&0x00) {
-        // Usual terms have nothing that was escaped.
-        to.extend_from_slice(place.get(..special)?);
-        return place.get(special + 1..);
-    }
-    let (bytes, key) = split_escaped(place.get(1..)?)?;
+    let (bytes, key) = split_escaped(place.strip_prefix(&[BINARY_TERM])?)?;
     to.push(BINARY_TERM);
     to.extend_from_slice(&bytes);
     Some(key)

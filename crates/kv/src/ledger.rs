@@ -8,16 +8,17 @@ mod block;
 mod blocks;
 mod bounds;
 mod chunk;
+mod cursor;
 mod disk;
 mod filter;
 mod list;
 mod lsm;
 mod memory;
-mod merged;
 mod plan;
 mod stored;
 mod table;
 mod tables;
+mod tournament;
 mod young;
 
 use std::sync::Arc;
@@ -26,37 +27,13 @@ use journal::{PartitionId, Position};
 
 pub use block::Slice;
 pub use bounds::{Bounds, Reading};
+pub use cursor::Cursor;
 pub use lsm::LsmLedgers;
 pub use memory::MemoryLedgers;
 
 use crate::cache::Caches;
 use crate::coming::{Hint, Step};
 use crate::error::Result;
-
-/// Goes through the entries of a range, ascending. It owns what it shows, which does not change while it lives.
-pub trait Cursor: Send {
-    /// Steps to the next entry, the first one at first; false when there is none.
-    ///
-    /// # Errors
-    /// `Ledger` when stored bytes do not read back.
-    fn advance(&mut self) -> Result<bool>;
-
-    /// Key and value of the entry it stands on, after [`Cursor::advance`] said true.
-    fn entry(&self) -> (&[u8], &[u8]);
-
-    /// Key of the entry it stands on.
-    fn key(&self) -> &[u8] {
-        self.entry().0
-    }
-
-    /// Value of the entry it stands on.
-    fn value(&self) -> &[u8] {
-        self.entry().1
-    }
-
-    /// The tag of the key it stands on: see [`Bounds::tag`].
-    fn tag(&self) -> u128;
-}
 
 /// What a ledger has of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +60,15 @@ pub trait View: Send + Sync {
     /// `Ledger` when stored bytes do not read back.
     fn get(&self, key: &[u8]) -> Result<Option<Hit>>;
 
+    /// Adds its entries to those that a cursor goes through.
+    fn range_into(&self, cursor: &mut Cursor);
+
     /// Entries in a range.
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
+    fn range(&self, bounds: &Bounds) -> Cursor {
+        let mut cursor = Cursor::new(bounds.clone());
+        self.range_into(&mut cursor);
+        cursor
+    }
 }
 
 /// One partition's ledger. Readers may run beside the one writer.
@@ -106,8 +90,15 @@ pub trait Ledger: Send + Sync {
     /// Fetches what a change of `key` looks at in memory, if it has that at hand without waiting.
     fn fetch(&self, _key: &[u8], _step: Step, _hint: &mut Hint) {}
 
+    /// Adds its newest entries to those that a cursor goes through.
+    fn range_into(&self, cursor: &mut Cursor);
+
     /// Newest entries in a range.
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor>;
+    fn range(&self, bounds: &Bounds) -> Cursor {
+        let mut cursor = Cursor::new(bounds.clone());
+        self.range_into(&mut cursor);
+        cursor
+    }
 
     /// What the ledger holds now, for as long as the view lives. It costs what is in memory now, and disk.
     fn view(&self) -> Arc<dyn View>;

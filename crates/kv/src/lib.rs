@@ -43,7 +43,7 @@ pub use entry::{Brief, Head};
 pub use error::{Error, Result};
 pub use fold::{FoldRange, Item, Items, Looked};
 pub use hash::object_hash;
-pub use index::{IndexEntries, IndexList, IndexRange, IndexSpan};
+pub use index::{IndexEntries, IndexList, IndexRange};
 pub use indexes::{Indexes, Term, TermRef};
 pub use keep::Older;
 pub use key::{KEY_BYTES_MAX, is_reserved};

@@ -149,6 +149,15 @@ pub(crate) fn is_expired(slice: &[u8], now_ms: u64) -> Result<bool> {
     Ok(expires_ms != 0 && expires_ms <= now_ms)
 }
 
+/// What these partitions have in a range.
+pub(crate) fn range_of<'r>(readers: impl Iterator<Item = &'r Reader>, bounds: &Bounds) -> Cursor {
+    let mut cursor = Cursor::new(bounds.clone());
+    if !bounds.is_empty() {
+        readers.for_each(|reader| reader.range_into(&mut cursor));
+    }
+    cursor
+}
+
 /// The value that was stored compressed, proven by its checksum.
 fn expand(compression: Compression, stored: &[u8], entry: &Entry<'_>) -> Result<Vec<u8>> {
     let damaged = |reason| Error::Value { at: entry.at, reason };
@@ -176,10 +185,14 @@ impl Reader {
         }
     }
 
-    pub(crate) fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
+    pub(crate) fn range(&self, bounds: &Bounds) -> Cursor {
+        range_of(std::iter::once(self), bounds)
+    }
+
+    fn range_into(&self, cursor: &mut Cursor) {
         match &self.view {
-            Some(view) => view.range(bounds),
-            None => self.entries.ledger.range(bounds),
+            Some(view) => view.range_into(cursor),
+            None => self.entries.ledger.range_into(cursor),
         }
     }
 

@@ -78,7 +78,7 @@ fn everything() -> Bounds {
     Bounds::new(Bound::Unbounded, Bound::Unbounded, Reading::Query)
 }
 
-fn all(mut entries: Box<dyn Cursor>) -> Vec<(Slice, Slice)> {
+fn all(mut entries: Cursor) -> Vec<(Slice, Slice)> {
     let mut all = Vec::new();
     while entries.advance().unwrap() {
         all.push((Slice::new(entries.key()), Slice::new(entries.value())));

@@ -1,9 +1,9 @@
 //! Going through a part of the partitions with a second thread, beside the one that merges and shows.
 //!
 //! Most of what a fold over heads takes is stepping through ledgers. The second thread merges what its partitions hold into blocks;
-//! for the first it is one source more. Objects come in the same order, from the same views, and to the same thread.
+//! for the first it is a second source. Objects come in the same order, from the same views, and to the same thread.
 //!
-//! May use: `kv`, merging. Must not know: what a fold looks for.
+//! May use: `kv`. Must not know: what a fold looks for.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,6 @@ use std::thread::{Builder, Scope};
 use kv::{Bounds, Item, Items, Reader};
 
 use crate::hands::hands;
-use crate::merge::{Merge, Source};
 
 /// Bytes of a block, give or take an object: they pass from one processor's cache to the other's.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -48,12 +47,26 @@ impl Drop for Folding {
     }
 }
 
-/// Objects of some of the partitions, in order.
-pub(super) enum Objects {
-    /// Of one partition, which this thread goes through.
-    Here(usize, Items),
-    /// Of those that another goes through.
-    Beside(Box<Blocks>),
+/// Objects of all partitions, in order. It stands on one once [`Objects::advance`] said so.
+pub(super) struct Objects {
+    /// Of the first partitions, which this thread goes through.
+    here: Items,
+    /// Of the others, if another goes through them.
+    beside: Option<Blocks>,
+    stands: Stands,
+}
+
+/// Where the next object is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// Nowhere yet.
+    Nowhere,
+    Here,
+    Beside,
+    /// Here, and beside there are no more.
+    HereAlone,
+    /// Beside, and here there are no more.
+    BesideAlone,
 }
 
 /// What the second thread has sent.
@@ -88,57 +101,20 @@ struct Place {
     stored: Range<usize>,
 }
 
-/// One source for each of these partitions.
-pub(super) fn here(
-    readers: &[Reader],
-    partitions: Range<usize>,
-    bounds: &Bounds,
-    now_ms: u64,
-) -> impl Iterator<Item = Objects> {
-    let numbered = partitions.clone().zip(readers.get(partitions).unwrap_or_default());
-    numbered.map(move |(number, reader)| Objects::Here(number, reader.items(bounds, now_ms)))
-}
-
-/// One source for all of these partitions, which a thread of its own goes through until it is done or nobody takes what it sends. None
-/// when there is no thread to be had.
-pub(super) fn beside<'s>(
-    scope: &'s Scope<'s, '_>,
-    readers: &'s [Reader],
-    partitions: Range<usize>,
-    bounds: &'s Bounds,
-    now_ms: u64,
-) -> Option<Objects> {
-    let (send, full) = mpsc::sync_channel(BLOCKS_AHEAD);
-    let (empty, emptied) = mpsc::channel();
-    let work = move || {
-        let sent = go_through(here(readers, partitions, bounds, now_ms), &send, &emptied);
-        // Whoever does not take it has stopped.
-        let _ = send.send(sent.map_or_else(Sent::Failed, |()| Sent::End));
-    };
-    Builder::new().name("holdfast-fold".into()).spawn_scoped(scope, work).ok()?;
-    let blocks = Blocks { bounds: bounds.clone(), full, empty, block: Block::default(), passed: 0 };
-    Some(Objects::Beside(Box::new(blocks)))
-}
-
-fn go_through(
-    sources: impl Iterator<Item = Objects>,
-    full: &SyncSender<Sent>,
-    empty: &Receiver<Block>,
-) -> kv::Result<()> {
-    let mut objects = Merge::new(sources)?;
-    loop {
+fn go_through(mut items: Items, first: usize, full: &SyncSender<Sent>, empty: &Receiver<Block>) -> kv::Result<()> {
+    let mut more = items.advance()?;
+    while more {
         let mut block = empty.try_recv().unwrap_or_default();
         block.clear();
-        while block.bytes.len() < BLOCK_BYTES
-            && let Some((_, on)) = objects.least()
-        {
-            block.push(on.partition(), &on.item()?);
-            objects.pass()?;
+        while more && block.bytes.len() < BLOCK_BYTES {
+            block.push(first + items.reader(), &items.item()?);
+            more = items.advance()?;
         }
-        if block.objects.is_empty() || full.send(Sent::Block(block)).is_err() {
-            return Ok(());
+        if full.send(Sent::Block(block)).is_err() {
+            break;
         }
     }
+    Ok(())
 }
 
 impl Block {
@@ -175,6 +151,10 @@ impl Blocks {
         Ok(true)
     }
 
+    fn tag(&self) -> u128 {
+        self.bounds.tag(self.on().1)
+    }
+
     fn on(&self) -> (usize, &[u8], &[u8]) {
         let on = self.passed.checked_sub(1).and_then(|on| self.block.objects.get(on));
         let bytes = |range: &Range<usize>| self.block.bytes.get(range.clone()).unwrap_or_default();
@@ -183,45 +163,69 @@ impl Blocks {
 }
 
 impl Objects {
-    /// The number of the partition that has what it stands on.
-    pub(super) fn partition(&self) -> usize {
-        match self {
-            Self::Here(number, _) => *number,
-            Self::Beside(blocks) => blocks.on().0,
-        }
+    /// Goes through all partitions.
+    pub(super) fn here(readers: &[Reader], bounds: &Bounds, now_ms: u64) -> Self {
+        Self { here: Items::of(readers.iter(), bounds, now_ms), beside: None, stands: Stands::Nowhere }
     }
 
-    /// The object it stands on.
-    pub(super) fn item(&self) -> kv::Result<Item<'_>> {
-        match self {
-            Self::Here(_, items) => items.item(),
-            Self::Beside(blocks) => {
-                let (_, key, stored) = blocks.on();
-                Item::of(key, stored)
+    /// Goes through half of the partitions, and has a thread of its own go through the others until it is done or nobody takes what it
+    /// sends; through all when there is no thread to be had.
+    pub(super) fn here_and_beside<'s>(
+        scope: &'s Scope<'s, '_>,
+        readers: &'s [Reader],
+        bounds: &'s Bounds,
+        now_ms: u64,
+    ) -> Self {
+        let (ours, others) = readers.split_at(readers.len() / 2);
+        let (send, full) = mpsc::sync_channel(BLOCKS_AHEAD);
+        let (empty, emptied) = mpsc::channel();
+        let work = move || {
+            let sent = go_through(Items::of(others.iter(), bounds, now_ms), ours.len(), &send, &emptied);
+            // Whoever does not take it has stopped.
+            let _ = send.send(sent.map_or_else(Sent::Failed, |()| Sent::End));
+        };
+        if Builder::new().name("holdfast-fold".into()).spawn_scoped(scope, work).is_err() {
+            return Self::here(readers, bounds, now_ms);
+        }
+        let blocks = Blocks { bounds: bounds.clone(), full, empty, block: Block::default(), passed: 0 };
+        Self { beside: Some(blocks), ..Self::here(ours, bounds, now_ms) }
+    }
+
+    /// Steps to the next object, the first one at first; false when there is none.
+    pub(super) fn advance(&mut self) -> kv::Result<bool> {
+        let Some(beside) = &mut self.beside else {
+            self.stands = Stands::HereAlone;
+            return self.here.advance();
+        };
+        let stood = self.stands;
+        let is_here = match stood {
+            Stands::Beside => true,
+            Stands::BesideAlone => false,
+            _ => self.here.advance()?,
+        };
+        let is_beside = match stood {
+            Stands::Here => true,
+            Stands::HereAlone => false,
+            _ => beside.advance()?,
+        };
+        self.stands = match (is_here, is_beside) {
+            (true, true) if self.here.tag() < beside.tag() => Stands::Here,
+            (true, true) if self.here.tag() > beside.tag() || self.here.place() > beside.on().1 => Stands::Beside,
+            (true, true) => Stands::Here,
+            (true, false) => Stands::HereAlone,
+            (false, _) => Stands::BesideAlone,
+        };
+        Ok(is_here || is_beside)
+    }
+
+    /// The object it stands on, and the number of its partition.
+    pub(super) fn on(&self) -> kv::Result<(Item<'_>, usize)> {
+        match (&self.beside, self.stands) {
+            (Some(blocks), Stands::Beside | Stands::BesideAlone) => {
+                let (partition, key, stored) = blocks.on();
+                Ok((Item::of(key, stored)?, partition))
             }
-        }
-    }
-}
-
-impl Source for Objects {
-    fn advance(&mut self) -> kv::Result<bool> {
-        match self {
-            Self::Here(_, items) => items.advance(),
-            Self::Beside(blocks) => blocks.advance(),
-        }
-    }
-
-    fn place(&self) -> &[u8] {
-        match self {
-            Self::Here(_, items) => items.place(),
-            Self::Beside(blocks) => blocks.on().1,
-        }
-    }
-
-    fn tag(&self) -> u128 {
-        match self {
-            Self::Here(_, items) => items.tag(),
-            Self::Beside(blocks) => blocks.bounds.tag(blocks.on().1),
+            _ => Ok((self.here.item()?, self.here.reader())),
         }
     }
 }

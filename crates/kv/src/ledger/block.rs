@@ -156,10 +156,30 @@ impl Block {
 
     /// Where an entry lies. There must be one of that number.
     pub(super) fn spot(&self, number: usize) -> Spot {
+        self.spot_behind(self.spot_before(number), number)
+    }
+
+    /// What ends where the entry of that number begins: the entry before, if there is one.
+    pub(super) fn spot_before(&self, number: usize) -> Spot {
         let removed = REMOVED[usize::from(self.wide)];
-        let start = number.checked_sub(1).map_or(self.prefix, |before| self.ends_of(before).1 & !removed);
+        let value_end = number.checked_sub(1).map_or(self.prefix, |before| self.ends_of(before).1 & !removed);
+        Spot { value_end, ..Spot::default() }
+    }
+
+    /// As [`Block::spot`], for who knows what comes before.
+    pub(super) fn spot_behind(&self, before: Spot, number: usize) -> Spot {
+        let removed = REMOVED[usize::from(self.wide)];
         let (key_end, value_end) = self.ends_of(number);
-        Spot { start, key_end, value_end: value_end & !removed, is_removal: value_end & removed != 0 }
+        let is_removal = value_end & removed != 0;
+        Spot { start: before.value_end, key_end, value_end: value_end & !removed, is_removal }
+    }
+
+    /// The tag of a key behind its first `shared` bytes.
+    pub(super) fn tag(&self, spot: Spot, shared: usize) -> u128 {
+        match u32::try_from(shared).ok().and_then(|shared| shared.checked_sub(self.prefix)) {
+            Some(skipped) => tag_of(self.stretch(spot.start + skipped, spot.key_end)),
+            None => self.key(spot).tag(shared),
+        }
     }
 
     pub(super) fn prefix(&self) -> &[u8] {

@@ -11,9 +11,9 @@ use base::{Files, read_whole, write_new_file};
 use journal::Position;
 
 use super::blocks::Table;
+use super::cursor::{Cursor, Part};
 use super::list::{LIST, LIST_BYTES_MAX, List};
 use super::lsm::LsmLedgers;
-use super::merged::{Merging, Part};
 use super::plan::Plan;
 use super::table::{TableWriter, Written};
 use super::tables::{RunEntries, Said, TableRun, Tables};
@@ -187,20 +187,16 @@ pub(super) fn condemn(files: &dyn Files, folder: &Path) -> io::Result<()> {
 /// The entries of runs, younger first, in tables of the plan's level.
 pub(super) fn merge(disk: &Disk, plan: &Plan, runs: &[Arc<TableRun>]) -> Result<Vec<Arc<Table>>> {
     let everything = Bounds::everything(Reading::Sweep);
-    let parts = runs.iter().filter_map(|run| RunEntries::of(run, &everything)).map(Part::Run).collect();
-    let mut merging = Merging::new(everything, parts);
-    let mut key = Vec::new();
+    let parts = runs.iter().filter_map(|run| RunEntries::of(run, &everything)).map(Part::Run);
+    let mut merging = Cursor::new(everything.clone()).with_removals();
+    merging.add(None, parts);
     disk.write(plan.to, |writer| {
         if !merging.advance().map_err(|error| disk.noted(error))? {
             return Ok(false);
         }
-        let value = merging.value();
+        let value = merging.change();
         if value.is_some() || !plan.is_last {
-            let split = merging.key();
-            key.clear();
-            key.extend_from_slice(split.prefix);
-            key.extend_from_slice(split.rest);
-            disk.wrote(writer.add(&key, value))?;
+            disk.wrote(writer.add(merging.key(), value))?;
         }
         Ok(true)
     })

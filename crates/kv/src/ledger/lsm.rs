@@ -16,21 +16,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use base::{Files, read_whole};
 use journal::{PartitionId, Position};
 
 use super::blocks::{Blocks, Table};
+use super::cursor::Part;
 use super::disk::{CONDEMNED, Disk, condemn, merge};
 use super::filter::hash_of;
 use super::list::{LIST, LIST_BYTES_MAX, List, Run};
-use super::merged::{Merged, Part};
 use super::plan::{self, Plan, Policy};
 use super::table::{Style, TableInfo};
 use super::tables::{TableRun, Tables};
 use super::young::{Change, Young};
-use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Reading, Slice, View};
+use super::{Cursor, Hit, Ledger, Ledgers, Reading, Slice, View};
 use crate::cache::Caches;
 use crate::coming::{Hint, Step};
 use crate::compression::Compression;
@@ -125,11 +125,11 @@ impl LsmLedgers {
         }
         files.discard(&folder.join(CONDEMNED)).map_err(failed)?;
         let disk = Disk::new(self.clone(), folder, next);
-        let parts =
-            Parts { young: Young::default(), rotated: None, tables: Arc::new(tables), disk: Arc::new(disk), persisted };
+        let (tables, disk) = (Arc::new(tables), Arc::new(disk));
+        let parts = Parts { young: Young::default(), rotated: None, tables, disk, persisted };
         Ok(LsmLedger {
             home: self.clone(),
-            parts: RwLock::new(parts),
+            parts: RwLock::new(Arc::new(parts)),
             memory_bytes: AtomicU64::new(0),
             writing_out: Mutex::default(),
         })
@@ -190,13 +190,16 @@ impl Ledgers for LsmLedgers {
 
 struct LsmLedger {
     home: LsmLedgers,
-    parts: RwLock<Parts>,
+    /// A view of it is a share in them: what changes them copies them then, a handful of pointers.
+    parts: RwLock<Arc<Parts>>,
     /// Of the young map and the one put aside.
     memory_bytes: AtomicU64,
     /// Held while files change.
     writing_out: Mutex<()>,
 }
 
+/// A ledger as it is, or was.
+#[derive(Clone)]
 struct Parts {
     young: Young,
     /// Waits to be written out, or is being written out.
@@ -207,15 +210,7 @@ struct Parts {
     persisted: Option<Position>,
 }
 
-/// A ledger as it was.
-struct LsmView {
-    young: Young,
-    rotated: Option<Arc<Young>>,
-    tables: Arc<Tables>,
-    disk: Arc<Disk>,
-}
-
-impl View for LsmView {
+impl View for Parts {
     fn get(&self, key: &[u8]) -> Result<Option<Hit>> {
         let known = self.young.get(key).or_else(|| self.rotated.as_ref()?.get(key));
         match known {
@@ -224,44 +219,31 @@ impl View for LsmView {
         }
     }
 
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
-        // Just what is needed: what is larger than a kilobyte the allocator has to look for.
-        let mut parts = Vec::with_capacity(2 + self.tables.runs.len());
+    fn range_into(&self, cursor: &mut Cursor) {
+        let bounds = cursor.bounds().clone();
         let young = std::iter::once(&self.young).chain(self.rotated.as_deref()).filter(|young| !young.is_empty());
-        parts.extend(young.map(|young| Part::Young(young.range(bounds.start(), bounds.end()))));
-        parts.extend(self.tables.range(bounds).map(Part::Run));
-        Box::new(Merged::new(Arc::clone(&self.disk), bounds.clone(), parts))
+        let young = young.map(|young| Part::Young(young.range(bounds.start(), bounds.end())));
+        cursor.add(Some(Arc::clone(&self.disk)), young.chain(self.tables.range(&bounds).map(Part::Run)));
     }
 }
 
 impl LsmLedger {
-    fn parts(&self) -> RwLockReadGuard<'_, Parts> {
+    fn parts(&self) -> RwLockReadGuard<'_, Arc<Parts>> {
         self.parts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn parts_mut(&self) -> RwLockWriteGuard<'_, Parts> {
-        self.parts.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn as_it_is(&self) -> LsmView {
-        let parts = self.parts();
-        LsmView {
-            young: parts.young.clone(),
-            rotated: parts.rotated.clone(),
-            tables: Arc::clone(&parts.tables),
-            disk: Arc::clone(&parts.disk),
-        }
+    /// Changes the parts. What it returns is dropped without the lock.
+    fn change<T>(&self, change: impl FnOnce(&mut Parts) -> T) -> T {
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let parts = Arc::make_mut(&mut parts);
+        let changed = change(parts);
+        let rotated = parts.rotated.as_ref().map_or(0, |rotated| rotated.bytes());
+        self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
+        changed
     }
 
     fn set(&self, key: &[u8], value: Option<&[u8]>, position: Position) {
-        let mut parts = self.parts_mut();
-        parts.young.set(key, &Change { value, position });
-        self.note_memory(&parts);
-    }
-
-    fn note_memory(&self, parts: &Parts) {
-        let rotated = parts.rotated.as_ref().map_or(0, |rotated| rotated.bytes());
-        self.memory_bytes.store(parts.young.bytes() + rotated, Ordering::Release);
+        self.change(|parts| parts.young.set(key, &Change { value, position }));
     }
 
     fn look_up(&self, key: &[u8], reading: Reading) -> Result<Option<Hit>> {
@@ -299,15 +281,13 @@ impl LsmLedger {
         let young = (!written.is_empty()).then(|| Arc::new(TableRun { level: 0, tables: written.clone() }));
         let tables = Tables { runs: young.into_iter().chain(before.runs.iter().cloned()).collect() };
         disk.save(&tables, &written, persisted)?;
-        let mut parts = self.parts_mut();
-        parts.persisted = persisted;
-        parts.tables = Arc::new(tables);
-        if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
-            parts.rotated = None;
-        }
-        self.note_memory(&parts);
-        // What was written out is freed without the lock.
-        drop(parts);
+        let tables = Arc::new(tables);
+        let freed = self.change(|parts| {
+            parts.persisted = persisted;
+            parts.tables = tables;
+            parts.rotated.take_if(|now| Arc::ptr_eq(now, &rotated))
+        });
+        drop(freed);
         Ok(())
     }
 
@@ -324,13 +304,13 @@ impl LsmLedger {
         if plan.may_move && as_they_are().all(|table| self.may_stay(table, plan.to)) {
             let tables = Tables::with(left, plan.to, as_they_are().cloned().collect());
             disk.save(&tables, &[], persisted)?;
-            self.parts_mut().tables = Arc::new(tables);
+            self.change(|parts| parts.tables = Arc::new(tables));
             return Ok(true);
         }
         let made = merge(&disk, &plan, &taken)?;
         let tables = Tables::with(left, plan.to, made.clone());
         disk.save(&tables, &made, persisted)?;
-        self.parts_mut().tables = Arc::new(tables);
+        self.change(|parts| parts.tables = Arc::new(tables));
         as_they_are().for_each(|table| table.replace());
         Ok(true)
     }
@@ -357,12 +337,13 @@ impl Ledger for LsmLedger {
         }
     }
 
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
-        self.as_it_is().range(bounds)
+    fn range_into(&self, cursor: &mut Cursor) {
+        let parts = Arc::clone(&self.parts());
+        parts.range_into(cursor);
     }
 
     fn view(&self) -> Arc<dyn View> {
-        Arc::new(self.as_it_is())
+        Arc::clone(&self.parts()) as _
     }
 
     fn insert(&self, key: &[u8], value: &[u8], position: Position) {
@@ -393,31 +374,29 @@ impl Ledger for LsmLedger {
         };
         old.empty()?;
         let disk = old.successor();
-        let mut parts = self.parts_mut();
-        (parts.disk, parts.tables) = (Arc::new(disk), Arc::default());
-        (parts.young, parts.rotated, parts.persisted) = (Young::default(), None, None);
-        self.note_memory(&parts);
-        drop(parts);
+        let (tables_now, disk) = (Arc::default(), Arc::new(disk));
+        let empty = Parts { young: Young::default(), rotated: None, tables: tables_now, disk, persisted: None };
+        drop(self.change(|parts| std::mem::replace(parts, empty)));
         tables.runs.iter().flat_map(|run| &run.tables).for_each(|table| table.replace());
         Ok(())
     }
 
     fn rotate(&self) {
-        let mut parts = self.parts_mut();
-        let young = std::mem::take(&mut parts.young);
-        if young.is_empty() {
-            return;
-        }
-        parts.rotated = Some(Arc::new(match parts.rotated.take() {
-            None => young,
-            // What was rotated before could not be written out: what is newer wins.
-            Some(waiting) => {
-                let mut both = (*waiting).clone();
-                young.iter().for_each(|(key, change)| both.set(key, &change));
-                both
+        self.change(|parts| {
+            let young = std::mem::take(&mut parts.young);
+            if young.is_empty() {
+                return;
             }
-        }));
-        self.note_memory(&parts);
+            parts.rotated = Some(Arc::new(match parts.rotated.take() {
+                None => young,
+                // What was rotated before could not be written out: what is newer wins.
+                Some(waiting) => {
+                    let mut both = (*waiting).clone();
+                    young.iter().for_each(|(key, change)| both.set(key, &change));
+                    both
+                }
+            }));
+        });
     }
 
     fn write_out(&self) -> Result<()> {

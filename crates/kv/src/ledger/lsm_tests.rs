@@ -5,9 +5,9 @@ use std::ops::Bound;
 use base::{Around, AroundFiles, Handle, OsFiles};
 
 use super::*;
-use crate::ledger::Reading;
 use crate::ledger::list::List;
 use crate::ledger::table::IndexKind;
+use crate::ledger::{Bounds, Reading};
 
 fn at(position: u64) -> Position {
     Position::new(position)
@@ -42,7 +42,7 @@ fn query(from: u64, to: u64) -> Bounds {
     Bounds::new(Bound::Included(long_key(from)), Bound::Excluded(long_key(to)), Reading::Query)
 }
 
-fn count(mut entries: Box<dyn Cursor>) -> u64 {
+fn count(mut entries: Cursor) -> u64 {
     (0..).take_while(|_| entries.advance().unwrap()).count() as u64
 }
 

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::{PartitionId, Position};
 
-use super::{Bounds, Cursor, Hit, Ledger, Ledgers, Slice, View};
+use super::cursor::Part;
+use super::{Cursor, Hit, Ledger, Ledgers, Slice, View};
 use crate::error::{Error, Result};
 
 type Map = BTreeMap<Vec<u8>, Slice>;
@@ -107,33 +108,29 @@ impl View for Map {
         Ok(BTreeMap::get(self, key).map(|value| Hit { value: value.clone(), was_at_hand }))
     }
 
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
-        let inside = |key: &[u8]| (bounds.start(), bounds.end()).contains(key);
+    fn range_into(&self, cursor: &mut Cursor) {
+        let inside = |key: &[u8]| (cursor.bounds().start(), cursor.bounds().end()).contains(key);
         let shown = self.iter().filter(|(key, _)| inside(key));
         let left: Vec<_> = shown.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Box::new(Shown { bounds: bounds.clone(), left: left.into_iter(), at: (Vec::new(), Slice::default()) })
+        let copies = Copies { left: left.into_iter(), at: (Vec::new(), Slice::default()) };
+        cursor.add(None, std::iter::once(Part::Copies(copies)));
     }
 }
 
 /// Copies of the entries of a range.
-struct Shown {
-    bounds: Bounds,
+pub(super) struct Copies {
     left: std::vec::IntoIter<(Vec<u8>, Slice)>,
     at: (Vec<u8>, Slice),
 }
 
-impl Cursor for Shown {
-    fn advance(&mut self) -> Result<bool> {
-        let next = self.left.next();
-        Ok(next.map(|next| self.at = next).is_some())
+impl Copies {
+    /// Steps to the next entry, the first one at first; false when there is none.
+    pub(super) fn advance(&mut self) -> bool {
+        self.left.next().map(|next| self.at = next).is_some()
     }
 
-    fn entry(&self) -> (&[u8], &[u8]) {
+    pub(super) fn entry(&self) -> (&[u8], &[u8]) {
         (&self.at.0, &self.at.1)
-    }
-
-    fn tag(&self) -> u128 {
-        self.bounds.tag(&self.at.0)
     }
 }
 
@@ -142,8 +139,8 @@ impl Ledger for MemoryLedger {
         View::get(&*lock(&self.state).live, key)
     }
 
-    fn range(&self, bounds: &Bounds) -> Box<dyn Cursor> {
-        View::range(&*lock(&self.state).live, bounds)
+    fn range_into(&self, cursor: &mut Cursor) {
+        lock(&self.state).live.range_into(cursor);
     }
 
     fn view(&self) -> Arc<dyn View> {

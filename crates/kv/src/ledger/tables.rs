@@ -116,7 +116,6 @@ impl Tables {
 /// The entries of a run in a range, one block after the other, removals too. It stands on an entry once
 /// [`RunEntries::advance`] said so.
 pub(super) struct RunEntries {
-    bounds: Bounds,
     run: Arc<TableRun>,
     /// Where the next block is; the way through a table is not known before something of it is read.
     table: usize,
@@ -130,8 +129,6 @@ pub(super) struct RunEntries {
     end: usize,
     /// The range ends in this block.
     is_last: bool,
-    /// How many blocks there were.
-    blocks: u64,
 }
 
 impl RunEntries {
@@ -140,7 +137,6 @@ impl RunEntries {
         let table = run.tables.partition_point(|table| bounds.are_behind(&table.info.greatest));
         run.tables.get(table).filter(|table| !bounds.are_before(&table.info.least))?;
         Some(Self {
-            bounds: bounds.clone(),
             run: Arc::clone(run),
             table,
             way: None,
@@ -150,34 +146,33 @@ impl RunEntries {
             entry: 0,
             end: 0,
             is_last: false,
-            blocks: 0,
         })
     }
 
     /// Steps to the next entry; false when there is none.
-    pub(super) fn advance(&mut self) -> Result<bool> {
+    pub(super) fn advance(&mut self, bounds: &Bounds) -> Result<bool> {
         while self.entry >= self.end {
-            if self.is_last || !self.next_block()? {
+            if self.is_last || !self.next_block(bounds)? {
                 return Ok(false);
             }
         }
-        self.spot = self.block.as_ref().map_or_else(Spot::default, |block| block.spot(self.entry));
+        self.spot = self.block.as_ref().map_or_else(Spot::default, |block| block.spot_behind(self.spot, self.entry));
         self.entry += 1;
         Ok(true)
     }
 
     /// Goes on with the next block; false when there is none.
-    fn next_block(&mut self) -> Result<bool> {
+    fn next_block(&mut self, bounds: &Bounds) -> Result<bool> {
         while let Some(table) = self.run.tables.get(self.table) {
-            if self.bounds.are_before(&table.info.least) {
+            if bounds.are_before(&table.info.least) {
                 return Ok(false);
             }
-            let reading = self.bounds.reading();
+            let reading = bounds.reading();
             let is_first = self.block.is_none();
             let way = match &mut self.way {
                 Some(way) => way,
                 none => {
-                    let start = match self.bounds.start() {
+                    let start = match bounds.start() {
                         Bound::Included(start) | Bound::Excluded(start) if is_first => Some(start),
                         _ => None,
                     };
@@ -190,14 +185,14 @@ impl RunEntries {
                 self.ahead.clear();
                 continue;
             };
-            self.entry = match self.bounds.start() {
+            self.entry = match bounds.start() {
                 Bound::Included(start) if is_first => block.before(start),
                 Bound::Excluded(start) if is_first => block.up_to(start),
                 _ => 0,
             };
             self.end = block.len();
             let last = block.len().checked_sub(1).map(|last| block.key(block.spot(last)));
-            let (end, at_most) = match self.bounds.end() {
+            let (end, at_most) = match bounds.end() {
                 Bound::Included(end) => (Some(end), true),
                 Bound::Excluded(end) => (Some(end), false),
                 Bound::Unbounded => (None, true),
@@ -208,8 +203,8 @@ impl RunEntries {
                 self.is_last = true;
                 self.end = if at_most { block.up_to(end) } else { block.before(end) };
             }
+            self.spot = block.spot_before(self.entry);
             self.block = Some(block);
-            self.blocks += 1;
             return Ok(true);
         }
         Ok(false)
@@ -228,8 +223,8 @@ impl RunEntries {
         self.spot.is_removal
     }
 
-    /// Changes whenever the beginning of the keys may be another.
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks
+    /// The tag of the key behind its first `shared` bytes.
+    pub(super) fn tag(&self, shared: usize) -> u128 {
+        self.block.as_ref().map_or(0, |block| block.tag(self.spot, shared))
     }
 }

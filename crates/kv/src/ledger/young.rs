@@ -215,6 +215,11 @@ impl Range {
         self.runs.chunks.get(self.at.0)?.at(self.at.1)
     }
 
+    /// Whether that is a removal.
+    pub(super) fn is_removal(&self) -> bool {
+        self.entry().is_some_and(|(_, change)| change.value.is_none())
+    }
+
     /// Steps to the next entry; false when there is none.
     pub(super) fn advance(&mut self) -> bool {
         let (run, place) = self.next;
