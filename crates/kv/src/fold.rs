@@ -1,6 +1,6 @@
-//! Going through one partition's objects in ledger order, over all buckets, reading as little of each as is asked for.
+//! Going through the objects of one or more partitions in ledger order, over all buckets, reading as little of each as is asked for.
 //!
-//! May use: the ledger. Must not know: other partitions, what is looked for.
+//! May use: readers, the ledger. Must not know: who picks the partitions, what is looked for.
 
 use std::ops::Bound;
 

@@ -1,6 +1,6 @@
-//! Reading one partition's share of a secondary index, in order of terms, then keys.
+//! Reading a secondary index, of any number of partitions, in order of terms, then keys.
 //!
-//! May use: the ledger. Must not know: other partitions, regular expressions.
+//! May use: readers, the ledger. Must not know: who picks the partitions, regular expressions.
 
 use std::ops::Bound;
 
@@ -34,11 +34,12 @@ pub struct IndexEntries {
 }
 
 /// Terms and keys, one behind the other in one stretch of memory: a list of many costs two allocations.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexList {
+    /// Of each entry the term, 00 behind it if it is binary, and the key: usual terms are so in ledgers, too.
     bytes: Vec<u8>,
-    /// Where each entry's term ends, where its key begins, and where that ends.
-    ends: Vec<(usize, usize, usize)>,
+    /// Where each entry's term ends, and where its key does.
+    ends: Vec<(usize, usize)>,
 }
 
 impl IndexEntries {
@@ -73,14 +74,6 @@ impl IndexEntries {
     }
 }
 
-impl PartialEq for IndexList {
-    fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl Eq for IndexList {}
-
 impl IndexList {
     /// Room for so many entries.
     #[must_use]
@@ -94,8 +87,11 @@ impl IndexList {
     pub fn push(&mut self, term: TermRef<'_>, key: &[u8]) {
         term.encode_into(&mut self.bytes);
         let term_end = self.bytes.len();
+        if matches!(term, TermRef::Binary(_)) {
+            self.bytes.push(0);
+        }
         self.bytes.extend_from_slice(key);
-        self.ends.push((term_end, term_end, self.bytes.len()));
+        self.ends.push((term_end, self.bytes.len()));
     }
 
     /// Appends the entry at a place: see [`IndexEntries::place`].
@@ -103,29 +99,21 @@ impl IndexList {
     /// # Errors
     /// `Ledger` when it does not decode.
     pub fn push_place(&mut self, place: &[u8]) -> Result<()> {
-        let begin = self.bytes.len();
-        if let Some((term, key)) = key::index_parts(place) {
-            // Usual terms have nothing that was escaped: such a place is taken as it is.
+        if let Some(term_bytes) = key::index_term_bytes(place) {
+            self.ends.push((self.bytes.len() + term_bytes, self.bytes.len() + place.len()));
             self.bytes.extend_from_slice(place);
-            self.ends.push((begin + term, begin + key, self.bytes.len()));
             return Ok(());
         }
-        let split = key::split_index(place, &mut self.bytes);
-        let term_end = self.bytes.len();
-        let term = self.bytes.get(begin..).and_then(TermRef::decode);
-        let Some((key, _)) = split.zip(term) else {
-            self.bytes.truncate(begin);
-            return Err(Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() });
-        };
-        self.bytes.extend_from_slice(key);
-        self.ends.push((term_end, term_end, self.bytes.len()));
+        let damaged = || Error::Ledger { path: String::new(), reason: "an index entry does not decode".into() };
+        let (term, key) = key::split_escaped_index(place).ok_or_else(damaged)?;
+        self.push(TermRef::Binary(&term), key);
         Ok(())
     }
 
     /// Takes the last entry away.
     pub fn pop(&mut self) {
         self.ends.pop();
-        self.bytes.truncate(self.ends.last().map_or(0, |(.., end)| *end));
+        self.bytes.truncate(self.ends.last().map_or(0, |(_, end)| *end));
     }
 
     /// How many entries there are.
@@ -158,9 +146,11 @@ impl IndexList {
     }
 
     fn entry(&self, number: usize) -> Option<(TermRef<'_>, &[u8])> {
-        let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(.., end)| *end);
-        let (term_end, key, end) = *self.ends.get(number)?;
-        Some((TermRef::decode(self.bytes.get(begin..term_end)?)?, self.bytes.get(key..end)?))
+        let begin = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
+        let (term_end, end) = *self.ends.get(number)?;
+        let term = TermRef::decode(self.bytes.get(begin..term_end)?)?;
+        let key = term_end + usize::from(matches!(term, TermRef::Binary(_)));
+        Some((term, self.bytes.get(key..end)?))
     }
 }
 

@@ -19,8 +19,6 @@
 //! May use: nothing. Must not know: values.
 
 use crate::indexes::Term;
-#[cfg(test)]
-use crate::indexes::TermRef;
 
 pub(crate) const SUMMARY: &[u8] = b"\xFFs";
 const EXPIRY: &[u8] = b"\xFFx";
@@ -192,28 +190,19 @@ fn is_special(byte: u8) -> bool {
     matches!(byte, 0x00 | 0x01 | 0xFE | 0xFF)
 }
 
-/// Where in an index entry's place its term ends, and where its key begins, if the term is there as `indexes.rs` encodes it:
-/// if nothing in it was escaped.
-pub(crate) fn index_parts(place: &[u8]) -> Option<(usize, usize)> {
-    if place.first() != Some(&BINARY_TERM) {
-        return (place.first() == Some(&INTEGER_TERM) && place.len() >= INTEGER_TERM_BYTES)
-            .then_some((INTEGER_TERM_BYTES, INTEGER_TERM_BYTES));
+/// How long the term of an index entry is, at the beginning of its place, if it is there as `indexes.rs` encodes it: if
+/// nothing in it was escaped. Behind a binary term there is 00, then the key; behind an integer the key at once.
+pub(crate) fn index_term_bytes(place: &[u8]) -> Option<usize> {
+    match *place.first()? {
+        BINARY_TERM => first_special(place).filter(|special| place.get(*special) == Some(&0x00)),
+        INTEGER_TERM => Some(INTEGER_TERM_BYTES).filter(|bytes| *bytes <= place.len()),
+        _ => None,
     }
-    let special = first_special(place)?;
-    (place.get(special) == Some(&0x00)).then_some((special, special + 1))
 }
 
-/// Appends the term of an index entry to `to`, as `indexes.rs` encodes it, and returns the key; `place` is the entry's ledger
-/// key behind the prefix of its index.
-pub(crate) fn split_index<'a>(place: &'a [u8], to: &mut Vec<u8>) -> Option<&'a [u8]> {
-    if let Some((term, key)) = index_parts(place) {
-        to.extend_from_slice(place.get(..term)?);
-        return place.get(key..);
-    }
-    let (bytes, key) = split_escaped(place.strip_prefix(&[BINARY_TERM])?)?;
-    to.push(BINARY_TERM);
-    to.extend_from_slice(&bytes);
-    Some(key)
+/// The binary term of an index entry's place, in which something was escaped, and its key.
+pub(crate) fn split_escaped_index(place: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    split_escaped(place.strip_prefix(&[BINARY_TERM])?)
 }
 
 /// Bucket and key of an object's ledger key.
@@ -248,6 +237,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::index::IndexList;
+    use crate::indexes::TermRef;
 
     fn edge() -> impl Strategy<Value = u8> {
         prop_oneof![Just(0), Just(1), Just(2), Just(0x61), Just(0xFD), Just(0xFE), Just(0xFF)]
@@ -285,10 +276,13 @@ mod tests {
                 index(bucket, name, &term.encode(), key)
             };
             assert_eq!(place(&a).cmp(&place(&b)), a.cmp(&b));
-            let prefix = index_prefix(&a.0, &a.1).len();
-            let mut term = b"before".to_vec();
-            assert_eq!(split_index(&place(&a)[prefix..], &mut term), Some(a.3.as_slice()));
-            assert_eq!(TermRef::decode(&term[6..]), Some(TermRef::from(&a.2)));
+            let (mut taken, mut pushed) = (IndexList::default(), IndexList::default());
+            for entry in [&b, &a] {
+                taken.push_place(&place(entry)[index_prefix(&entry.0, &entry.1).len()..]).unwrap();
+                pushed.push(TermRef::from(&entry.2), &entry.3);
+            }
+            assert_eq!(taken.last(), Some((TermRef::from(&a.2), a.3.as_slice())));
+            assert_eq!(taken, pushed);
         }
 
         #[test]
@@ -305,7 +299,10 @@ mod tests {
 
         #[test]
         fn a_garbage_index_entry_splits_without_harm(bytes in proptest::collection::vec(edge(), 0..20)) {
-            let _ = split_index(&bytes, &mut Vec::new());
+            let mut list = IndexList::default();
+            if list.push_place(&bytes).is_err() {
+                assert_eq!(list, IndexList::default());
+            }
         }
 
         /// The story: FF within a bucket decoded as if it had been escaped, so two keys stood for one object.

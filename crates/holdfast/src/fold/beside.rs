@@ -56,7 +56,7 @@ pub(super) struct Objects {
     stands: Stands,
 }
 
-/// Where the next object is.
+/// Where the object is that it stands on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stands {
     /// Nowhere yet.
@@ -67,6 +67,8 @@ enum Stands {
     HereAlone,
     /// Beside, and here there are no more.
     BesideAlone,
+    /// There are no more.
+    Over,
 }
 
 /// What the second thread has sent.
@@ -200,12 +202,12 @@ impl Objects {
         let stood = self.stands;
         let is_here = match stood {
             Stands::Beside => true,
-            Stands::BesideAlone => false,
+            Stands::BesideAlone | Stands::Over => false,
             _ => self.here.advance()?,
         };
         let is_beside = match stood {
             Stands::Here => true,
-            Stands::HereAlone => false,
+            Stands::HereAlone | Stands::Over => false,
             _ => beside.advance()?,
         };
         self.stands = match (is_here, is_beside) {
@@ -213,7 +215,8 @@ impl Objects {
             (true, true) if self.here.tag() > beside.tag() || self.here.place() > beside.on().1 => Stands::Beside,
             (true, true) => Stands::Here,
             (true, false) => Stands::HereAlone,
-            (false, _) => Stands::BesideAlone,
+            (false, true) => Stands::BesideAlone,
+            (false, false) => Stands::Over,
         };
         Ok(is_here || is_beside)
     }

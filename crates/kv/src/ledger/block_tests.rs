@@ -28,6 +28,9 @@ fn check(map: &Map, asked: &[Vec<u8>]) {
         assert_eq!((joined(block.key(spot)), spot.is_removal), (key.clone(), value.is_none()));
         assert_eq!(block.value(spot), value.as_deref().unwrap_or_default());
         assert_eq!(*block.slice(spot), *block.value(spot));
+        for shared in 0..=key.len() {
+            assert_eq!(block.tag(spot, shared), tag_of(&key[shared..]), "{key:?} from {shared}");
+        }
     }
     for key in asked.iter().chain(map.keys()) {
         assert_eq!(block.before(key), map.range::<Vec<u8>, _>(..key).count(), "{key:?}");

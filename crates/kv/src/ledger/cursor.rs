@@ -3,7 +3,7 @@
 //! A query asks every partition, and each has several parts. They are merged all at once, by tags: merging each ledger's by
 //! itself, and then the ledgers, compared and copied everything twice.
 //!
-//! May use: the young map, tables. Must not know: what is asked for.
+//! May use: the parts of ledgers. Must not know: what is asked for.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub struct Cursor {
 impl Cursor {
     /// Over ledgers that are still to be added.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             parts: Vec::new(),
@@ -113,7 +113,7 @@ impl Cursor {
         &self.bounds
     }
 
-    /// Adds what one more ledger has there, younger parts first. No two ledgers may have the same key.
+    /// Adds what one more ledger has there, younger parts first. No two ledgers may have the same key there: it would be taken for one.
     pub(super) fn add(&mut self, disk: Option<Arc<Disk>>, parts: impl Iterator<Item = Part>) {
         self.parts.extend(parts);
         self.ledgers.push((self.parts.len(), disk));
@@ -151,9 +151,9 @@ impl Cursor {
     }
 
     fn begin(&mut self) -> Result<()> {
-        self.order = Tournament::of(self.parts.len());
-        (0u32..).zip(0..self.parts.len()).try_for_each(|(number, _)| self.pass(number))?;
         self.is_begun = true;
+        self.order = Tournament::of(self.parts.len());
+        (0..u32::try_from(self.parts.len()).unwrap_or(u32::MAX)).try_for_each(|number| self.pass(number))?;
         // No key yet: none comes before the first.
         self.tag = self.order.first().map_or(0, |first| !first.tag());
         Ok(())
@@ -235,53 +235,5 @@ fn to_index(number: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::ops::Bound;
-
-    use base::Random;
-    use journal::{PartitionId, Position};
-
-    use super::*;
-    use crate::ledger::{Ledgers, MemoryLedgers, Reading};
-
-    /// Few bytes, so that keys begin alike, end where others go on, and have tags of the least and the greatest bytes.
-    fn key(random: &mut Random, begin: &[u8]) -> Vec<u8> {
-        let len = usize::try_from(random.below(24)).unwrap();
-        let byte = |random: &mut Random| [0, 1, b'a', 0xFF][usize::try_from(random.below(4)).unwrap()];
-        begin.iter().copied().chain((0..len).map(|_| byte(random))).collect()
-    }
-
-    #[test]
-    fn ledgers_are_merged_in_order_and_whole() {
-        let mut random = Random::new(1);
-        for count in 0..20usize {
-            let begin = if count % 2 == 0 { &b"bucket"[..] } else { b"" };
-            let ledgers: Vec<_> = (0..count)
-                .map(|number| MemoryLedgers::new().open(PartitionId::new(u16::try_from(number).unwrap())).unwrap())
-                .collect();
-            let mut wanted = BTreeMap::new();
-            for _ in 0..count * 30 {
-                let (key, ledger) = (key(&mut random, begin), usize::try_from(random.below(count as u64)).unwrap());
-                if wanted.contains_key(&key) {
-                    continue;
-                }
-                ledgers[ledger].insert(&key, &[7], Position::ZERO);
-                wanted.insert(key, ledger);
-            }
-            let bounds = Bounds::new(Bound::Included(begin.to_vec()), Bound::Excluded(vec![0xFF; 40]), Reading::Query);
-            let mut cursor = Cursor::new(bounds.clone());
-            ledgers.iter().for_each(|ledger| ledger.range_into(&mut cursor));
-            let mut seen = BTreeMap::new();
-            let mut last = None;
-            while cursor.advance().unwrap() {
-                assert_eq!((cursor.value(), cursor.tag()), (&[7][..], bounds.tag(cursor.key())));
-                assert!(last.as_deref() < Some(cursor.key()), "{last:?}");
-                last = Some(cursor.key().to_vec());
-                seen.insert(cursor.key().to_vec(), cursor.ledger());
-            }
-            assert!(!cursor.advance().unwrap(), "the end stays the end");
-            assert_eq!(seen, wanted, "{count}");
-        }
-    }
-}
+#[path = "cursor_tests.rs"]
+mod tests;

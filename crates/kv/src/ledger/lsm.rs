@@ -222,8 +222,9 @@ impl View for Parts {
     fn range_into(&self, cursor: &mut Cursor) {
         let bounds = cursor.bounds().clone();
         let young = std::iter::once(&self.young).chain(self.rotated.as_deref()).filter(|young| !young.is_empty());
-        let young = young.map(|young| Part::Young(young.range(bounds.start(), bounds.end())));
-        cursor.add(Some(Arc::clone(&self.disk)), young.chain(self.tables.range(&bounds).map(Part::Run)));
+        let young = young.map(|young| young.range(bounds.start(), bounds.end())).filter(|range| !range.is_empty());
+        cursor
+            .add(Some(Arc::clone(&self.disk)), young.map(Part::Young).chain(self.tables.range(&bounds).map(Part::Run)));
     }
 }
 
@@ -282,12 +283,14 @@ impl LsmLedger {
         let tables = Tables { runs: young.into_iter().chain(before.runs.iter().cloned()).collect() };
         disk.save(&tables, &written, persisted)?;
         let tables = Arc::new(tables);
-        let freed = self.change(|parts| {
+        // What was written out is freed without the lock: by who holds it here.
+        self.change(|parts| {
             parts.persisted = persisted;
             parts.tables = tables;
-            parts.rotated.take_if(|now| Arc::ptr_eq(now, &rotated))
+            if parts.rotated.as_ref().is_some_and(|now| Arc::ptr_eq(now, &rotated)) {
+                parts.rotated = None;
+            }
         });
-        drop(freed);
         Ok(())
     }
 
@@ -374,8 +377,8 @@ impl Ledger for LsmLedger {
         };
         old.empty()?;
         let disk = old.successor();
-        let (tables_now, disk) = (Arc::default(), Arc::new(disk));
-        let empty = Parts { young: Young::default(), rotated: None, tables: tables_now, disk, persisted: None };
+        let (young, disk) = (Young::default(), Arc::new(disk));
+        let empty = Parts { young, rotated: None, tables: Arc::default(), disk, persisted: None };
         drop(self.change(|parts| std::mem::replace(parts, empty)));
         tables.runs.iter().flat_map(|run| &run.tables).for_each(|table| table.replace());
         Ok(())

@@ -70,7 +70,7 @@ impl Tournament {
 
     /// Who comes first; nobody when all are over.
     pub(super) fn first(&self) -> Option<Runner> {
-        self.losers.first().copied().filter(|first| !first.is_over())
+        self.losers.first().copied().filter(|first| !first.is_over() && !first.is_nobody())
     }
 
     /// Has one that went forward play again. Of two of the same tag that are not over `precedes` says whether the first

@@ -215,6 +215,11 @@ impl Range {
         self.runs.chunks.get(self.at.0)?.at(self.at.1)
     }
 
+    /// Whether there never is anything to stand on, as far as that is known without stepping.
+    pub(super) fn is_empty(&self) -> bool {
+        self.next >= self.end
+    }
+
     /// Whether that is a removal.
     pub(super) fn is_removal(&self) -> bool {
         self.entry().is_some_and(|(_, change)| change.value.is_none())
