@@ -4,12 +4,13 @@
 //! The journal lets go of what they have. So the store notes in its file `store` that it has them, once they are there; and where
 //! they go beyond the journal, files of that are gone, and its positions would be given out a second time.
 //!
-//! May use: `identity`, the folders, `journal`. Must not know: what is in them.
+//! May use: `identity`, the folders, `journal`, `kv`'s ledgers. Must not know: what is in them.
 
 use std::path::Path;
 
 use base::Files;
-use journal::{Damage, Position};
+use journal::{Damage, PartitionId, Position};
+use kv::Ledgers;
 
 use crate::backup::LOCK_FILE;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,9 +40,14 @@ pub(crate) fn refuse_lost_segments(files: &dyn Files, dir: &Path, was_open: bool
     Err(Error::new(ErrorKind::Corrupt, text))
 }
 
-/// Refuses a store that has no journal any more, or one that ends before what its snapshots or its sealed files go up to. Changes
-/// nothing.
-pub(crate) fn refuse_lost_journal(files: &dyn Files, dir: &Path, options: &Options) -> Result<()> {
+/// Refuses a store that has no journal any more, or one that ends before what its ledgers, its snapshots or its sealed files go up to.
+/// Changes nothing: a segment that was begun would have the next opening find that the journal goes far enough.
+pub(crate) fn refuse_lost_journal(
+    files: &dyn Files,
+    dir: &Path,
+    ledgers: &dyn Ledgers,
+    options: &Options,
+) -> Result<()> {
     let identity = identity::read(files, dir)?;
     let partitions = identity.map_or(options.partitions, |identity| identity.partitions);
     let journal = dir.join("journal");
@@ -60,14 +66,28 @@ pub(crate) fn refuse_lost_journal(files: &dyn Files, dir: &Path, options: &Optio
         None => series::folder::beyond(files, dir, next)?,
         beyond => beyond,
     };
-    let Some((path, through)) = beyond else { return Ok(()) };
+    let beyond = match beyond.map(|(path, through)| (path.display().to_string(), through)) {
+        None => furthest_ledger(ledgers, partitions)?
+            .filter(|(_, through)| *through >= next)
+            .map(|(partition, through)| (format!("the ledger of partition {}", partition.index()), through)),
+        beyond => beyond,
+    };
+    let Some((what, through)) = beyond else { return Ok(()) };
     let text = format!(
-        "the journal in {} ends before position {next}, but {} goes up to {through}: files of the journal are missing. Put them \
+        "the journal in {} ends before position {next}, but {what} goes up to {through}: files of the journal are missing. Put them \
          back, or restore a backup into another folder; nothing was changed",
         journal.display(),
-        path.display()
     );
     Err(Error::new(ErrorKind::Corrupt, text))
+}
+
+/// The ledger that goes up furthest, as they say themselves.
+pub(crate) fn furthest_ledger(ledgers: &dyn Ledgers, partitions: u16) -> Result<Option<(PartitionId, Position)>> {
+    let mut furthest = None;
+    for partition in (0..partitions).map(PartitionId::new) {
+        furthest = furthest.max(ledgers.persisted(partition)?.map(|through| (through, partition)));
+    }
+    Ok(furthest.map(|(through, partition)| (partition, through)))
 }
 
 /// The folders beside a journal, open to be read whole: of a store, or of a backup.

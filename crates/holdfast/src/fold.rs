@@ -228,9 +228,15 @@ impl Snapshot {
     /// visitor; `None` when everything was visited.
     ///
     /// # Errors
-    /// `Invalid` when the cursor is of another order; the visitor's; `Corrupt` when something stored is damaged.
+    /// `Invalid` when the cursor is of another order or bucket; the visitor's; `Corrupt` when something stored is damaged.
     pub fn fold(&self, fold: &Fold<'_>, visit: Visitor<'_>) -> Result<Option<FoldCursor>> {
         fold.bucket.map_or(Ok(()), |bucket| self.inner().check_bucket(bucket))?;
+        if let Some(FoldCursor(Place::Key(place) | Place::Partition(_, place))) = fold.after
+            && !FoldRange::all(fold.bucket).holds(place)
+        {
+            let text = "the continuation is one of another bucket: begin without it";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let mut going = Going::new(fold, visit);
         let place = match fold.order {
             FoldOrder::Key => self.fold_by_key(&mut going)?.map(Place::Key),

@@ -2,6 +2,7 @@
 //!
 //! May use: `kv`, partitions, `regex`. Must not know: protocols.
 
+use base::hash64;
 use kv::{IndexEntries, IndexList, IndexRange, Reader, Term, TermRef};
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -13,6 +14,9 @@ use crate::store::Inner;
 
 /// Memory that a compiled regular expression may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that say which index a cursor is of.
+const STAMP_BYTES: usize = 4;
 
 /// Entries of a page for which room is made before it is known how many there are.
 const ENTRIES_AHEAD: usize = 1024;
@@ -45,9 +49,15 @@ pub struct IndexPage {
     pub next: Option<IndexCursor>,
 }
 
-/// A place in an index. It stays valid whatever changes, also over restarts.
+/// A place in an index. It stays valid whatever changes, also over restarts; another index refuses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexCursor(Vec<u8>);
+
+/// What a cursor begins with: which index it is of.
+fn stamp(bucket: &[u8], index: &[u8]) -> [u8; STAMP_BYTES] {
+    let of = [&(bucket.len() as u64).to_le_bytes(), bucket, index].concat();
+    (hash64(&of) as u32).to_le_bytes()
+}
 
 /// Compiles a regular expression (syntax of the `regex` crate, over bytes) whose size and time are bounded.
 ///
@@ -59,6 +69,17 @@ pub fn regex(pattern: &str) -> Result<Regex> {
 }
 
 impl IndexCursor {
+    fn new(query: &IndexQuery<'_>, place: &[u8]) -> Self {
+        Self([&stamp(query.bucket, query.index), place].concat())
+    }
+
+    /// The place, if it is one of that index.
+    fn place_in(&self, query: &IndexQuery<'_>) -> Result<&[u8]> {
+        let place = self.0.strip_prefix(&stamp(query.bucket, query.index));
+        let other = || Error::new(ErrorKind::Invalid, "the continuation is one of another index: begin without it");
+        place.ok_or_else(other)
+    }
+
     /// The cursor as letters and digits.
     #[must_use]
     pub fn encode(&self) -> String {
@@ -81,7 +102,7 @@ pub(crate) fn query<'r>(
     now_ms: u64,
 ) -> Result<IndexPage> {
     let IndexQuery { bucket, index, from, to, .. } = *query;
-    let after = query.after.map(|cursor| cursor.0.as_slice());
+    let after = query.after.map(|cursor| cursor.place_in(query)).transpose()?;
     let mut entries = IndexEntries::of(readers, &IndexRange { bucket, index, from, to, after }, now_ms);
     let mut page = IndexPage { entries: IndexList::with_capacity(query.limit.min(ENTRIES_AHEAD)), next: None };
     while page.entries.len() < query.limit && entries.advance()? {
@@ -91,7 +112,7 @@ pub(crate) fn query<'r>(
         {
             page.entries.pop();
         } else if page.entries.len() == query.limit {
-            let last = IndexCursor(entries.place().to_vec());
+            let last = IndexCursor::new(query, entries.place());
             page.next = entries.advance()?.then_some(last);
         }
     }

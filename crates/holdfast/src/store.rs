@@ -144,7 +144,7 @@ impl Store {
         backup::refuse_what_is_no_store(&*world.files, dir)?;
         let was_open = beside::was_open(&*world.files, dir);
         let held = world.files.lock(&dir.join(backup::LOCK_FILE)).map_err(io)?;
-        beside::refuse_lost_journal(&*world.files, dir, &options)?;
+        beside::refuse_lost_journal(&*world.files, dir, &*world.ledgers, &options)?;
         beside::refuse_lost_segments(&*world.files, dir, was_open)?;
         let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         let identity = settled.identity;

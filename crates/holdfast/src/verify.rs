@@ -3,16 +3,17 @@
 //! What is read is the journal; the ledger is derived from it, and who opens one removes what it does not name. So live bytes
 //! are counted from the journal, which takes reading all of it, and are unknown before.
 //!
-//! May use: `journal`, `kv`'s commands, `identity`, `beside`. Must not know: protocols.
+//! May use: `journal`, `kv`'s commands and how far its ledgers go, `identity`, `beside`. Must not know: protocols.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use base::{Files, OsFiles};
+use base::{Files, Limits, OsFiles};
 use journal::{Damage, Position, Record, Survey, SurveyedSegment, Verified, Visit};
-use kv::{Command, Compression, Indexes, Metadata, Recorded};
+use kv::{Command, Compression, Indexes, LsmLedgers, Metadata, Recorded};
 
-use crate::beside::Beside;
+use crate::beside::{Beside, furthest_ledger};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::live_count::LiveCount;
@@ -30,6 +31,7 @@ pub struct Inspection {
     /// Damage of that which is known.
     damage: Vec<Damage>,
     live: Option<(BTreeMap<Position, u64>, Count)>,
+    missing: Option<Position>,
 }
 
 /// Identity of the store, or backup, in `dir`, from its file `store` or from a segment; `None` when there is none. Writes
@@ -77,7 +79,16 @@ impl Inspection {
     /// # Errors
     /// `Invalid` when there is no store; `Unavailable` when the disk refuses.
     pub fn of(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::in_files(&OsFiles, dir.as_ref())
+        let dir = dir.as_ref();
+        // Before the journal, which may be written to meanwhile.
+        let ledgers = LsmLedgers::new(Arc::new(OsFiles), &dir.join("ledger"), 0);
+        let identity = identity::find(&OsFiles, dir)?;
+        let through = identity.map(|identity| furthest_ledger(&ledgers, identity.partitions)).transpose()?.flatten();
+        let mut inspection = Self::in_files(&OsFiles, dir)?;
+        let options = journal::Options::new(0, inspection.partitions(), &Limits::default());
+        let next = journal::next_position(&OsFiles, &dir.join("journal"), &options)?;
+        inspection.missing = through.map(|(_, through)| through).filter(|through| *through >= next);
+        Ok(inspection)
     }
 
     /// As [`Inspection::of`], with other files: for simulations.
@@ -95,7 +106,14 @@ impl Inspection {
         let mut damage = Vec::new();
         let of = (identity.partitions, identity.used);
         let beside = Beside::open(files, dir, of, backed_up, &mut |one| damage.push(one))?;
-        Ok(Self { identity, survey, beside, damage, live: None })
+        Ok(Self { identity, survey, beside, damage, live: None, missing: None })
+    }
+
+    /// A position that the journal does not reach though a ledger was written out up to it: files are missing at the journal's end, and the
+    /// store does not open.
+    #[must_use]
+    pub fn missing(&self) -> Option<Position> {
+        self.missing
     }
 
     /// Identity of the store.

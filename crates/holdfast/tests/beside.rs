@@ -196,6 +196,48 @@ fn a_store_of_keys_whose_journal_is_missing_is_refused() {
     assert_eq!(object.value.as_ref(), 99u32.to_le_bytes());
 }
 
+/// The first opening was refused and left a segment behind, so that the journal went far enough for the second: keys were gone without a word.
+#[test]
+fn a_store_whose_last_segments_are_missing_is_refused_however_often_it_is_opened() {
+    let place = tempfile::tempdir().unwrap();
+    let open = || {
+        let limits = Limits::tiny();
+        Store::open(
+            place.path(),
+            Options { partitions: 2, limits, durability: holdfast::Durability::Written, ..Options::default() },
+        )
+    };
+    let store = open().unwrap();
+    for value in 0..2_000u32 {
+        store.kv().put(b"b", &value.to_le_bytes(), &[7; 500], &holdfast::PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    let journal = place.path().join("journal");
+    let listed = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".seg")).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(holdfast::Inspection::of(place.path()).unwrap().missing(), None);
+    let all = listed();
+    for lost in [1, 2] {
+        let taken: Vec<_> = all.iter().rev().take(lost).collect();
+        taken.iter().for_each(|name| std::fs::rename(journal.join(name), place.path().join(name)).unwrap());
+        let left = listed();
+        for _ in 0..3 {
+            let refused = open().map(|_| ()).unwrap_err();
+            let text = refused.to_string();
+            assert!(refused.kind() == ErrorKind::Corrupt && text.contains("the ledger of partition"), "{refused}");
+            assert_eq!(listed(), left, "nothing is changed");
+        }
+        assert!(holdfast::Inspection::of(place.path()).unwrap().missing().is_some());
+        taken.iter().for_each(|name| std::fs::rename(place.path().join(name), journal.join(name)).unwrap());
+    }
+    let store = open().unwrap();
+    for value in 0..2_000u32 {
+        assert!(store.kv().get(b"b", &value.to_le_bytes()).unwrap().is_some(), "{value}");
+    }
+}
+
 #[test]
 fn a_store_without_its_journals_folder_is_refused() {
     let place = tempfile::tempdir().unwrap();

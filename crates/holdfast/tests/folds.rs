@@ -377,3 +377,22 @@ fn a_long_fold_that_comes_upon_damage_fails_and_the_next_shows_everything() {
     }
     panic!("it stays damaged");
 }
+
+#[test]
+fn a_continuation_of_another_bucket_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { durability: Durability::Written, ..Options::default() }).unwrap();
+    for (bucket, key) in [(&b"b"[..], &b"k"[..]), (b"b", b"l"), (b"c", b"k"), (b"c", b"l")] {
+        store.kv().put(bucket, key, b"v", &PutOptions::default()).unwrap();
+    }
+    let snapshot = store.snapshot().unwrap();
+    for order in [FoldOrder::Key, FoldOrder::Partition] {
+        let fold = |bucket, after| {
+            let fold = Fold { bucket, order, limit: 1, after, ..Fold::default() };
+            snapshot.fold(&fold, &mut |_| Ok(ControlFlow::Continue(())))
+        };
+        let next = fold(Some(b"b"), None).unwrap().unwrap();
+        assert!(fold(Some(b"b"), Some(&next)).is_ok() && fold(None, Some(&next)).is_ok());
+        assert_eq!(fold(Some(b"c"), Some(&next)).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}

@@ -222,3 +222,26 @@ fn the_longest_keys_and_terms_go_together_and_come_back() {
     let page = store.kv().index(&query).unwrap().value;
     assert_eq!(page.entries.to_vec(), [(Term::Binary(longest), key)]);
 }
+
+#[test]
+fn a_continuation_of_another_index_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for number in 0..4u8 {
+        let indexes = Indexes::from_pairs(["city", "town"].map(|index| (index, text("Ulm"))));
+        store.kv().put(b"b", &[number], b"v", &PutOptions { indexes, ..PutOptions::default() }).unwrap();
+    }
+    let ulm = text("Ulm");
+    let page = |bucket: &'static [u8], index: &'static [u8], after: Option<&IndexCursor>| {
+        store.kv().index(&IndexQuery { bucket, index, from: &ulm, to: &ulm, term_regex: None, limit: 2, after })
+    };
+    let next = page(b"b", b"city", None).unwrap().value.next.unwrap();
+    assert_eq!(page(b"b", b"city", Some(&next)).unwrap().value.entries.len(), 2);
+    for (bucket, index) in [(&b"b"[..], &b"town"[..]), (b"bc", b"ity"), (b"a", b"city")] {
+        let refused = page(bucket, index, Some(&next)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    }
+    // Letters and digits of something else.
+    let short = IndexCursor::decode("69ab").unwrap();
+    assert_eq!(page(b"b", b"city", Some(&short)).unwrap_err().kind(), ErrorKind::Invalid);
+}

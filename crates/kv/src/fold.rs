@@ -56,6 +56,12 @@ impl FoldRange<'_> {
         FoldRange { bucket, start: Bound::Unbounded, end: Bound::Unbounded, after: None }
     }
 
+    /// Whether a place is in its bucket: see [`Item::place`].
+    #[must_use]
+    pub fn holds(&self, place: &[u8]) -> bool {
+        self.bucket.is_none_or(|bucket| place.starts_with(&key::object(bucket, &[])))
+    }
+
     /// Where the range lies in ledgers: the same for all partitions.
     #[must_use]
     pub fn bounds(&self, reading: Reading) -> Bounds {

@@ -160,6 +160,13 @@ pub trait Ledgers: Send + Sync {
     /// When the folder cannot be used at all.
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>>;
 
+    /// Up to where a partition's ledger goes, as it says itself: what [`Ledger::persisted`] would say if it is not damaged.
+    /// Changes nothing, and takes no look at the rest of it.
+    ///
+    /// # Errors
+    /// When that cannot be seen.
+    fn persisted(&self, partition: PartitionId) -> Result<Option<Position>>;
+
     /// Uses what these caches do not need of their room, for as long as they do not. What others did not need that are gone is let go of.
     fn borrow_of(&self, _caches: &Caches) {}
 

@@ -45,6 +45,13 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<ExitCode, Failure>
         say(format_args!("{:<10} {}", if is_loss(one) { "damage" } else { "unfinished" }, describe(one)));
     }
     let mut is_sound = true;
+    if let Some(through) = inspection.missing() {
+        is_sound = false;
+        say(format_args!(
+            "missing    files at the end of the journal: a ledger was written out up to position {through}. The store does not open: put them \
+             back, or restore a backup into another folder"
+        ));
+    }
     if dir.join("restoring").exists() {
         is_sound = false;
         say("unfinished a restore into it was interrupted: remove the folder and restore again");

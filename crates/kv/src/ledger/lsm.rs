@@ -135,6 +135,13 @@ impl LsmLedgers {
         })
     }
 
+    /// The list of tables, if it is there as it was written.
+    fn list(&self, folder: &Path) -> Result<Option<List>> {
+        let path = folder.join(LIST);
+        let list = seen(&path, read_whole(&**self.files(), &path, LIST_BYTES_MAX))?;
+        Ok(list.and_then(|list| List::decode(&list)))
+    }
+
     /// The list of tables and these, if all is there as it was written.
     ///
     /// # Errors
@@ -144,9 +151,7 @@ impl LsmLedgers {
         if has(CONDEMNED) || !has(LIST) {
             return Ok(None);
         }
-        let path = folder.join(LIST);
-        let Some(list) = seen(&path, read_whole(&**self.files(), &path, LIST_BYTES_MAX))? else { return Ok(None) };
-        let Some(list) = List::decode(&list) else { return Ok(None) };
+        let Some(list) = self.list(folder)? else { return Ok(None) };
         let table = |info: &TableInfo| Arc::new(Table::new(folder, info.clone(), &self.blocks));
         let run = |run: &Run| TableRun { level: run.level, tables: run.tables.iter().map(table).collect() };
         let tables = Tables { runs: list.runs.iter().map(|of| Arc::new(run(of))).collect() };
@@ -171,6 +176,11 @@ fn seen<T>(path: &Path, said: io::Result<T>) -> Result<Option<T>> {
 impl Ledgers for LsmLedgers {
     fn open(&self, partition: PartitionId) -> Result<Arc<dyn Ledger>> {
         self.open_one(partition).map(|ledger| Arc::new(ledger) as _)
+    }
+
+    fn persisted(&self, partition: PartitionId) -> Result<Option<Position>> {
+        let list = self.list(&self.folder(partition))?;
+        Ok(list.and_then(|list| list.persisted))
     }
 
     fn borrow_of(&self, caches: &Caches) {

@@ -58,6 +58,10 @@ impl Ledgers for MemoryLedgers {
         Ok(Arc::new(MemoryLedger { home: self.clone(), partition, process, state: Mutex::new(state) }))
     }
 
+    fn persisted(&self, partition: PartitionId) -> Result<Option<Position>> {
+        Ok(lock(&self.0).disks.get(&partition).and_then(|disk| disk.persisted))
+    }
+
     fn condemn(&self, partition: PartitionId) -> Result<()> {
         lock(&self.0).disks.remove(&partition);
         Ok(())
