@@ -149,7 +149,10 @@ impl Store {
         let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         let identity = settled.identity;
         options.partitions = identity.partitions;
+        let promised = beside::furthest_ledger(&*world.ledgers, identity.partitions)?;
+        let promised = promised.map_or(Position::ZERO, |(_, through)| Position::new(through.get() + 1));
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
+        let journal_options = journal::Options { promised, ..journal_options };
         let journal_wake = Arc::clone(&journal_options.wake);
         let files = Arc::clone(&world.files);
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;

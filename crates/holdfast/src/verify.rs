@@ -84,7 +84,8 @@ impl Inspection {
         let ledgers = LsmLedgers::new(Arc::new(OsFiles), &dir.join("ledger"), 0);
         let identity = identity::find(&OsFiles, dir)?;
         let through = identity.map(|identity| furthest_ledger(&ledgers, identity.partitions)).transpose()?.flatten();
-        let mut inspection = Self::in_files(&OsFiles, dir)?;
+        let promised = through.map_or(Position::ZERO, |(_, through)| Position::new(through.get() + 1));
+        let mut inspection = Self::promised(&OsFiles, dir, promised)?;
         let options = journal::Options::new(0, inspection.partitions(), &Limits::default());
         let next = journal::next_position(&OsFiles, &dir.join("journal"), &options)?;
         inspection.missing = through.map(|(_, through)| through).filter(|through| *through >= next);
@@ -96,12 +97,16 @@ impl Inspection {
     /// # Errors
     /// As [`Inspection::of`].
     pub fn in_files(files: &dyn Files, dir: &Path) -> Result<Self> {
+        Self::promised(files, dir, Position::ZERO)
+    }
+
+    fn promised(files: &dyn Files, dir: &Path, promised: Position) -> Result<Self> {
         let identity = identity::find(files, dir)?.ok_or_else(|| {
             let text =
                 format!("{} holds neither an intact file `store` nor a segment that says whose it is", dir.display());
             Error::new(ErrorKind::Invalid, text)
         })?;
-        let survey = Survey::of(files, &dir.join("journal"), identity.store, identity.partitions)?;
+        let survey = Survey::of(files, &dir.join("journal"), (identity.store, identity.partitions), promised)?;
         let backed_up = journal::read_manifest(files, dir)?.map(|manifest| manifest.position);
         let mut damage = Vec::new();
         let of = (identity.partitions, identity.used);

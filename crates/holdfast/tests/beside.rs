@@ -361,3 +361,62 @@ fn a_backup_of_an_idle_store_opens() {
     restore(&disk, RestoreDamage::Refuse).unwrap();
     assert_eq!(open(&disk, NEW).unwrap().digest().unwrap(), store.digest().unwrap());
 }
+
+/// It was torn or never synced, as the end of a journal may be after a power cut; but a ledger had been written out beyond it.
+#[test]
+fn synced_bytes_that_are_gone_from_the_last_segments_are_damage_and_stay_it() {
+    type Damaging = fn(&Path);
+    let emptied: Damaging = |path| std::fs::write(path, b"").unwrap();
+    let zeroed: Damaging = |path| std::fs::write(path, vec![0; std::fs::read(path).unwrap().len()]).unwrap();
+    let halved: Damaging = |path| {
+        let bytes = std::fs::read(path).unwrap();
+        std::fs::write(path, &bytes[..bytes.len() / 2 + 5]).unwrap();
+    };
+    let begun: Damaging = |path| std::fs::write(path, &std::fs::read(path).unwrap()[..4096]).unwrap();
+    let tail_zeroed: Damaging = |path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let from = bytes.len() * 2 / 3;
+        bytes[from..].fill(0);
+        std::fs::write(path, bytes).unwrap();
+    };
+    for (behind, damaging) in
+        [emptied, zeroed, halved, begun, tail_zeroed].into_iter().flat_map(|how| [(0, how), (1, how)])
+    {
+        let place = tempfile::tempdir().unwrap();
+        let open = || {
+            let limits = Limits::tiny();
+            let durability = holdfast::Durability::Written;
+            Store::open(place.path(), Options { partitions: 2, limits, durability, ..Options::default() })
+        };
+        let store = open().unwrap();
+        let put = |store: &Store, value: u32| {
+            store.kv().put(b"b", &value.to_le_bytes(), &[7; 500], &holdfast::PutOptions::default()).unwrap();
+        };
+        (0..2_000).for_each(|value| put(&store, value));
+        store.close().unwrap();
+        let mut segments: Vec<_> = std::fs::read_dir(place.path().join("journal"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "seg"))
+            .collect();
+        segments.sort();
+        damaging(&segments[segments.len() - 1 - behind]);
+        let is_told = |damage: &[holdfast::Damage]| {
+            damage.iter().any(|one| matches!(one.kind, DamageKind::Record | DamageKind::Missing))
+        };
+        assert!(is_told(&holdfast::Inspection::of(place.path()).unwrap().damage()), "{behind}");
+        for again in 0..3 {
+            let store = open().unwrap();
+            assert!(is_told(&store.stats().damage), "{behind} {again}");
+            put(&store, 3_000 + again);
+            let lost = (0..2_000u32).filter(|value| store.kv().get(b"b", &value.to_le_bytes()).is_err()).count();
+            assert!(lost > 0, "{behind} {again}");
+            store.close().unwrap();
+            drop(store);
+        }
+        std::fs::remove_dir_all(place.path().join("ledger")).unwrap();
+        let store = open().unwrap();
+        assert!(is_told(&store.stats().damage));
+        assert!((3_000..3_003u32).all(|value| store.kv().get(b"b", &value.to_le_bytes()).unwrap().is_some()));
+    }
+}

@@ -55,6 +55,9 @@ pub struct Options {
     pub batch_bytes_max: usize,
     /// Disk space taken at a time for the open segment, in bytes.
     pub reserve_bytes: u64,
+    /// The first position that was perhaps not synced, as far as something beside the journal knows. What is not there before it is
+    /// damage, also at the end of the log.
+    pub promised: Position,
 }
 
 impl Options {
@@ -70,6 +73,7 @@ impl Options {
             group_bytes_max: limits.group_bytes_max,
             batch_bytes_max: limits.batch_bytes_max,
             reserve_bytes: RESERVE_BYTES.min(limits.segment_bytes),
+            promised: Position::ZERO,
         }
     }
 }

@@ -14,7 +14,7 @@ const BACKUP: &str = "/backup";
 const STORE: u128 = 7;
 
 fn survey(disk: &Disk, dir: &Path) -> Survey {
-    Survey::of(disk, dir, STORE, PARTITIONS).unwrap()
+    Survey::of(disk, dir, (STORE, PARTITIONS), Position::ZERO).unwrap()
 }
 
 /// The batches of a journal that nobody may write to.

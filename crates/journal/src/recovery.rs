@@ -159,6 +159,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     let mut unused = Vec::new();
     let mut next_base = Position::ZERO;
     let mut found = find(files, dir, (options, mode), &mut report, &mut unused, &mut next_base)?;
+    unused.retain(|path| !was_synced(path, &found, options));
     link(&mut found, &unused, &mut report);
     let promised = scan_unsealed(&mut found, options, &mut report)?;
     let mut planned = BTreeMap::new();
@@ -171,7 +172,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     for i in 0..found.len() {
         let later = found.iter().skip(i + 1).any(Found::has_records);
         let Some(this) = found.get(i) else { break };
-        walk.segment(this, later, &mut states, &mut end)?;
+        walk.segment(this, (later, i + 1 == found.len()), &mut states, &mut end)?;
     }
     report.end = end.1;
     if mode == Mode::Seal {
@@ -279,6 +280,11 @@ fn find(
                 report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header is all zeros"));
                 None
             }
+            // Something in it was synced, or the journal would not have been told so.
+            Start::Blank if in_it(&segment, options) => {
+                report.damage.push(damage(DamageKind::Header, header_bytes(0), "segment header is all zeros"));
+                None
+            }
             Start::Blank => {
                 // The header goes out with the first group, so nothing in here was ever synced.
                 let bytes = segment.read_all(None)?.iter().rposition(|b| *b != 0).map_or(0, |last| last as u64 + 1);
@@ -314,6 +320,25 @@ fn check_header(segment: &Segment, header: &SegmentHeader, options: &Options) ->
     Ok(())
 }
 
+/// Whether the journal was synced up to somewhere in this segment, by what lies beside.
+fn in_it(segment: &Segment, options: &Options) -> bool {
+    let start = segment.base.plus(header_bytes(usize::from(options.partitions)));
+    start < options.promised && options.promised <= segment.end()
+}
+
+/// Whether a segment that holds nothing held something that was synced: the log went through it, by the next one's header, and
+/// was synced beyond.
+fn was_synced(path: &Path, found: &[Found], options: &Options) -> bool {
+    let start = header_bytes(usize::from(options.partitions));
+    let sealed = found.iter().filter_map(|found| found.segment.trailer()).map(|trailer| trailer.log_end).max();
+    let promised = sealed.map_or(options.promised, |sealed| sealed.max(options.promised));
+    let mut headers = found.iter().filter_map(|found| found.header.as_ref());
+    headers.any(|header| {
+        header.previous_base.plus(start) < promised
+            && path.file_name().is_some_and(|name| *name == *crate::segment::file_name(header.previous_base))
+    })
+}
+
 /// Lets each intact header speak about the segments before it.
 fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
     let mut next: Option<(Position, Position)> = None;
@@ -347,7 +372,7 @@ fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
 
 /// Scans what is not sealed; returns the highest position that anything on disk says was synced.
 fn scan_unsealed(found: &mut [Found], options: &Options, report: &mut Recovery) -> Result<Position> {
-    let mut promised = Position::ZERO;
+    let mut promised = options.promised;
     let last = found.len().saturating_sub(1);
     for (i, this) in found.iter_mut().enumerate() {
         if let Some(trailer) = this.segment.trailer() {
@@ -414,7 +439,7 @@ impl Walk<'_> {
     fn segment(
         &mut self,
         this: &Found,
-        later: bool,
+        (later, is_last): (bool, bool),
         states: &mut Vec<PartitionState>,
         end: &mut (Position, Position),
     ) -> Result<()> {
@@ -455,7 +480,10 @@ impl Walk<'_> {
                 ExtentKind::Void => {}
             }
         }
-        if let Some(known) = this.known_end.filter(|known| *known > base.plus(at) && !self.cut && !this.void) {
+        // In the last segment what was promised says so too.
+        let promised = (is_last && self.promised <= this.segment.end()).then_some(self.promised);
+        let known_end = this.known_end.or(promised);
+        if let Some(known) = known_end.filter(|known| *known > base.plus(at) && !self.cut && !this.void) {
             // The log is known to have gone on here, and there is nothing: as bad as damage.
             let extent = Extent { bytes: known.get() - base.plus(at).get(), kind: ExtentKind::Damaged };
             let hole = Stretch { offset: at, extent, sections: Vec::new(), reason: "records are missing" };
@@ -502,6 +530,8 @@ impl Walk<'_> {
             (ExtentKind::Void, Some((DamageKind::Discarded, "never synced, behind a hole left by a power cut")))
         } else if record {
             (ExtentKind::Record, None)
+        } else if !more && self.promised > position {
+            (ExtentKind::Damaged, Some((DamageKind::Record, stretch.reason)))
         } else if !more {
             (ExtentKind::Void, Some((DamageKind::Torn, stretch.reason)))
         } else if self.survived(this) || self.promised >= position.plus(bytes) {

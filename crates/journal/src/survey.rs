@@ -58,13 +58,13 @@ pub struct SurveyedSegment {
 }
 
 impl Survey {
-    /// Looks at the journal in `dir`, which belongs to `store` with so many partitions. Reads headers, footers, and all of
+    /// Looks at the journal in `dir`, which belongs to `store` with so many partitions; `promised` is as in [`Options`]. Reads headers, footers, and all of
     /// what is not sealed.
     ///
     /// # Errors
     /// `Foreign` when a segment belongs to something else; what reading meets.
-    pub fn of(files: &dyn Files, dir: &Path, store: u128, partitions: u16) -> Result<Self> {
-        let options = Options::new(store, partitions, &Limits::default());
+    pub fn of(files: &dyn Files, dir: &Path, (store, partitions): (u128, u16), promised: Position) -> Result<Self> {
+        let options = Options { promised, ..Options::new(store, partitions, &Limits::default()) };
         let mut seen = look(files, dir, &options)?;
         for _ in 1..LOOKS {
             if seen.report.damage.iter().all(|damage| seen.is_sealed(damage)) {
