@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use holdfast::{Limits, Restore, RestoreDamage, RestoreFiles, World};
+use holdfast::{DamageKind, Limits, Restore, RestoreDamage, RestoreFiles, World};
 
 use crate::announce::describe;
 use crate::cli::RestoreArguments;
@@ -39,6 +39,10 @@ pub(crate) fn restore(arguments: &RestoreArguments) -> Result<ExitCode, Failure>
     say(format_args!("position   {position}"));
     let limits = Limits::default();
     let store = open(data, World::real(data, &limits), limits, "building the ledger")?;
+    // Segments that the store lacked were never in the backup: only the chain through the others tells of them.
+    for one in store.stats().damage.iter().filter(|one| one.kind == DamageKind::Missing) {
+        say(format_args!("missing    {}", describe(one)));
+    }
     store.close().map_err(Failure::Close)?;
     say(format_args!("restored   {}", data.display()));
     Ok(ExitCode::SUCCESS)
