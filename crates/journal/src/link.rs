@@ -22,6 +22,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use base::{File, Files, Placed, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
 
 use crate::commit::lock;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Error, Result};
 use crate::footer::{TRAILER_BYTES, Trailer};
 use crate::header::header_bytes;
@@ -29,7 +30,6 @@ use crate::journal::{Journal, Purpose};
 use crate::manifest::{MANIFEST_BYTES_MAX, Manifest, ManifestSegment};
 use crate::position::Position;
 use crate::record::RECORD_BYTES_MIN;
-use crate::recovery::{Damage, DamageKind};
 use crate::segment::{Segment, base_of};
 use crate::verify::{SegmentCheck, Through, Verified};
 

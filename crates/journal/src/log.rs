@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::batch::{Appended, Batch};
 use crate::chain::PartitionState;
+use crate::damage::Damage;
 use crate::error::Result;
 use crate::position::{PartitionId, Position};
-use crate::recovery::Damage;
 
 /// How durable a position has to be before a wait for it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::bytes::index;
 use crate::commit::{load, lock};
+use crate::damage::{Damage, DamageKind, SET_ASIDE};
 use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer};
 use crate::header::header_bytes;
@@ -13,7 +14,6 @@ use crate::journal::Journal;
 use crate::log::{Record, RecordSection, Visit};
 use crate::position::Position;
 use crate::record::RecordHeader;
-use crate::recovery::{Damage, DamageKind, SET_ASIDE};
 use crate::scan::{Item, Scan};
 use crate::segment::Segment;
 

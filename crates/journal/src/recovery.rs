@@ -24,6 +24,7 @@ use base::{Files, crc32c};
 
 use crate::bytes::index;
 use crate::chain::PartitionState;
+use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
 use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer};
 use crate::header::{self, SegmentHeader, header_bytes};
@@ -31,56 +32,6 @@ use crate::journal::Options;
 use crate::position::{PartitionId, Position};
 use crate::scan::{Item, Scan};
 use crate::segment::{Segment, Start, base_of};
-
-/// Why bytes of the journal cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DamageKind {
-    /// A segment's header. Costs nothing: the records speak for themselves.
-    Header,
-    /// One or more records: what was in them is lost.
-    Record,
-    /// A segment's footer. Costs nothing: the segment is scanned instead.
-    Footer,
-    /// Unfinished or damaged bytes at the end of the log.
-    Torn,
-    /// Unsynced batches behind a hole that a power cut made.
-    Discarded,
-    /// A whole segment is missing.
-    Missing,
-    /// A section does not continue its partition's hash chain.
-    Chain,
-    /// One of two files that say the same. Costs nothing: the other one is intact.
-    Copy,
-}
-
-/// The reason of damage that was there when its segment was sealed.
-pub(crate) const SET_ASIDE: &str = "set aside by an earlier recovery";
-
-/// A range of bytes of a file that is not what was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// Why.
-    pub kind: DamageKind,
-    /// The file.
-    pub path: PathBuf,
-    /// Where it starts in the file.
-    pub offset: u64,
-    /// How long it is.
-    pub bytes: u64,
-    /// The position of its first byte.
-    pub position: Position,
-    /// How it was noticed.
-    pub reason: &'static str,
-}
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, path, offset, bytes, position, reason } = self;
-        let path = path.display();
-        write!(f, "{kind:?} damage in {path}: {bytes} bytes at offset {offset} (position {position}): {reason}")
-    }
-}
 
 /// What opening a journal found.
 #[derive(Debug, Clone, Default)]
@@ -419,10 +370,6 @@ impl Found {
         let scanned = |s: &Scanned| s.stretches.iter().any(|stretch| stretch.extent.kind == ExtentKind::Record);
         !self.void && self.scanned.as_ref().map_or(self.segment.trailer().is_some(), scanned)
     }
-}
-
-fn damage_at(segment: &Segment, kind: DamageKind, offset: u64, bytes: u64, reason: &'static str) -> Damage {
-    Damage { kind, path: segment.path.clone(), offset, bytes, position: segment.base.plus(offset), reason }
 }
 
 struct Walk<'a> {

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use base::{Files, Limits};
 
 use crate::chain::PartitionState;
+use crate::damage::{Damage, DamageKind};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::header_bytes;
 use crate::journal::Options;
 use crate::position::Position;
 use crate::read::{Hand, Visitor};
-use crate::recovery::{Damage, DamageKind, Mode, Planned, Recovered, recover};
+use crate::recovery::{Mode, Planned, Recovered, recover};
 use crate::segment::{Segment, base_of};
 use crate::verify::{SegmentCheck, Through, Verified, damage_in, is_same};
 

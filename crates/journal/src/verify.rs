@@ -13,12 +13,12 @@ use base::Crc32c;
 
 use crate::bytes::index;
 use crate::chain::PartitionState;
+use crate::damage::{Damage, DamageKind, SET_ASIDE};
 use crate::error::{Error, Result};
 use crate::footer::{Extent, ExtentKind, Footer, Trailer};
 use crate::header::header_bytes;
 use crate::position::Position;
 use crate::record::RecordHeader;
-use crate::recovery::{Damage, DamageKind, SET_ASIDE};
 use crate::scan::Scan;
 use crate::segment::{Segment, Start};
 
