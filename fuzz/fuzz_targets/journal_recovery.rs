@@ -1,7 +1,8 @@
 //! Opens and reads a journal whose segment holds foreign bytes: no bytes make it panic, and what it then appends is there.
 //!
 //! The first byte of the input chooses: the rest replaces the segment from its start, or is a list of changes (position,
-//! byte) to a good segment, which gets behind the checksums more often. One change costs at most the batch that it hit.
+//! byte) to a good segment, which gets behind the checksums more often. One change costs at most the batch that it hit. Or the file is
+//! the note of where the journal begins, which costs no batch whatever is in it.
 //!
 //! Run: `cargo +nightly fuzz run journal_recovery`. May use: `base`, `journal`.
 #![no_main]
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use base::memory::Disk;
 use base::{Files, Limits, ManualClock};
-use journal::{Batch, Journal, Level, Log, Options, PartitionId, Position, Visit};
+use journal::{BEGIN_FILE, Batch, Journal, Level, Log, Options, PartitionId, Position, Visit};
 use libfuzzer_sys::fuzz_target;
 
 const STORE: u128 = 7;
@@ -55,7 +56,9 @@ fn good(sealed: bool) -> (Disk, PathBuf) {
 fuzz_target!(|input: &[u8]| {
     let Some((how, rest)) = input.split_first() else { return };
     let (disk, path) = good(how & 1 == 0);
-    let file = disk.open(&path).expect("the segment is there");
+    let is_note = how & 4 != 0;
+    let path = if is_note { Path::new(DIR).join(BEGIN_FILE) } else { path };
+    let file = disk.open(&path).expect("the file is there");
     if how & 2 == 0 {
         file.write_at(rest, 0).expect("a good disk writes");
     } else {
@@ -81,6 +84,7 @@ fuzz_target!(|input: &[u8]| {
         })
         .expect("damage is visited, not an error");
     assert_eq!(found.last(), Some(&written), "what was appended behind the damage is found, and nothing behind it");
+    assert!(!is_note || found.len() == usize::from(BATCHES) + 1, "the note cost a batch");
     let is_one_change = how & 2 != 0 && rest.len() < 6;
     if is_one_change {
         let lost = usize::from(BATCHES) + 1 - found.len();

@@ -272,6 +272,11 @@ pub fn restore_in(
             placed => placed.map_err(fail)?,
         }
     }
+    // Backups that were made before there was one have none.
+    match copy_whole(files, &backup.join("journal").join(journal::BEGIN_FILE), &journal.join(journal::BEGIN_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        copied => copied.map_err(fail)?,
+    }
     files.sync_dir(&journal).map_err(fail)?;
     space::files::restore(files, backup, dir, manifest.position)?;
     series::backup::restore(files, backup, dir, manifest.position, how.files == RestoreFiles::Link)?;

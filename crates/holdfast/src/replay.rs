@@ -95,9 +95,9 @@ fn refuse_ahead(journal: &Journal, engines: &[Engine]) -> Result<()> {
 }
 
 /// Refuses a ledger that ends before the journal begins to have everything: an old copy. What was let go of since cannot be replayed into it, but the
-/// journal has all that a new one needs.
+/// journal has all that a new one needs. Where segments are missing a ledger still knows what was in them, and is kept.
 fn refuse_stale(journal: &Journal, engine: Engine) -> kv::Result<Engine> {
-    let (through, floor) = (engine.applied(), journal.floor());
+    let (through, floor) = (engine.applied(), journal.let_go_before());
     if through > Position::ZERO && through.get() + 1 < floor.get() {
         let reason = format!("it goes up to position {through}, and the journal begins at {floor}: it is an old copy");
         return Err(kv::Error::Ledger { path: "of a partition".to_owned(), reason });

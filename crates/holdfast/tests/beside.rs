@@ -10,8 +10,8 @@ use base::{Files, Limits, ManualClock};
 use holdfast::series::Rows;
 use holdfast::space::{Definition, Document, Value, WriteOptions};
 use holdfast::{
-    Damage, DamageKind, ErrorKind, Inspection, MemoryLedgers, Options, Restore, RestoreDamage, Restored, Store, World,
-    restore_in,
+    CompactionOptions, Damage, DamageKind, ErrorKind, Inspection, MemoryLedgers, Options, Restore, RestoreDamage,
+    Restored, Store, World, restore_in,
 };
 
 const DIR: &str = "/store";
@@ -419,4 +419,79 @@ fn synced_bytes_that_are_gone_from_the_last_segments_are_damage_and_stay_it() {
         assert!(is_told(&store.stats().damage));
         assert!((3_000..3_003u32).all(|value| store.kv().get(b"b", &value.to_le_bytes()).unwrap().is_some()));
     }
+}
+
+/// Nothing told of them: compaction lets go of the oldest too. With all but the last ones gone the ledgers passed for old copies, and
+/// were made anew without what they knew.
+#[test]
+fn the_oldest_segments_are_missed_also_where_older_ones_were_let_go_of() {
+    let place = tempfile::tempdir().unwrap();
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let open = || {
+        let told = Arc::clone(&told);
+        let trouble: holdfast::Tell = Arc::new(move |text: &str| told.lock().unwrap().push(text.to_owned()));
+        let (limits, durability) = (Limits::tiny(), holdfast::Durability::Written);
+        let compaction = CompactionOptions { keep_bytes: 0, ..CompactionOptions::default() };
+        Store::open(
+            place.path(),
+            Options { partitions: 2, limits, durability, compaction, trouble: Some(trouble), ..Options::default() },
+        )
+        .unwrap()
+    };
+    let put = |store: &Store, keys: std::ops::Range<u32>| {
+        for key in keys {
+            store.kv().put(b"b", &key.to_le_bytes(), &[7; 500], &holdfast::PutOptions::default()).unwrap();
+        }
+    };
+    let segments = || {
+        let names = std::fs::read_dir(place.path().join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        let segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+        names.filter(segment).collect::<std::collections::BTreeSet<_>>()
+    };
+    let store = open();
+    put(&store, 0..1_000);
+    let first = segments().pop_first().unwrap();
+    for key in 0..1_000u32 {
+        store.kv().delete(b"b", &key.to_le_bytes(), holdfast::Condition::None).unwrap();
+    }
+    put(&store, 1_000..3_000);
+    store.compact().unwrap();
+    assert!(!first.exists(), "the oldest was let go of");
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(holdfast::Inspection::of(place.path()).unwrap().damage(), []);
+    let store = open();
+    assert_eq!(store.stats().damage, []);
+    store.close().unwrap();
+    drop(store);
+
+    let all = segments();
+    for lost in [1, 3, all.len() - 1] {
+        let taken: Vec<_> = all.iter().take(lost).collect();
+        let kept = |path: &Path| place.path().join(path.file_name().unwrap());
+        taken.iter().for_each(|path| std::fs::rename(path, kept(path)).unwrap());
+        told.lock().unwrap().clear();
+        let is_told = |damage: &[Damage]| damage.iter().any(|one| one.kind == DamageKind::Missing);
+        assert!(is_told(&holdfast::Inspection::of(place.path()).unwrap().damage()), "{lost}");
+        for _ in 0..3 {
+            let store = open();
+            assert!(is_told(&store.stats().damage), "{lost}");
+            let read = |key: u32| store.kv().get(b"b", &key.to_le_bytes());
+            let (mut here, mut corrupt) = (0, 0);
+            for key in 1_000..3_000u32 {
+                match read(key) {
+                    Ok(found) => here += u32::from(found.is_some()),
+                    Err(error) => corrupt += u32::from(error.kind() == ErrorKind::Corrupt),
+                }
+            }
+            assert!(corrupt > 0, "{lost}: {here} {corrupt}");
+            assert_eq!(here + corrupt, 2_000, "{lost}: an object that was lost is not absent");
+            store.close().unwrap();
+        }
+        assert_eq!(*told.lock().unwrap(), Vec::<String>::new(), "no ledger was blamed");
+        taken.iter().for_each(|path| std::fs::rename(kept(path), path).unwrap());
+    }
+    let store = open();
+    assert_eq!(store.stats().damage, []);
+    assert!((1_000..3_000u32).all(|key| store.kv().get(b"b", &key.to_le_bytes()).unwrap().is_some()));
 }

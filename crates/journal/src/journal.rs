@@ -126,6 +126,8 @@ pub struct Journal {
     pub(crate) counters: Counters,
     pub(crate) damage: Mutex<Recovery>,
     pub(crate) spare: Arc<Spare>,
+    /// Where it is noted to begin.
+    pub(crate) begin: AtomicU64,
     /// What is left of the reading that was broken off last.
     pub(crate) interrupted: Mutex<Option<Interrupted>>,
     /// Released by closing.
@@ -184,6 +186,8 @@ impl Journal {
         let mut segments = recovered.segments;
         segments.insert(current.base, current);
         let start = tail.end().get();
+        let first = segments.values().next().map(|first| first.entered_at()).unwrap_or_default();
+        let begin = recovered.begin.unwrap_or(first);
         let journal = Self {
             segments: RwLock::new(segments),
             holds: Mutex::default(),
@@ -204,6 +208,7 @@ impl Journal {
             counters: Counters::default(),
             damage: Mutex::new(recovered.report.clone()),
             spare,
+            begin: AtomicU64::new(begin.get()),
             interrupted: Mutex::default(),
             dir: dir.to_owned(),
             options,
@@ -213,6 +218,13 @@ impl Journal {
         };
         // The header of the new segment, if there is space for it: from here on there is no doubt that it exists.
         journal.sync_all()?;
+        if recovered.begin.is_none() {
+            match journal.note_begin(begin) {
+                // The next opening notes it.
+                Ok(()) | Err(Error::DiskFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         journal.remove_unused(&recovered.unused)?;
         drop(given);
         journal.spare.make();
@@ -536,6 +548,16 @@ impl Log for Journal {
             let goes = |s: &&Arc<Segment>| s.base < current && s.end() <= lowest && s.trailer().is_some();
             segments.values().filter(goes).cloned().collect()
         };
+        let Some(last) = gone.last() else { return Ok(()) };
+        let begin = {
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            let first = segments.range(last.end()..).next();
+            first.map_or(last.end(), |(_, first)| first.entered_at())
+        };
+        match self.note_begin(begin) {
+            Err(Error::DiskFull { .. }) => self.with_spare(|| self.note_begin(begin))?,
+            noted => noted?,
+        }
         for segment in gone {
             // One after the other, the oldest first, and what fails stays known: one that vanished from the middle would
             // be missed at the next opening.

@@ -10,6 +10,7 @@
 //! May use: `base`. Must not know: engines, stores, protocols.
 
 mod batch;
+mod begin;
 mod bytes;
 mod chain;
 mod commit;
@@ -38,6 +39,7 @@ mod upkeep;
 mod verify;
 
 pub use batch::{Appended, Batch};
+pub use begin::FILE as BEGIN_FILE;
 pub use chain::PartitionState;
 pub use damage::{Damage, DamageKind};
 pub use error::{Error, Result};
@@ -52,6 +54,8 @@ pub use stats::{SegmentStats, Stats};
 pub use survey::{Survey, SurveyedSegment};
 pub use verify::Verified;
 
+#[cfg(test)]
+mod begin_tests;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! another file system, and a second backup into the same folder takes only what is new.
 //!
 //! A backup's folder is a store's folder without ledger: the file `store` (which the facade puts there), `journal/*.seg`,
-//! and the manifest `backup`, which is written last. Order of events, so that a crash at any moment leaves the backup that
+//! the note of where the journal begins, and the manifest `backup`, which is written last. Order of events, so that a crash at any moment leaves the backup that
 //! was there, whole, or a folder without manifest, which is no backup:
 //!
 //! 1. New segments are placed, oldest first, and the folder is synced. The manifest before does not name them.
 //! 2. Only if a segment that the backup has was replaced in the store: the manifest is removed, durably, and the new file
 //!    is put over the old name. The old file stays what it is in other backups, which have names of their own for it.
-//! 3. The manifest is written beside and renamed.
+//! 3. The note, and then the manifest, are written beside and renamed. A note of an instant behind the manifest's does no harm.
 //! 4. What the store has let go is removed from the backup; a crash before leaves files that no manifest names.
 //!
 //! May use: all of this crate. Must not know: stores, protocols.
@@ -21,6 +21,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use base::{File, Files, Placed, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
 
+use crate::begin;
 use crate::commit::lock;
 use crate::damage::{Damage, DamageKind};
 use crate::error::{Error, Result};
@@ -134,7 +135,7 @@ impl Journal {
         };
         let (store, partitions) = (self.options.store, self.options.partitions);
         let manifest = Manifest { store, partitions, position, taken_ms, segments: Vec::new() };
-        Linking::new(&*self.files, dir, manifest)?.run(&segments)
+        Linking::new(&*self.files, dir, manifest)?.run(&segments, Position::new(self.begin.load(Ordering::Acquire)))
     }
 }
 
@@ -247,7 +248,7 @@ impl<'a> Linking<'a> {
         Ok(Self { files, dir, journal, names: names.into_iter().collect(), done })
     }
 
-    fn run(mut self, segments: &[Arc<Segment>]) -> Result<Linked> {
+    fn run(mut self, segments: &[Arc<Segment>], begin: Position) -> Result<Linked> {
         let mut replaced = Vec::new();
         for segment in segments {
             let trailer = segment.trailer().expect("only sealed segments were chosen");
@@ -270,6 +271,7 @@ impl<'a> Linking<'a> {
             }
             self.files.sync_dir(&self.journal).map_err(|error| Error::io("syncing", &self.journal, error))?;
         }
+        begin::write(self.files, &self.journal, self.done.manifest.store, begin)?;
         let manifest = self.dir.join(MANIFEST_FILE);
         let written = write_new_file(self.files, &manifest, &self.done.manifest.encode());
         written.map_err(|error| Error::io("writing", &manifest, error))?;

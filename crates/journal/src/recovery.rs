@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use base::{Files, crc32c};
 
+use crate::begin::{self, Noted};
 use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
@@ -73,6 +74,8 @@ pub(crate) struct Recovered {
     pub(crate) report: Recovery,
     /// What [`Mode::Look`] did not do.
     pub(crate) planned: BTreeMap<Position, Planned>,
+    /// Where the journal is noted to begin, if it is.
+    pub(crate) begin: Option<Position>,
 }
 
 struct Found {
@@ -112,6 +115,8 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     let mut found = find(files, dir, (options, mode), &mut report, &mut unused, &mut next_base)?;
     unused.retain(|path| !was_synced(path, &found, options));
     link(&mut found, &unused, &mut report);
+    // Behind the listing: who lets go of segments meanwhile has noted it before.
+    let begin = begin(files, dir, (options, &found), &mut report)?;
     let promised = scan_unsealed(&mut found, options, &mut report)?;
     let mut planned = BTreeMap::new();
     let boot = files.boot_id();
@@ -131,7 +136,8 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
         unused.extend(idle.map(|this| this.segment.path.clone()));
     }
     let segments = found.into_iter().map(|found| (found.segment.base, found.segment)).collect();
-    Ok(Recovered { segments, states, previous_base: end.0, previous_end: end.1, next_base, unused, report, planned })
+    let (previous_base, previous_end) = end;
+    Ok(Recovered { segments, states, previous_base, previous_end, next_base, unused, report, planned, begin })
 }
 
 /// Identity of the store and number of partitions, from the first segment in `dir` that can tell; `None` when there
@@ -319,6 +325,30 @@ fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
             next = Some((header.previous_base, header.previous_end));
         }
     }
+}
+
+/// Where the journal is noted to begin. What lies between there and the first segment is missing.
+fn begin(
+    files: &dyn Files,
+    dir: &Path,
+    (options, found): (&Options, &[Found]),
+    report: &mut Recovery,
+) -> Result<Option<Position>> {
+    let noted = begin::read(files, dir, options.store)?;
+    if noted == Noted::Damaged {
+        report.damage.push(begin::damage(dir));
+    }
+    let begin = noted.position();
+    // Before a hole lies a segment that is there, and was never synced.
+    let first = found.first().filter(|first| !first.after_hole);
+    let header = first.and_then(|first| Some((first, first.header.as_ref()?)));
+    if let (Some(begin), Some((first, header))) = (begin, header)
+        && header.previous_end > begin
+    {
+        let path = first.segment.path.with_file_name(crate::segment::file_name(header.previous_base));
+        report.damage.push(begin::missing(path, begin, header.previous_end));
+    }
+    Ok(begin)
 }
 
 /// Scans what is not sealed; returns the highest position that anything on disk says was synced.

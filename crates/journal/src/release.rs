@@ -1,6 +1,6 @@
 //! Letting go of sealed segments whose content is not needed any more, or was appended again.
 //!
-//! The oldest segments are simply removed ([`crate::Log::trim`]). One in the middle is replaced by a *stub*: its header and
+//! The oldest segments are simply removed ([`crate::Log::trim`]), when it is noted durably that the journal begins behind them (`begin.rs`). One in the middle is replaced by a *stub*: its header and
 //! a footer without records, which still says where the log went on and where each partition's chain stood. So a
 //! segment that is missing is told from one that was let go. The stub is written beside and renamed over the segment,
 //! durably: after a crash there is the one or the other, whole. On a full disk the stub takes
@@ -8,10 +8,12 @@
 //!
 //! May use: all of this crate. Must not know: engines, what is needed.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use base::{crc32c, write_new_file};
 
+use crate::begin;
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::header_bytes;
@@ -40,11 +42,33 @@ impl Journal {
     /// The lowest position from which on all batches are here: where the log went on behind what was let go last.
     #[must_use]
     pub fn floor(&self) -> Position {
+        self.let_go_last().unwrap_or_else(|| {
+            // What was removed, if anything, lay before the first.
+            let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+            segments.values().next().map(|first| first.entered_at()).unwrap_or_default()
+        })
+    }
+
+    /// The position before which batches were let go of: those behind it that are not here are missing. At most
+    /// [`Journal::floor`].
+    #[must_use]
+    pub fn let_go_before(&self) -> Position {
+        let begin = Position::new(self.begin.load(Ordering::Acquire));
+        self.let_go_last().map_or(begin, |behind| behind.max(begin)).min(self.floor())
+    }
+
+    /// Where the log went on behind the last segment that was let go of and is a stub.
+    fn let_go_last(&self) -> Option<Position> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let let_go = segments.values().rev().filter(|segment| segment.is_let_go());
-        let behind = let_go.filter_map(|segment| segment.trailer()).map(|trailer| trailer.log_end).next();
-        // What was removed, if anything, lay before the first.
-        behind.or_else(|| segments.values().next().map(|first| first.entered_at())).unwrap_or_default()
+        let mut let_go = segments.values().rev().filter(|segment| segment.is_let_go());
+        let_go.find_map(|segment| segment.trailer()).map(|trailer| trailer.log_end)
+    }
+
+    /// Notes durably that the journal begins at `begin`.
+    pub(crate) fn note_begin(&self, begin: Position) -> Result<()> {
+        begin::write(&*self.files, &self.dir, self.options.store, begin)?;
+        self.begin.store(begin.get(), Ordering::Release);
+        Ok(())
     }
 
     /// Calls `visit` for the batches at or behind `from` in the segment at `base`, in order, with damaged ranges where
