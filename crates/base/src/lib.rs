@@ -22,6 +22,7 @@ mod os;
 mod pages;
 mod random;
 mod thread;
+mod yielder;
 
 pub use ahead::fetch_ahead;
 pub use allocator::LargeApart;
@@ -40,3 +41,4 @@ pub use os::OsFiles;
 pub use pages::{LargePages, use_small_pages};
 pub use random::{Random, entropy};
 pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, yield_now};
+pub use yielder::{Yielder, rest_behind};

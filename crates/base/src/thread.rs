@@ -5,6 +5,8 @@
 use std::sync::{Condvar, LockResult, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::yielder::Yielder;
+
 /// How many processors this process may use; at least one.
 #[must_use]
 pub fn processors() -> usize {
@@ -101,13 +103,12 @@ impl Gate {
 
     /// Like [`Gate::wait`], but only gives way to threads that are ready, for at most `awake`, before it sleeps. Where many threads
     /// share processors and wait for something short, to put each to sleep and to wake it costs more than their taking turns does.
-    pub fn wait_awake(&self, awake: Duration) {
+    pub fn wait_awake(&self, awake: Duration, yielder: &Yielder) {
         let begun = Instant::now();
         while self.0.get().is_none() {
-            if begun.elapsed() >= awake {
+            if begun.elapsed() >= awake || !yielder.yield_now() {
                 return self.wait();
             }
-            yield_now();
         }
     }
 
@@ -181,10 +182,10 @@ mod tests {
         for awake in [Duration::ZERO, Duration::from_secs(60)] {
             let gate = Arc::new(Gate::default());
             let theirs = Arc::clone(&gate);
-            let waiting = std::thread::spawn(move || theirs.wait_awake(awake));
+            let waiting = std::thread::spawn(move || theirs.wait_awake(awake, &Yielder::default()));
             gate.open();
             waiting.join().unwrap();
-            gate.wait_awake(awake);
+            gate.wait_awake(awake, &Yielder::default());
         }
     }
 }

@@ -210,7 +210,7 @@ impl Journal {
             drop(syncing);
             match next {
                 Next::Lead(turn) => self.lead(turn),
-                Next::Wait(ended, awake) => ended.wait_awake(awake),
+                Next::Wait(ended, awake) => ended.wait_awake(awake, &self.yielder),
             }
         }
     }
@@ -240,7 +240,7 @@ impl Journal {
         }
         if self.last_group.load(Ordering::Relaxed) > 1 {
             // Those woken by the sync before are about to append again: with their turn first, this one covers them.
-            base::yield_now();
+            self.yielder.yield_now();
         }
         let written = self.sync_written(turn);
         self.wait_for_turn(turn);

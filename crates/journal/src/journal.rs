@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use base::{Clock, DirLock, Files, Limits, Signal};
+use base::{Clock, DirLock, Files, Limits, Signal, Yielder};
 
 use crate::batch::{Appended, Batch};
 use crate::commit::{Ages, Due, Writing, load, lock};
@@ -113,6 +113,8 @@ pub struct Journal {
     pub(crate) syncing: Mutex<Syncing>,
     /// Held while a file is synced by the handle that it is written by.
     pub(crate) own_handle: Mutex<()>,
+    /// Those who share syncs.
+    pub(crate) yielder: Yielder,
     pub(crate) due: Mutex<Due>,
     pub(crate) ages: Mutex<Ages>,
     pub(crate) appended: AtomicU64,
@@ -197,6 +199,7 @@ impl Journal {
             tail: Mutex::new(tail),
             syncing: Mutex::default(),
             own_handle: Mutex::default(),
+            yielder: Yielder::default(),
             due: Mutex::default(),
             ages: Mutex::default(),
             appended: AtomicU64::new(start),
