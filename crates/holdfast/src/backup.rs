@@ -334,6 +334,6 @@ fn names(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-fn unusable(dir: &Path, error: &io::Error) -> Error {
+pub(crate) fn unusable(dir: &Path, error: &io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, format!("{} cannot be used: {error}", dir.display()))
 }

@@ -33,7 +33,7 @@ pub(crate) fn refuse_lost_segments(files: &dyn Files, dir: &Path, was_open: bool
         return Ok(());
     }
     let text = format!(
-        "the store in {} has no journal: there is no segment in {}, and with them what the store held is missing. Put them back, or restore a backup into another folder; if it never held anything, remove its file `store`. Nothing was changed",
+        "the store in {} has no journal: there is no segment in {} that was ever used, and with them what the store held is missing. Put them back, or restore a backup into another folder; if it never held anything, remove its file `store`. Nothing was changed",
         dir.display(),
         journal.display()
     );
@@ -88,6 +88,11 @@ pub(crate) fn furthest_ledger(ledgers: &dyn Ledgers, partitions: u16) -> Result<
         furthest = furthest.max(ledgers.persisted(partition)?.map(|through| (through, partition)));
     }
     Ok(furthest.map(|(through, partition)| (partition, through)))
+}
+
+/// The first position that was perhaps not synced, as far as ledgers know: what they have written out was.
+pub(crate) fn promised(furthest: Option<(PartitionId, Position)>) -> Position {
+    furthest.map_or(Position::ZERO, |(_, through)| Position::new(through.get() + 1))
 }
 
 /// The folders beside a journal, open to be read whole: of a store, or of a backup.

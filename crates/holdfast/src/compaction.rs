@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use journal::{Batch, Damage, Level, Log, Position, SegmentStats, StateMachine, Visit};
+use journal::{Batch, Damage, DamageKind, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{LiveBytes, NeededParts, Older, Recorded, SegmentBytes};
 
 use self::choice::{Behind, Choice, Choices, Due, Pace, choose};
@@ -474,10 +474,26 @@ impl Inner {
         let segments = self.journal.segment_stats();
         if let Some(first) = segments.iter().find(|segment| !segment.is_stub)
             && segments.first().is_some_and(|segment| segment.is_stub)
+            && !self.needs_missing(&segments)
         {
             self.journal.trim(first.base)?;
         }
         Ok(())
+    }
+
+    /// Whether objects lie in segments that are missing: where the journal begins must not be noted behind these then, or nothing would
+    /// tell of them any more.
+    fn needs_missing(&self, segments: &[SegmentStats]) -> bool {
+        let is_there = |base: Position| segments.binary_search_by_key(&base, |segment| segment.base).is_ok();
+        let needs = |partition: &Partition| {
+            partition
+                .lock()
+                .live()
+                .iter()
+                .any(|(base, of)| of.live > 0 && !is_there(base) && !self.journal.has_let_go(base))
+        };
+        let is_missing = |damage: &Damage| damage.kind == DamageKind::Missing;
+        self.journal.recovery().damage.iter().any(is_missing) && self.partitions.iter().any(needs)
     }
 
     /// Lets go of a segment unless somebody reads from it, or may yet; returns whether it is gone.

@@ -31,6 +31,7 @@ mod exchange;
 mod exclusive;
 mod feed;
 mod fold;
+mod gaps;
 mod hands;
 mod identity;
 mod index;

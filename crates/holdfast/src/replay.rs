@@ -2,7 +2,7 @@
 //!
 //! May use: `journal`, `kv`, `hands`. Must not know: protocols.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -129,10 +129,9 @@ fn attempt(
         let engine = engine.and_then(|engine| refuse_stale(journal, engine)).map_err(|error| (id, error))?;
         engines.push(engine);
     }
-    // A crash may have come between letting go of a segment and writing out that it holds nothing any more.
-    let there: BTreeSet<Position> =
-        journal.segment_stats().iter().filter(|segment| !segment.is_stub).map(|segment| segment.base).collect();
-    engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| there.contains(&segment)));
+    // A crash may have come between letting go of a segment and writing out that it holds nothing any more. What is needed of one that is
+    // missing stays known: when it is put back compaction must not take it for dead.
+    engines.iter_mut().for_each(|engine| engine.forget_segments(|segment| !journal.has_let_go(segment)));
     let (spaces, series) = others;
     let applied = engines.iter().map(Engine::applied).chain(spaces.iter().map(|space| space.replayed));
     let applied = applied.chain(series.iter().map(|series| series.replayed));

@@ -20,6 +20,7 @@ use crate::coordinator::{Coordinator, Room};
 use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exclusive::{Exclusive, Scope};
+use crate::gaps;
 use crate::identity::{self, Identity, Used};
 use crate::jobs::Jobs;
 use crate::kv::{Kv, PutOptions, Shown};
@@ -149,8 +150,7 @@ impl Store {
         let settled = identity::settle(&*world.files, dir, options.partitions, world.entropy)?;
         let identity = settled.identity;
         options.partitions = identity.partitions;
-        let promised = beside::furthest_ledger(&*world.ledgers, identity.partitions)?;
-        let promised = promised.map_or(Position::ZERO, |(_, through)| Position::new(through.get() + 1));
+        let promised = beside::promised(beside::furthest_ledger(&*world.ledgers, identity.partitions)?);
         let journal_options = journal::Options::new(identity.store, identity.partitions, &options.limits);
         let journal_options = journal::Options { promised, ..journal_options };
         let journal_wake = Arc::clone(&journal_options.wake);
@@ -158,6 +158,7 @@ impl Store {
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
         settled.write(&*world.files, dir)?;
         let journal = Arc::new(journal);
+        gaps::settle((&*world.files, dir), &journal, &*world.ledgers, &options)?;
         let ids = (0..identity.partitions).map(PartitionId::new);
         let used = identity.used;
         let mut spaces = replay::spaces(world, dir, (ids.clone(), used.space))?;

@@ -13,7 +13,7 @@ use base::{Files, Limits, OsFiles};
 use journal::{Damage, Position, Record, Survey, SurveyedSegment, Verified, Visit};
 use kv::{Command, Compression, Indexes, LsmLedgers, Metadata, Recorded};
 
-use crate::beside::{Beside, furthest_ledger};
+use crate::beside::{Beside, furthest_ledger, promised};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
 use crate::live_count::LiveCount;
@@ -84,8 +84,7 @@ impl Inspection {
         let ledgers = LsmLedgers::new(Arc::new(OsFiles), &dir.join("ledger"), 0);
         let identity = identity::find(&OsFiles, dir)?;
         let through = identity.map(|identity| furthest_ledger(&ledgers, identity.partitions)).transpose()?.flatten();
-        let promised = through.map_or(Position::ZERO, |(_, through)| Position::new(through.get() + 1));
-        let mut inspection = Self::promised(&OsFiles, dir, promised)?;
+        let mut inspection = Self::promised(&OsFiles, dir, promised(through))?;
         let options = journal::Options::new(0, inspection.partitions(), &Limits::default());
         let next = journal::next_position(&OsFiles, &dir.join("journal"), &options)?;
         inspection.missing = through.map(|(_, through)| through).filter(|through| *through >= next);

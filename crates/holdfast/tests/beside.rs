@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base::memory::Disk;
 use base::{Files, Limits, ManualClock};
+use holdfast::Schedule::{Continuous, OnDemand};
 use holdfast::series::Rows;
 use holdfast::space::{Definition, Document, Value, WriteOptions};
 use holdfast::{
@@ -421,77 +422,240 @@ fn synced_bytes_that_are_gone_from_the_last_segments_are_damage_and_stay_it() {
     }
 }
 
-/// Nothing told of them: compaction lets go of the oldest too. With all but the last ones gone the ledgers passed for old copies, and
-/// were made anew without what they knew.
-#[test]
-fn the_oldest_segments_are_missed_also_where_older_ones_were_let_go_of() {
-    let place = tempfile::tempdir().unwrap();
-    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let open = || {
-        let told = Arc::clone(&told);
+/// A store on a real disk whose segments are a few objects long, compacted all the time or when it is asked to.
+struct Compacted {
+    place: tempfile::TempDir,
+    told: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Compacted {
+    fn new() -> Self {
+        Self { place: tempfile::tempdir().unwrap(), told: Arc::default() }
+    }
+
+    fn open(&self, schedule: holdfast::Schedule) -> Store {
+        let told = Arc::clone(&self.told);
         let trouble: holdfast::Tell = Arc::new(move |text: &str| told.lock().unwrap().push(text.to_owned()));
         let (limits, durability) = (Limits::tiny(), holdfast::Durability::Written);
-        let compaction = CompactionOptions { keep_bytes: 0, ..CompactionOptions::default() };
-        Store::open(
-            place.path(),
-            Options { partitions: 2, limits, durability, compaction, trouble: Some(trouble), ..Options::default() },
-        )
-        .unwrap()
-    };
-    let put = |store: &Store, keys: std::ops::Range<u32>| {
-        for key in keys {
-            store.kv().put(b"b", &key.to_le_bytes(), &[7; 500], &holdfast::PutOptions::default()).unwrap();
+        let compaction = CompactionOptions { keep_bytes: 0, schedule, ..CompactionOptions::default() };
+        let options =
+            Options { partitions: 2, limits, durability, compaction, trouble: Some(trouble), ..Options::default() };
+        Store::open(self.place.path(), options).unwrap()
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        let names = std::fs::read_dir(self.place.path().join("journal")).unwrap().map(|entry| entry.unwrap().path());
+        let mut segments: Vec<_> = names.filter(|path| path.extension().is_some_and(|end| end == "seg")).collect();
+        segments.sort();
+        segments
+    }
+
+    /// Where a segment is kept while it is missing.
+    fn kept(&self, segment: &Path) -> PathBuf {
+        self.place.path().join(segment.file_name().unwrap())
+    }
+
+    fn take(&self, segments: &[PathBuf]) {
+        segments.iter().for_each(|path| std::fs::rename(path, self.kept(path)).unwrap());
+    }
+
+    fn put_back(&self, segments: &[PathBuf]) {
+        segments.iter().for_each(|path| std::fs::rename(self.kept(path), path).unwrap());
+    }
+
+    fn is_missed_by_inspect(&self) -> bool {
+        is_missed(&holdfast::Inspection::of(self.place.path()).unwrap().damage())
+    }
+}
+
+fn is_missed(damage: &[Damage]) -> bool {
+    damage.iter().any(|one| one.kind == DamageKind::Missing)
+}
+
+fn put(store: &Store, keys: std::ops::Range<u32>, fill: u8) {
+    for key in keys {
+        store.kv().put(b"b", &key.to_le_bytes(), &[fill; 500], &holdfast::PutOptions::default()).unwrap();
+    }
+}
+
+/// How many of the objects are what they should be, and how many are told to be corrupt; none is anything else.
+fn read(store: &Store, keys: std::ops::Range<u32>, fill: u8) -> (usize, usize) {
+    let (mut right, mut corrupt) = (0, 0);
+    for key in keys {
+        match store.kv().get(b"b", &key.to_le_bytes()) {
+            Ok(found) => {
+                assert_eq!(*found.expect("an object that was lost is not absent").value, [fill; 500]);
+                right += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                corrupt += 1;
+            }
         }
-    };
-    let segments = || {
-        let names = std::fs::read_dir(place.path().join("journal")).unwrap().map(|entry| entry.unwrap().path());
-        let segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
-        names.filter(segment).collect::<std::collections::BTreeSet<_>>()
-    };
-    let store = open();
-    put(&store, 0..1_000);
-    let first = segments().pop_first().unwrap();
+    }
+    (right, corrupt)
+}
+
+/// Closed, with 2,000 objects, keys from 1,000; what lay before was let go of.
+fn compacted() -> Compacted {
+    let compacted = Compacted::new();
+    let store = compacted.open(Continuous);
+    put(&store, 0..1_000, 7);
+    let first = compacted.segments().remove(0);
     for key in 0..1_000u32 {
         store.kv().delete(b"b", &key.to_le_bytes(), holdfast::Condition::None).unwrap();
     }
-    put(&store, 1_000..3_000);
+    put(&store, 1_000..3_000, 7);
     store.compact().unwrap();
     assert!(!first.exists(), "the oldest was let go of");
     store.close().unwrap();
     drop(store);
-    assert_eq!(holdfast::Inspection::of(place.path()).unwrap().damage(), []);
-    let store = open();
+    assert_eq!(holdfast::Inspection::of(compacted.place.path()).unwrap().damage(), []);
+    let store = compacted.open(OnDemand);
     assert_eq!(store.stats().damage, []);
     store.close().unwrap();
-    drop(store);
+    compacted
+}
 
-    let all = segments();
+/// Nothing told of them: compaction lets go of the oldest too. With all but the last ones gone the ledgers passed for old copies, and
+/// were made anew without what they knew.
+#[test]
+fn the_oldest_segments_are_missed_also_where_older_ones_were_let_go_of() {
+    let compacted = compacted();
+    let all = compacted.segments();
     for lost in [1, 3, all.len() - 1] {
-        let taken: Vec<_> = all.iter().take(lost).collect();
-        let kept = |path: &Path| place.path().join(path.file_name().unwrap());
-        taken.iter().for_each(|path| std::fs::rename(path, kept(path)).unwrap());
-        told.lock().unwrap().clear();
-        let is_told = |damage: &[Damage]| damage.iter().any(|one| one.kind == DamageKind::Missing);
-        assert!(is_told(&holdfast::Inspection::of(place.path()).unwrap().damage()), "{lost}");
+        let taken = &all[..lost];
+        compacted.take(taken);
+        compacted.told.lock().unwrap().clear();
+        assert!(compacted.is_missed_by_inspect(), "{lost}");
         for _ in 0..3 {
-            let store = open();
-            assert!(is_told(&store.stats().damage), "{lost}");
-            let read = |key: u32| store.kv().get(b"b", &key.to_le_bytes());
-            let (mut here, mut corrupt) = (0, 0);
-            for key in 1_000..3_000u32 {
-                match read(key) {
-                    Ok(found) => here += u32::from(found.is_some()),
-                    Err(error) => corrupt += u32::from(error.kind() == ErrorKind::Corrupt),
-                }
-            }
-            assert!(corrupt > 0, "{lost}: {here} {corrupt}");
-            assert_eq!(here + corrupt, 2_000, "{lost}: an object that was lost is not absent");
+            let store = compacted.open(OnDemand);
+            assert!(is_missed(&store.stats().damage), "{lost}");
+            assert!(read(&store, 1_000..3_000, 7).1 > 0, "{lost}");
             store.close().unwrap();
         }
-        assert_eq!(*told.lock().unwrap(), Vec::<String>::new(), "no ledger was blamed");
-        taken.iter().for_each(|path| std::fs::rename(kept(path), path).unwrap());
+        assert_eq!(*compacted.told.lock().unwrap(), Vec::<String>::new(), "no ledger was blamed");
+        compacted.put_back(taken);
     }
-    let store = open();
-    assert_eq!(store.stats().damage, []);
-    assert!((1_000..3_000u32).all(|key| store.kv().get(b"b", &key.to_le_bytes()).unwrap().is_some()));
+    let store = compacted.open(OnDemand);
+    assert_eq!((store.stats().damage, read(&store, 1_000..3_000, 7)), (vec![], (2_000, 0)));
+}
+
+/// What was needed of them was forgotten when they were missing, so that compaction took them for dead once they were back, and removed them.
+#[test]
+fn segments_that_are_put_back_are_whole_whatever_was_compacted_meanwhile() {
+    for from in [0, 5] {
+        let compacted = compacted();
+        let all = compacted.segments();
+        let taken = &all[from..from + 3];
+        compacted.take(taken);
+        for schedule in [OnDemand, Continuous] {
+            let store = compacted.open(schedule);
+            assert!(is_missed(&store.stats().damage), "{from}");
+            put(&store, 4_000..4_200, 8);
+            put(&store, 4_000..4_200, 9);
+            store.compact().unwrap();
+            assert!(read(&store, 1_000..3_000, 7).1 > 0);
+            store.close().unwrap();
+        }
+        assert!(compacted.is_missed_by_inspect(), "{from}");
+        compacted.put_back(taken);
+        for schedule in [OnDemand, Continuous, OnDemand] {
+            let store = compacted.open(schedule);
+            assert_eq!(store.stats().damage, [], "{from}");
+            store.compact().unwrap();
+            assert_eq!(read(&store, 1_000..3_000, 7), (2_000, 0), "{from}");
+            assert_eq!(read(&store, 4_000..4_200, 9), (200, 0), "{from}");
+            store.close().unwrap();
+        }
+    }
+}
+
+/// Compaction leaves stubs behind what is missing, and letting go of these noted that the journal begins behind them.
+#[test]
+fn what_is_missing_is_told_until_nothing_of_it_is_needed() {
+    let compacted = compacted();
+    let all = compacted.segments();
+    compacted.take(&all[..2]);
+    // All that shares segments with them dies: the segments behind become stubs.
+    for round in 0..3 {
+        let store = compacted.open(Continuous);
+        assert!(is_missed(&store.stats().damage), "{round}");
+        let corrupt: Vec<u32> =
+            (1_000..3_000).filter(|key: &u32| store.kv().get(b"b", &key.to_le_bytes()).is_err()).collect();
+        assert!(!corrupt.is_empty(), "{round}");
+        for key in (1_000..2_000u32).filter(|key| !corrupt.contains(key)) {
+            store.kv().delete(b"b", &key.to_le_bytes(), holdfast::Condition::None).unwrap();
+        }
+        store.compact().unwrap();
+        store.close().unwrap();
+    }
+    let store = compacted.open(Continuous);
+    put(&store, 1_000..3_000, 8);
+    store.compact().unwrap();
+    put(&store, 5_000..5_200, 8);
+    store.compact().unwrap();
+    store.close().unwrap();
+    drop(store);
+    let store = compacted.open(OnDemand);
+    assert_eq!((store.stats().damage, read(&store, 1_000..3_000, 8)), (vec![], (2_000, 0)));
+    assert_eq!(*compacted.told.lock().unwrap(), Vec::<String>::new(), "no ledger was made anew for what was let go of");
+}
+
+/// A ledger that ended before went on behind them, and never heard of what was in them when they were back.
+#[test]
+fn a_ledger_that_was_led_over_missing_segments_is_made_anew_when_they_are_back() {
+    let compacted = Compacted::new();
+    let ledger = compacted.place.path().join("ledger");
+    let old = compacted.place.path().join("old");
+    let store = compacted.open(OnDemand);
+    put(&store, 0..300, 1);
+    store.close().unwrap();
+    drop(store);
+    let copy = |from: &Path, to: &Path| {
+        assert!(std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    };
+    copy(&ledger, &old);
+    let before = compacted.segments().len();
+    let store = compacted.open(OnDemand);
+    put(&store, 0..300, 2);
+    put(&store, 300..600, 2);
+    store.close().unwrap();
+    drop(store);
+    // As a kill leaves it: the ledger has not been written out.
+    std::fs::remove_dir_all(&ledger).unwrap();
+    std::fs::rename(&old, &ledger).unwrap();
+    let all = compacted.segments();
+    let taken = &all[before + 2..before + 6];
+    compacted.take(taken);
+    for _ in 0..2 {
+        let store = compacted.open(OnDemand);
+        assert!(is_missed(&store.stats().damage));
+        store.close().unwrap();
+    }
+    compacted.put_back(taken);
+    assert_eq!(*compacted.told.lock().unwrap(), Vec::<String>::new());
+    for again in 0..2 {
+        let store = compacted.open(OnDemand);
+        assert_eq!(store.stats().damage, []);
+        assert_eq!(read(&store, 0..600, 2), (600, 0), "{again}");
+        store.close().unwrap();
+        assert_eq!(compacted.told.lock().unwrap().len(), 1, "all are made anew, once");
+    }
+}
+
+/// A kill leaves the next segment, which was prepared and not used. With it alone a store opened as if it had never held anything.
+#[test]
+fn a_store_whose_only_segment_was_never_used_is_refused() {
+    let compacted = compacted();
+    let all = compacted.segments();
+    let last = all.last().unwrap();
+    compacted.take(&all);
+    let prepared = last.with_file_name("0000000000ffe000.seg");
+    std::fs::write(&prepared, [0; 8192]).unwrap();
+    for _ in 0..2 {
+        let refused = Store::open(compacted.place.path(), Options::default()).map(|_| ()).unwrap_err();
+        assert!(refused.kind() == ErrorKind::Corrupt && refused.to_string().contains("no segment"), "{refused}");
+        assert_eq!(compacted.segments(), std::slice::from_ref(&prepared), "nothing is changed");
+    }
 }

@@ -22,7 +22,9 @@ use base::{Files, crc32c, read_whole, write_new_file};
 use crate::bytes::Reader;
 use crate::damage::{Damage, DamageKind};
 use crate::error::{Error, Result};
+use crate::header::SegmentHeader;
 use crate::position::Position;
+use crate::segment::file_name;
 
 /// Name of the file in a journal's folder that says where the journal begins.
 pub const FILE: &str = "begin";
@@ -36,15 +38,6 @@ pub(crate) enum Noted {
     At(Position),
     Nothing,
     Damaged,
-}
-
-impl Noted {
-    pub(crate) fn position(self) -> Option<Position> {
-        match self {
-            Self::At(position) => Some(position),
-            Self::Nothing | Self::Damaged => None,
-        }
-    }
 }
 
 /// Reads the file in the folder of a journal that belongs to `store`.
@@ -72,6 +65,44 @@ pub(crate) fn write(files: &dyn Files, dir: &Path, store: u128, begin: Position)
     write_new_file(files, &path, &encode(store, begin)).map_err(|error| Error::io("writing", &path, error))
 }
 
+/// The first segment that is there.
+pub(crate) struct First<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) base: Position,
+    /// `None` when it is damaged.
+    pub(crate) header: Option<&'a SegmentHeader>,
+}
+
+/// Where the journal is noted to begin. What lies between there and the first segment is missing, and is told. `usual` is the capacity of
+/// segments, `end` where the last one ends.
+pub(crate) fn look(
+    (files, dir): (&dyn Files, &Path),
+    store: u128,
+    (first, usual, end): (Option<First<'_>>, u64, Position),
+    told: &mut Vec<Damage>,
+) -> Result<Option<Position>> {
+    let begin = match read(files, dir, store)? {
+        Noted::At(begin) if begin <= end => begin,
+        Noted::Nothing => return Ok(None),
+        Noted::At(_) | Noted::Damaged => {
+            told.push(damage(dir));
+            return Ok(None);
+        }
+    };
+    match first {
+        Some(First { path, header: Some(header), .. }) if header.previous_end > begin => {
+            let before = path.with_file_name(file_name(header.previous_base));
+            told.push(missing(before, begin, header.previous_end));
+        }
+        // It cannot say where the log stood, but that a whole segment would lie between.
+        Some(First { base, header: None, .. }) if base.get().saturating_sub(begin.get()) >= usual => {
+            told.push(missing(dir.to_owned(), begin, base));
+        }
+        _ => {}
+    }
+    Ok(Some(begin))
+}
+
 /// That it cannot be read.
 pub(crate) fn damage(dir: &Path) -> Damage {
     let reason = "the note of where the journal begins is damaged; it is written anew";
@@ -79,7 +110,7 @@ pub(crate) fn damage(dir: &Path) -> Damage {
 }
 
 /// That the log goes on only where a segment says that it left `path`, its predecessor, at `end`.
-pub(crate) fn missing(path: PathBuf, begin: Position, end: Position) -> Damage {
+fn missing(path: PathBuf, begin: Position, end: Position) -> Damage {
     let (bytes, reason) = (end.get().saturating_sub(begin.get()), "the oldest segments are missing, up to this one");
     Damage { kind: DamageKind::Missing, path, offset: 0, bytes, position: begin, reason }
 }

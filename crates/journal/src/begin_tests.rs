@@ -66,7 +66,7 @@ fn lost_oldest_segments_are_missing_at_each_opening_and_to_who_only_looks() {
                 "what is missing ends where the rest begins"
             );
         }
-        // Once what lies behind is let go of, nothing of it is needed any more.
+        // Whoever lets go of what lies behind says that nothing before is needed any more.
         let (journal, _) = open(&disk).unwrap();
         journal.trim(*kept.keys().nth_back(3).unwrap()).unwrap();
         journal.close().unwrap();
@@ -88,6 +88,11 @@ fn a_backup_and_the_journal_it_becomes_know_where_it_begins() {
     let survey = Survey::of(&disk, &copy, (options().store, options().partitions), Position::ZERO).unwrap();
     assert!(matches!(survey.damage(), [one] if one.kind == DamageKind::Missing), "{:?}", survey.damage());
     assert_eq!(contents(&journal).0, kept);
+    journal.link_into(backup, 6).unwrap();
+    assert_eq!(examine(&disk, backup, &mut |_, _| ()).unwrap().damage, []);
+    disk.flip(&copy.join(BEGIN_FILE), 25, 1);
+    let damage = examine(&disk, backup, &mut |_, _| ()).unwrap().damage;
+    assert!(matches!(damage.as_slice(), [one] if one.kind == DamageKind::Copy), "{damage:?}");
 }
 
 #[test]
@@ -126,6 +131,29 @@ fn a_crash_at_any_operation_of_letting_go_misses_nothing() {
 }
 
 #[test]
+fn lost_oldest_segments_are_missing_also_when_the_first_that_is_left_has_a_damaged_header() {
+    for lost in 0..4 {
+        let (disk, _) = trimmed(lost);
+        let all = segments(&disk);
+        let (gone, rest) = all.split_at(usize::try_from(lost).unwrap());
+        gone.iter().for_each(|path| disk.remove(path).unwrap());
+        disk.flip(rest.first().unwrap(), 20, 1);
+        for _ in 0..2 {
+            let (journal, recovery) = open(&disk).unwrap();
+            let is_missed = recovery.damage.iter().any(|one| one.kind == DamageKind::Missing);
+            assert_eq!(
+                is_missed,
+                lost > 0,
+                "{lost}: {:?} {:?}",
+                begin::read(&disk, Path::new(DIR), 7),
+                recovery.damage
+            );
+            journal.close().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_store_without_the_note_gets_one_and_a_damaged_one_costs_nothing() {
     let (disk, kept) = trimmed(3);
     let intact = base::read_whole(&disk, &note(), 100).unwrap();
@@ -135,7 +163,7 @@ fn a_store_without_the_note_gets_one_and_a_damaged_one_costs_nothing() {
         journal.close().unwrap();
         recovery.damage
     };
-    let is_noted = || begin::read(&disk, Path::new(DIR), options().store).unwrap().position().is_some();
+    let is_noted = || matches!(begin::read(&disk, Path::new(DIR), options().store).unwrap(), Noted::At(_));
     disk.remove(&note()).unwrap();
     assert_eq!(reopen("absent"), []);
     assert!(is_noted());
@@ -149,6 +177,9 @@ fn a_store_without_the_note_gets_one_and_a_damaged_one_costs_nothing() {
         assert!(is_noted());
         assert_eq!(reopen("mended"), []);
     }
+    // It begins nowhere behind the end.
+    begin::write(&disk, Path::new(DIR), options().store, Position::new(u64::MAX)).unwrap();
+    assert!(matches!(reopen("beyond").as_slice(), [one] if one.kind == DamageKind::Copy));
     // Of another store, by a mistake in copying: it says nothing of this one.
     begin::write(&disk, Path::new(DIR), 8, Position::ZERO).unwrap();
     assert!(matches!(reopen("foreign").as_slice(), [one] if one.kind == DamageKind::Copy));

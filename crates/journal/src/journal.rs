@@ -228,7 +228,10 @@ impl Journal {
                 Err(error) => return Err(error),
             }
         }
-        journal.remove_unused(&recovered.unused)?;
+        // One that found no space for its header does not tell that there was a journal.
+        if lock(&journal.tail).segment.reserved() > 0 || journal.stats().segments > 1 {
+            journal.remove_unused(&recovered.unused)?;
+        }
         drop(given);
         journal.spare.make();
         Ok((journal, recovered.report))
@@ -557,6 +560,8 @@ impl Log for Journal {
             let first = segments.range(last.end()..).next();
             first.map_or(last.end(), |(_, first)| first.entered_at())
         };
+        // The header of the first that stays, if it is new: nothing else would tell where the log stood.
+        self.sync_all()?;
         match self.note_begin(begin) {
             Err(Error::DiskFull { .. }) => self.with_spare(|| self.note_begin(begin))?,
             noted => noted?,

@@ -21,7 +21,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use base::{File, Files, Placed, link_or_copy, read_exact_at, read_whole, remove_if_there, write_new_file};
 
-use crate::begin;
+use crate::begin::{self, Noted};
 use crate::commit::lock;
 use crate::damage::{Damage, DamageKind};
 use crate::error::{Error, Result};
@@ -135,7 +135,7 @@ impl Journal {
         };
         let (store, partitions) = (self.options.store, self.options.partitions);
         let manifest = Manifest { store, partitions, position, taken_ms, segments: Vec::new() };
-        Linking::new(&*self.files, dir, manifest)?.run(&segments, Position::new(self.begin.load(Ordering::Acquire)))
+        Linking::new(&*self.files, dir, manifest)?.run(&segments, self.begin())
     }
 }
 
@@ -212,6 +212,9 @@ pub fn examine(files: &dyn Files, dir: &Path, told: &mut dyn FnMut(u64, u64)) ->
         if let Some(check) = SegmentCheck::begin(&segment)? {
             through.run(check, true, &mut |done| told(done, total));
         }
+    }
+    if begin::read(files, &journal, manifest.store)? == Noted::Damaged {
+        through.damage.push(begin::damage(&journal));
     }
     told(total, total);
     Ok(Examined { manifest, verified: through.verified, damage: through.damage, aside: through.aside })

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use base::{Files, crc32c};
 
-use crate::begin::{self, Noted};
+use crate::begin::{self, First};
 use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
@@ -116,7 +116,13 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     unused.retain(|path| !was_synced(path, &found, options));
     link(&mut found, &unused, &mut report);
     // Behind the listing: who lets go of segments meanwhile has noted it before.
-    let begin = begin(files, dir, (options, &found), &mut report)?;
+    let capacities = found.iter().filter_map(|found| Some(found.header.as_ref()?.capacity));
+    let usual = capacities.fold(options.segment_bytes, u64::max);
+    // Before a hole lies a segment that is there, and was never synced.
+    let first = found.first().filter(|first| !first.after_hole);
+    let first =
+        first.map(|first| First { path: &first.segment.path, base: first.segment.base, header: first.header.as_ref() });
+    let begin = begin::look((files, dir), options.store, (first, usual, next_base), &mut report.damage)?;
     let promised = scan_unsealed(&mut found, options, &mut report)?;
     let mut planned = BTreeMap::new();
     let boot = files.boot_id();
@@ -156,13 +162,19 @@ pub fn identify(files: &dyn Files, dir: &Path) -> Result<Option<(u128, u16)>> {
     Ok(None)
 }
 
-/// Whether the folder `dir` has no segment, not even one that cannot be read. A journal that was ever opened has one.
+/// Whether the folder `dir` has no segment that was ever used, not even one that cannot be read. A journal that was ever opened has one.
 ///
 /// # Errors
-/// What listing meets, such as that there is no folder.
+/// What listing and reading meet, such as that there is no folder.
 pub fn is_empty(files: &dyn Files, dir: &Path) -> Result<bool> {
     let names = files.list(dir).map_err(|error| Error::io("listing", dir, error))?;
-    Ok(!names.iter().any(|name| base_of(name).is_some()))
+    for base in names.iter().filter_map(|name| base_of(name)) {
+        let segment = Segment::open_to_read(files, dir, base)?;
+        if !matches!(segment.read_start()?, Start::Blank) || segment.read_trailer()?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The position that the next opening gives out first, at the earliest: behind everything that the segments in `dir` may have
@@ -325,30 +337,6 @@ fn link(found: &mut [Found], unused: &[PathBuf], report: &mut Recovery) {
             next = Some((header.previous_base, header.previous_end));
         }
     }
-}
-
-/// Where the journal is noted to begin. What lies between there and the first segment is missing.
-fn begin(
-    files: &dyn Files,
-    dir: &Path,
-    (options, found): (&Options, &[Found]),
-    report: &mut Recovery,
-) -> Result<Option<Position>> {
-    let noted = begin::read(files, dir, options.store)?;
-    if noted == Noted::Damaged {
-        report.damage.push(begin::damage(dir));
-    }
-    let begin = noted.position();
-    // Before a hole lies a segment that is there, and was never synced.
-    let first = found.first().filter(|first| !first.after_hole);
-    let header = first.and_then(|first| Some((first, first.header.as_ref()?)));
-    if let (Some(begin), Some((first, header))) = (begin, header)
-        && header.previous_end > begin
-    {
-        let path = first.segment.path.with_file_name(crate::segment::file_name(header.previous_base));
-        report.damage.push(begin::missing(path, begin, header.previous_end));
-    }
-    Ok(begin)
 }
 
 /// Scans what is not sealed; returns the highest position that anything on disk says was synced.

@@ -53,8 +53,21 @@ impl Journal {
     /// [`Journal::floor`].
     #[must_use]
     pub fn let_go_before(&self) -> Position {
-        let begin = Position::new(self.begin.load(Ordering::Acquire));
+        let begin = self.begin();
         self.let_go_last().map_or(begin, |behind| behind.max(begin)).min(self.floor())
+    }
+
+    /// Where the journal is noted to begin.
+    #[must_use]
+    pub fn begin(&self) -> Position {
+        Position::new(self.begin.load(Ordering::Acquire))
+    }
+
+    /// Whether the segment at `base` was let go of: it is a stub, or gone from before where the journal begins. Not so one that is missing.
+    #[must_use]
+    pub fn has_let_go(&self, base: Position) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.get(&base).map_or(base < self.begin(), |segment| segment.is_stub())
     }
 
     /// Where the log went on behind the last segment that was let go of and is a stub.

@@ -295,7 +295,8 @@ impl Engine {
         if old.version.get() > old.at {
             // Its expiry was changed after it was put; that command is not needed any more.
             let held = Command::expire_bytes(bucket, key);
-            self.summary.live.release(self.places.segment_of(old.version.get()), held);
+            let at = old.version.get();
+            self.summary.live.release(self.places.segment_of(at), at, held);
         }
         if old.expires_ms != 0 && old.expires_ms != new.expires_ms {
             self.ledger().remove(&key::expiry(old.expires_ms, bucket, key), change.position);
@@ -337,7 +338,8 @@ impl Engine {
         let ledger = self.reader.entries.ledger.clone();
         if old.version.get() > old.at {
             let held = Command::expire_bytes(bucket, key);
-            self.summary.live.release(self.places.segment_of(old.version.get()), held);
+            let at = old.version.get();
+            self.summary.live.release(self.places.segment_of(at), at, held);
         }
         if old.expires_ms != 0 && old.expires_ms != expires_ms {
             ledger.remove(&key::expiry(old.expires_ms, bucket, key), change.position);

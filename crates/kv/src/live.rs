@@ -11,7 +11,7 @@ use crate::parts::Parts;
 
 /// Tells which segment an address lies in.
 pub trait Places {
-    /// The base position of the segment that holds `at`.
+    /// The base position of the segment that holds `at`; `at` itself when there is none, because it was let go of or is missing.
     fn segment_of(&self, at: u64) -> Position;
 }
 
@@ -64,6 +64,13 @@ impl LiveBytes {
         self.0.entry(segment).or_default()
     }
 
+    /// What is counted of the segment that `at` lies in. One that is missing is not told, and is the last that is counted before.
+    fn counted(&mut self, segment: Position, at: u64) -> Option<(Position, &mut Counted)> {
+        let is_told = segment.get() != at;
+        let first = if is_told { segment } else { Position::ZERO };
+        self.0.range_mut(first..=segment).next_back().map(|(segment, of)| (*segment, of))
+    }
+
     /// A command of so many bytes was applied.
     pub(crate) fn applied(&mut self, segment: Position, bytes: u64) {
         let of = self.at(segment);
@@ -80,7 +87,7 @@ impl LiveBytes {
 
     /// It is no more. A segment that was let go has no counts any more; what is taken from it was not counted.
     pub(crate) fn subtract(&mut self, segment: Position, at: u64, bytes: u64) {
-        if let Some(of) = self.0.get_mut(&segment) {
+        if let Some((segment, of)) = self.counted(segment, at) {
             of.bytes.live = of.bytes.live.saturating_sub(bytes);
             of.parts.remove(at.saturating_sub(segment.get()));
         }
@@ -94,8 +101,8 @@ impl LiveBytes {
     }
 
     /// It is overtaken. Of these the address is not known, so that its part stays needed.
-    pub(crate) fn release(&mut self, segment: Position, bytes: u64) {
-        if let Some(of) = self.0.get_mut(&segment) {
+    pub(crate) fn release(&mut self, segment: Position, at: u64, bytes: u64) {
+        if let Some((_, of)) = self.counted(segment, at) {
             of.bytes.held = of.bytes.held.saturating_sub(bytes);
         }
     }
@@ -137,5 +144,30 @@ impl LiveBytes {
             Some((segment, Counted { bytes, parts: Parts::default() }))
         };
         (0..count).map(one).collect::<Option<_>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lay_in_a_missing_segment_is_taken_from_its_counts_and_from_no_other() {
+        let (first, missing, last) = (Position::new(100), Position::new(200), Position::new(300));
+        let mut live = LiveBytes::default();
+        for segment in [first, missing, last] {
+            live.add(segment, segment.get() + 10, 30);
+            live.hold(segment, segment.get() + 50, 7);
+        }
+        // Nobody can tell in which segment it is.
+        let nowhere = Position::new(210);
+        live.subtract(nowhere, 210, 20);
+        live.release(nowhere, 210, 7);
+        // Nothing was counted of this one.
+        live.subtract(Position::new(250), 260, 30);
+        live.subtract(Position::new(90), 90, 30);
+        let bytes = |live, held| SegmentBytes { applied: 0, live, held };
+        let expected = [(first, bytes(30, 7)), (missing, bytes(10, 0)), (last, bytes(30, 7))];
+        assert_eq!(live.iter().collect::<Vec<_>>(), expected);
     }
 }

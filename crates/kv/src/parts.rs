@@ -144,7 +144,7 @@ mod tests {
         let mut live = LiveBytes::default();
         live.applied(SEGMENT, 30);
         live.hold(SEGMENT, at(5), 30);
-        live.release(SEGMENT, 30);
+        live.release(SEGMENT, 0, 30);
         assert!(may_begin(&[&live], 0, 8), "which of them was released is not known");
         for offset in 0..300 {
             put(&mut live, PART_BYTES + offset);
