@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use journal::{Batch, Damage, DamageKind, Level, Log, Position, SegmentStats, StateMachine, Visit};
+use journal::{Batch, Damage, Level, Log, Position, SegmentStats, StateMachine, Visit};
 use kv::{LiveBytes, NeededParts, Older, Recorded, SegmentBytes};
 
 use self::choice::{Behind, Choice, Choices, Due, Pace, choose};
@@ -89,6 +89,8 @@ pub(crate) struct Compactor {
     /// Runs that were asked for, and runs that ended.
     asked: AtomicU64,
     ended: AtomicU64,
+    /// Whether segments are missing that a ledger has not heard all of.
+    is_led_over_gap: bool,
 }
 
 #[derive(Default)]
@@ -153,6 +155,11 @@ impl From<Error> for Failed {
 }
 
 impl Compactor {
+    /// With nothing done yet.
+    pub(crate) fn new(is_led_over_gap: bool) -> Self {
+        Self { is_led_over_gap, ..Self::default() }
+    }
+
     fn work(&self) -> MutexGuard<'_, Work> {
         // Work that a panic left half done is left for the next opening.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
@@ -228,6 +235,7 @@ impl Inner {
             free: real().filter(|segment| is_free(segment.base)).map(choice).collect(),
             oldest: real().map(|segment| segment.base).min(),
             stubs: segments.iter().filter(|segment| segment.is_stub).count(),
+            missing_from: self.journal.missing_from(),
         }
     }
 
@@ -481,8 +489,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether objects lie in segments that are missing: where the journal begins must not be noted behind these then, or nothing would
-    /// tell of them any more.
+    /// Whether objects lie in segments that are missing, or may: where the journal begins must not be noted behind these then, or nothing would
+    /// tell of them any more, and put back they would be let go of.
     fn needs_missing(&self, segments: &[SegmentStats]) -> bool {
         let is_there = |base: Position| segments.binary_search_by_key(&base, |segment| segment.base).is_ok();
         let needs = |partition: &Partition| {
@@ -492,8 +500,7 @@ impl Inner {
                 .iter()
                 .any(|(base, of)| of.live > 0 && !is_there(base) && !self.journal.has_let_go(base))
         };
-        let is_missing = |damage: &Damage| damage.kind == DamageKind::Missing;
-        self.journal.recovery().damage.iter().any(is_missing) && self.partitions.iter().any(needs)
+        self.journal.missing_from().is_some() && (self.compactor.is_led_over_gap || self.partitions.iter().any(needs))
     }
 
     /// Lets go of a segment unless somebody reads from it, or may yet; returns whether it is gone.

@@ -26,13 +26,14 @@ const BYTES_MAX: u64 = 4 << 20;
 /// Where the journal lacks segments, and how much of it.
 type Gap = (u64, u64);
 
-/// Has ledgers be made anew that were led over a gap that is no more, and notes those that they will be led over now. To be called before a ledger is opened.
+/// Has ledgers be made anew that were led over a gap that is no more, and notes those that they will be led over now. Says whether there are such. To be
+/// called before a ledger is opened.
 pub(crate) fn settle(
     (files, dir): (&dyn Files, &Path),
     journal: &Journal,
     ledgers: &dyn Ledgers,
     options: &Options,
-) -> Result<()> {
+) -> Result<bool> {
     let path = dir.join(FILE);
     let noted = match read_whole(files, &path, BYTES_MAX) {
         Ok(bytes) => decode(&bytes),
@@ -44,7 +45,7 @@ pub(crate) fn settle(
     let missing = damage.iter().filter(|damage| damage.kind == DamageKind::Missing);
     let gaps: BTreeSet<Gap> = missing.map(|damage| (damage.position.get(), damage.bytes)).collect();
     if noted.as_ref().is_some_and(BTreeSet::is_empty) && gaps.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let end = |(from, bytes): &Gap| Position::new(from.saturating_add(*bytes));
     // What lies before where the journal begins was let go of since: nobody needed it any more.
@@ -64,8 +65,9 @@ pub(crate) fn settle(
     }
     let was_noted = |gap: &Gap| noted.as_ref().is_some_and(|noted| noted.contains(gap));
     let led_over: BTreeSet<Gap> = gaps.into_iter().filter(|gap| was_noted(gap) || known < end(gap)).collect();
+    let are_there = !led_over.is_empty();
     if noted.as_ref() == Some(&led_over) {
-        return Ok(());
+        return Ok(are_there);
     }
     let note = || match led_over.is_empty() {
         true => remove_if_there(files, &path).and_then(|()| files.sync_dir(dir)),
@@ -75,7 +77,8 @@ pub(crate) fn settle(
         Err(error) if error.kind() == io::ErrorKind::StorageFull => journal.with_spare(note),
         noted => noted,
     }
-    .map_err(|error| unusable(dir, &error))
+    .map_err(|error| unusable(dir, &error))?;
+    Ok(are_there)
 }
 
 fn encode(gaps: &BTreeSet<Gap>) -> String {

@@ -158,7 +158,7 @@ impl Store {
         let (journal, _) = Journal::open(files, Arc::clone(&world.clock), &dir.join("journal"), journal_options)?;
         settled.write(&*world.files, dir)?;
         let journal = Arc::new(journal);
-        gaps::settle((&*world.files, dir), &journal, &*world.ledgers, &options)?;
+        let is_led_over_gap = gaps::settle((&*world.files, dir), &journal, &*world.ledgers, &options)?;
         let ids = (0..identity.partitions).map(PartitionId::new);
         let used = identity.used;
         let mut spaces = replay::spaces(world, dir, (ids.clone(), used.space))?;
@@ -186,7 +186,7 @@ impl Store {
             threads: world.threads,
             scrub_wake: Arc::new(Signal::new()),
             compaction_wake: Arc::new(Signal::new()),
-            compactor: Compactor::default(),
+            compactor: Compactor::new(is_led_over_gap),
             jobs: Jobs::default(),
             scrubbed: ScrubCounters::default(),
             spaces: Registry::default(),

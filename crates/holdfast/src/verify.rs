@@ -87,7 +87,8 @@ impl Inspection {
         let mut inspection = Self::promised(&OsFiles, dir, promised(through))?;
         let options = journal::Options::new(0, inspection.partitions(), &Limits::default());
         let next = journal::next_position(&OsFiles, &dir.join("journal"), &options)?;
-        inspection.missing = through.map(|(_, through)| through).filter(|through| *through >= next);
+        let is_empty = journal::is_empty(&OsFiles, &dir.join("journal"))?;
+        inspection.missing = through.map(|(_, through)| through).filter(|through| is_empty || *through >= next);
         Ok(inspection)
     }
 

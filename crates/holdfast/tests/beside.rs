@@ -644,6 +644,69 @@ fn a_ledger_that_was_led_over_missing_segments_is_made_anew_when_they_are_back()
     }
 }
 
+/// Nothing that a ledger has not heard of has counts: where the journal begins was noted behind it, and put back it was removed.
+#[test]
+fn what_no_ledger_has_heard_of_is_not_let_go_of_while_it_is_missing() {
+    let compacted = Compacted::new();
+    let store = compacted.open(OnDemand);
+    put(&store, 0..300, 1);
+    let before = compacted.segments().len();
+    put(&store, 1_000..1_030, 2);
+    put(&store, 0..300, 3);
+    store.close().unwrap();
+    drop(store);
+    let taken: Vec<PathBuf> = compacted.segments().drain(..before + 5).collect();
+    compacted.take(&taken);
+    // As after a kill: nothing was written out.
+    std::fs::remove_dir_all(compacted.place.path().join("ledger")).unwrap();
+    for _ in 0..3 {
+        let store = compacted.open(Continuous);
+        assert!(is_missed(&store.stats().damage));
+        put(&store, 0..300, 4);
+        store.compact().unwrap();
+        store.close().unwrap();
+    }
+    compacted.put_back(&taken);
+    for again in 0..3 {
+        let store = compacted.open(Continuous);
+        assert_eq!(store.stats().damage, [], "{again}");
+        store.compact().unwrap();
+        assert_eq!((read(&store, 1_000..1_030, 2), read(&store, 0..300, 4)), ((30, 0), (300, 0)), "{again}");
+        store.close().unwrap();
+    }
+}
+
+/// What deletes an object was dropped when nothing older was there, and the object came back with the segment.
+#[test]
+fn what_was_deleted_in_missing_segments_stays_deleted_when_they_are_back() {
+    let compacted = Compacted::new();
+    let store = compacted.open(OnDemand);
+    put(&store, 0..60, 1);
+    put(&store, 2_000..2_030, 1);
+    let taken = compacted.segments();
+    put(&store, 100..400, 1);
+    for key in 2_000..2_030u32 {
+        store.kv().delete(b"b", &key.to_le_bytes(), holdfast::Condition::None).unwrap();
+    }
+    put(&store, 100..400, 2);
+    store.close().unwrap();
+    drop(store);
+    compacted.take(&taken);
+    for round in 3..6 {
+        let store = compacted.open(Continuous);
+        put(&store, 100..400, round);
+        store.compact().unwrap();
+        store.close().unwrap();
+    }
+    compacted.put_back(&taken);
+    std::fs::remove_dir_all(compacted.place.path().join("ledger")).unwrap();
+    let store = compacted.open(OnDemand);
+    assert_eq!((store.stats().damage, read(&store, 0..60, 1), read(&store, 100..400, 5)), (vec![], (60, 0), (300, 0)));
+    for key in 2_000..2_030u32 {
+        assert_eq!(store.kv().head(b"b", &key.to_le_bytes()).unwrap(), None, "{key}");
+    }
+}
+
 /// A kill leaves the next segment, which was prepared and not used. With it alone a store opened as if it had never held anything.
 #[test]
 fn a_store_whose_only_segment_was_never_used_is_refused() {

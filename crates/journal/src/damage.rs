@@ -49,6 +49,13 @@ pub struct Damage {
     pub reason: &'static str,
 }
 
+impl Damage {
+    /// Whether it is a segment that is missing, and that was not let go of, by where the journal begins.
+    pub(crate) fn is_missing_behind(&self, begin: Position) -> bool {
+        self.kind == DamageKind::Missing && self.position.plus(self.bytes) > begin
+    }
+}
+
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, path, offset, bytes, position, reason } = self;

@@ -123,6 +123,9 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path, options: &Options, mode: Mo
     let first =
         first.map(|first| First { path: &first.segment.path, base: first.segment.base, header: first.header.as_ref() });
     let begin = begin::look((files, dir), options.store, (first, usual, next_base), &mut report.damage)?;
+    // Segments that were put back when nothing of them was needed any more may name others.
+    let is_needed = |one: &Damage| one.kind != DamageKind::Missing || one.is_missing_behind(begin.unwrap_or_default());
+    report.damage.retain(is_needed);
     let promised = scan_unsealed(&mut found, options, &mut report)?;
     let mut planned = BTreeMap::new();
     let boot = files.boot_id();

@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use base::{crc32c, write_new_file};
 
 use crate::begin;
+use crate::commit::lock;
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::header_bytes;
@@ -61,6 +62,15 @@ impl Journal {
     #[must_use]
     pub fn begin(&self) -> Position {
         Position::new(self.begin.load(Ordering::Acquire))
+    }
+
+    /// Where segments are missing first, of those that lie behind where the journal begins.
+    #[must_use]
+    pub fn missing_from(&self) -> Option<Position> {
+        let begin = self.begin();
+        let damage = lock(&self.damage);
+        let missing = damage.damage.iter().filter(|damage| damage.is_missing_behind(begin));
+        missing.map(|damage| damage.position).min()
     }
 
     /// Whether the segment at `base` was let go of: it is a stub, or gone from before where the journal begins. Not so one that is missing.

@@ -55,13 +55,15 @@ pub(super) struct Choices {
     pub(super) oldest: Option<Position>,
     /// Segments that were let go, behind the oldest.
     pub(super) stubs: usize,
+    /// Where segments are missing first.
+    pub(super) missing_from: Option<Position>,
 }
 
 impl Choices {
-    /// Where records begin, those in `without` aside.
+    /// Where records begin, those in `without` aside. What is missing may be put back.
     pub(super) fn older(&self, segments: &[SegmentStats], without: Position) -> Older {
         let others = segments.iter().filter(|segment| !segment.is_stub && segment.base != without);
-        Older(others.map(|segment| segment.base).min())
+        Older(others.map(|segment| segment.base).chain(self.missing_from).min())
     }
 }
 
@@ -175,7 +177,7 @@ mod tests {
         let free: Vec<Choice> = free.into_iter().collect();
         let oldest = free.first().map(|choice| choice.stats.base);
         let due = Due { dead_percent: 25, run: thorough.then_some(Position::MAX), may_wait: false };
-        choose(&Choices { free, oldest, stubs }, due).map(|choice| choice.stats.base.get())
+        choose(&Choices { free, oldest, stubs, missing_from: None }, due).map(|choice| choice.stats.base.get())
     }
 
     #[test]
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn behind_a_segment_that_cannot_go_deletes_and_stubs_are_left_alone() {
         let free = vec![choice(100, 100, 0, 100), choice(200, 100, 100, 0)];
-        let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100 };
+        let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 100, missing_from: None };
         let run = Due { dead_percent: 25, run: Some(Position::MAX), may_wait: false };
         assert!(choose(&choices, run).is_none(), "it would be moved again and again, for nothing");
     }
@@ -218,7 +220,7 @@ mod tests {
     fn what_is_still_dying_is_left_alone_while_writers_bring_more_than_may_be_read() {
         let of = |live: u64, run: Option<Position>, may_wait: bool| {
             let free = vec![choice(0, 1_000, live, 0), choice(100, 1_000, 500, 0)];
-            let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 0 };
+            let choices = Choices { free, oldest: Some(Position::new(0)), stubs: 0, missing_from: None };
             choose(&choices, Due { dead_percent: 25, run, may_wait }).is_some()
         };
         assert!(of(50, None, false));
