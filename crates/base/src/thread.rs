@@ -103,10 +103,10 @@ impl Gate {
 
     /// Like [`Gate::wait`], but only gives way to threads that are ready, for at most `awake`, before it sleeps. Where many threads
     /// share processors and wait for something short, to put each to sleep and to wake it costs more than their taking turns does.
-    pub fn wait_awake(&self, awake: Duration, yielder: &Yielder) {
+    pub fn wait_awake(&self, awake: Duration, yielder: &Yielder, done: impl Fn() -> u64) {
         let begun = Instant::now();
         while self.0.get().is_none() {
-            if begun.elapsed() >= awake || !yielder.yield_now() {
+            if begun.elapsed() >= awake || !yielder.yield_now(&done) {
                 return self.wait();
             }
         }
@@ -182,10 +182,10 @@ mod tests {
         for awake in [Duration::ZERO, Duration::from_secs(60)] {
             let gate = Arc::new(Gate::default());
             let theirs = Arc::clone(&gate);
-            let waiting = std::thread::spawn(move || theirs.wait_awake(awake, &Yielder::default()));
+            let waiting = std::thread::spawn(move || theirs.wait_awake(awake, &Yielder::default(), || 0));
             gate.open();
             waiting.join().unwrap();
-            gate.wait_awake(awake, &Yielder::default());
+            gate.wait_awake(awake, &Yielder::default(), || 0);
         }
     }
 }

@@ -210,9 +210,15 @@ impl Journal {
             drop(syncing);
             match next {
                 Next::Lead(turn) => self.lead(turn),
-                Next::Wait(ended, awake) => ended.wait_awake(awake, &self.yielder),
+                Next::Wait(ended, awake) => ended.wait_awake(awake, &self.yielder, || self.appended_batches()),
             }
         }
+    }
+
+    /// How many batches were appended since the journal was opened.
+    #[must_use]
+    pub fn appended_batches(&self) -> u64 {
+        self.counters.appended_batches.load(Ordering::Acquire)
     }
 
     /// Whether the disk takes so long that syncs overlap: then several threads that wait are served sooner than one.
@@ -240,7 +246,7 @@ impl Journal {
         }
         if self.last_group.load(Ordering::Relaxed) > 1 {
             // Those woken by the sync before are about to append again: with their turn first, this one covers them.
-            self.yielder.yield_now();
+            self.yielder.yield_now(|| self.appended_batches());
         }
         let written = self.sync_written(turn);
         self.wait_for_turn(turn);
