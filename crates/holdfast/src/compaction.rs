@@ -521,10 +521,12 @@ impl Store {
     /// threads. Does not wait.
     ///
     /// # Errors
-    /// `Conflict` when a run is under way already; `Closed`.
+    /// `Conflict` when a run is under way already; `Closed`; `Unavailable` when the disk refuses.
     pub fn start_compaction(&self) -> Result<()> {
         let inner = self.inner();
         inner.check_open()?;
+        // The run takes what is sealed, and the background may not have come to all that is full.
+        inner.journal.seal_full()?;
         if !inner.compactor.ask() {
             return Err(Error::new(ErrorKind::Conflict, "a compaction run is under way already"));
         }

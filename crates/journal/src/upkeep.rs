@@ -102,8 +102,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the footers of segments that are full. They are synced before: a sealed segment is wholly on the disk.
-    pub(crate) fn seal_full(&self) -> Result<()> {
+    /// Writes the footers of segments that are full. They are synced before: a sealed segment is wholly on the disk. The background does the same.
+    ///
+    /// # Errors
+    /// The failure of a write or sync; the journal is then poisoned.
+    pub fn seal_full(&self) -> Result<()> {
         let _sealing = lock(&self.sealing);
         let full = std::mem::take(&mut lock(&self.tail).full);
         for full in full {
