@@ -2,6 +2,7 @@
 //!
 //! May use: the operating system's threads. Must not know: what the workers do.
 
+use std::cell::Cell;
 use std::sync::{Condvar, LockResult, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,25 @@ pub fn stand_back() {
     // On Linux the priority is the thread's. Where it cannot be changed the thread is as important as any.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 10);
+    STEPPED_ASIDE.set(Some(Instant::now()));
+}
+
+/// So long a thread that stands back keeps others waiting: the system by itself takes a processor from it after milliseconds, whatever its
+/// priority is.
+const PIECE_TIME: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// When the thread last let others run, if it stands back.
+    static STEPPED_ASIDE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets other threads that are ready run first, if the calling one [stands back](stand_back) and has not done so for a while. To be called
+/// between pieces of work of some microseconds, without any lock that others want.
+pub fn step_aside() {
+    if STEPPED_ASIDE.get().is_some_and(|last| last.elapsed() >= PIECE_TIME) {
+        yield_now();
+        STEPPED_ASIDE.set(Some(Instant::now()));
+    }
 }
 
 /// A wake-up call that is remembered until somebody waits for it.

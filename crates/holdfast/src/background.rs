@@ -69,8 +69,12 @@ fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&
     while !inner.stopping.load(Ordering::Acquire) {
         let again = step(inner);
         let timeout = [again, at_least].into_iter().flatten().min();
-        if timeout != Some(Duration::ZERO) {
-            wake.wait(timeout);
+        match timeout {
+            // Another step, but not before others had a turn: steps keep a processor busy.
+            Some(Duration::ZERO) => base::yield_now(),
+            timeout => {
+                wake.wait(timeout);
+            }
         }
     }
 }

@@ -362,6 +362,7 @@ impl Inner {
                 failed = Some(error);
                 return Err(journal::Error::Closed);
             }
+            base::step_aside();
             read += record.end.get() - record.position.get();
             if read < PIECE_BYTES {
                 return Ok(());
@@ -388,6 +389,7 @@ impl Inner {
     fn move_candidates(&self, partition: &Partition, candidates: &[Candidate], moving: &Moving) -> Tried<()> {
         let mut rest = candidates;
         while !rest.is_empty() {
+            base::step_aside();
             partition.check()?;
             let mut engine = partition.lock();
             let mut batch = Batch::new();

@@ -191,6 +191,7 @@ pub(super) fn merge(disk: &Disk, plan: &Plan, runs: &[Arc<TableRun>]) -> Result<
     let mut merging = Cursor::new(everything.clone()).with_removals();
     merging.add(None, parts);
     disk.write(plan.to, |writer| {
+        base::step_aside();
         if !merging.advance().map_err(|error| disk.noted(error))? {
             return Ok(false);
         }

@@ -285,6 +285,7 @@ impl LsmLedger {
         let is_last = before.runs.is_empty();
         let mut entries = rotated.iter().filter(|(_, change)| change.value.is_some() || !is_last);
         let written = disk.write(0, |writer| {
+            base::step_aside();
             let Some((key, change)) = entries.next() else { return Ok(false) };
             disk.wrote(writer.add(key, change.value))?;
             Ok(true)
