@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ::space::{Definition, Document, Storage, Stored, Usage};
+use ::space::{Definition, Document, Stored, Usage};
 use journal::Position;
 
 use super::kind::Kind;
@@ -85,7 +85,15 @@ impl Entries {
     }
 
     fn is_durable(&self) -> bool {
-        self.kind.definition().storage == Storage::Durable
+        self.kind.is_durable()
+    }
+
+    /// As [`Store::give_way`], before a change.
+    pub(super) fn give_way(&self, durability: Option<Durability>) {
+        match self.is_durable() {
+            true => self.store.give_way(durability.unwrap_or(self.store.durability())),
+            false => self.store.give_way_in_memory(),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use ::space::{Definition, TypeId};
+use ::space::{Definition, Storage, TypeId};
 
 use super::listen::Listeners;
 use super::locks::Locks;
@@ -44,6 +44,11 @@ impl Kind {
 
     pub(crate) fn definition(&self) -> Arc<Definition> {
         Arc::clone(&self.definition.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether its entries are in the journal.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.definition.read().unwrap_or_else(PoisonError::into_inner).storage == Storage::Durable
     }
 
     pub(crate) fn redefine(&self, definition: Arc<Definition>) {

@@ -94,6 +94,10 @@ impl Entries {
     }
 
     fn get(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Option<Entry>> {
+        match purpose {
+            Purpose::Take => self.give_way(options.durability),
+            _ => self.store.give_way_in_memory(),
+        }
         let granted = self.find_or_wait(wanted, options, purpose)?;
         let Some(Granted { entry, position, .. }) = granted else { return Ok(None) };
         if let Some(position) = position {

@@ -92,6 +92,7 @@ impl Entries {
     /// a transaction keeps the entry locked; `Limit` when the type is full, or the document too large; `Invalid` when id or
     /// routing is no string, integer or bytes; `Unavailable` when the disk refuses.
     pub fn write(&self, document: &Document, options: &WriteOptions) -> Result<Written> {
+        self.give_way(options.durability);
         let written = self.write_shown(document, options)?;
         self.settle_change(written.version, options.durability)?;
         Ok(written)
@@ -219,6 +220,7 @@ impl Entries {
     /// As [`Entries::write`]; `Invalid` when a change does not fit what is there, or would change what decides where the entry
     /// lies.
     pub fn change(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<Option<Changed>> {
+        self.give_way(options.durability);
         let changed = self.change_shown(wanted, changes, options)?;
         if let Some(changed) = &changed {
             self.settle_change(changed.now.version, options.durability)?;
@@ -303,6 +305,7 @@ impl Entries {
     /// # Errors
     /// As [`Entries::write`].
     pub fn renew(&self, wanted: &Wanted, lease: Lease, durability: Option<Durability>) -> Result<bool> {
+        self.give_way(durability);
         let Shown { value, position } = self.renew_shown(wanted, lease, None)?;
         self.settle_change(position, durability)?;
         Ok(value)
