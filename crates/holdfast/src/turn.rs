@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Called before an operation that has nothing to do with the journal and takes less than a microsecond, without any lock.
+    /// Called before a change that has nothing to do with the journal and takes less than a microsecond, without any lock.
     pub(crate) fn give_way_in_memory(&self) {
         let looks = LOOKS.get().wrapping_add(1);
         LOOKS.set(looks);
