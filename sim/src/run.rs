@@ -219,7 +219,7 @@ impl Run {
         drop(snapshot);
         match tree::remove_expired(&self.store) {
             Ok(()) => tree::check(&self.store),
-            Err(error) => step::explained(&error),
+            Err(error) => step::explained_step(&error),
         }
     }
 

@@ -398,7 +398,7 @@ impl World {
                 self.trace("the server wants to be started again", 0);
                 self.crash_server();
             } else if let Err(error) = stepped {
-                crate::step::explained(&error)?;
+                crate::step::explained_step(&error)?;
             }
         }
         self.renew();
