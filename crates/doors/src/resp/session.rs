@@ -3,7 +3,7 @@
 //! May use: the facade's positions, `clients`, `wire`, what FEED waits with. Must not know: sockets, handlers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast::series::Rows;
 use holdfast::{Durability, Position, Stats, Transaction};
@@ -18,7 +18,7 @@ use super::counters::Counters;
 use super::door::Door;
 use super::effort::Effort;
 use super::open::{Open, Waiting};
-use super::script::Later;
+use super::script::{Deadline, Later};
 use super::tracking::Tracked;
 use super::wire::OwnedArgs;
 use super::work::Work;
@@ -260,8 +260,8 @@ pub(crate) struct Session {
     pub(crate) open: Option<Open>,
     /// Points of the transaction under way; and names of series that this connection has written to.
     pub(crate) points: Rows,
-    /// When the scripts of the transaction under way have to have ended, from the first of them on.
-    pub(crate) scripts_end: Option<Instant>,
+    /// How long the scripts of the transaction under way may go on, from the first of them on.
+    pub(crate) deadline: Option<Deadline>,
     /// Whether it is that of a script.
     pub(crate) is_script: bool,
     /// The newest position this connection wrote: WAITAOF waits for it.
@@ -300,7 +300,7 @@ impl Session {
             joined: None,
             open: None,
             points: Rows::default(),
-            scripts_end: None,
+            deadline: None,
             is_script: false,
             last_write: Position::ZERO,
             pending: None,

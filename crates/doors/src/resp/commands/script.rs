@@ -3,7 +3,7 @@
 //! May use: `call`, `script`. Must not know: sockets, dispatch, how scripts run.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
 use crate::resp::number;
@@ -50,9 +50,8 @@ fn by_text(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {
     keys_count(call.args())?;
     let limits = limits(&call.door.options);
     // Compiling is not interrupted; what it takes is not there for running.
-    let began = Instant::now();
-    let known = call.door.scripts.of_text(call.args().at(1), &limits).map_err(|error| failure(&error))?;
-    play_after(call, &known, None, is_reading, began.elapsed())
+    let (known, spent) = call.door.scripts.of_text(call.args().at(1), &limits).map_err(|error| failure(&error))?;
+    play_after(call, &known, None, is_reading, spent)
 }
 
 fn by_hash(call: &mut Call<'_, '_>, is_reading: bool) -> Answer {

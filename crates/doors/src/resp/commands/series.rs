@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use holdfast::series::promql::{self, Answer as Found, Expression, STEP_MS, Span};
 use holdfast::series::{
@@ -24,6 +23,7 @@ use crate::points::nanos;
 use crate::resp::call::{Answer, Call, Fail, SYNTAX, View};
 use crate::resp::number::parse_u64;
 use crate::resp::reply::Reply;
+use crate::resp::script::Deadline;
 use crate::resp::session::Need;
 
 /// The database of commands that name none.
@@ -303,7 +303,7 @@ fn whole(reader: &Reader) -> Result<(), Fail> {
 /// that of its scripts.
 fn reading(
     call: &mut Call<'_, '_>,
-    read: impl FnOnce(&Reader, Option<Instant>, &mut Reply) -> Result<(), Fail> + Send + 'static,
+    read: impl FnOnce(&Reader, Option<Deadline>, &mut Reply) -> Result<(), Fail> + Send + 'static,
 ) -> Answer {
     let store = call.door.store.clone();
     if !call.in_exec {
@@ -326,13 +326,13 @@ fn reading(
         );
     }
     let time_max = call.door.options.script.time_max;
-    let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
-    if Instant::now() >= end {
+    let deadline = *call.session.deadline.get_or_insert_with(|| Deadline::of_work(time_max));
+    if deadline.is_over() {
         let text = "LIMIT the time for reading points within MULTI is over (script.time_milliseconds_max): read less, or outside";
         return Err(text.into());
     }
     let reader = store.series().reader();
-    read(&reader, Some(end), call.reply)?;
+    read(&reader, Some(deadline), call.reply)?;
     whole(&reader)?;
     call.session.need.add(call.durability, reader.position());
     Ok(())
@@ -396,8 +396,8 @@ pub(crate) fn query(call: &mut Call<'_, '_>) -> Answer {
     };
     let options = Options::read(call, next)?;
     let expression = Expression::parse(&expression, step_ms).map_err(wrong)?;
-    reading(call, move |reader, end, reply| {
-        let go_on = || end.is_none_or(|end| Instant::now() < end);
+    reading(call, move |reader, deadline, reply| {
+        let go_on = || deadline.is_none_or(|deadline| !deadline.is_over());
         let limits = promql::Limits::default();
         let scope = promql::Scope { source: reader, database: &options.database, limits, go_on: &go_on };
         let found = match when {

@@ -19,8 +19,6 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
-use std::time::Instant;
-
 use holdfast::space::{Entries, Entry, Stop, Storage, Wanted};
 use holdfast::{Durability, Position};
 
@@ -45,8 +43,8 @@ fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
 fn stop(call: &Call<'_, '_>) -> Stop {
     let own = call.door.options.limits.space_time_max;
     // A script has one time for all that it calls.
-    let end = call.session.scripts_end.filter(|_| call.session.is_script);
-    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+    let deadline = call.session.deadline.filter(|_| call.session.is_script);
+    let left = deadline.map(|deadline| deadline.left());
     let time_max = left.map_or(own, |left| left.min(own));
     Stop { time_max: Some(time_max), cancel: Some(call.session.client.gone.clone()) }
 }

@@ -191,7 +191,7 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
     call.session.numbers = shows_numbers.then(|| door.store.stats());
     let may_be_in_spaces = |row: &Command| row.keys.bucket == BucketOf::Space || row.has(flag::SCRIPT);
     let in_spaces = commands.iter().any(|queued| may_be_in_spaces(queued.command));
-    call.session.scripts_end = None;
+    call.session.deadline = None;
     call.session.joined = in_spaces.then(|| door.store.begin().joining());
     // Before the exclusive, which it outlives.
     let mut joined;

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use script::{Limits, Script, ScriptError, sha1hex};
 use tokio::sync::Semaphore;
@@ -95,16 +96,17 @@ impl Scripts {
         Some(kept.known.clone())
     }
 
-    /// The script with this text, as [`Scripts::add`] has it.
-    pub(crate) fn of_text(&self, source: &[u8], limits: &Limits) -> Result<Arc<Known>, ScriptError> {
+    /// The script with this text, as [`Scripts::add`] has it, and how long that was work.
+    pub(crate) fn of_text(&self, source: &[u8], limits: &Limits) -> Result<(Arc<Known>, Duration), ScriptError> {
         let epoch = self.epoch.load(Relaxed);
         let is_last = |last: &&Last| last.epoch == epoch && last.source == source;
         if let Some(known) = LAST.with_borrow(|last| last.as_ref().filter(is_last).map(|last| last.known.clone())) {
-            return Ok(known);
+            return Ok((known, Duration::ZERO));
         }
+        let worked = base::worked();
         let (_, known) = self.add(source, limits)?;
         LAST.set(Some(Last { epoch, source: source.to_vec(), known: known.clone() }));
-        Ok(known)
+        Ok((known, base::worked().saturating_sub(worked)))
     }
 
     fn forget(&self) {
@@ -193,13 +195,13 @@ mod tests {
         let (three, _) = scripts.add(b"return 3", &limits).unwrap();
         assert!(scripts.get(two.as_bytes()).is_none());
         assert!(scripts.get(one.as_bytes()).is_some() && scripts.get(three.as_bytes()).is_some());
-        let again = scripts.of_text(b"return 1", &limits).unwrap();
+        let (again, _) = scripts.of_text(b"return 1", &limits).unwrap();
         assert!(Arc::ptr_eq(&again, &scripts.get(one.as_bytes()).unwrap()));
-        assert!(Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap()));
+        assert!(Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap().0));
         // Who runs the text that was run last has the door know it, also behind a flush.
         scripts.clear();
         assert!(scripts.get(one.as_bytes()).is_none());
-        assert!(!Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap()));
+        assert!(!Arc::ptr_eq(&again, &scripts.of_text(b"return 1", &limits).unwrap().0));
         assert!(scripts.get(one.as_bytes()).is_some());
         // Each door for itself.
         let other = Scripts::new(2, 1 << 20);

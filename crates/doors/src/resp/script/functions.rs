@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use holdfast::{Position, Store};
 use script::{Limits, Registered, Sandbox, Script, Stop};
 
 use super::cache::Known;
+use super::deadline::Deadline;
 use super::run::failure;
 use crate::resp::call::Fail;
 
@@ -32,8 +33,8 @@ impl Library {
         let script = Script::compile("library", source, limits).map_err(|error| failure(&error))?;
         let name = script.header().and_then(|header| header.name.clone());
         let name = name.ok_or("ERR Missing library metadata: the first line is to be #!luau name=NAME")?;
-        let end = Instant::now() + LOAD_TIME_MAX;
-        let watch = Box::new(move || (Instant::now() >= end).then_some(Stop::Time));
+        let deadline = Deadline::of_work(LOAD_TIME_MAX);
+        let watch = Box::new(move || deadline.is_over().then_some(Stop::Time));
         let functions = Sandbox::new().and_then(|mut sandbox| sandbox.functions(&script, limits, watch));
         let functions = functions.map_err(|error| failure(&error))?;
         Ok(Library { name, source: source.to_vec(), known: Known::new(script), functions })

@@ -1,6 +1,6 @@
 //! Scripts: EVAL and what belongs to it.
 //!
-//! `cache` remembers compiled scripts, `functions` those that the store keeps by name, `run` locks, runs and commits, `guest` is what a script reaches of the door: the
+//! `cache` remembers compiled scripts, `deadline` is how long one may go on, `functions` those that the store keeps by name, `run` locks, runs and commits, `guest` is what a script reaches of the door: the
 //! commands, as they are inside EXEC; `value` turns replies into values and back.
 //!
 //! A script runs in one exclusive, sees its own changes, and is one batch of the journal: effects, not code. If it fails or
@@ -10,6 +10,7 @@
 //! May use: `handle`, `session`, the crate `script`. Must not know: sockets.
 
 mod cache;
+mod deadline;
 mod functions;
 mod guest;
 mod run;
@@ -18,6 +19,7 @@ mod value;
 use std::time::Duration;
 
 pub(crate) use cache::{Known, Scripts};
+pub(crate) use deadline::Deadline;
 pub(crate) use functions::Functions;
 pub(crate) use run::{Later, Task, failure, limits, run};
 
@@ -26,7 +28,7 @@ pub(crate) use run::{Later, Task, failure, limits, run};
 pub struct ScriptOptions {
     /// Bytes that the values of one script may take.
     pub memory_bytes_max: usize,
-    /// How long one script may run: it holds locks, and who writes waits for it. All scripts of one EXEC together, too.
+    /// How long one script may work: it holds locks, and who writes waits for it. All scripts of one EXEC together, too.
     pub time_max: Duration,
 }
 

@@ -11,6 +11,7 @@ use holdfast::{Durability, Error, ErrorKind, Exclusive, Position, Scope};
 use script::{Entry, Limits, Run, Sandbox, ScriptError, Stop, Value};
 
 use super::cache::Known;
+use super::deadline::Deadline;
 use super::guest::{Guest, Held};
 use super::value::write;
 use crate::auth::User;
@@ -74,8 +75,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
     }
     if !task.known.is_slow.load(Relaxed) {
         let mut session = call.session.for_script();
-        let time = AT_ONCE_MAX.min(time_max);
-        let ran = run_alone(call.door, &mut session, task, call.reply, time);
+        let ran = run_alone(call.door, &mut session, task, call.reply, || Deadline::at(AT_ONCE_MAX));
         session.forget_points();
         session.joined = None;
         call.session.need.merge(session.need);
@@ -89,8 +89,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
                 return Ok(());
             }
             Err(Fail::Heavy { .. }) => task.known.is_slow.store(true, Relaxed),
-            Ok(Ran::TooLong) if time < time_max => task.known.is_slow.store(true, Relaxed),
-            Ok(Ran::TooLong) => return Err(failure(&ScriptError::Stopped(Stop::Time))),
+            Ok(Ran::TooLong) => task.known.is_slow.store(true, Relaxed),
             Err(fail) => return Err(fail),
         }
     }
@@ -132,13 +131,13 @@ fn run_alone(
     session: &mut Session,
     task: &Task<'_>,
     reply: &mut Reply,
-    time: Duration,
+    deadline: impl Fn() -> Deadline,
 ) -> Result<Ran, Fail> {
     let (bucket, database) = (session.bucket, session.database);
     let declared: Vec<(&[u8], &[u8])> = task.keys.iter().map(|key| (bucket.as_bytes(), *key)).collect();
     if !task.known.is_whole.load(Relaxed) {
         let held = Held::Keys(&declared);
-        if let Some(ran) = run_holding(door, session, task, reply, time, held)? {
+        if let Some(ran) = run_holding(door, session, task, reply, &deadline, held)? {
             return Ok(ran);
         }
         task.known.is_whole.store(true, Relaxed);
@@ -147,7 +146,7 @@ fn run_alone(
         session.forget_points();
         (session.bucket, session.database) = (bucket, database);
     }
-    let ran = run_holding(door, session, task, reply, time, Held::All)?;
+    let ran = run_holding(door, session, task, reply, &deadline, Held::All)?;
     ran.ok_or_else(|| "ERR internal error: a script with all locks asks for more".into())
 }
 
@@ -157,7 +156,7 @@ fn run_holding(
     session: &mut Session,
     task: &Task<'_>,
     reply: &mut Reply,
-    time: Duration,
+    deadline: &impl Fn() -> Deadline,
     held: Held<'_>,
 ) -> Result<Option<Ran>, Fail> {
     // Before the exclusive, which they outlive.
@@ -168,7 +167,7 @@ fn run_holding(
         Held::Keys(keys) => Scope::Keys(keys),
     };
     let mut exclusive = door.store.exclusive(&scope)?;
-    let played = play(door, session, &mut exclusive, task, held, Instant::now() + time);
+    let played = play(door, session, &mut exclusive, task, held, deadline());
     let value = match played.ended {
         Ended::NeedsAll => return Ok(None),
         Ended::TooLong => return Ok(Some(Ran::TooLong)),
@@ -201,12 +200,12 @@ fn run_holding(
 /// Runs a script in the exclusive of the transaction. All of them together get the time of one.
 fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
     let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
-    let end = *call.session.scripts_end.get_or_insert_with(|| Instant::now() + time_max);
+    let deadline = *call.session.deadline.get_or_insert_with(|| Deadline::of_work(time_max));
     let mut session = call.session.for_script();
     let View::Exclusive(exclusive) = &mut call.view else {
         return Err("ERR internal error: EXEC without an exclusive".into());
     };
-    let played = play(call.door, &mut session, exclusive, task, Held::All, end);
+    let played = play(call.door, &mut session, exclusive, task, Held::All, deadline);
     call.session.need.merge(session.need);
     call.session.end_script(session);
     call.durability = played.durability;
@@ -249,14 +248,14 @@ fn play<'s>(
     exclusive: &mut Exclusive<'s>,
     task: &Task<'_>,
     held: Held<'_>,
-    end: Instant,
+    deadline: Deadline,
 ) -> Played {
     let limits = limits(&door.options);
     let mut scratch = Reply::new(door.options.limits.output_bytes_max.min(limits.memory_bytes_max));
     scratch.protocol = Protocol::Resp2;
     let seed = session.next_random() as u32;
     let durability = session.durability;
-    (session.scripts_end, session.is_script) = (Some(end), true);
+    (session.deadline, session.is_script) = (Some(deadline), true);
     let mut guest = Guest {
         door,
         session,
@@ -283,7 +282,7 @@ fn play<'s>(
     };
     let running = door.scripts.begin();
     let is_killed = running.is_killed();
-    let watch = move || match (is_killed(), Instant::now() >= end) {
+    let watch = move || match (is_killed(), deadline.is_over()) {
         (true, _) => Some(Stop::Killed),
         (_, true) => Some(Stop::Time),
         _ => None,
@@ -300,11 +299,11 @@ fn play<'s>(
     let ended = match (guest.failed.take(), ran) {
         _ if guest.needs_all => Ended::NeedsAll,
         // A query that was told to stop.
-        (Some(Fail::Store(error)), _) if error.kind() == ErrorKind::Limit && Instant::now() >= end => Ended::TooLong,
+        (Some(Fail::Store(error)), _) if error.kind() == ErrorKind::Limit && deadline.is_over() => Ended::TooLong,
         (Some(fail), _) => Ended::Failed(fail),
         (None, Err(ScriptError::Stopped(Stop::Time))) => Ended::TooLong,
         // A command that was told to stop failed, and the script with it before the watch was asked.
-        (None, Err(ScriptError::Raised { .. })) if Instant::now() >= end => Ended::TooLong,
+        (None, Err(ScriptError::Raised { .. })) if deadline.is_over() => Ended::TooLong,
         (None, Err(error)) => {
             if let ScriptError::Setup { text } = &error {
                 tracing::error!(text, "a script could not be run");
@@ -371,7 +370,7 @@ impl Later {
             spent: Duration::ZERO,
         };
         let started = Instant::now();
-        let ran = run_alone(door, &mut session, &task, reply, self.time_max);
+        let ran = run_alone(door, &mut session, &task, reply, || Deadline::of_work(self.time_max));
         self.client.set_database(self.database);
         self.known.is_slow.store(started.elapsed() > AT_ONCE_MAX / 2, Relaxed);
         let mut need = session.need;
