@@ -40,5 +40,5 @@ pub use limits::Limits;
 pub use os::OsFiles;
 pub use pages::{LargePages, use_small_pages};
 pub use random::{Random, entropy};
-pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, step_aside, worked, yield_now};
+pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, step_aside, yield_now};
 pub use yielder::{Yielder, rest_behind};

@@ -40,13 +40,6 @@ pub fn lock_soon<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
     mutex.lock()
 }
 
-/// How long the calling thread has had a processor, since it began. Costs a system call.
-#[must_use]
-pub fn worked() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 /// Lets the calling thread have processors only as far as others leave them, for as long as it lives. For work that nobody
 /// waits for: beside writers that keep all processors busy it would else take one of them for milliseconds at a time.
 pub fn stand_back() {

@@ -11,6 +11,8 @@ use std::time::Duration;
 use script::{Limits, Script, ScriptError, sha1hex};
 use tokio::sync::Semaphore;
 
+use super::deadline::worked;
+
 /// Scripts that run in threads at a time. They share locks, so more would only wait.
 const THREADS: usize = 2;
 
@@ -103,10 +105,10 @@ impl Scripts {
         if let Some(known) = LAST.with_borrow(|last| last.as_ref().filter(is_last).map(|last| last.known.clone())) {
             return Ok((known, Duration::ZERO));
         }
-        let worked = base::worked();
+        let before = worked();
         let (_, known) = self.add(source, limits)?;
         LAST.set(Some(Last { epoch, source: source.to_vec(), known: known.clone() }));
-        Ok((known, base::worked().saturating_sub(worked)))
+        Ok((known, worked().saturating_sub(before)))
     }
 
     fn forget(&self) {

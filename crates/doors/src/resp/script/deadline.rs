@@ -3,12 +3,18 @@
 //! A script is told to end when it has worked for too long, not when the system let other programs have the processors meanwhile: else scripts
 //! of two lines failed on a machine that is busy. As it holds locks all the while, there is an end to that too.
 //!
-//! May use: clocks. Must not know: scripts.
+//! May use: clocks, the thread's among them. Must not know: scripts.
 
 use std::time::{Duration, Instant};
 
 /// After so many times as long as it may work a run is over, however little of that it had a processor.
 const STALLED_MAX: u32 = 20;
+
+/// How long the calling thread has had a processor, since it began.
+pub(super) fn worked() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))
+}
 
 /// The end of one run, in the thread that made it.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +33,12 @@ impl Deadline {
 
     /// So much work of this thread from now on, within [`STALLED_MAX`] times as long.
     pub(crate) fn of_work(time_max: Duration) -> Self {
-        Deadline { worked: Some(base::worked()), ..Self::at(time_max) }
+        Deadline { worked: Some(worked()), ..Self::at(time_max) }
     }
 
     /// What is left of it.
     pub(crate) fn left(&self) -> Duration {
-        self.left_after(self.began.elapsed(), base::worked)
+        self.left_after(self.began.elapsed(), worked)
     }
 
     pub(crate) fn is_over(&self) -> bool {
