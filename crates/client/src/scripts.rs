@@ -91,9 +91,7 @@ impl Scripts {
 
     fn run(&self, command: &str, what: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
         let Place::There(there) = &self.place else { return only_there() };
-        let mut words = Words::new(command).and(what).and(keys.len().to_string());
-        keys.iter().chain(arguments).for_each(|word| words.add(word));
-        there.call_alone(&words, Again::MustNot, Some(Duration::ZERO), value)
+        there.call_alone(&words(command, what, keys, arguments), Again::MustNot, Some(Duration::ZERO), value)
     }
 }
 
@@ -126,7 +124,14 @@ impl Script {
     }
 }
 
-fn only_there<T: Send + 'static>() -> Call<T> {
+/// What runs a script or a function.
+pub(crate) fn words(command: &str, what: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Words {
+    let mut words = Words::new(command).and(what).and(keys.len().to_string());
+    keys.iter().chain(arguments).for_each(|word| words.add(word));
+    words
+}
+
+pub(crate) fn only_there<T: Send + 'static>() -> Call<T> {
     let text = "scripts run in a server, beside its commands: over a store in the process register a function, and call it by \
                 Space::call";
     Call::done(Err(Error::new(ErrorKind::Invalid, text)))
@@ -206,7 +211,7 @@ fn ask(there: &Remote, words: Words, durability: Option<Durability>) -> Call<Res
 }
 
 /// What a script answered.
-fn value(reply: Reply) -> Result<Value> {
+pub(crate) fn value(reply: Reply) -> Result<Value> {
     Ok(match reply.good()? {
         Reply::Null => Value::Null,
         Reply::Bool(truth) => Value::Bool(truth),

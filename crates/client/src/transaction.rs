@@ -8,14 +8,15 @@
 //!
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
+mod iterate;
 mod many;
 mod slot;
 
 use std::time::Duration;
 
 use holdfast::space::{
-    self, Bookmark, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Wanted, WriteOptions,
-    Written,
+    self, Bookmark, Cancel, Change, Changed, Document, Entry, ReadLock, ReadOptions, Taking, Value, Wanted,
+    WriteOptions, Written,
 };
 use holdfast::{Condition, Durability, Error, ErrorKind, Head, Position, PutOptions, Result};
 
@@ -25,7 +26,8 @@ use crate::embedded::Embedded;
 use crate::entries::{At, Entries, check_changes};
 use crate::remote::{Alone, Reply, Words};
 use crate::series::{Point, SeriesName};
-use crate::{kv, read, series};
+use crate::{kv, read, scripts, series};
+pub use iterate::WithinIteration;
 use slot::{Away, Slot, State};
 
 /// How long a server waits for the lock of another transaction.
@@ -266,6 +268,33 @@ impl Transaction {
             Ok(if may_come { Came::Nothing(found) } else { Came::Done(found) })
         };
         self.run(one(here, words, block, read::some_entry))
+    }
+
+    /// Runs a script on the server within this transaction: it sees what that has done, and what it does is done by it. See
+    /// [`Scripts::eval`](crate::Scripts::eval).
+    ///
+    /// # Errors
+    /// As there, and the transaction is rolled back then; `Timeout` also when it writes to an entry that another has locked, for which a
+    /// script does not wait.
+    pub fn eval(&mut self, script: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
+        self.run_script("EVAL", script, keys, arguments)
+    }
+
+    /// Runs a function of a library on the server within this transaction, as [`Transaction::eval`] runs a script.
+    ///
+    /// # Errors
+    /// As there; `Invalid` when there is no such function.
+    pub fn call_function(&mut self, function: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
+        self.run_script("FCALL", function, keys, arguments)
+    }
+
+    fn run_script(&mut self, command: &str, what: &str, keys: &[&[u8]], arguments: &[&[u8]]) -> Call<Value> {
+        if matches!(self.place, Place::Here(_)) {
+            return scripts::only_there();
+        }
+        let words = Ok(scripts::words(command, what, keys, arguments));
+        let here = |_: &mut holdfast::Transaction, _: &Patience| Err(elsewhere());
+        self.run(one(here, words, Duration::ZERO, scripts::value))
     }
 
     /// Notes that a listener by name has done with all up to a bookmark: [`Entries::acknowledge`], with what else the transaction does, so

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use holdfast::space::{Entry, Iteration, Stop};
+use holdfast::space::{Entry, Iteration, ReadLock, Stop, Within, WithinIteration};
 
 /// How long an iteration is remembered after each batch.
 const LIFE: Duration = Duration::from_secs(60);
@@ -20,29 +20,65 @@ const LIFE: Duration = Duration::from_secs(60);
 pub(crate) struct Going {
     /// Space and type.
     name: (Vec<u8>, Vec<u8>),
-    iteration: Iteration,
+    through: Through,
     until: Option<Instant>,
+}
+
+enum Through {
+    Committed(Box<Iteration>),
+    /// What a transaction sees, the one with this number.
+    Within(u64, Box<WithinIteration>),
 }
 
 impl Going {
     pub(crate) fn new(name: (Vec<u8>, Vec<u8>), iteration: Iteration) -> Self {
-        Going { name, iteration, until: None }
+        Going { name, through: Through::Committed(Box::new(iteration)), until: None }
+    }
+
+    /// One within an open transaction.
+    pub(crate) fn within(name: (Vec<u8>, Vec<u8>), transaction: u64, iteration: WithinIteration) -> Self {
+        Going { name, through: Through::Within(transaction, Box::new(iteration)), until: None }
+    }
+
+    /// The transaction that it is of.
+    fn transaction(&self) -> Option<u64> {
+        match self.through {
+            Through::Committed(_) => None,
+            Through::Within(transaction, _) => Some(transaction),
+        }
     }
 
     /// It goes on for somebody who may wait so long for a batch.
     pub(crate) fn until(mut self, stop: Stop) -> Self {
-        self.iteration.set_stop(stop);
+        match &mut self.through {
+            Through::Committed(iteration) => iteration.set_stop(stop),
+            Through::Within(_, iteration) => iteration.set_stop(stop),
+        }
         self
     }
 
-    /// The next entry.
+    /// The next entry; none within a transaction.
     pub(crate) fn next(&mut self) -> holdfast::Result<Option<Entry>> {
-        Ok(self.iteration.next(1)?.pop())
+        match &mut self.through {
+            Through::Committed(iteration) => Ok(iteration.next(1)?.pop()),
+            Through::Within(..) => Ok(None),
+        }
+    }
+
+    /// The next entry within the transaction that it is of.
+    pub(crate) fn next_within(&mut self, within: &mut Within<'_>, lock: ReadLock) -> holdfast::Result<Option<Entry>> {
+        match &mut self.through {
+            Through::Committed(_) => Ok(None),
+            Through::Within(_, iteration) => Ok(within.next_of(iteration, lock, 1)?.pop()),
+        }
     }
 
     /// How many entries it holds.
     fn entries(&self) -> usize {
-        self.iteration.kept()
+        match &self.through {
+            Through::Committed(iteration) => iteration.kept(),
+            Through::Within(_, iteration) => iteration.kept(),
+        }
     }
 }
 
@@ -79,10 +115,16 @@ impl Iterations {
         self.last_id
     }
 
-    /// The one with this number, if it is of this space and type; it has another number afterwards.
-    pub(crate) fn take(&mut self, id: u64, (space, of): (&[u8], &[u8]), now: Instant) -> Option<Going> {
+    /// The one with this number, if it is of this space and type, and of this transaction or of none; it has another number afterwards.
+    pub(crate) fn take(
+        &mut self,
+        id: u64,
+        (space, of): (&[u8], &[u8]),
+        transaction: Option<u64>,
+        now: Instant,
+    ) -> Option<Going> {
         self.close_expired(now);
-        let is_it = |going: &Going| going.name.0 == space && going.name.1 == of;
+        let is_it = |going: &Going| going.name.0 == space && going.name.1 == of && going.transaction() == transaction;
         if !self.by_id.get(&id).is_some_and(is_it) {
             return None;
         }
@@ -111,13 +153,13 @@ mod tests {
         let new = || Going::new(name.clone(), entries.iterate(&Wanted::all()).unwrap());
         let (mut iterations, begin) = (Iterations::new(2, 100), Instant::now());
         let first = iterations.add(new(), begin);
-        assert!(iterations.take(first, (b"s", b"other"), begin).is_none(), "it is of another type");
-        assert!(iterations.take(first, (b"s", b"t"), begin).is_some());
-        assert!(iterations.take(first, (b"s", b"t"), begin).is_none(), "it was used");
+        assert!(iterations.take(first, (b"s", b"other"), None, begin).is_none(), "it is of another type");
+        assert!(iterations.take(first, (b"s", b"t"), None, begin).is_some());
+        assert!(iterations.take(first, (b"s", b"t"), None, begin).is_none(), "it was used");
         let late = iterations.add(new(), begin);
-        assert!(iterations.take(late, (b"s", b"t"), begin + LIFE).is_none(), "its time is over");
+        assert!(iterations.take(late, (b"s", b"t"), None, begin + LIFE).is_none(), "its time is over");
         let three = [(); 3].map(|()| iterations.add(new(), begin));
-        let left = three.map(|id| iterations.take(id, (b"s", b"t"), begin).is_some());
+        let left = three.map(|id| iterations.take(id, (b"s", b"t"), None, begin).is_some());
         assert_eq!(left, [false, true, true], "the oldest made room");
     }
 
@@ -141,7 +183,7 @@ mod tests {
         let left = |entries_max: usize| {
             let mut iterations = Iterations::new(100, entries_max);
             let ids = [(); 3].map(|()| iterations.add(begun(), now));
-            ids.map(|id| iterations.take(id, (b"s", b"t"), now).is_some())
+            ids.map(|id| iterations.take(id, (b"s", b"t"), None, now).is_some())
         };
         assert_eq!(left(12), [true; 3]);
         assert_eq!(left(11), [false, true, true], "the oldest made room");

@@ -50,7 +50,7 @@ pub use stage::EntryChange;
 pub use stop::Stop;
 pub use task::Task;
 pub use wanted::{Wanted, WantedBy};
-pub use within::{ReadLock, Within};
+pub use within::{ReadLock, Within, WithinIteration};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};
 
 pub(crate) use commit::{Opened, SPACE_PART};
@@ -169,7 +169,11 @@ impl Space {
 
     /// Drops the type for everybody who comes to a partition from now on; not yet durably.
     fn journal_drop(&self, kind: &Kind) -> Result<Position> {
-        self.journal_everywhere(&Command::Drop { of: kind.of }, || kind.drop_it())
+        let dropped = || {
+            kind.drop_it();
+            self.store.inner().key_watchers.tell_entries_cleared(&kind.definition());
+        };
+        self.journal_everywhere(&Command::Drop { of: kind.of }, dropped)
     }
 
     /// Makes one batch with the command for every partition; `then` happens before anybody else comes to one.

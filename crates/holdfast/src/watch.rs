@@ -1,18 +1,19 @@
-//! Who hears of keys that change, at the moment they do: caches of what was read.
+//! Who hears of keys and entries that change, at the moment they do: caches of what was read.
 //!
 //! It is no feed: nothing is kept for those who are not there, and what a power cut takes back was heard of. What it tells is that what was read before
 //! is not to be relied on any more.
 //!
-//! May use: the key-value engine's commands. Must not know: doors.
+//! May use: the key-value engine's commands, definitions of types. Must not know: doors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use ::space::{Definition, ValueRef};
 use kv::{Command, Commands, Recorded};
 
 use crate::Store;
 
-/// Hears of keys that change.
+/// Hears of keys that change, and of entries of spaces.
 ///
 /// It is called by whoever changes them, while their partition is locked and behind the change: who has told the watcher of a key before it
 /// read the key either saw the change or has it told. So it has to be short, must not ask the store for anything, and must not panic.
@@ -22,6 +23,17 @@ pub trait KeyWatcher: Send + Sync {
 
     /// Every object of a bucket is gone. Told once for each partition.
     fn cleared(&self, bucket: &[u8]);
+
+    /// An entry of this type was written or removed, or its lease ends at another time. One whose lease has ended is removed some time
+    /// later. Whoever does not care for entries has nothing to do.
+    fn entry_changed(&self, space: &str, of: &str, id: ValueRef<'_>) {
+        let _ = (space, of, id);
+    }
+
+    /// Every entry of this type is gone, and the type with them.
+    fn entries_cleared(&self, space: &str, of: &str) {
+        let _ = (space, of);
+    }
 }
 
 /// All who hear.
@@ -37,6 +49,22 @@ impl KeyWatchers {
         if self.are_there.load(Ordering::Acquire) {
             self.tell_all(section);
         }
+    }
+
+    /// Tells that an entry of this type has changed.
+    pub(crate) fn tell_entry(&self, of: &Definition, id: ValueRef<'_>) {
+        if self.are_there.load(Ordering::Acquire) {
+            self.each(|watcher| watcher.entry_changed(&of.space, &of.name, id));
+        }
+    }
+
+    /// Tells that a type is gone.
+    pub(crate) fn tell_entries_cleared(&self, of: &Definition) {
+        self.each(|watcher| watcher.entries_cleared(&of.space, &of.name));
+    }
+
+    fn each(&self, tell: impl Fn(&dyn KeyWatcher)) {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|watcher| tell(&**watcher));
     }
 
     fn tell_all(&self, section: &[u8]) {
@@ -57,7 +85,7 @@ impl KeyWatchers {
 }
 
 impl Store {
-    /// Has `watcher` hear of every key that changes from now on, whoever changes it, for as long as the store is open.
+    /// Has `watcher` hear of every key and every entry that changes from now on, whoever changes it, for as long as the store is open.
     pub fn watch_keys(&self, watcher: Arc<dyn KeyWatcher>) {
         let watchers = &self.inner().key_watchers;
         watchers.all.write().unwrap_or_else(PoisonError::into_inner).push(watcher);

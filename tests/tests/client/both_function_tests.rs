@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Client, Entries};
+use client::{Client, Entries, TransactionOptions};
 use holdfast::space::{Change, Definition, Path, ReadOptions, Value, Wanted};
 use holdfast::{Durability, Error, ErrorKind, Options, Store};
 use holdfast_tests::say;
@@ -207,4 +207,34 @@ fn a_store_in_the_process_says_that_it_has_no_scripts() {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         assert!(refused.to_string().contains("Space::call"), "{refused}");
     }
+}
+
+#[test]
+fn scripts_and_functions_are_part_of_a_transaction() {
+    let folder = TempDir::new().unwrap();
+    let server = configured(&folder, PATIENT).start();
+    let client = connect(&server);
+    client.scripts().load(BANK).wait().unwrap();
+    let accounts = accounts(&client);
+    let mut transaction = client.begin(&TransactionOptions::default()).wait().unwrap();
+    transaction.write(&accounts, &order(2, 50), &upsert()).wait().unwrap();
+    let spent = transaction.call_function("spend", &[], &[b"bank", b"2", b"2", b"20"]).wait().unwrap();
+    assert_eq!(spent, 30.into(), "it sees what the transaction has written");
+    let script = "redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[1])";
+    assert_eq!(transaction.eval(script, &[b"k"], &[b"v"]).wait().unwrap(), "v".into());
+    assert_eq!(accounts.count(&Wanted::all()).wait().unwrap(), 1, "nobody else sees it");
+    transaction.commit(None).wait().unwrap();
+    assert_eq!(accounts.count(&Wanted::all()).wait().unwrap(), 2);
+    // One that fails rolls all of it back.
+    let mut transaction = client.begin(&TransactionOptions::default()).wait().unwrap();
+    transaction.write(&accounts, &order(3, 5), &upsert()).wait().unwrap();
+    let refused = transaction.call_function("spend", &[], &[b"bank", b"3", b"3", b"20"]).wait().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
+    assert_eq!(transaction.commit(None).wait().unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(accounts.count(&Wanted::all()).wait().unwrap(), 2);
+    // In the process functions are called beside the data, and not by transactions.
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    let mut here = Client::embedded(&store).unwrap().begin(&TransactionOptions::default()).wait().unwrap();
+    assert_eq!(here.eval("return 1", &[], &[]).wait().unwrap_err().kind(), ErrorKind::Invalid);
 }

@@ -89,6 +89,38 @@ fn queries_changes_of_many_and_renewals_are_part_of_a_transaction() {
 }
 
 #[test]
+fn a_transaction_goes_through_entries_as_it_has_them() {
+    both(|client| {
+        let orders = orders(client);
+        for id in 1..=10 {
+            orders.write(&order(id, 10 * id), &upsert()).wait().unwrap();
+        }
+        let mut transaction = begin(client);
+        transaction.write(&orders, &order(11, 500), &upsert()).wait().unwrap();
+        transaction.take(&orders, &Wanted::id(4), &at_once()).wait().unwrap().unwrap();
+        transaction.change(&orders, &Wanted::id(5), &more(), &upsert()).wait().unwrap().unwrap();
+        let mut iteration = transaction.iterate(&orders, &Wanted::query("total > ?", &[20.into()]).unwrap());
+        let mut found = Vec::new();
+        loop {
+            let batch = transaction.next_of(&mut iteration, 3).wait().unwrap();
+            assert!(batch.len() <= 3);
+            if batch.is_empty() {
+                break;
+            }
+            found.extend(batch.iter().map(|entry| (number(&entry.document, "id"), number(&entry.document, "total"))));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [(3, 30), (5, 51), (6, 60), (7, 70), (8, 80), (9, 90), (10, 100), (11, 500)]);
+        assert_eq!(transaction.next_of(&mut iteration, 3).wait().unwrap(), []);
+        transaction.commit(None).wait().unwrap();
+        // One that is of another transaction is refused there.
+        let mut first = begin(client);
+        let mut iteration = first.iterate(&orders, &Wanted::query("total > 0 ORDER BY id", &[]).unwrap());
+        assert_eq!(first.next_of(&mut iteration, 3).wait().unwrap_err().kind(), ErrorKind::Invalid);
+    });
+}
+
+#[test]
 fn what_is_given_up_or_dropped_never_happened() {
     both(|client| {
         let orders = orders(client);

@@ -95,7 +95,7 @@ impl Asked<'_> {
             let mut going = match begins {
                 Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
                 Begins::At(id) => {
-                    let going = locked(&known).take(id, (&name.0, &name.1), Instant::now());
+                    let going = locked(&known).take(id, (&name.0, &name.1), None, Instant::now());
                     let text = "there is no such cursor any more, or it was used: begin anew";
                     // Another client may have begun it.
                     going.ok_or_else(|| Failure::new(StatusCode::GONE, text))?.until(stop)

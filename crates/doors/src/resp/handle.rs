@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use holdfast::{Durability, Exclusive, Position, Scope};
+use holdfast::{Durability, Position, Scope};
 
 use super::call::{Answer, Call, Fail, SYNTAX, View, arity, work};
 use super::commands::space::wait::Waited;
@@ -219,7 +219,8 @@ pub(super) fn run(
         let scope: Vec<(&[u8], &[u8])> = named.iter().map(|(bucket, key)| (bucket.as_ref(), key.as_ref())).collect();
         door.store.exclusive(&Scope::Keys(&scope))?
     };
-    let durability = run_in(door, session, row, args, reply, now_ms, false, &mut exclusive)?;
+    let view = View::Exclusive(&mut exclusive);
+    let durability = run_in(door, session, row, args, reply, now_ms, false, view)?;
     let committed = exclusive.commit()?;
     reply.resolve(committed.position.get());
     session.need.add(durability, committed.position);
@@ -229,7 +230,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Runs a command in an exclusive and answers how durable it wants its reply to be.
+/// Runs a command on a view of something that is committed later, and answers how durable it wants its reply to be.
 #[expect(
     clippy::too_many_arguments,
     reason = "they are the fields of `Call`; a struct to build that struct would say less"
@@ -242,10 +243,9 @@ pub(crate) fn run_in<'s>(
     reply: &mut Reply,
     now_ms: u64,
     in_exec: bool,
-    exclusive: &mut Exclusive<'s>,
+    view: View<'_, 's>,
 ) -> Result<Durability, Fail> {
     let durability = session.durability;
-    let view = View::Exclusive(exclusive);
     let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec };
     run_handler(&mut call)?;
     Ok(call.durability)

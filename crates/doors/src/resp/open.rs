@@ -24,6 +24,7 @@ use super::call::{Answer, Call, Fail, View};
 use super::door::Door;
 use super::handle::{run, run_handler};
 use super::reply::{Form, Reply};
+use super::script::Later;
 use super::session::{Gathered, Need, Pending, ReplyMode, Session};
 use super::table::{BucketOf, Command, flag};
 use super::wire::Args;
@@ -70,7 +71,9 @@ pub(crate) enum Way {
 pub(crate) fn way(row: &Command) -> Way {
     let names_keys = row.keys.first > 0 && !row.has(flag::WHOLE);
     match row.keys.bucket {
-        _ if row.has(flag::SCRIPT) => Way::Refused,
+        _ if row.has(flag::SCRIPT) => Way::Within,
+        // A transaction that is queued ends before its cursor would serve.
+        BucketOf::Space if row.name == "space.iterate" => Way::Within,
         BucketOf::Space | BucketOf::Selected | BucketOf::First | BucketOf::Copy if row.has(flag::NO_MULTI) => {
             Way::Refused
         }
@@ -111,7 +114,7 @@ pub(crate) fn command(
     let durability = session.durability;
     let may = transaction.check().map_err(Fail::from);
     let ran = may.and_then(|()| open.gathered.add(door, args.bytes_len()).map_err(limit)).and_then(|()| {
-        let view = View::Transaction { transaction: &mut transaction, isolation: open.isolation };
+        let view = View::Transaction { transaction: &mut transaction, id: open.id, isolation: open.isolation };
         let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec: true };
         run_handler(&mut call)?;
         Ok(call.durability)
@@ -136,8 +139,9 @@ pub(crate) fn command(
     }
     match &mut session.pending {
         Some(Pending::Within(waiting)) if ran.is_ok() => {
+            *transaction.points() = std::mem::take(&mut session.points);
             waiting.transaction = Some(transaction);
-            waiting.lease = open.lease;
+            (waiting.lease, waiting.of) = (open.lease, (open.id, open.isolation));
         }
         pending => {
             // What has failed goes on nowhere.
@@ -198,8 +202,12 @@ pub(crate) fn tell(session: &Session) {
 
 /// Takes back the transaction of a command that has waited; what is to be answered.
 pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Transaction>, worked: Worked) -> Worked {
-    let mut worked = worked;
+    let (mut worked, mut transaction) = (worked, transaction);
+    if let Some(transaction) = &mut transaction {
+        session.points = std::mem::take(transaction.points());
+    }
     if let Some(open) = &mut session.open {
+        open.asked.extend(worked.as_ref().ok().and_then(|written| written.asked).filter(|it| !open.asked.contains(it)));
         if let Some((things, bytes)) = transaction.as_ref().map(Transaction::held) {
             worked = worked.and_then(|done| open.gathered.hold(door, things, bytes).map(|()| done));
         }
@@ -273,6 +281,8 @@ const LOCK_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Waiting {
     what: For,
     step: Work,
+    /// Of the transaction: its number, and how what is read is locked.
+    of: (u64, ReadLock),
     /// Whether it has to be done elsewhere because it may take long, and need not wait.
     is_long: bool,
     /// How long it was asked to wait for an entry; zero is as long as it may.
@@ -289,6 +299,8 @@ pub(crate) struct Waiting {
 /// What is done elsewhere with a transaction.
 pub(crate) enum Work {
     Step(Step),
+    /// A script.
+    Script(Box<Later>),
     /// It ends with this.
     Commit(Commit),
 }
@@ -300,6 +312,7 @@ impl Waiting {
         Box::new(Waiting {
             what,
             step,
+            of: (0, ReadLock::None),
             is_long: false,
             block: Duration::ZERO,
             transaction: None,
@@ -316,6 +329,11 @@ impl Waiting {
     pub(crate) fn to_commit(call: &Call<'_, '_>, transaction: Transaction, commit: Commit) -> Box<Self> {
         let waiting = Self::new(call, For::Lock, Work::Commit(commit));
         Box::new(Waiting { transaction: Some(transaction), is_long: true, ..*waiting })
+    }
+
+    /// A script, which waits for nothing.
+    pub(crate) fn of_script(call: &Call<'_, '_>, later: Box<Later>) -> Box<Self> {
+        Self::new(call, For::Lock, Work::Script(later)).long()
     }
 
     /// It may take long, and is tried first without waiting.
@@ -338,8 +356,12 @@ impl Waiting {
     pub(crate) async fn run(self: Box<Self>, door: Arc<Door>) -> (Worked, Option<Transaction>) {
         let mut this = self;
         if this.is_long {
-            let elsewhere = door.long();
-            this = match elsewhere.run(move || Ok(this.work())).await {
+            let elsewhere = match this.step {
+                Work::Script(_) => door.elsewhere(&door.scripts.turns()),
+                _ => door.long(),
+            };
+            let to_work = door.clone();
+            this = match elsewhere.run(move || Ok(this.work(&to_work))).await {
                 Ok(Ok((worked, transaction))) => {
                     let roomy = |written: Written| Written { room: elsewhere.room_for(written.reply.len()), ..written };
                     return (worked.map(roomy), transaction);
@@ -368,7 +390,7 @@ impl Waiting {
     }
 
     /// Does it without waiting; or says that it has to.
-    fn work(self: Box<Self>) -> Result<(Worked, Option<Transaction>), Box<Self>> {
+    fn work(self: Box<Self>, door: &Door) -> Result<(Worked, Option<Transaction>), Box<Self>> {
         let mut this = *self;
         let Some(mut transaction) = this.transaction.take() else { return Ok((Err(none_open()), None)) };
         let mut reply = Reply::of_form(this.form, this.bytes_max);
@@ -376,6 +398,16 @@ impl Waiting {
             Work::Commit(commit) => {
                 let ran = commit(transaction, &mut reply);
                 return Ok((ran.map(|need| Written::new(reply.take(Vec::new()), need)), None));
+            }
+            Work::Script(script) => {
+                let (id, isolation) = this.of;
+                let ran = script.run_within(door, (&mut transaction, id, isolation), &mut reply);
+                let worked = ran.and_then(|(need, asked)| {
+                    let mut written = answer(this.durability, &transaction, reply, this.bytes_max, Ok(()))?;
+                    written.need.merge(need);
+                    Ok(Written { asked, ..written })
+                });
+                return Ok((worked, Some(transaction)));
             }
             Work::Step(step) => step,
         };
@@ -459,13 +491,26 @@ mod tests {
     #[test]
     fn what_happens_within_an_open_transaction() {
         let within = names(Way::Within);
-        for name in ["get", "set", "mset", "copy", "expire", "kv.put", "kv.head", "ts.add", "ts.madd", "xa.commit"] {
+        for name in [
+            "eval",
+            "fcall",
+            "get",
+            "set",
+            "mset",
+            "copy",
+            "expire",
+            "kv.put",
+            "kv.head",
+            "ts.add",
+            "ts.madd",
+            "xa.commit",
+        ] {
             assert!(within.contains(&name), "{name}");
         }
         let in_spaces: Vec<_> = within.iter().filter(|name| name.starts_with("space.")).copied().collect();
         let expected = [
-            "ack", "change", "clear", "count", "mchange", "mread", "mtake", "mwrite", "read", "renew", "select",
-            "take", "write",
+            "ack", "change", "clear", "count", "iterate", "mchange", "mread", "mtake", "mwrite", "read", "renew",
+            "select", "take", "write",
         ];
         assert_eq!(in_spaces, expected.map(|name| format!("space.{name}")));
     }
@@ -473,9 +518,7 @@ mod tests {
     #[test]
     fn what_goes_over_more_than_it_names_is_refused_and_what_has_no_data_is_not() {
         let (refused, beside) = (names(Way::Refused), names(Way::Beside));
-        for name in
-            ["eval", "fcall", "keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.iterate", "feed"]
-        {
+        for name in ["keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.listen", "feed"] {
             assert!(refused.contains(&name), "{name}");
         }
         for name in ["ping", "select", "info", "client|id", "ts.range", "config|get"] {

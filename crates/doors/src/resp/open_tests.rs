@@ -16,7 +16,10 @@ pub(super) struct Client(pub(super) BufReader<TcpStream>);
 impl Client {
     /// Sends words, which have no blanks.
     pub(super) fn send(&mut self, line: &str) {
-        let words: Vec<&str> = line.split(' ').collect();
+        self.send_words(&line.split(' ').collect::<Vec<_>>());
+    }
+
+    pub(super) fn send_words(&mut self, words: &[&str]) {
         let mut command = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| command.push_str(&format!("${}\r\n{word}\r\n", word.len())));
         self.0.get_mut().write_all(command.as_bytes()).unwrap();
@@ -566,5 +569,7 @@ fn closing_the_door_rolls_back_and_waits_for_nobody() {
     assert_eq!(shop.entries.usage().entries, 1);
 }
 
+#[path = "open_long_tests.rs"]
+mod long;
 #[path = "open_seen_tests.rs"]
 mod seen;

@@ -1,8 +1,8 @@
-//! CLIENT TRACKING: which connections are to hear that a key has changed, so that their clients may keep what they read of it.
+//! CLIENT TRACKING: which connections are to hear that a key, or an entry of a space, has changed, so that their clients may keep what they read of it.
 //!
 //! A connection *asks* for keys: for each that it reads, once, or for all that begin with some prefixes. A key that changes is put into the connection's
 //! *news*, and the connection, woken, pushes them to its client behind the replies that it owes already. As with Redis, keys are told by
-//! name, those of numbered databases alone, and which database it was is not said.
+//! name, those of numbered databases alone, and which database it was is not said. An entry is told as `space/type/id`, its id as JSON.
 //!
 //! Everything is bounded. Who has more news than it takes is told to forget everything, and so is one whose keys are too many.
 //!
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{cell::Cell, mem};
 
 use holdfast::KeyWatcher;
+use holdfast::space::ValueRef;
 
 use super::clients::Client;
 use super::reply::Reply;
@@ -133,11 +134,11 @@ impl Listener {
         user.is_none_or(|user| user.may(Right::Read, bucket))
     }
 
-    /// Whether it hears of a key though it has not read it.
-    fn hears_all_of(&self, bucket: &[u8], key: &[u8]) -> bool {
+    /// Whether it hears of a key though it has not read it. Of entries only who names a prefix does.
+    fn hears_all_of(&self, bucket: &[u8], key: &[u8], is_entry: bool) -> bool {
         let is_wanted = || {
             let prefixes = self.prefixes();
-            prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix))
+            prefixes.is_empty() && !is_entry || prefixes.iter().any(|prefix| key.starts_with(prefix))
         };
         self.mode == Mode::Broadcast && is_wanted() && self.may_read(bucket)
     }
@@ -330,30 +331,59 @@ fn is_database(bucket: &[u8]) -> bool {
     bucket.strip_prefix(b"db").is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
-impl KeyWatcher for Tracking {
-    fn changed(&self, bucket: &[u8], key: &[u8]) {
-        if self.listeners.load(Ordering::Acquire) == 0 || !is_database(bucket) {
-            return;
-        }
-        let name = name_of(bucket, key);
+/// Stands for a bucket in the names of entries: no numbered database's.
+const ENTRIES: &[u8] = b"entries";
+
+/// How an entry is told.
+fn entry_name(space: &str, of: &str, id: ValueRef<'_>) -> Vec<u8> {
+    format!("{space}/{of}/{}", id.to_value().to_json()).into_bytes()
+}
+
+impl Tracking {
+    /// Tells those who have asked for it, and those who hear of all that this bucket, or space, has of the kind.
+    fn tell(&self, (table, bucket): (&[u8], &[u8]), key: &[u8]) {
+        let name = name_of(table, key);
         let asking = lock(self.part(&name)).remove(&name);
         let asking = asking.map(|(_, asking)| asking).unwrap_or_default();
         asking.iter().for_each(|listener| listener.tell(Some(key)));
         if self.broadcasts.load(Ordering::Acquire) > 0 {
             let all = self.all();
-            let hears = |listener: &&Arc<Listener>| listener.hears_all_of(bucket, key);
+            let hears = |listener: &&Arc<Listener>| listener.hears_all_of(bucket, key, table == ENTRIES);
             all.iter().filter(hears).for_each(|listener| listener.tell(Some(key)));
         }
     }
 
-    fn cleared(&self, bucket: &[u8]) {
-        if self.listeners.load(Ordering::Acquire) == 0 || !is_database(bucket) {
-            return;
-        }
-        // Others may not be told, and so keep what they have asked for.
-        let begin = name_of(bucket, &[]);
-        self.parts.iter().for_each(|part| lock(part).clear(&begin));
+    /// Tells all who may read the bucket, or space, to forget everything: others are not told, and so keep what they have asked for
+    /// of what begins so.
+    fn tell_all(&self, begin: &[u8], bucket: &[u8]) {
+        self.parts.iter().for_each(|part| lock(part).clear(begin));
         self.all().iter().filter(|listener| listener.may_read(bucket)).for_each(|listener| listener.tell(None));
+    }
+}
+
+impl KeyWatcher for Tracking {
+    fn changed(&self, bucket: &[u8], key: &[u8]) {
+        if self.listeners.load(Ordering::Acquire) > 0 && is_database(bucket) {
+            self.tell((bucket, bucket), key);
+        }
+    }
+
+    fn entry_changed(&self, space: &str, of: &str, id: ValueRef<'_>) {
+        if self.listeners.load(Ordering::Acquire) > 0 {
+            self.tell((ENTRIES, space.as_bytes()), &entry_name(space, of, id));
+        }
+    }
+
+    fn entries_cleared(&self, space: &str, of: &str) {
+        if self.listeners.load(Ordering::Acquire) > 0 {
+            self.tell_all(&name_of(ENTRIES, format!("{space}/{of}/").as_bytes()), space.as_bytes());
+        }
+    }
+
+    fn cleared(&self, bucket: &[u8]) {
+        if self.listeners.load(Ordering::Acquire) > 0 && is_database(bucket) {
+            self.tell_all(&name_of(bucket, &[]), bucket);
+        }
     }
 }
 
@@ -418,6 +448,13 @@ impl Tracked {
     pub(crate) fn ask(&self, bucket: &[u8], key: &[u8]) {
         if self.asks() && is_database(bucket) {
             self.tracking.ask(&self.listener, bucket, key);
+        }
+    }
+
+    /// Notes that an entry is about to be read by its id.
+    pub(crate) fn ask_entry(&self, space: &str, of: &str, id: ValueRef<'_>) {
+        if self.asks() {
+            self.tracking.ask(&self.listener, ENTRIES, &entry_name(space, of, id));
         }
     }
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use holdfast::Durability;
 use holdfast::space::Cancel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -54,11 +55,13 @@ pub(crate) struct Written {
     pub(crate) need: Need,
     /// Its room among what all clients are owed, if it is large.
     pub(crate) room: Share,
+    /// How durable what it has changed within an open transaction is to be, if it says so only behind its run.
+    pub(crate) asked: Option<Durability>,
 }
 
 impl Written {
     pub(crate) fn new(reply: Vec<u8>, need: Need) -> Self {
-        Written { reply, need, room: Share::default() }
+        Written { reply, need, room: Share::default(), asked: None }
     }
 }
 

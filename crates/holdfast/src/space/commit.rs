@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Command, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
+use ::space::{Command, Definition, Document, Engine, Order, Place, Reason, Removed, TypeId, Value, ValueRef};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::kind::Kind;
@@ -45,6 +45,21 @@ pub(crate) struct Change {
 }
 
 impl What {
+    /// The id of the entry that it is about.
+    fn id<'w>(&'w self, definition: &Definition) -> Option<ValueRef<'w>> {
+        match self {
+            Self::Write { document, .. } => document.get(&definition.id),
+            Self::Remove { id, .. } | Self::Renew { id, .. } => Some(id.scalar()),
+        }
+    }
+
+    /// Tells those who hear of entries that change, now that it is done.
+    pub(super) fn tell(&self, inner: &Inner, definition: &Definition) {
+        if let Some(id) = self.id(definition) {
+            inner.key_watchers.tell_entry(definition, id);
+        }
+    }
+
     /// Appends the command, as the type's definition wants it told.
     pub(super) fn encode(&self, kind: &Kind, history: bool, engine: &Engine, to: &mut Vec<u8>) {
         let of = kind.of;
@@ -116,6 +131,7 @@ impl Inner {
                 version
             }
         };
+        what.tell(self, &definition);
         Ok(position)
     }
 
@@ -251,6 +267,9 @@ impl<'a> Opened<'a> {
                 }
             };
             engine.apply(position, part, tell).inspect_err(|_| partition.set_broken())?;
+        }
+        for Change { kind, what, .. } in self.changes {
+            what.tell(self.inner, &kind.definition());
         }
         Ok(())
     }

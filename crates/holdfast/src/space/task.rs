@@ -316,6 +316,7 @@ impl<'a> Task<'a> {
         self.make_room()?;
         let mut part = Vec::new();
         let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
+        let mut done = Vec::new();
         for staged in self.staged.values() {
             let definition = staged.kind.definition();
             let what = match (&staged.will, &staged.was) {
@@ -332,6 +333,7 @@ impl<'a> Task<'a> {
             };
             what.encode(&staged.kind, definition.history, &self.engine, &mut part);
             kinds.insert(staged.kind.of, Arc::clone(&staged.kind));
+            done.push((definition, what));
         }
         if part.is_empty() {
             return Ok(self.newest);
@@ -350,6 +352,7 @@ impl<'a> Task<'a> {
         };
         self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken())?;
         drop(telling);
+        done.iter().for_each(|(definition, what)| what.tell(inner, definition));
         for staged in self.staged.values() {
             let Some((document, expires_ms)) = &staged.will else { continue };
             inner.note_lease(*expires_ms);

@@ -6,6 +6,7 @@
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
+mod iterate;
 mod many;
 mod select;
 
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use ::space::{Change as InPlace, Definition, Document, Order, Stored, Value, ValueRef, key_of};
 use journal::{PartitionId, Position};
+
+pub use iterate::WithinIteration;
 
 use super::commit::Over;
 use super::entries::{Entries, Entry};
@@ -71,6 +74,14 @@ impl Inner {
 fn taken(granted: &Granted) -> Staged {
     let was = Some(granted.entry.clone());
     Staged { partition: granted.partition, was, will: None, over: Over::Any, renews: false }
+}
+
+impl Entry {
+    /// What the transaction itself has written.
+    fn of_own((document, ends, _): (Document, u64, Staged)) -> Self {
+        // Its version is known when it is committed.
+        Self { document, version: Position::ZERO, expires_ms: (ends != 0).then_some(ends) }
+    }
 }
 
 fn id_of(definition: &Definition, document: &Document) -> Value {

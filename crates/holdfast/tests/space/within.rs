@@ -229,3 +229,82 @@ fn what_a_transaction_has_changed_has_no_version_before_its_commit() {
     assert_eq!(version(within.read_many(&Wanted::all(), ReadLock::Shared, 5).unwrap().pop()), 0);
     assert_eq!(version(within.take(&Wanted::id(1), &now()).unwrap()), 0);
 }
+
+/// Whatever a transaction does meanwhile, it comes to each entry once, as it has it by then; what it had not touched and nobody else changed is all there.
+#[test]
+fn going_through_entries_within_a_transaction_comes_to_each_once_as_the_transaction_has_it() {
+    let mut random = Random::new(11);
+    for round in 0..60 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), options()).unwrap();
+        let orders = orders(&store);
+        for number in 0..30 {
+            orders.write(&order(number, ["ada", "bob"][number as usize % 2], number % 11), &upsert()).unwrap();
+        }
+        let mut transaction = store.begin();
+        (0..8).for_each(|_| happens(&mut random, &orders, &mut transaction));
+        let wanted = if round % 2 == 0 { Wanted::all() } else { Wanted::query("total < 8", &[]).unwrap() };
+        let all = |transaction: &mut Transaction| {
+            let found = orders.within(transaction).read_many(&wanted, ReadLock::None, 1000).unwrap();
+            found
+                .into_iter()
+                .map(|entry| (entry.document.get("id").unwrap().to_value(), entry.document))
+                .collect::<Vec<_>>()
+        };
+        let before = all(&mut transaction);
+        let mut iteration = orders.within(&mut transaction).iterate(&wanted).unwrap();
+        let lock = [ReadLock::None, ReadLock::Shared, ReadLock::Exclusive][round % 3];
+        let mut shown: Vec<(Value, Document)> = Vec::new();
+        loop {
+            let batch = orders.within(&mut transaction).next_of(&mut iteration, lock, 4).unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            let now = all(&mut transaction);
+            for entry in batch {
+                let id = entry.document.get("id").unwrap().to_value();
+                assert!(shown.iter().all(|(other, _)| *other != id), "{id:?} came twice");
+                assert!(now.contains(&(id.clone(), entry.document.clone())), "{id:?} is not so within the transaction");
+                shown.push((id, entry.document));
+            }
+            happens(&mut random, &orders, &mut transaction);
+        }
+        assert_eq!(iteration.kept(), 0);
+        let after = all(&mut transaction);
+        for (id, document) in &before {
+            if after.contains(&(id.clone(), document.clone())) {
+                assert!(shown.iter().any(|(other, _)| other == id), "{id:?} was there all the time");
+            }
+        }
+    }
+}
+
+#[test]
+fn going_through_entries_within_a_transaction_is_bounded_and_refused_as_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let orders = orders(&store);
+    (1..=9).for_each(|number| drop(orders.write(&order(number, "ada", number), &upsert()).unwrap()));
+    let mut transaction = store.begin();
+    let mut within = orders.within(&mut transaction);
+    (20..=22).for_each(|number| drop(within.write(&order(number, "ada", 1), &upsert()).unwrap()));
+    let limited = Wanted::query("total > 0 LIMIT 5", &[]).unwrap();
+    let mut iteration = within.iterate(&limited).unwrap();
+    assert_eq!(within.next_of(&mut iteration, ReadLock::None, 100).unwrap().len(), 5, "its own, and two more");
+    let ordered = Wanted::query("total > 0 ORDER BY id", &[]).unwrap();
+    let refused = within.iterate(&ordered).err().unwrap();
+    assert_eq!((refused.kind(), refused.to_string()), {
+        let outside = orders.iterate(&ordered).err().unwrap();
+        (ErrorKind::Invalid, outside.to_string())
+    });
+    // What another has locked is passed over, unless nothing is to be locked.
+    let mut other = store.begin();
+    orders.within(&mut other).take(&Wanted::id(1), &now()).unwrap().unwrap();
+    for (lock, count) in [(ReadLock::None, 12), (ReadLock::Shared, 11)] {
+        let mut within = orders.within(&mut transaction);
+        let mut iteration = within.iterate(&Wanted::all()).unwrap();
+        assert_eq!(within.next_of(&mut iteration, lock, 100).unwrap().len(), count, "{lock:?}");
+    }
+    drop(other);
+    transaction.commit(Durability::Written).unwrap();
+}

@@ -121,7 +121,7 @@ impl Follow {
                 (read, room) = self.elsewhere.run_again(&self.client.gone, opening.clone(), bytes).await?;
             }
         }
-        Ok(Written { reply: read.reply, need: read.need, room })
+        Ok(Written { room, ..Written::new(read.reply, read.need) })
     }
 }
 

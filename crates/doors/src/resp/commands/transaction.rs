@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use holdfast::{Durability, ErrorKind, Scope};
 
-use crate::resp::call::{Answer, Call, Fail, store_error_text};
+use crate::resp::call::{Answer, Call, Fail, View, store_error_text};
 use crate::resp::counters::add;
 use crate::resp::door::Door;
 use crate::resp::handle::{NamedKey, keys_of, run_in};
@@ -240,7 +240,16 @@ fn run_all(call: &mut Call<'_, '_>, commands: &[Queued], watched: &[Watched], sh
             None => Ok(()),
         };
         let ran = permitted.and_then(|()| {
-            run_in(door, call.session, queued.command, args, call.reply, call.now_ms, true, &mut exclusive)
+            run_in(
+                door,
+                call.session,
+                queued.command,
+                args,
+                call.reply,
+                call.now_ms,
+                true,
+                View::Exclusive(&mut exclusive),
+            )
         });
         wrote |= queued.command.has(flag::WRITE);
         match ran {

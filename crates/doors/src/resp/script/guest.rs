@@ -4,14 +4,16 @@
 
 use std::borrow::Cow;
 
-use holdfast::{Durability, Exclusive};
+use holdfast::space::ReadLock;
+use holdfast::{Durability, Exclusive, Transaction};
 use script::{Host, Value};
 
 use super::value::read;
-use crate::resp::call::Fail;
+use crate::resp::call::{Fail, View};
 use crate::resp::counters::add;
 use crate::resp::door::Door;
 use crate::resp::handle::{admit, keys_of, run_in, unknown_subcommand};
+use crate::resp::open::{Way, way};
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::session::Session;
 use crate::resp::table::{BucketOf, Command, Found, find, flag};
@@ -29,11 +31,48 @@ pub(super) enum Held<'a> {
     Keys(&'a [(&'a [u8], &'a [u8])]),
 }
 
+/// Where the commands of a script happen.
+pub(super) enum Ground<'r, 's> {
+    Exclusive(&'r mut Exclusive<'s>),
+    /// In a transaction that TX.BEGIN has begun.
+    Open(Opened<'r>),
+}
+
+/// A transaction that TX.BEGIN has begun, its number, and how what is read is locked.
+pub(super) struct Opened<'r> {
+    pub(super) transaction: &'r mut Transaction,
+    pub(super) id: u64,
+    pub(super) isolation: ReadLock,
+}
+
+impl<'s> Ground<'_, 's> {
+    fn view(&mut self) -> View<'_, 's> {
+        match self {
+            Self::Exclusive(exclusive) => View::Exclusive(exclusive),
+            Self::Open(Opened { transaction, id, isolation }) => {
+                View::Transaction { transaction, id: *id, isolation: *isolation }
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+
+    /// How many keys and entries are read, changed or locked, as far as that is bounded; and the bytes of what is changed.
+    fn held(&self) -> (usize, u64) {
+        match self {
+            Self::Exclusive(exclusive) => (0, exclusive.staged_bytes()),
+            Self::Open(opened) => opened.transaction.held(),
+        }
+    }
+}
+
 /// One run of a script.
 pub(super) struct Guest<'r, 's> {
     pub(super) door: &'s Door,
     pub(super) session: &'r mut Session,
-    pub(super) exclusive: &'r mut Exclusive<'s>,
+    pub(super) ground: Ground<'r, 's>,
     pub(super) held: Held<'r>,
     /// Whether writing is refused.
     pub(super) is_reading: bool,
@@ -94,6 +133,10 @@ impl Guest<'_, '_> {
             };
             return Err(format!("ERR {name} is not allowed in a script{why}").into());
         }
+        if self.ground.is_open() && way(row) == Way::Refused {
+            let name = row.name.replace('|', " ").to_uppercase();
+            return Err(format!("ERR {name} is not possible within a transaction").into());
+        }
         if self.is_reading && row.has(flag::WRITE) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
@@ -107,11 +150,11 @@ impl Guest<'_, '_> {
         }
         add(&self.session.counters.commands, 1);
         self.called = true;
-        if row.keys.bucket == BucketOf::Space && self.session.joined.is_none() {
+        if row.keys.bucket == BucketOf::Space && self.session.joined.is_none() && !self.ground.is_open() {
             self.session.joined = Some(self.door.store.begin().joining());
         }
-        let durability =
-            run_in(self.door, self.session, row, args, &mut self.reply, self.now_ms, true, self.exclusive)?;
+        let view = self.ground.view();
+        let durability = run_in(self.door, self.session, row, args, &mut self.reply, self.now_ms, true, view)?;
         self.wrote |= row.has(flag::WRITE);
         if rank(durability) > rank(self.durability) {
             self.durability = durability;
@@ -120,12 +163,18 @@ impl Guest<'_, '_> {
             let text = "a script waits for nothing, and this would have to";
             return Err(Fail::Store(holdfast::Error::new(holdfast::ErrorKind::Invalid, text)));
         }
+        let (things, bytes) = self.ground.held();
+        let things_max = self.door.options.limits.transaction_entries_max;
+        if things > things_max {
+            let text = format!("a transaction reads keys, changes and locks {things_max} keys and entries at the most");
+            return Err(Fail::Store(holdfast::Error::new(holdfast::ErrorKind::Limit, text)));
+        }
         if row.has(flag::WRITE) {
             if matches!(row.keys.bucket, BucketOf::Space | BucketOf::Series) {
                 self.kept_bytes += args.bytes_len() as u64;
             }
             let bytes_max = self.door.options.limits.queue_bytes_max as u64;
-            if self.exclusive.staged_bytes() + self.kept_bytes > bytes_max {
+            if bytes + self.kept_bytes > bytes_max {
                 let text = format!("a script changes more than {bytes_max} bytes");
                 return Err(Fail::Store(holdfast::Error::new(holdfast::ErrorKind::Limit, text)));
             }

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use holdfast::{Durability, Error, ErrorKind, Exclusive, Position, Scope};
+use holdfast::space::ReadLock;
+use holdfast::{Durability, Error, ErrorKind, Position, Scope, Transaction};
 use script::{Entry, Limits, Run, Sandbox, ScriptError, Stop, Value};
 
 use super::cache::Known;
 use super::deadline::Deadline;
-use super::guest::{Guest, Held};
+use super::guest::{Ground, Guest, Held, Opened};
 use super::value::write;
 use crate::auth::User;
 use crate::resp::call::{Answer, Call, Fail, View};
 use crate::resp::clients::Client;
 use crate::resp::counters::Counters;
 use crate::resp::door::{Door, Options};
+use crate::resp::open::Waiting;
 use crate::resp::reply::{Form, Protocol, Reply};
 use crate::resp::session::{BucketName, Need, Pending, ReplyMode, Session};
 use crate::resp::wire::OwnedArgs;
@@ -66,6 +68,9 @@ pub(crate) fn failure(error: &ScriptError) -> Fail {
 
 /// Runs a script, and writes its reply; or leaves it to the connection to have it run in a thread.
 pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer {
+    if matches!(call.view, View::Transaction { .. }) {
+        return run_in_open(call, task, first);
+    }
     if call.in_exec {
         return run_in_exec(call, task);
     }
@@ -93,24 +98,17 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
             Err(fail) => return Err(fail),
         }
     }
-    let session = &mut *call.session;
-    session.pending = Some(Pending::Script(Box::new(Later {
-        known: task.known.clone(),
-        function: task.function.map(str::to_owned),
-        args: call.args.to_owned(),
-        first,
-        keys: task.keys.len(),
-        is_reading: task.is_reading,
-        time_max,
-        client: session.client.clone(),
-        user: session.user.clone(),
-        bucket: session.bucket,
-        database: session.database,
-        durability: session.durability,
-        random: session.next_random(),
-        form: call.reply.form(),
-        is_silent: session.reply_mode != ReplyMode::On,
-    })));
+    let later = Later::new(call, task, first, time_max);
+    call.session.pending = Some(Pending::Script(Box::new(later)));
+    Ok(())
+}
+
+/// Leaves it to the connection to have it run within the open transaction, in a thread: what it has changed there cannot be told from what
+/// was changed before, so it cannot begin again. If it fails, the transaction is rolled back, as with any command.
+fn run_in_open(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer {
+    let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
+    let later = Later::new(call, task, first, time_max);
+    call.session.pending = Some(Pending::Within(Waiting::of_script(call, Box::new(later))));
     Ok(())
 }
 
@@ -167,7 +165,7 @@ fn run_holding(
         Held::Keys(keys) => Scope::Keys(keys),
     };
     let mut exclusive = door.store.exclusive(&scope)?;
-    let played = play(door, session, &mut exclusive, task, held, deadline());
+    let played = play(door, session, Ground::Exclusive(&mut exclusive), task, held, deadline());
     let value = match played.ended {
         Ended::NeedsAll => return Ok(None),
         Ended::TooLong => return Ok(Some(Ran::TooLong)),
@@ -205,7 +203,7 @@ fn run_in_exec(call: &mut Call<'_, '_>, task: &Task<'_>) -> Answer {
     let View::Exclusive(exclusive) = &mut call.view else {
         return Err("ERR internal error: EXEC without an exclusive".into());
     };
-    let played = play(call.door, &mut session, exclusive, task, Held::All, deadline);
+    let played = play(call.door, &mut session, Ground::Exclusive(exclusive), task, Held::All, deadline);
     call.session.need.merge(session.need);
     call.session.end_script(session);
     call.durability = played.durability;
@@ -241,11 +239,11 @@ struct Played {
     wrote: bool,
 }
 
-/// Runs a script until it ends or has to. What it staged is in the exclusive and in the session.
+/// Runs a script until it ends or has to. What it staged is in the exclusive, or the transaction, and in the session.
 fn play<'s>(
     door: &'s Door,
     session: &mut Session,
-    exclusive: &mut Exclusive<'s>,
+    ground: Ground<'_, 's>,
     task: &Task<'_>,
     held: Held<'_>,
     deadline: Deadline,
@@ -259,7 +257,7 @@ fn play<'s>(
     let mut guest = Guest {
         door,
         session,
-        exclusive,
+        ground,
         held,
         is_reading: task.is_reading || task.known.script.header().is_some_and(|header| header.is_reading),
         now_ms: door.store.now_ms(),
@@ -343,17 +341,42 @@ pub(crate) struct Later {
 }
 
 impl Later {
+    fn new(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize, time_max: Duration) -> Self {
+        let session = &mut *call.session;
+        Later {
+            known: task.known.clone(),
+            function: task.function.map(str::to_owned),
+            args: call.args.to_owned(),
+            first,
+            keys: task.keys.len(),
+            is_reading: task.is_reading,
+            time_max,
+            client: session.client.clone(),
+            user: session.user.clone(),
+            bucket: session.bucket,
+            database: session.database,
+            durability: session.durability,
+            random: session.next_random(),
+            form: call.reply.form(),
+            is_silent: session.reply_mode != ReplyMode::On,
+        }
+    }
+
     /// The work that runs it.
     pub(crate) fn work(self, door: Arc<Door>) -> Work {
         let bytes_max = door.options.limits.output_bytes_max;
         Work::new(self.form, bytes_max, self.is_silent, move |reply| self.run(&door, reply))
     }
 
-    fn run(self, door: &Door, reply: &mut Reply) -> Result<Need, Fail> {
+    fn session(&self) -> Session {
         // Counters have one writer each, and this is another thread.
         let mut session = Session::new(self.client.clone(), Arc::new(Counters::default()), self.durability);
-        (session.bucket, session.database, session.user) = (self.bucket, self.database, self.user);
+        (session.bucket, session.database, session.user) = (self.bucket, self.database, self.user.clone());
         session.random = self.random | 1;
+        session
+    }
+
+    fn task(&self) -> Task<'_> {
         let (keys, arguments) = self.args.args().from(self.first).iter().enumerate().fold(
             (Vec::new(), Vec::new()),
             |(mut keys, mut arguments), (index, argument)| {
@@ -361,14 +384,46 @@ impl Later {
                 (keys, arguments)
             },
         );
-        let task = Task {
+        Task {
             known: &self.known,
             function: self.function.as_deref(),
             keys,
             arguments,
             is_reading: self.is_reading,
             spent: Duration::ZERO,
+        }
+    }
+
+    /// Runs it here, within an open transaction. Answers what its reply rests on, and how durable what it has changed is to be. Blocks when it
+    /// fails, until what the error may tell is as durable.
+    pub(crate) fn run_within(
+        &self,
+        door: &Door,
+        (transaction, id, isolation): (&mut Transaction, u64, ReadLock),
+        reply: &mut Reply,
+    ) -> Result<(Need, Option<Durability>), Fail> {
+        let mut session = self.session();
+        session.points = std::mem::take(transaction.points());
+        let ground = Ground::Open(Opened { transaction, id, isolation });
+        let played = play(door, &mut session, ground, &self.task(), Held::All, Deadline::of_work(self.time_max));
+        *transaction.points() = session.points;
+        self.client.set_database(self.database);
+        let fail = match played.ended {
+            Ended::Returned(value) => {
+                write(reply, &value);
+                return Ok((session.need, played.wrote.then_some(played.durability)));
+            }
+            Ended::Failed(fail) => fail,
+            Ended::TooLong => failure(&ScriptError::Stopped(Stop::Time)),
+            Ended::NeedsAll => "ERR internal error: a script with all locks asks for more".into(),
         };
+        drop(door.store.wait(session.need.written, Durability::Written));
+        drop(door.store.wait(session.need.window.max(session.need.synced), Durability::Synced));
+        Err(fail)
+    }
+
+    fn run(self, door: &Door, reply: &mut Reply) -> Result<Need, Fail> {
+        let (mut session, task) = (self.session(), self.task());
         let started = Instant::now();
         let ran = run_alone(door, &mut session, &task, reply, || Deadline::of_work(self.time_max));
         self.client.set_database(self.database);

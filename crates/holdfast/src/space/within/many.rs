@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use ::space::{Change, Query, Storage};
-use journal::Position;
 
 use super::super::entries::Entry;
 use super::super::locks::{Holder, Mode};
@@ -19,12 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Which of the entries that match are answered: so many, behind so many.
 #[derive(Clone, Copy)]
-struct Window {
+pub(super) struct Window {
     skip: usize,
     limit: usize,
 }
 
 impl Window {
+    pub(super) const ALL: Self = Self { skip: 0, limit: usize::MAX };
+
     fn of(wanted: &Wanted, max: usize) -> Self {
         let saturated = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let skip = wanted.query.as_deref().map_or(0, |query| saturated(query.window().1));
@@ -112,12 +113,7 @@ impl Within<'_> {
         self.show(is_durable.then_some(shown.position))?;
         let is_all = shown.value.len() < max;
         let mut entries = shown.value;
-        entries.extend(self.own_all(wanted).into_iter().map(|(document, ends, _)| Entry {
-            document,
-            // Known when it is committed.
-            version: Position::ZERO,
-            expires_ms: (ends != 0).then_some(ends),
-        }));
+        entries.extend(self.own_all(wanted).into_iter().map(Entry::of_own));
         if let Some(query) = query.filter(|query| !query.order.is_empty()) {
             entries.sort_by(|a, b| query.compare(a.document.fields(), b.document.fields()));
         }
@@ -127,7 +123,7 @@ impl Within<'_> {
     }
 
     /// Those of the candidates that lie in the window, locked.
-    fn locked_of(
+    pub(super) fn locked_of(
         &mut self,
         wanted: &Wanted,
         candidates: Vec<Entry>,

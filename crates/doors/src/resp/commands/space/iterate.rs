@@ -5,15 +5,19 @@
 //!
 //! May use: `wanted`, `iterations`, the facade. Must not know: sockets, dispatch.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::wanted::{Takes, chosen, options};
-use super::{entries, need_of, stop, write_entry};
-use crate::iterations::Going;
-use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX};
-use crate::resp::commands::own::durability;
+use holdfast::space::{Entry, Wanted};
 
+use super::wanted::{Takes, chosen, options};
+use super::{entries, need_of, stop, within, write_entry};
+use crate::iterations::{Going, Iterations, locked};
+use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
+use crate::resp::commands::own::durability;
 use crate::resp::number;
+use crate::resp::open::{Came, For};
+use crate::resp::reply::Reply;
 
 /// How many entries are returned unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
@@ -22,54 +26,94 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
     let args = call.args();
     let entries = entries(call)?;
     let limits = call.door.options.limits.clone();
+    let of = match &call.view {
+        View::Transaction { id, .. } => Some(*id),
+        _ => None,
+    };
     let is_going = args.at(3).eq_ignore_ascii_case(b"cursor");
-    let (mut going, count) = if is_going {
+    let (begins, count) = if is_going {
         let id = args.get(4).ok_or(SYNTAX).map(number::parse_u64)?.ok_or(NOT_INTEGER)?;
         let count = counted(call)?;
         let name = (args.at(1), args.at(2));
-        let going = call.door.iterations().take(id, name, Instant::now());
+        let going = call.door.iterations().take(id, name, of, Instant::now());
         let going = going.ok_or("ERR there is no such cursor any more, or it was used: begin anew")?;
-        (Begins::Goes(going), count)
+        (Begins::Goes(Box::new(going)), count)
     } else {
         let mut chosen = chosen(call, 3)?;
         let options = options(call, &mut chosen, Takes::Count)?;
-        (Begins::Now(chosen.wanted), options.count)
+        (Begins::Now(Box::new(chosen.wanted)), options.count)
     };
     let count = count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.space_entries_max);
-    let (door, asked, stop) = (call.door.iterations.clone(), call.durability, stop(call));
+    let batch = Batch { count, bytes_max: limits.space_bytes_max, iterations: call.door.iterations.clone() };
+    let (asked, stop) = (call.durability, stop(call));
     let name = (args.at(1).to_vec(), args.at(2).to_vec());
-    call.defer(move |reply| {
-        let mut going = match std::mem::replace(&mut going, Begins::Over) {
-            // Another client may have begun it.
-            Begins::Goes(going) => going.until(stop),
-            Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
-            Begins::Over => return Err("ERR internal error: an iteration that was begun twice".into()),
-        };
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        let mut is_over = false;
-        while found.len() < count && bytes < limits.space_bytes_max {
-            let Some(entry) = going.next()? else {
-                is_over = true;
-                break;
+    let Some(of) = of else {
+        call.defer(move |reply| {
+            let mut going = match begins {
+                // Another client may have begun it.
+                Begins::Goes(going) => going.until(stop),
+                Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
             };
+            let found = batch.gather(|| going.next())?;
+            let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
+            batch.answer(reply, &found, going);
+            Ok(need_of(&entries, asked, newest))
+        });
+        return Ok(());
+    };
+    let (lock, begins) = (within::isolation(call), Mutex::new(Some(begins)));
+    within::run(call, within::Begins::Elsewhere, (For::Lock, None), move |transaction, reply, _| {
+        // Who comes again, because its lease has ended meanwhile, hears that.
+        transaction.check()?;
+        let begins = begins.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut within = entries.within(transaction);
+        let mut going = match begins.ok_or("ERR internal error: an iteration that was begun twice")? {
+            Begins::Goes(going) => going.until(stop.clone()),
+            Begins::Now(wanted) => Going::within(name.clone(), of, within.iterate(&wanted)?),
+        };
+        let found = batch.gather(|| going.next_within(&mut within, lock))?;
+        batch.answer(reply, &found, going);
+        Ok(Came::Done)
+    })
+}
+
+enum Begins {
+    Now(Box<Wanted>),
+    Goes(Box<Going>),
+}
+
+/// What one call answers.
+struct Batch {
+    count: usize,
+    bytes_max: usize,
+    iterations: Arc<Mutex<Iterations>>,
+}
+
+impl Batch {
+    fn gather(&self, mut next: impl FnMut() -> holdfast::Result<Option<Entry>>) -> holdfast::Result<Vec<Entry>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while !self.is_full(found.len(), bytes) {
+            let Some(entry) = next()? else { break };
             bytes += entry.document.as_bytes().len();
             found.push(entry);
         }
-        let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
-        let cursor = if is_over { 0 } else { crate::iterations::locked(&door).add(going, Instant::now()) };
+        Ok(found)
+    }
+
+    fn is_full(&self, count: usize, bytes: usize) -> bool {
+        count >= self.count || bytes >= self.bytes_max
+    }
+
+    /// Answers them, and a cursor if there may be more.
+    fn answer(&self, reply: &mut Reply, found: &[Entry], going: Going) {
+        let bytes = found.iter().map(|entry| entry.document.as_bytes().len()).sum();
+        let is_over = !self.is_full(found.len(), bytes);
+        let cursor = if is_over { 0 } else { locked(&self.iterations).add(going, Instant::now()) };
         reply.array(2);
         reply.text(&cursor.to_string());
         reply.array(found.len());
         found.iter().for_each(|entry| write_entry(reply, entry));
-        Ok(need_of(&entries, asked, newest))
-    });
-    Ok(())
-}
-
-enum Begins {
-    Now(holdfast::space::Wanted),
-    Goes(Going),
-    Over,
+    }
 }
 
 /// The options behind a cursor.

@@ -34,6 +34,10 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     let entries = entries(call)?;
     let mut chosen = chosen(call, 3)?;
     let options = options(call, &mut chosen, Takes::Waiting)?;
+    if let (Taking::Read, Some(id), Some(tracked)) = (taking, chosen.wanted.by_id(), &call.session.tracked) {
+        let of = entries.definition();
+        tracked.ask_entry(&of.space, &of.name, id.scalar());
+    }
     let reading = ReadOptions { version: options.version, if_exists: options.if_exists, ..ReadOptions::default() };
     if call.in_exec {
         return one_within(call, entries, chosen, options, reading, taking);

@@ -116,7 +116,7 @@ impl Wait {
             return Err(Fail::TooBig(self.output_bytes_max));
         }
         let need = need_of(&self.entries, self.durability, got.position);
-        Ok((Written { reply: reply.take(Vec::new()), need, room: got.room }, got.handed))
+        Ok((Written { room: got.room, ..Written::new(reply.take(Vec::new()), need) }, got.handed))
     }
 
     fn got(&self, taken: Vec<Entry>, position: Position) -> Got {

@@ -1,6 +1,6 @@
 //! Entries inside EXEC, and between TX.BEGIN and TX.COMMIT: written, read and taken within a transaction.
 //!
-//! EXEC holds locks, so nothing waits there: an entry that somebody else has locked is a failure, and discards everything. An
+//! EXEC holds locks, so nothing waits there: an entry that somebody else has locked is a failure, and discards everything. So it is for a script. An
 //! open transaction waits as the commands outside do, in a thread.
 //!
 //! May use: `call`, `open`, the facade. Must not know: sockets.
@@ -16,9 +16,9 @@ use crate::resp::reply::Reply;
 use crate::resp::session::Pending;
 
 /// Runs a command such that inside EXEC whatever it fails of discards the transaction: the other commands must not happen
-/// without it.
+/// without it. A script that a transaction is open for may go on behind a failure as well.
 pub(crate) fn all_or_nothing(call: &mut Call<'_, '_>, run: fn(&mut Call<'_, '_>) -> Answer) -> Answer {
-    let in_exec = call.in_exec && !matches!(call.view, View::Transaction { .. });
+    let in_exec = call.in_exec && (call.session.is_script || !matches!(call.view, View::Transaction { .. }));
     run(call).map_err(|fail| match fail {
         Fail::Text(text) if in_exec => {
             let text = text.strip_prefix("ERR ").unwrap_or(&text).to_owned();
@@ -61,6 +61,10 @@ pub(crate) fn run(
         let joined = joined.ok_or("ERR internal error: EXEC has no transaction for spaces")?;
         return step(joined, call.reply, &Patience::None).map(|_| ());
     };
+    if call.session.is_script {
+        // It waits for nothing, and runs where it may take long.
+        return step(transaction, call.reply, &Patience::None).map(|_| ());
+    }
     if begins == Begins::Here {
         match step(transaction, call.reply, &Patience::None) {
             Ok(Came::Done) => return Ok(()),
