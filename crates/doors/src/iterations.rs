@@ -82,6 +82,21 @@ impl Going {
     }
 }
 
+/// The next entries, until there are so many, or they come to so many bytes; and whether there may be more.
+pub(crate) fn batch(
+    count: usize,
+    bytes_max: usize,
+    mut next: impl FnMut() -> holdfast::Result<Option<Entry>>,
+) -> holdfast::Result<(Vec<Entry>, bool)> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while found.len() < count && bytes < bytes_max {
+        let Some(entry) = next()? else { return Ok((found, false)) };
+        bytes += entry.document.as_bytes().len();
+        found.push(entry);
+    }
+    Ok((found, true))
+}
+
 /// The iterations of one door.
 pub(crate) struct Iterations {
     by_id: BTreeMap<u64, Going>,

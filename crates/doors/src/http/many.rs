@@ -21,7 +21,7 @@ use super::spaces::{holding, searching};
 use super::upload::Upload;
 use super::uri;
 use crate::budget::Share;
-use crate::iterations::{Going, locked};
+use crate::iterations::{Going, batch, locked};
 
 /// Entries that an iteration returns at a time unless its limit says otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -101,18 +101,10 @@ impl Asked<'_> {
                     going.ok_or_else(|| Failure::new(StatusCode::GONE, text))?.until(stop)
                 }
             };
-            let (mut found, mut bytes, mut is_over) = (Vec::new(), 0, false);
-            while found.len() < limit && bytes < bytes_max {
-                let Some(entry) = going.next()? else {
-                    is_over = true;
-                    break;
-                };
-                bytes += entry.document.as_bytes().len();
-                found.push(entry);
-            }
+            let (found, goes_on) = batch(limit, bytes_max, || going.next())?;
             let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
             space::settle(store, &entries, newest, shown_at(durability))?;
-            let cursor = if is_over { None } else { Some(locked(&known).add(going, Instant::now())) };
+            let cursor = goes_on.then(|| locked(&known).add(going, Instant::now()));
             Ok::<_, Failure>((cursor, found))
         };
         let (cursor, found) = self.search(searching(share, go_on)).await?;

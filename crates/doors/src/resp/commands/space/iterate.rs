@@ -5,14 +5,14 @@
 //!
 //! May use: `wanted`, `iterations`, the facade. Must not know: sockets, dispatch.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use holdfast::space::{Entry, Wanted};
 
 use super::wanted::{Takes, chosen, options};
 use super::{entries, need_of, stop, within, write_entry};
-use crate::iterations::{Going, Iterations, locked};
+use crate::iterations::{Going, Iterations, batch, locked};
 use crate::resp::call::{Answer, Call, Fail, NOT_INTEGER, SYNTAX, View};
 use crate::resp::commands::own::durability;
 use crate::resp::number;
@@ -44,7 +44,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         (Begins::Now(Box::new(chosen.wanted)), options.count)
     };
     let count = count.unwrap_or(COUNT_DEFAULT).clamp(1, limits.space_entries_max);
-    let batch = Batch { count, bytes_max: limits.space_bytes_max, iterations: call.door.iterations.clone() };
+    let (iterations, bytes_max) = (call.door.iterations.clone(), limits.space_bytes_max);
     let (asked, stop) = (call.durability, stop(call));
     let name = (args.at(1).to_vec(), args.at(2).to_vec());
     let Some(of) = of else {
@@ -54,9 +54,9 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
                 Begins::Goes(going) => going.until(stop),
                 Begins::Now(wanted) => Going::new(name, entries.iterate(&wanted)?),
             };
-            let found = batch.gather(|| going.next())?;
+            let (found, goes_on) = batch(count, bytes_max, || going.next())?;
             let newest = found.iter().map(|entry| entry.version).max().unwrap_or_default();
-            batch.answer(reply, &found, going);
+            answer(reply, &iterations, &found, goes_on.then_some(going));
             Ok(need_of(&entries, asked, newest))
         });
         return Ok(());
@@ -71,8 +71,8 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
             Begins::Goes(going) => going.until(stop.clone()),
             Begins::Now(wanted) => Going::within(name.clone(), of, within.iterate(&wanted)?),
         };
-        let found = batch.gather(|| going.next_within(&mut within, lock))?;
-        batch.answer(reply, &found, going);
+        let (found, goes_on) = batch(count, bytes_max, || going.next_within(&mut within, lock))?;
+        answer(reply, &iterations, &found, goes_on.then_some(going));
         Ok(Came::Done)
     })
 }
@@ -82,38 +82,13 @@ enum Begins {
     Goes(Box<Going>),
 }
 
-/// What one call answers.
-struct Batch {
-    count: usize,
-    bytes_max: usize,
-    iterations: Arc<Mutex<Iterations>>,
-}
-
-impl Batch {
-    fn gather(&self, mut next: impl FnMut() -> holdfast::Result<Option<Entry>>) -> holdfast::Result<Vec<Entry>> {
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        while !self.is_full(found.len(), bytes) {
-            let Some(entry) = next()? else { break };
-            bytes += entry.document.as_bytes().len();
-            found.push(entry);
-        }
-        Ok(found)
-    }
-
-    fn is_full(&self, count: usize, bytes: usize) -> bool {
-        count >= self.count || bytes >= self.bytes_max
-    }
-
-    /// Answers them, and a cursor if there may be more.
-    fn answer(&self, reply: &mut Reply, found: &[Entry], going: Going) {
-        let bytes = found.iter().map(|entry| entry.document.as_bytes().len()).sum();
-        let is_over = !self.is_full(found.len(), bytes);
-        let cursor = if is_over { 0 } else { locked(&self.iterations).add(going, Instant::now()) };
-        reply.array(2);
-        reply.text(&cursor.to_string());
-        reply.array(found.len());
-        found.iter().for_each(|entry| write_entry(reply, entry));
-    }
+/// Answers the entries of a batch, and a cursor if there may be more.
+fn answer(reply: &mut Reply, iterations: &Mutex<Iterations>, found: &[Entry], goes_on: Option<Going>) {
+    let cursor = goes_on.map_or(0, |going| locked(iterations).add(going, Instant::now()));
+    reply.array(2);
+    reply.text(&cursor.to_string());
+    reply.array(found.len());
+    found.iter().for_each(|entry| write_entry(reply, entry));
 }
 
 /// The options behind a cursor.
