@@ -8,7 +8,7 @@
 //! May use: the facade's `Iteration`. Must not know: commands, connections.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use holdfast::space::{Entry, Iteration, ReadLock, Stop, Within, WithinIteration};
@@ -26,8 +26,8 @@ pub(crate) struct Going {
 
 enum Through {
     Committed(Box<Iteration>),
-    /// What a transaction sees, the one with this number.
-    Within(u64, Box<WithinIteration>),
+    /// What a transaction sees, the one with this number while it is open.
+    Within(Weak<u64>, Box<WithinIteration>),
 }
 
 impl Going {
@@ -36,16 +36,23 @@ impl Going {
     }
 
     /// One within an open transaction.
-    pub(crate) fn within(name: (Vec<u8>, Vec<u8>), transaction: u64, iteration: WithinIteration) -> Self {
+    pub(crate) fn within(name: (Vec<u8>, Vec<u8>), transaction: &Arc<u64>, iteration: WithinIteration) -> Self {
+        let transaction = Arc::downgrade(transaction);
         Going { name, through: Through::Within(transaction, Box::new(iteration)), until: None }
     }
 
     /// The transaction that it is of.
     fn transaction(&self) -> Option<u64> {
-        match self.through {
+        match &self.through {
             Through::Committed(_) => None,
-            Through::Within(transaction, _) => Some(transaction),
+            Through::Within(transaction, _) => transaction.upgrade().map(|number| *number),
         }
+    }
+
+    /// Whether nobody can go on with it: it is known no longer, or its transaction has ended.
+    fn is_over(&self, now: Instant) -> bool {
+        let has_ended = matches!(&self.through, Through::Within(transaction, _) if transaction.strong_count() == 0);
+        has_ended || self.until.is_some_and(|until| now >= until)
     }
 
     /// It goes on for somebody who may wait so long for a batch.
@@ -148,7 +155,7 @@ impl Iterations {
 
     /// Lets go of those whose time is over.
     pub(crate) fn close_expired(&mut self, now: Instant) {
-        self.by_id.retain(|_, going| going.until.is_none_or(|until| now < until));
+        self.by_id.retain(|_, going| !going.is_over(now));
     }
 }
 

@@ -47,7 +47,7 @@ pub use near::{NearCounts, NearTable};
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
 pub use stage::EntryChange;
-pub use stop::Stop;
+pub use stop::{GoOn, Stop};
 pub use task::Task;
 pub use wanted::{Wanted, WantedBy};
 pub use within::{ReadLock, Within, WithinIteration};

@@ -102,6 +102,7 @@ mod tests {
     use base::memory::Disk;
 
     use super::*;
+    use crate::space::{AtLimit, Document, Lease, ReadOptions, Storage, Value, Wanted, WriteOptions};
     use crate::{Condition, Durability, MemoryLedgers, Options, PutOptions, Scope, World};
 
     #[derive(Default)]
@@ -115,6 +116,14 @@ mod tests {
 
         fn cleared(&self, bucket: &[u8]) {
             self.0.lock().unwrap().push(format!("{}/", String::from_utf8_lossy(bucket)));
+        }
+
+        fn entry_changed(&self, space: &str, of: &str, id: ValueRef<'_>) {
+            self.0.lock().unwrap().push(format!("{space}.{of} {}", id.to_value().to_json()));
+        }
+
+        fn entries_cleared(&self, space: &str, of: &str) {
+            self.0.lock().unwrap().push(format!("{space}.{of}"));
         }
     }
 
@@ -163,5 +172,73 @@ mod tests {
         all.commit().unwrap();
         let cleared = heard.take();
         assert!(!cleared.is_empty() && cleared.iter().all(|told| told == "b/"), "{cleared:?}");
+    }
+
+    #[test]
+    fn every_change_of_an_entry_is_told_whatever_makes_it() {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let world = World {
+            files: Arc::new(Disk::new(1).process()),
+            clock: Arc::clone(&clock) as _,
+            ledgers: Arc::new(MemoryLedgers::default()),
+            threads: false,
+            entropy: 7,
+        };
+        let options = Options { partitions: 2, durability: Durability::Written, ..Options::default() };
+        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        let heard = Arc::new(Heard::default());
+        store.watch_keys(Arc::clone(&heard) as _);
+        let space = store.space("s");
+        let plain = WriteOptions::default();
+        let entry = |id: u64| Document::from_pairs([("id", id)]);
+        let leased = WriteOptions { lease: Lease::For(std::time::Duration::from_secs(1)), ..WriteOptions::default() };
+        for storage in [Storage::Durable, Storage::Volatile] {
+            let entries = space.declare(Definition { storage, ..Definition::new("s", "t") }).unwrap();
+            entries.write(&entry(1), &plain).unwrap();
+            entries.write(&entry(1), &plain).unwrap();
+            entries.write(&entry(2), &leased).unwrap();
+            assert_eq!(heard.take(), ["s.t 1", "s.t 1", "s.t 2"]);
+            entries.renew(&Wanted::id(2), Lease::For(std::time::Duration::from_secs(2)), None).unwrap();
+            entries.read(&Wanted::id(1), &ReadOptions::default()).unwrap().unwrap();
+            assert_eq!(heard.take(), ["s.t 2"]);
+            clock.advance(std::time::Duration::from_secs(10));
+            store.step().unwrap();
+            assert_eq!(heard.take(), ["s.t 2"], "its lease has ended");
+            entries.take(&Wanted::id(1), &ReadOptions::default()).unwrap().unwrap();
+            assert_eq!(entries.take(&Wanted::id(1), &ReadOptions::default()).unwrap(), None);
+            assert_eq!(heard.take(), ["s.t 1"]);
+            entries.write(&entry(3), &plain).unwrap();
+            entries.clear(&Wanted::all(), None).unwrap();
+            assert_eq!(heard.take(), ["s.t 3", "s.t 3"]);
+            if storage == Storage::Durable {
+                let mut transaction = store.begin();
+                entries.within(&mut transaction).write(&entry(4), &plain).unwrap();
+                assert_eq!(heard.take(), [""; 0], "not before it is committed");
+                transaction.commit(Durability::Written).unwrap();
+                let routing = Value::from(4u64);
+                space.execute(&routing, None, |task| task.take("t", routing.clone()).map(drop)).unwrap();
+                assert_eq!(heard.take(), ["s.t 4", "s.t 4"]);
+            }
+            assert!(space.drop_type("t").unwrap());
+            assert_eq!(heard.take(), ["s.t"]);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_makes_room_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options { partitions: 1, ..Options::default() }).unwrap();
+        let heard = Arc::new(Heard::default());
+        let full = Definition { memory_bytes_max: 300, at_limit: AtLimit::Evict, ..Definition::new("s", "t") };
+        let entries = store.space("s").declare(full).unwrap();
+        let entry = |id: u64| Document::from_pairs([("id", id)]);
+        entries.write(&entry(1), &WriteOptions::default()).unwrap();
+        store.watch_keys(Arc::clone(&heard) as _);
+        let mut told = Vec::new();
+        for id in 2..10 {
+            entries.write(&entry(id), &WriteOptions::default()).unwrap();
+            told.extend(heard.take());
+        }
+        assert!(told.iter().any(|told| told == "s.t 1"), "{told:?}");
     }
 }

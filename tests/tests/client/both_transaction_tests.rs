@@ -113,10 +113,13 @@ fn a_transaction_goes_through_entries_as_it_has_them() {
         assert_eq!(found, [(3, 30), (5, 51), (6, 60), (7, 70), (8, 80), (9, 90), (10, 100), (11, 500)]);
         assert_eq!(transaction.next_of(&mut iteration, 3).wait().unwrap(), []);
         transaction.commit(None).wait().unwrap();
-        // One that is of another transaction is refused there.
-        let mut first = begin(client);
-        let mut iteration = first.iterate(&orders, &Wanted::query("total > 0 ORDER BY id", &[]).unwrap());
-        assert_eq!(first.next_of(&mut iteration, 3).wait().unwrap_err().kind(), ErrorKind::Invalid);
+        // One that is of another transaction is refused there, and so is an order.
+        let (mut first, mut second) = (begin(client), begin(client));
+        let mut iteration = first.iterate(&orders, &Wanted::all());
+        assert_eq!(first.next_of(&mut iteration, 3).wait().unwrap().len(), 3);
+        assert_eq!(second.next_of(&mut iteration, 3).wait().unwrap_err().kind(), ErrorKind::Invalid);
+        let mut ordered = first.iterate(&orders, &Wanted::query("total > 0 ORDER BY id", &[]).unwrap());
+        assert_eq!(first.next_of(&mut ordered, 3).wait().unwrap_err().kind(), ErrorKind::Invalid);
     });
 }
 

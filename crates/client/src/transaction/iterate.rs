@@ -36,7 +36,7 @@ fn lock(place: &Mutex<At>) -> MutexGuard<'_, At> {
 
 impl Transaction {
     /// Goes through all entries that match as this transaction has them when they are come to, each once, a batch at a time:
-    /// [`Transaction::next_of`]. What it has written by then comes first; what it writes anew behind the first batch is not come to.
+    /// [`Transaction::next_of`]. What it has written by then comes first; what it writes anew behind the first batch, or makes match, may not be come to.
     pub fn iterate(&self, entries: &Entries, wanted: &Wanted) -> WithinIteration {
         WithinIteration { entries: entries.clone(), place: Arc::new(Mutex::new(At::Begin(Box::new(wanted.clone())))) }
     }

@@ -62,7 +62,7 @@ impl Asked<'_> {
         let (place, durability) = (self.place()?, self.durability()?);
         let (wanted, share) = self.which(upload).await?;
         // It goes on when nobody waits for it any more: who sends it and goes means it.
-        let stop = Stop { time_max: Some(self.shared.options.limits.space_time_max), cancel: None };
+        let stop = Stop { time_max: Some(self.shared.options.limits.space_time_max), ..Stop::default() };
         let clear = move |store: &Store| {
             let entries = place.entries(store)?.until(stop);
             let shown = entries.clear_shown(&wanted)?;

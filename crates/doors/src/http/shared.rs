@@ -196,7 +196,7 @@ impl Shared {
 
     /// When a question about points ends though it is not done.
     pub(crate) fn series_stop(&self, cancel: Option<Cancel>) -> Stop {
-        Stop { time_max: Some(self.options.limits.series_time_max), cancel }
+        Stop { time_max: Some(self.options.limits.series_time_max), cancel, ..Stop::default() }
     }
 
     /// Waits until `position` is as durable as asked; no thread waits with it for a sync.

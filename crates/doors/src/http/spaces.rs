@@ -102,7 +102,7 @@ impl Asked<'_> {
         let (limits, ends) = (&self.shared.options.limits, Ends::default());
         // So that it says itself that its time is over.
         let time_max = limits.space_time_max.min(limits.answer_timeout.mul_f64(0.9));
-        let stop = Stop { time_max: Some(time_max), cancel: Some(ends.cancel()) };
+        let stop = Stop { time_max: Some(time_max), cancel: Some(ends.cancel()), ..Stop::default() };
         tokio::select! {
             biased;
             answer = self.shared.ask(move |store| act(store, stop)) => answer?,

@@ -100,7 +100,7 @@ pub(crate) enum View<'c, 's> {
     /// Inside an exclusive, which sees its own staged writes; its commit knows the position.
     Exclusive(&'c mut Exclusive<'s>),
     /// Inside a transaction that TX.BEGIN has begun, which sees its own changes.
-    Transaction { transaction: &'c mut Transaction, id: u64, isolation: ReadLock },
+    Transaction { transaction: &'c mut Transaction, of: &'c Arc<u64>, isolation: ReadLock },
     /// As the option SNAPSHOT asks for; inside EXEC too, which neither sees nor changes it.
     Snapshot(Arc<Snapshot>),
 }

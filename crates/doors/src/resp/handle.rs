@@ -308,6 +308,9 @@ pub(crate) fn waited(
         Err(fail) => (Err(fail), Vec::new()),
     };
     let room = worked(session, waited, is_silent, reply);
+    if let Some(tracked) = &mut session.tracked {
+        tracked.end_waiting();
+    }
     if is_silent {
         // Nobody wants to hear of them.
         handed.into_iter().for_each(Handed::keep);

@@ -6,7 +6,7 @@
 //! or change connections without a word begin a *strict* one: what is to happen in it names it, and nothing else is let in.
 //!
 //! A command that has to wait, for a lock or for an entry, goes on in a thread, and the transaction with it; the connection
-//! waits. There are turns for those who wait for locks, for those who wait for entries, and for those who only take long: who
+//! waits. There are turns for those who wait for locks, for those who wait for entries, for scripts, which wait for neither, and for those who only take long: who
 //! could let go of what others wait for is not kept waiting by them.
 //!
 //!   session.open  --a command-->  View::Transaction  --must wait-->  Waiting, in a thread  -->  session.open
@@ -32,8 +32,8 @@ use super::work::{Worked, Written};
 
 /// An open transaction of a connection.
 pub(crate) struct Open {
-    /// What TX.BEGIN answered.
-    pub(crate) id: u64,
+    /// What TX.BEGIN answered. Whoever has something that is of use to it alone keeps a weak one.
+    pub(crate) id: Arc<u64>,
     /// Not there while a command waits with it, nor when it has failed.
     pub(crate) transaction: Option<Transaction>,
     /// Why it was rolled back.
@@ -53,7 +53,16 @@ impl Open {
     pub(crate) fn new(id: u64, transaction: Transaction, lease: Duration) -> Self {
         let (transaction, gathered) = (Some(transaction), Gathered::default());
         let isolation = ReadLock::Shared;
-        Open { id, transaction, failed: None, is_strict: false, isolation, lease, asked: Vec::new(), gathered }
+        Open {
+            id: Arc::new(id),
+            transaction,
+            failed: None,
+            is_strict: false,
+            isolation,
+            lease,
+            asked: Vec::new(),
+            gathered,
+        }
     }
 }
 
@@ -114,7 +123,7 @@ pub(crate) fn command(
     let durability = session.durability;
     let may = transaction.check().map_err(Fail::from);
     let ran = may.and_then(|()| open.gathered.add(door, args.bytes_len()).map_err(limit)).and_then(|()| {
-        let view = View::Transaction { transaction: &mut transaction, id: open.id, isolation: open.isolation };
+        let view = View::Transaction { transaction: &mut transaction, of: &open.id, isolation: open.isolation };
         let mut call = Call { door, session, command: row, args, view, reply, now_ms, durability, in_exec: true };
         run_handler(&mut call)?;
         Ok(call.durability)
@@ -141,7 +150,7 @@ pub(crate) fn command(
         Some(Pending::Within(waiting)) if ran.is_ok() => {
             *transaction.points() = std::mem::take(&mut session.points);
             waiting.transaction = Some(transaction);
-            (waiting.lease, waiting.of) = (open.lease, (open.id, open.isolation));
+            (waiting.lease, waiting.of) = (open.lease, (open.id.clone(), open.isolation));
         }
         pending => {
             // What has failed goes on nowhere.
@@ -207,7 +216,12 @@ pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Trans
         session.points = std::mem::take(transaction.points());
     }
     if let Some(open) = &mut session.open {
-        open.asked.extend(worked.as_ref().ok().and_then(|written| written.asked).filter(|it| !open.asked.contains(it)));
+        let within = worked.as_mut().map(|written| std::mem::take(&mut written.within)).unwrap_or_default();
+        open.asked.extend(within.asked.filter(|asked| !open.asked.contains(asked)));
+        worked = worked.and_then(|done| match within.kept_bytes {
+            0 => Ok(done),
+            bytes => open.gathered.add_bytes(door, bytes).map_err(limit).map(|()| done),
+        });
         if let Some((things, bytes)) = transaction.as_ref().map(Transaction::held) {
             worked = worked.and_then(|done| open.gathered.hold(door, things, bytes).map(|()| done));
         }
@@ -282,7 +296,7 @@ pub(crate) struct Waiting {
     what: For,
     step: Work,
     /// Of the transaction: its number, and how what is read is locked.
-    of: (u64, ReadLock),
+    of: (Arc<u64>, ReadLock),
     /// Whether it has to be done elsewhere because it may take long, and need not wait.
     is_long: bool,
     /// How long it was asked to wait for an entry; zero is as long as it may.
@@ -312,7 +326,7 @@ impl Waiting {
         Box::new(Waiting {
             what,
             step,
-            of: (0, ReadLock::None),
+            of: (Arc::default(), ReadLock::None),
             is_long: false,
             block: Duration::ZERO,
             transaction: None,
@@ -400,12 +414,12 @@ impl Waiting {
                 return Ok((ran.map(|need| Written::new(reply.take(Vec::new()), need)), None));
             }
             Work::Script(script) => {
-                let (id, isolation) = this.of;
-                let ran = script.run_within(door, (&mut transaction, id, isolation), &mut reply);
-                let worked = ran.and_then(|(need, asked)| {
+                let (of, isolation) = this.of;
+                let ran = script.run_within(door, (&mut transaction, &of, isolation), &mut reply);
+                let worked = ran.and_then(|(need, within)| {
                     let mut written = answer(this.durability, &transaction, reply, this.bytes_max, Ok(()))?;
                     written.need.merge(need);
-                    Ok(Written { asked, ..written })
+                    Ok(Written { within, ..written })
                 });
                 return Ok((worked, Some(transaction)));
             }

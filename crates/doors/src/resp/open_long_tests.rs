@@ -115,6 +115,35 @@ fn what_a_script_asks_for_counts_for_the_commit() {
     assert!(shop.store.watermarks().synced.get() > position);
 }
 
+/// What it shows is as durable as it asked for, as without a script.
+#[test]
+fn what_a_script_shows_is_as_durable_as_it_asks() {
+    let shop = shop_with(Order::Any, |options| options.durability = Some(holdfast::Durability::Written));
+    let mut one = shop.client();
+    let written = one.ask("SPACE.WRITE shop jobs {\"id\":1} DURABILITY written");
+    let position: u64 = written.rsplit(':').next().unwrap().parse().unwrap();
+    one.check(&[("TX.BEGIN", ID)]);
+    let shown = one.eval("return redis.call('space.read', 'shop', 'jobs', 'id', '1', 'durability', 'synced')", &[]);
+    assert!(shown.starts_with("{\"id\":1}"), "{shown}");
+    assert!(shop.store.watermarks().synced.get() > position);
+}
+
+#[test]
+fn what_scripts_keep_for_the_commit_is_bounded_for_all_of_them() {
+    let shop = shop_with(Order::Any, |options| options.limits.queue_bytes_max = 4_000);
+    let mut one = shop.client();
+    let adds = "for i = 1, 30 do redis.call('ts.add', 'some.series', tostring(1700000000 + i), '1') end";
+    one.check(&[("TX.BEGIN", ID)]);
+    let refused = (0..9).map(|_| one.eval(adds, &[])).find(|reply| reply != "nil");
+    assert_eq!(refused.as_deref(), Some("-LIMIT the transaction has too many commands or bytes"));
+    assert!(one.ask("TX.COMMIT").starts_with("-EXECABORT"));
+    // Entries are counted once.
+    let writes = "for i = 1, 10 do redis.call('space.write', 'shop', 'jobs', '{\"id\":' .. i .. ',\"text\":\"' .. ('x'):rep(150) .. '\"}') end";
+    one.check(&[("TX.BEGIN", ID)]);
+    assert_eq!(one.eval(writes, &[]), "nil");
+    one.commit("TX.COMMIT");
+}
+
 /// The ids of a batch, and its cursor.
 fn batch(reply: &str) -> (String, Vec<u64>) {
     let mut words = reply.split(' ');

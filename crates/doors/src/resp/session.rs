@@ -110,6 +110,11 @@ pub(crate) struct Gathered {
     held: Share,
 }
 
+/// What is said of a transaction that reads, changes and locks more than this.
+pub(crate) fn too_many(most: usize) -> String {
+    format!("a transaction reads keys, changes and locks {most} keys and entries at the most")
+}
+
 impl Gathered {
     /// What one may hold beside the memory that all share.
     const FREE_BYTES: usize = 64 << 10;
@@ -130,6 +135,17 @@ impl Gathered {
             return Err(text.into());
         }
         (self.commands, self.bytes) = (commands, bytes);
+        Ok(())
+    }
+
+    /// Makes room for so many bytes more that a command holds.
+    ///
+    /// # Errors
+    /// When that is too much.
+    pub(crate) fn add_bytes(&mut self, door: &Door, bytes: u64) -> Result<(), Fail> {
+        let commands = self.commands;
+        self.add(door, usize::try_from(bytes).unwrap_or(usize::MAX / 2))?;
+        self.commands = commands;
         Ok(())
     }
 
@@ -160,10 +176,7 @@ impl Gathered {
     pub(crate) fn hold(&mut self, door: &Door, things: usize, bytes: u64) -> Result<(), Fail> {
         if things > door.options.limits.transaction_entries_max {
             let most = door.options.limits.transaction_entries_max;
-            return Err(format!(
-                "LIMIT a transaction reads keys, changes and locks {most} keys and entries at the most"
-            )
-            .into());
+            return Err(format!("LIMIT {}", too_many(most)).into());
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes > door.options.limits.queue_bytes_max {

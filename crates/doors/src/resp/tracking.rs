@@ -300,7 +300,7 @@ impl Tracking {
             // Which is always right.
             let Some(some) = part.keys.keys().next().cloned() else { break };
             let Some((some, asking)) = part.remove(&some) else { break };
-            asking.iter().for_each(|other| other.tell(Some(key_of(&some))));
+            asking.iter().for_each(|other| other.tell(Some(&key_of(&some))));
         }
     }
 
@@ -322,8 +322,10 @@ fn name_of(bucket: &[u8], key: &[u8]) -> Vec<u8> {
     [bucket, &[0], key].concat()
 }
 
-fn key_of(name: &[u8]) -> &[u8] {
-    name.iter().position(|byte| *byte == 0).and_then(|end| name.get(end + 1..)).unwrap_or_default()
+/// How what has this name in the table is told.
+fn key_of(name: &[u8]) -> Vec<u8> {
+    let mut parts = name.splitn(2, |byte| *byte == 0);
+    told(parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }
 
 /// Whether it is a numbered database's.
@@ -334,9 +336,15 @@ fn is_database(bucket: &[u8]) -> bool {
 /// Stands for a bucket in the names of entries: no numbered database's.
 const ENTRIES: &[u8] = b"entries";
 
-/// How an entry is told.
-fn entry_name(space: &str, of: &str, id: ValueRef<'_>) -> Vec<u8> {
-    format!("{space}/{of}/{}", id.to_value().to_json()).into_bytes()
+/// What the table knows entries of a type by, behind [`ENTRIES`]: names of spaces and types have no zeros, nor has JSON.
+fn entry_name(space: &str, of: &str, id: Option<ValueRef<'_>>) -> Vec<u8> {
+    format!("{space}\0{of}\0{}", id.map(|id| id.to_value().to_json()).unwrap_or_default()).into_bytes()
+}
+
+/// How something in the table is told.
+fn told(table: &[u8], key: &[u8]) -> Vec<u8> {
+    let shown = |byte: &u8| if table == ENTRIES && *byte == 0 { b'/' } else { *byte };
+    key.iter().map(shown).collect()
 }
 
 impl Tracking {
@@ -345,6 +353,7 @@ impl Tracking {
         let name = name_of(table, key);
         let asking = lock(self.part(&name)).remove(&name);
         let asking = asking.map(|(_, asking)| asking).unwrap_or_default();
+        let key = &*told(table, key);
         asking.iter().for_each(|listener| listener.tell(Some(key)));
         if self.broadcasts.load(Ordering::Acquire) > 0 {
             let all = self.all();
@@ -370,13 +379,13 @@ impl KeyWatcher for Tracking {
 
     fn entry_changed(&self, space: &str, of: &str, id: ValueRef<'_>) {
         if self.listeners.load(Ordering::Acquire) > 0 {
-            self.tell((ENTRIES, space.as_bytes()), &entry_name(space, of, id));
+            self.tell((ENTRIES, space.as_bytes()), &entry_name(space, of, Some(id)));
         }
     }
 
     fn entries_cleared(&self, space: &str, of: &str) {
         if self.listeners.load(Ordering::Acquire) > 0 {
-            self.tell_all(&name_of(ENTRIES, format!("{space}/{of}/").as_bytes()), space.as_bytes());
+            self.tell_all(&name_of(ENTRIES, &entry_name(space, of, None)), space.as_bytes());
         }
     }
 
@@ -411,6 +420,8 @@ pub(crate) struct Tracked {
     pub(crate) is_said: bool,
     /// Whether the client may have read within an open transaction what nobody else will ever see.
     pub(crate) has_uncommitted: bool,
+    /// What a blocked command waits for, as it is told.
+    waited: Option<Vec<u8>>,
     /// Of a script's session: it ends with that of its client.
     is_lent: bool,
 }
@@ -418,13 +429,20 @@ pub(crate) struct Tracked {
 impl Tracked {
     pub(crate) fn begin(tracking: &Arc<Tracking>, client: &Arc<Client>, user: Option<Arc<User>>, wish: Wish) -> Self {
         let listener = tracking.begin(client, user, wish);
-        Self { tracking: Arc::clone(tracking), listener, is_said: false, has_uncommitted: false, is_lent: false }
+        Self {
+            tracking: Arc::clone(tracking),
+            listener,
+            is_said: false,
+            has_uncommitted: false,
+            waited: None,
+            is_lent: false,
+        }
     }
 
     /// The same, for what a script reads.
     pub(crate) fn lent(&self) -> Self {
         let (tracking, listener) = (Arc::clone(&self.tracking), Arc::clone(&self.listener));
-        Self { tracking, listener, is_said: self.is_said, has_uncommitted: false, is_lent: true }
+        Self { tracking, listener, is_said: self.is_said, has_uncommitted: false, waited: None, is_lent: true }
     }
 
     /// Whether what is read now is to be asked for.
@@ -451,10 +469,23 @@ impl Tracked {
         }
     }
 
+    /// Notes that an entry, which was asked for, is waited for by its id.
+    pub(crate) fn wait_for(&mut self, space: &str, of: &str, id: ValueRef<'_>) {
+        self.waited = self.asks().then(|| told(ENTRIES, &entry_name(space, of, Some(id))));
+    }
+
+    /// Tells, behind the reply, of what was waited for: that it had changed may have been told before the reply was there, and then
+    /// nobody would be told again.
+    pub(crate) fn end_waiting(&mut self) {
+        if let Some(name) = self.waited.take() {
+            self.listener.tell(Some(&name));
+        }
+    }
+
     /// Notes that an entry is about to be read by its id.
     pub(crate) fn ask_entry(&self, space: &str, of: &str, id: ValueRef<'_>) {
         if self.asks() {
-            self.tracking.ask(&self.listener, ENTRIES, &entry_name(space, of, id));
+            self.tracking.ask(&self.listener, ENTRIES, &entry_name(space, of, Some(id)));
         }
     }
 }

@@ -559,3 +559,29 @@ fn entries_are_broadcast_to_who_names_a_prefix() {
     assert_eq!(writer.say("SET k 1"), "+OK");
     assert_eq!((all.told(), some.told()), (keys("k"), vec![]));
 }
+
+/// What it had asked for was told while it waited, and then nobody was told of what it read at last.
+#[test]
+fn an_entry_that_was_waited_for_is_not_kept() {
+    let server = start(|_| {});
+    let (mut reader, mut writer) = (server.client(), server.client());
+    assert_eq!(writer.say("SPACE.DECLARE shop jobs ROUTING at"), "+OK");
+    assert_eq!(reader.say("CLIENT TRACKING ON"), "+OK");
+    reader.send("SPACE.READ shop jobs ID 7 ROUTING \"b\" BLOCK 0");
+    let jobs = server.store.space("shop").entries("jobs").unwrap();
+    let end = std::time::Instant::now() + PATIENCE;
+    while jobs.waiters() == 0 {
+        assert!(std::time::Instant::now() < end, "it waits");
+        std::thread::yield_now();
+    }
+    for at in ["a", "b"] {
+        let written = writer.say(&format!("SPACE.WRITE shop jobs '{{\"id\":7,\"at\":\"{at}\"}}'"));
+        assert!(!written.starts_with('-'), "{written}");
+    }
+    let mut heard = Vec::new();
+    while !heard.last().is_some_and(|message: &String| message.starts_with('*')) {
+        heard.push(reader.next());
+    }
+    // Behind the reply it is told, whatever was told before.
+    assert_eq!(reader.told(), keys("shop/jobs/7"), "{heard:?}");
+}

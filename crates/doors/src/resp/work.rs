@@ -55,13 +55,22 @@ pub(crate) struct Written {
     pub(crate) need: Need,
     /// Its room among what all clients are owed, if it is large.
     pub(crate) room: Share,
-    /// How durable what it has changed within an open transaction is to be, if it says so only behind its run.
+    /// What an open transaction is to know of it, that was not known before it ran.
+    pub(crate) within: Within,
+}
+
+/// What a script has done within an open transaction.
+#[derive(Default)]
+pub(crate) struct Within {
+    /// How durable what it has changed is to be.
     pub(crate) asked: Option<Durability>,
+    /// Bytes of arguments that are kept for the commit beside what is staged.
+    pub(crate) kept_bytes: u64,
 }
 
 impl Written {
     pub(crate) fn new(reply: Vec<u8>, need: Need) -> Self {
-        Written { reply, need, room: Share::default(), asked: None }
+        Written { reply, need, room: Share::default(), within: Within::default() }
     }
 }
 

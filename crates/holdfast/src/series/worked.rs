@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn only_work_counts() {
         let time_max = Duration::from_nanos(10);
-        let worked = Worked::new(Stop { time_max: Some(time_max), cancel: None }, &At(100));
+        let worked = Worked::new(Stop { time_max: Some(time_max), ..Stop::default() }, &At(100));
         assert_eq!(worked.check(&At(109)), Ok(()));
         worked.pause(&At(106));
         worked.pause(&At(500));
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_is_canceled_does_not_go_on_whatever_the_time() {
         let cancel = Cancel::new();
-        let worked = Worked::new(Stop { time_max: None, cancel: Some(cancel.clone()) }, &At(0));
+        let worked = Worked::new(Stop { cancel: Some(cancel.clone()), ..Stop::default() }, &At(0));
         assert_eq!(worked.check(&At(u64::MAX)), Ok(()));
         cancel.cancel();
         assert_eq!(worked.check(&At(0)), Err(::series::Error::Canceled));

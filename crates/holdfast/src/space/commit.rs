@@ -115,23 +115,23 @@ impl Inner {
                 telling.tell(&event, &definition);
             }
         };
-        let position = match definition.storage {
+        let (position, applied) = match definition.storage {
             ::space::Storage::Durable => {
                 let mut batch = Batch::new();
                 batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
                 let journal = &self.journal;
                 let removes = matches!(what, What::Remove { .. });
                 let position = if removes { journal.append_freeing(&batch) } else { journal.append(&batch) }?.position;
-                engine.apply(position, &part, tell)?;
-                position
+                (position, engine.apply(position, &part, tell))
             }
             ::space::Storage::Volatile => {
                 let version = Position::new(self.spaces.next_version(self.clock.wall_ms()));
-                engine.apply_volatile(version, &part, tell)?;
-                version
+                (version, engine.apply_volatile(version, &part, tell))
             }
         };
+        // Also of what could not be applied: it is there when the store is opened again.
         what.tell(self, &definition);
+        applied?;
         Ok(position)
     }
 
@@ -259,6 +259,7 @@ impl<'a> Opened<'a> {
     /// Applies the commands, now that the batch has its position.
     pub(crate) fn apply(&mut self, position: Position) -> Result<()> {
         let Self { inner, guards, parts, telling, .. } = self;
+        let mut applied = Ok(());
         for (id, part) in &*parts {
             let Some((partition, engine)) = guards.get_mut(id) else { continue };
             let tell = &mut |event: ::space::Event| {
@@ -266,12 +267,16 @@ impl<'a> Opened<'a> {
                     telling.tell(&event, &kind.definition());
                 }
             };
-            engine.apply(position, part, tell).inspect_err(|_| partition.set_broken())?;
+            applied = engine.apply(position, part, tell).inspect_err(|_| partition.set_broken());
+            if applied.is_err() {
+                break;
+            }
         }
+        // Also of what could not be applied: it is there when the store is opened again.
         for Change { kind, what, .. } in self.changes {
             what.tell(self.inner, &kind.definition());
         }
-        Ok(())
+        Ok(applied?)
     }
 
     /// Notes that the entry, if it is still there, is to be offered to those who wait.

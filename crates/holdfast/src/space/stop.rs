@@ -3,7 +3,9 @@
 //! May use: `cancel`, clocks. Must not know: operations.
 
 use std::cell::Cell;
+use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Time};
@@ -25,6 +27,25 @@ pub struct Stop {
     pub time_max: Option<Duration>,
     /// Ends them from another thread.
     pub cancel: Option<Cancel>,
+    /// Ends them by what the caller counts; of operations on entries alone.
+    pub go_on: Option<GoOn>,
+}
+
+/// Whether an operation may go on: asked between stretches of its work, by the thread that works.
+#[derive(Clone)]
+pub struct GoOn(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl GoOn {
+    /// As long as this is true.
+    pub fn new(may: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may))
+    }
+}
+
+impl fmt::Debug for GoOn {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("GoOn")
+    }
 }
 
 /// Watches one operation.
@@ -36,7 +57,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Stop {
-    const NEVER: &'static Self = &Self { time_max: None, cancel: None };
+    const NEVER: &'static Self = &Self { time_max: None, cancel: None, go_on: None };
 
     /// An operation begins.
     pub(crate) fn watch<'a>(&'a self, clock: &'a dyn Clock) -> Watch<'a> {
@@ -54,7 +75,7 @@ impl<'a> Watch<'a> {
     /// Whether the operation may go on.
     ///
     /// # Errors
-    /// `Timeout` when it was canceled, `Limit` when its time is over.
+    /// `Timeout` when it was canceled, `Limit` when its time is over, or it may not go on.
     pub(crate) fn check(&self) -> Result<()> {
         if self.stop.cancel.as_ref().is_some_and(Cancel::is_canceled) {
             return Err(Error::new(ErrorKind::Timeout, "the query was ended: nobody waits for its answer any more"));
@@ -66,6 +87,12 @@ impl<'a> Watch<'a> {
                  space.query_seconds_max"
             );
             return Err(Error::new(ErrorKind::Limit, text));
+        }
+        if self.stop.go_on.as_ref().is_some_and(|go_on| !(go_on.0)()) {
+            return Err(Error::new(
+                ErrorKind::Limit,
+                "the query was ended: what it is a part of has worked for too long",
+            ));
         }
         Ok(())
     }

@@ -350,9 +350,11 @@ impl<'a> Task<'a> {
                 telling.tell(&event, &kind.definition());
             }
         };
-        self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken())?;
+        let applied = self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken());
         drop(telling);
+        // Also of what could not be applied: it is there when the store is opened again.
         done.iter().for_each(|(definition, what)| what.tell(inner, definition));
+        applied?;
         for staged in self.staged.values() {
             let Some((document, expires_ms)) = &staged.will else { continue };
             inner.note_lease(*expires_ms);

@@ -66,7 +66,7 @@ fn whatever_is_asked_ends_when_its_time_is_over_or_it_is_canceled() {
         ask_all(&store.series().reader(), id).into_iter().map(|(_, answer)| answer.unwrap()).collect();
 
     let time_max = Duration::from_secs(60);
-    let timed = || store.series().reader().until(Stop { time_max: Some(time_max), cancel: None });
+    let timed = || store.series().reader().until(Stop { time_max: Some(time_max), ..Stop::default() });
     let enough: Vec<_> = ask_all(&timed(), id).into_iter().map(|(_, answer)| answer.unwrap()).collect();
     assert_eq!(without, enough);
 
@@ -80,7 +80,7 @@ fn whatever_is_asked_ends_when_its_time_is_over_or_it_is_canceled() {
     assert_eq!(late.go_on(), Ok(()));
     clock.advance(Duration::from_secs(1));
     let cancel = Cancel::new();
-    let canceled = store.series().reader().until(Stop { time_max: None, cancel: Some(cancel.clone()) });
+    let canceled = store.series().reader().until(Stop { cancel: Some(cancel.clone()), ..Stop::default() });
     assert_eq!(canceled.go_on(), Ok(()));
     cancel.cancel();
     for (reader, wanted) in [(&late, SeriesError::Late { time_max }), (&canceled, SeriesError::Canceled)] {

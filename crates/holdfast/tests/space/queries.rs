@@ -276,7 +276,7 @@ fn what_goes_through_entries_ends_when_its_time_is_over_or_it_is_canceled() {
     (0..2_000).for_each(|number| drop(orders.write(&order(number, "ada", number), &upsert()).unwrap()));
     let cancel = holdfast::space::Cancel::new();
     cancel.cancel();
-    let over = Stop { time_max: Some(std::time::Duration::ZERO), cancel: None };
+    let over = Stop { time_max: Some(std::time::Duration::ZERO), ..Stop::default() };
     let canceled = Stop { cancel: Some(cancel), ..Stop::default() };
     let none = Wanted::query("customer = 'nobody'", &[]).unwrap();
     let select = |sql: &str, of: &Entries| of.select(sql, &[]).map(|_| ());

@@ -305,6 +305,10 @@ fn going_through_entries_within_a_transaction_is_bounded_and_refused_as_outside(
         let mut iteration = within.iterate(&Wanted::all()).unwrap();
         assert_eq!(within.next_of(&mut iteration, lock, 100).unwrap().len(), count, "{lock:?}");
     }
+    // What one transaction goes through is nothing to another, which would see what is not committed.
+    let mut foreign = orders.within(&mut transaction).iterate(&Wanted::all()).unwrap();
+    let refused = orders.within(&mut other).next_of(&mut foreign, ReadLock::None, 100).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
     drop(other);
     transaction.commit(Durability::Written).unwrap();
 }

@@ -147,7 +147,7 @@ fn no_series_is_read_for_a_client_that_was_told_it_took_too_long() {
     let range = Range { from: 0, to: i64::MAX };
     assert_eq!(found().len(), 2);
     assert!(result(&reader, found(), range).is_ok());
-    let stop = Stop { time_max: Some(std::time::Duration::ZERO), cancel: None };
+    let stop = Stop { time_max: Some(std::time::Duration::ZERO), ..Stop::default() };
     let late = door.store.series().reader().until(stop);
     let refused = result(&late, found(), range).map_err(|refusal| refusal.into_response().status().as_u16());
     assert_eq!(refused, Err(503));

@@ -308,7 +308,7 @@ fn reading(
     let store = call.door.store.clone();
     if !call.in_exec {
         let time_max = Some(call.door.options.limits.series_time_max);
-        let stop = Stop { time_max, cancel: Some(call.session.client.gone.clone()) };
+        let stop = Stop { time_max, cancel: Some(call.session.client.gone.clone()), ..Stop::default() };
         call.defer(move |reply| {
             let reader = store.series().reader().until(stop);
             // Written first, sent when what it shows is durable.
@@ -326,7 +326,7 @@ fn reading(
         );
     }
     let time_max = call.door.options.script.time_max;
-    let deadline = *call.session.deadline.get_or_insert_with(|| Deadline::of_work(time_max));
+    let deadline = *call.session.deadline.get_or_insert_with(|| Deadline::at(time_max));
     if deadline.is_over() {
         let text = "LIMIT the time for reading points within MULTI is over (script.time_milliseconds_max): read less, or outside";
         return Err(text.into());

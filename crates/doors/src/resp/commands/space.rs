@@ -19,7 +19,7 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
-use holdfast::space::{Entries, Entry, Stop, Storage, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Stop, Storage, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -41,12 +41,11 @@ fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
 
 /// When this command ends though it is not done.
 fn stop(call: &Call<'_, '_>) -> Stop {
-    let own = call.door.options.limits.space_time_max;
+    let time_max = Some(call.door.options.limits.space_time_max);
     // A script has one time for all that it calls.
     let deadline = call.session.deadline.filter(|_| call.session.is_script);
-    let left = deadline.map(|deadline| deadline.left());
-    let time_max = left.map_or(own, |left| left.min(own));
-    Stop { time_max: Some(time_max), cancel: Some(call.session.client.gone.clone()) }
+    let go_on = deadline.map(|deadline| GoOn::new(move || !deadline.is_over()));
+    Stop { time_max, cancel: Some(call.session.client.gone.clone()), go_on }
 }
 
 /// The same for one that changes many entries: who sends it and goes means it.

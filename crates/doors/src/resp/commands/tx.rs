@@ -83,7 +83,7 @@ fn named(call: &Call<'_, '_>, id: Option<&[u8]>) -> Answer {
             Err("ERR a strict transaction is named: ID, and what TX.BEGIN answered".into())
         }
         (Some(_), None) => Ok(()),
-        (Some(open), Some(id)) if number::parse_u64(id) == Some(open.id) => Ok(()),
+        (Some(open), Some(id)) if number::parse_u64(id) == Some(*open.id) => Ok(()),
         (_, Some(_)) => {
             let text = "NOTX this connection has no such transaction: it has ended, or its connection has; whether it was committed is known by reading";
             Err(text.into())

@@ -3,6 +3,7 @@
 //! May use: `handle`, `table`, `value`, the crate `script`. Must not know: locks, who commits.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use holdfast::space::ReadLock;
 use holdfast::{Durability, Exclusive, Transaction};
@@ -15,7 +16,7 @@ use crate::resp::door::Door;
 use crate::resp::handle::{admit, keys_of, run_in, unknown_subcommand};
 use crate::resp::open::{Way, way};
 use crate::resp::reply::{Protocol, Reply};
-use crate::resp::session::Session;
+use crate::resp::session::{Session, too_many};
 use crate::resp::table::{BucketOf, Command, Found, find, flag};
 use crate::resp::unsupported;
 use crate::resp::wire::{Args, OwnedArgs};
@@ -41,7 +42,7 @@ pub(super) enum Ground<'r, 's> {
 /// A transaction that TX.BEGIN has begun, its number, and how what is read is locked.
 pub(super) struct Opened<'r> {
     pub(super) transaction: &'r mut Transaction,
-    pub(super) id: u64,
+    pub(super) of: &'r Arc<u64>,
     pub(super) isolation: ReadLock,
 }
 
@@ -49,8 +50,8 @@ impl<'s> Ground<'_, 's> {
     fn view(&mut self) -> View<'_, 's> {
         match self {
             Self::Exclusive(exclusive) => View::Exclusive(exclusive),
-            Self::Open(Opened { transaction, id, isolation }) => {
-                View::Transaction { transaction, id: *id, isolation: *isolation }
+            Self::Open(Opened { transaction, of, isolation }) => {
+                View::Transaction { transaction, of, isolation: *isolation }
             }
         }
     }
@@ -166,11 +167,16 @@ impl Guest<'_, '_> {
         let (things, bytes) = self.ground.held();
         let things_max = self.door.options.limits.transaction_entries_max;
         if things > things_max {
-            let text = format!("a transaction reads keys, changes and locks {things_max} keys and entries at the most");
-            return Err(Fail::Store(holdfast::Error::new(holdfast::ErrorKind::Limit, text)));
+            return Err(Fail::Store(holdfast::Error::new(holdfast::ErrorKind::Limit, too_many(things_max))));
         }
         if row.has(flag::WRITE) {
-            if matches!(row.keys.bucket, BucketOf::Space | BucketOf::Series) {
+            // Of an open transaction entries are among what it holds.
+            let is_apart = match row.keys.bucket {
+                BucketOf::Series => true,
+                BucketOf::Space => !self.ground.is_open(),
+                _ => false,
+            };
+            if is_apart {
                 self.kept_bytes += args.bytes_len() as u64;
             }
             let bytes_max = self.door.options.limits.queue_bytes_max as u64;

@@ -23,8 +23,9 @@ use crate::resp::door::{Door, Options};
 use crate::resp::open::Waiting;
 use crate::resp::reply::{Form, Protocol, Reply};
 use crate::resp::session::{BucketName, Need, Pending, ReplyMode, Session};
+use crate::resp::tracking::Tracked;
 use crate::resp::wire::OwnedArgs;
-use crate::resp::work::Work;
+use crate::resp::work::{Within, Work};
 
 /// How long a script may hold up the event loop before it begins again in a thread.
 const AT_ONCE_MAX: Duration = Duration::from_millis(1);
@@ -108,6 +109,9 @@ pub(crate) fn run(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Ans
 fn run_in_open(call: &mut Call<'_, '_>, task: &Task<'_>, first: usize) -> Answer {
     let time_max = call.door.options.script.time_max.saturating_sub(task.spent);
     let later = Later::new(call, task, first, time_max);
+    if let Some(tracked) = &mut call.session.tracked {
+        tracked.has_uncommitted = true;
+    }
     call.session.pending = Some(Pending::Within(Waiting::of_script(call, Box::new(later))));
     Ok(())
 }
@@ -237,6 +241,8 @@ struct Played {
     ended: Ended,
     durability: Durability,
     wrote: bool,
+    /// Bytes of arguments that are kept for the commit beside what is staged.
+    kept_bytes: u64,
 }
 
 /// Runs a script until it ends or has to. What it staged is in the exclusive, or the transaction, and in the session.
@@ -293,7 +299,7 @@ fn play<'s>(
         }
         ran
     });
-    let (durability, wrote, called) = (guest.durability, guest.wrote, guest.called);
+    let (durability, wrote, called, kept_bytes) = (guest.durability, guest.wrote, guest.called, guest.kept_bytes);
     let ended = match (guest.failed.take(), ran) {
         _ if guest.needs_all => Ended::NeedsAll,
         // A query that was told to stop.
@@ -317,7 +323,7 @@ fn play<'s>(
         let newest = Position::new(door.store.watermarks().appended.get().saturating_sub(1));
         session.need.add(durability, newest);
     }
-    Played { ended, durability, wrote }
+    Played { ended, durability, wrote, kept_bytes }
 }
 
 /// A script that is to be run in a thread.
@@ -336,6 +342,7 @@ pub(crate) struct Later {
     database: u16,
     durability: Durability,
     random: u64,
+    tracked: Option<Tracked>,
     form: Form,
     is_silent: bool,
 }
@@ -357,6 +364,7 @@ impl Later {
             database: session.database,
             durability: session.durability,
             random: session.next_random(),
+            tracked: session.tracked.as_ref().map(Tracked::lent),
             form: call.reply.form(),
             is_silent: session.reply_mode != ReplyMode::On,
         }
@@ -373,6 +381,7 @@ impl Later {
         let mut session = Session::new(self.client.clone(), Arc::new(Counters::default()), self.durability);
         (session.bucket, session.database, session.user) = (self.bucket, self.database, self.user.clone());
         session.random = self.random | 1;
+        session.tracked = self.tracked.as_ref().map(Tracked::lent);
         session
     }
 
@@ -394,24 +403,27 @@ impl Later {
         }
     }
 
-    /// Runs it here, within an open transaction. Answers what its reply rests on, and how durable what it has changed is to be. Blocks when it
+    /// Runs it here, within an open transaction. Answers what its reply rests on, and what the transaction is to know of it. Blocks when it
     /// fails, until what the error may tell is as durable.
     pub(crate) fn run_within(
         &self,
         door: &Door,
-        (transaction, id, isolation): (&mut Transaction, u64, ReadLock),
+        (transaction, of, isolation): (&mut Transaction, &Arc<u64>, ReadLock),
         reply: &mut Reply,
-    ) -> Result<(Need, Option<Durability>), Fail> {
+    ) -> Result<(Need, Within), Fail> {
         let mut session = self.session();
         session.points = std::mem::take(transaction.points());
-        let ground = Ground::Open(Opened { transaction, id, isolation });
+        let ground = Ground::Open(Opened { transaction: &mut *transaction, of, isolation });
         let played = play(door, &mut session, ground, &self.task(), Held::All, Deadline::of_work(self.time_max));
         *transaction.points() = session.points;
         self.client.set_database(self.database);
         let fail = match played.ended {
             Ended::Returned(value) => {
                 write(reply, &value);
-                return Ok((session.need, played.wrote.then_some(played.durability)));
+                // What it shows of entries is as durable as it asked for.
+                session.need.add(played.durability, transaction.seen());
+                let asked = played.wrote.then_some(played.durability);
+                return Ok((session.need, Within { asked, kept_bytes: played.kept_bytes }));
             }
             Ended::Failed(fail) => fail,
             Ended::TooLong => failure(&ScriptError::Stopped(Stop::Time)),

@@ -5,7 +5,7 @@
 //!
 //! May use: `wanted`, `iterations`, the facade. Must not know: sockets, dispatch.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use holdfast::space::{Entry, Wanted};
@@ -27,7 +27,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
     let entries = entries(call)?;
     let limits = call.door.options.limits.clone();
     let of = match &call.view {
-        View::Transaction { id, .. } => Some(*id),
+        View::Transaction { of, .. } => Some(Arc::clone(of)),
         _ => None,
     };
     let is_going = args.at(3).eq_ignore_ascii_case(b"cursor");
@@ -35,7 +35,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         let id = args.get(4).ok_or(SYNTAX).map(number::parse_u64)?.ok_or(NOT_INTEGER)?;
         let count = counted(call)?;
         let name = (args.at(1), args.at(2));
-        let going = call.door.iterations().take(id, name, of, Instant::now());
+        let going = call.door.iterations().take(id, name, of.as_deref().copied(), Instant::now());
         let going = going.ok_or("ERR there is no such cursor any more, or it was used: begin anew")?;
         (Begins::Goes(Box::new(going)), count)
     } else {
@@ -69,7 +69,7 @@ pub(crate) fn iterate(call: &mut Call<'_, '_>) -> Answer {
         let mut within = entries.within(transaction);
         let mut going = match begins.ok_or("ERR internal error: an iteration that was begun twice")? {
             Begins::Goes(going) => going.until(stop.clone()),
-            Begins::Now(wanted) => Going::within(name.clone(), of, within.iterate(&wanted)?),
+            Begins::Now(wanted) => Going::within(name.clone(), &of, within.iterate(&wanted)?),
         };
         let (found, goes_on) = batch(count, bytes_max, || going.next_within(&mut within, lock))?;
         answer(reply, &iterations, &found, goes_on.then_some(going));

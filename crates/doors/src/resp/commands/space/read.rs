@@ -65,6 +65,10 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
     if options.strict {
         return Err("ERR STRICT is of an entry that is found fast: by ID, or by an index".into());
     }
+    if let (Taking::Read, Some(id), Some(tracked)) = (taking, chosen.wanted.by_id(), &mut call.session.tracked) {
+        let of = entries.definition();
+        tracked.wait_for(&of.space, &of.name, id.scalar());
+    }
     wait(call, entries, chosen, &options, taking, None, is_long);
     Ok(())
 }

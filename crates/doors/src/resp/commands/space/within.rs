@@ -16,7 +16,7 @@ use crate::resp::reply::Reply;
 use crate::resp::session::Pending;
 
 /// Runs a command such that inside EXEC whatever it fails of discards the transaction: the other commands must not happen
-/// without it. A script that a transaction is open for may go on behind a failure as well.
+/// without it. So it is in a script: the command may have changed something of the open transaction already, and the script could go on.
 pub(crate) fn all_or_nothing(call: &mut Call<'_, '_>, run: fn(&mut Call<'_, '_>) -> Answer) -> Answer {
     let in_exec = call.in_exec && (call.session.is_script || !matches!(call.view, View::Transaction { .. }));
     run(call).map_err(|fail| match fail {
