@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn every_change_is_told_whatever_makes_it_and_nothing_that_changes_nothing() {
+    /// One without threads, in memory, and its clock.
+    fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let world = World {
             files: Arc::new(Disk::new(1).process()),
@@ -146,7 +146,12 @@ mod tests {
             entropy: 7,
         };
         let options = Options { partitions: 2, durability: Durability::Written, ..Options::default() };
-        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        (Store::open_in(&world, Path::new("/store"), options).unwrap(), clock)
+    }
+
+    #[test]
+    fn every_change_is_told_whatever_makes_it_and_nothing_that_changes_nothing() {
+        let (store, clock) = store();
         let (heard, plain) = (Arc::new(Heard::default()), PutOptions::default());
         let kv = store.kv();
         kv.put(b"b", b"before", b"1", &plain).unwrap();
@@ -176,16 +181,7 @@ mod tests {
 
     #[test]
     fn every_change_of_an_entry_is_told_whatever_makes_it() {
-        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
-        let world = World {
-            files: Arc::new(Disk::new(1).process()),
-            clock: Arc::clone(&clock) as _,
-            ledgers: Arc::new(MemoryLedgers::default()),
-            threads: false,
-            entropy: 7,
-        };
-        let options = Options { partitions: 2, durability: Durability::Written, ..Options::default() };
-        let store = Store::open_in(&world, Path::new("/store"), options).unwrap();
+        let (store, clock) = store();
         let heard = Arc::new(Heard::default());
         store.watch_keys(Arc::clone(&heard) as _);
         let space = store.space("s");

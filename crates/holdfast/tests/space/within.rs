@@ -10,6 +10,15 @@ fn add(path: &str, by: i64) -> Change {
     Change::Increment { path: Path::parse(path).unwrap(), by: by.into() }
 }
 
+/// Orders 0 to 29, of two customers in turn.
+fn thirty(store: &Store) -> Entries {
+    let orders = orders(store);
+    for number in 0..30 {
+        orders.write(&order(number, ["ada", "bob"][number as usize % 2], number % 11), &upsert()).unwrap();
+    }
+    orders
+}
+
 /// Does something to an entry or some within the transaction.
 fn happens(random: &mut Random, orders: &Entries, transaction: &mut Transaction) {
     let number = i64::try_from(random.below(40)).unwrap();
@@ -45,10 +54,7 @@ fn a_query_within_a_transaction_answers_what_all_see_behind_its_commit() {
     for _ in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), options()).unwrap();
-        let orders = orders(&store);
-        for number in 0..30 {
-            orders.write(&order(number, ["ada", "bob"][number as usize % 2], number % 11), &upsert()).unwrap();
-        }
+        let orders = thirty(&store);
         let mut transaction = store.begin();
         (0..20).for_each(|_| happens(&mut random, &orders, &mut transaction));
         let before = QUERIES.map(|sql| orders.select(sql, &[]).unwrap());
@@ -237,10 +243,7 @@ fn going_through_entries_within_a_transaction_comes_to_each_once_as_the_transact
     for round in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), options()).unwrap();
-        let orders = orders(&store);
-        for number in 0..30 {
-            orders.write(&order(number, ["ada", "bob"][number as usize % 2], number % 11), &upsert()).unwrap();
-        }
+        let orders = thirty(&store);
         let mut transaction = store.begin();
         (0..8).for_each(|_| happens(&mut random, &orders, &mut transaction));
         let wanted = if round % 2 == 0 { Wanted::all() } else { Wanted::query("total < 8", &[]).unwrap() };
