@@ -84,7 +84,8 @@ impl Transaction {
         self
     }
 
-    /// How many keys and entries it has changed or locked, and the bytes that they take in memory until it ends.
+    /// How many keys and entries it has read, changed or locked, and the bytes that what it changes takes in memory until it ends. Entries that it
+    /// reads without a lock are not among them.
     #[must_use]
     pub fn held(&self) -> (usize, u64) {
         let (entries, bytes) = self.space.held();

@@ -55,7 +55,9 @@ impl Client {
     pub(super) fn check(&mut self, steps: &[(&str, &str)]) {
         for (line, expected) in steps {
             let reply = self.ask(line);
-            if *expected == ID {
+            if *expected == ANY {
+                assert!(!reply.starts_with('-'), "{line}: {reply}");
+            } else if *expected == ID {
                 assert!(
                     reply.strip_prefix(':').is_some_and(|id| id.parse::<u64>().is_ok_and(|id| id > 0)),
                     "{line}: {reply}"
@@ -115,6 +117,8 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
 const NONE_OPEN: &str = "-NOTX no transaction is open on this connection: TX.BEGIN begins one";
 /// Any id.
 pub(super) const ID: &str = "an id";
+/// Of a step whose reply is no error.
+const ANY: &str = "anything";
 const DEADLOCK: &str =
     "-CONFLICT a deadlock: those who have the entry wait for this transaction; roll it back and begin again";
 const LEASE_ENDED: &str = "-TIMEOUT the transaction's lease ended, and it was rolled back: begin again";
@@ -447,7 +451,9 @@ fn what_does_not_belong_there_is_refused() {
         ("TX.BEGIN ISOLATION dirty", "-ERR ISOLATION is one of COMMITTED, REPEATABLE, EXCLUSIVE"),
         ("MULTI", "+OK"),
         ("TX.BEGIN", "-ERR TX.BEGIN is not possible within MULTI: EXEC or DISCARD before"),
-        ("DISCARD", "+OK"),
+        ("SET within x", "+QUEUED"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+        ("EXISTS within", ":0"),
         ("WATCH a", "+OK"),
         ("TX.BEGIN", "-ERR WATCH is for MULTI: a transaction watches all keys that it reads"),
         ("UNWATCH", "+OK"),
@@ -477,7 +483,8 @@ fn a_transaction_is_bounded() {
 #[test]
 fn a_transaction_holds_so_many_entries_and_no_more() {
     let shop = shop_with(Order::Any, |options| {
-        options.limits = Limits { queue_bytes_max: 1 << 20, args_max: 1 << 10, ..Limits::tiny() };
+        options.limits =
+            Limits { queue_bytes_max: 1 << 20, args_max: 1 << 10, space_entries_max: 100, ..Limits::tiny() };
     });
     let mut one = shop.client();
     let many = format!("SPACE.MWRITE shop jobs 33{}", " {}".repeat(33));
@@ -490,6 +497,17 @@ fn a_transaction_holds_so_many_entries_and_no_more() {
     other.ask("SPACE.TAKE shop jobs ID \"x\"");
     let many = format!("SPACE.MWRITE shop jobs 34{} {{\"id\":\"x\"}}", " {}".repeat(33));
     one.check(&[("TX.BEGIN", ID), (&many, much), ("PING", "+PONG"), ("TX.ABORT", "+OK")]);
+    other.check(&[("TX.ABORT", "+OK")]);
+    // What is only read is locked, and counted; unless it is not locked. What is read twice, and then changed, is one.
+    one.check(&[(&format!("SPACE.MWRITE shop jobs 20{}", " {}".repeat(20)), ANY)]);
+    one.check(&[("TX.BEGIN", ID), ("SPACE.MREAD shop jobs ANY", ANY), ("SPACE.MREAD shop jobs ANY", ANY)]);
+    one.check(&[("SPACE.WRITE shop jobs {\"id\":\"x\"}", ANY)]);
+    one.check(&[(&format!("SPACE.MWRITE shop jobs 11{}", " {}".repeat(11)), ANY), ("SPACE.WRITE shop jobs {}", much)]);
+    one.check(&[("TX.ABORT", "+OK"), (&format!("SPACE.MWRITE shop jobs 20{}", " {}".repeat(20)), ANY)]);
+    for (isolation, said) in [("COMMITTED", ANY), ("REPEATABLE", much), ("EXCLUSIVE", much)] {
+        let begin = format!("TX.BEGIN ISOLATION {isolation}");
+        one.check(&[(&begin, ID), ("SPACE.MREAD shop jobs ANY", said), ("TX.ABORT", "+OK")]);
+    }
 }
 
 #[test]

@@ -151,9 +151,13 @@ impl Listener {
 
     /// `None` is all keys.
     fn tell(&self, key: Option<&[u8]>) {
-        if self.no_loop.load(Ordering::Acquire) && ACTING.get() == self.id {
-            return;
+        if !self.no_loop.load(Ordering::Acquire) || ACTING.get() != self.id {
+            self.tell_anyway(key);
         }
+    }
+
+    /// Tells also of what it does itself.
+    fn tell_anyway(&self, key: Option<&[u8]>) {
         let mut inbox = lock(&self.inbox);
         let Inbox { news, client: Some(client), .. } = &mut *inbox else { return };
         match key {
@@ -482,11 +486,31 @@ impl Tracked {
         }
     }
 
+    /// Who is to hear of an entry, which was asked for, when it is not seen.
+    pub(crate) fn may_be_hidden(&self, space: &str, of: &str, id: ValueRef<'_>) -> Option<MayBeHidden> {
+        let name = || told(ENTRIES, &entry_name(space, of, Some(id)));
+        self.asks().then(|| MayBeHidden { listener: Arc::clone(&self.listener), name: name() })
+    }
+
     /// Notes that an entry is about to be read by its id.
     pub(crate) fn ask_entry(&self, space: &str, of: &str, id: ValueRef<'_>) {
         if self.asks() {
             self.tracking.ask(&self.listener, ENTRIES, &entry_name(space, of, Some(id)));
         }
+    }
+}
+
+/// An entry that is read by its id where it may be hidden from the reader: locked by others, it is as if it were not there, and nobody is told when it is
+/// let go of unchanged.
+pub(crate) struct MayBeHidden {
+    listener: Arc<Listener>,
+    name: Vec<u8>,
+}
+
+impl MayBeHidden {
+    /// The client is not to keep that there was none: it is told behind the reply, for news wait for that.
+    pub(crate) fn was_not_seen(&self) {
+        self.listener.tell_anyway(Some(&self.name));
     }
 }
 

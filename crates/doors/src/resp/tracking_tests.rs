@@ -585,3 +585,44 @@ fn an_entry_that_was_waited_for_is_not_kept() {
     // Behind the reply it is told, whatever was told before.
     assert_eq!(reader.told(), keys("shop/jobs/7"), "{heard:?}");
 }
+
+/// Locked by others it is as if it were not there, and when they let go of it unchanged nobody is told: such a null must not be kept.
+#[test]
+fn an_entry_that_others_hide_is_told_behind_the_null() {
+    let server = start(|_| {});
+    let (mut reader, mut holder) = (server.client(), server.client());
+    for line in
+        ["SPACE.DECLARE shop jobs", "SPACE.WRITE shop jobs '{\"id\":7}'", "TX.BEGIN", "SPACE.TAKE shop jobs ID 7"]
+    {
+        let said = holder.say(line);
+        assert!(!said.starts_with('-'), "{line}: {said}");
+    }
+    assert_eq!(reader.say("CLIENT TRACKING ON NOLOOP"), "+OK");
+    let read = "SPACE.READ shop jobs ID 7";
+    let script = "EVAL \"return redis.call('SPACE.READ', 'shop', 'jobs', 'ID', '7') or 'none'\" 0";
+    let is_told = keys("shop/jobs/7");
+    for lines in [
+        &["TX.BEGIN", read, "TX.ABORT"][..],
+        &["TX.BEGIN", script, "TX.ABORT"],
+        &["MULTI", read, "EXEC"],
+        &["MULTI", script, "EXEC"],
+        &[script],
+    ] {
+        let mut heard = Vec::new();
+        for line in lines {
+            let said = reader.say(line);
+            assert!(!said.starts_with('-'), "{line}: {said}");
+            if *line != "MULTI" && said != "+QUEUED" {
+                heard.extend(reader.told());
+            }
+        }
+        assert!(heard.starts_with(&is_told), "{lines:?}: {heard:?}");
+    }
+    // What is seen is kept.
+    assert_eq!(holder.say("TX.ABORT"), "+OK");
+    for id in ["7", "8"] {
+        let read = format!("SPACE.READ shop jobs ID {id}");
+        ["MULTI", &read, "EXEC"].iter().for_each(|line| drop(reader.say(line)));
+    }
+    assert_eq!(reader.told(), keys("shop/jobs/8"));
+}

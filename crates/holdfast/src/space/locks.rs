@@ -245,6 +245,11 @@ impl Locks {
         .collect()
     }
 
+    /// How many entries the transaction has locked.
+    pub(crate) fn count_of(&self, who: Holder) -> usize {
+        self.table().live.get(&who).map_or(0, |live| live.held.len())
+    }
+
     /// Whether the transaction was ended for having taken too long.
     pub(crate) fn check(&self, who: Holder) -> Result<()> {
         self.table().check(who)

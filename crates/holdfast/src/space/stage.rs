@@ -63,6 +63,11 @@ impl Staged {
         STAGED_BYTES + (was + will) as u64
     }
 
+    /// Whether the entry was not there, and so could not be locked.
+    pub(super) fn is_anew(&self) -> bool {
+        self.was.is_none()
+    }
+
     /// What is to be there, as the transaction sees it: until its lease ends, as everybody would.
     pub(super) fn seen(&self, now_ms: u64) -> Option<&(Document, u64)> {
         self.will.as_ref().filter(|(_, expires_ms)| *expires_ms == 0 || *expires_ms > now_ms)
@@ -85,6 +90,8 @@ pub(crate) struct SpaceStage {
     pub(super) staged: BTreeMap<Key, Staged>,
     /// What of each type is staged, so that no operation goes through all of it.
     pub(super) of_type: BTreeMap<TypeId, OfType>,
+    /// How many of what is staged were not there, and so have no lock.
+    pub(super) anew: usize,
     /// Bytes of what is staged.
     pub(super) bytes: u64,
     /// Bytes that the transaction keeps of keys.
@@ -106,6 +113,7 @@ impl SpaceStage {
             kinds,
             staged,
             of_type,
+            anew: 0,
             bytes: 0,
             key_bytes: 0,
             held_bytes: Arc::default(),
@@ -188,9 +196,10 @@ impl SpaceStage {
         self.name = Some(name);
     }
 
-    /// How many entries it has come to, and the bytes that they take.
+    /// How many entries it has locked or written anew, and the bytes that what it changes takes.
     pub(crate) fn held(&self) -> (usize, u64) {
-        (self.staged.len(), self.bytes)
+        let locked = self.holder.map_or(0, |holder| self.store.inner().spaces.locks.count_of(holder));
+        (locked + self.anew, self.bytes)
     }
 
     /// The changes, as they go into the batch.

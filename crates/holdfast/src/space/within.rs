@@ -168,8 +168,10 @@ impl Within<'_> {
             of_type.written.remove(&(staged.partition, key.clone()));
         }
         stage.bytes += staged.bytes();
+        stage.anew += usize::from(staged.is_anew());
         if let Some(earlier) = stage.staged.insert((of, staged.partition, key), staged) {
             stage.bytes -= earlier.bytes();
+            stage.anew -= usize::from(earlier.is_anew());
         }
         stage.note_held();
     }

@@ -28,7 +28,9 @@ const NAME_BETWEEN: &str = " of client ";
 const COMMITTED_HERE_MAX: usize = 256;
 
 pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
-    if call.session.multi.is_some() {
+    if let Some(queue) = &mut call.session.multi {
+        // What was meant to happen in the one must not happen in the other.
+        queue.give_up();
         return Err("ERR TX.BEGIN is not possible within MULTI: EXEC or DISCARD before".into());
     }
     if call.session.open.is_some() {

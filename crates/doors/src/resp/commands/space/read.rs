@@ -18,6 +18,7 @@ use crate::resp::call::{Answer, Call, Fail};
 use crate::resp::effort::Use;
 use crate::resp::open::{Came, For};
 use crate::resp::session::Pending;
+use crate::resp::tracking::MayBeHidden;
 
 /// How many entries SPACE.MREAD and SPACE.MTAKE return unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 100;
@@ -84,6 +85,13 @@ fn one_within(
 ) -> Answer {
     let lock = within::isolation(call);
     let begins = if chosen.is_id || chosen.is_any { Begins::Here } else { begins(&entries, &chosen.wanted)? };
+    let followed = match (taking, chosen.wanted.by_id(), &call.session.tracked) {
+        (Taking::Read, Some(id), Some(tracked)) => {
+            let of = entries.definition();
+            tracked.may_be_hidden(&of.space, &of.name, id.scalar())
+        }
+        _ => None,
+    };
     within::run(call, begins, (For::Entry, options.block), move |transaction, reply, patience| {
         let reading = ReadOptions { wait: patience.wait(options.block), cancel: patience.cancel(), ..reading.clone() };
         let mut within = entries.within(transaction);
@@ -96,6 +104,7 @@ fn one_within(
             None if options.strict => return Err(Fail::Store(gone())),
             None => {
                 reply.null();
+                followed.iter().for_each(MayBeHidden::was_not_seen);
                 return Ok(if options.block.is_some() { Came::Nothing } else { Came::Done });
             }
         }
