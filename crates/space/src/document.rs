@@ -3,7 +3,8 @@
 //! May use: `base`, `value`. Must not know: types, indexes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+
+use triomphe::ThinArc;
 
 use crate::error::{Error, Result};
 use crate::value::{DEPTH_MAX, MapRef, Value, ValueRef, is_canonical_map, skip, write_fields};
@@ -13,7 +14,7 @@ use base::Fields;
 ///
 /// Equal documents have equal bytes: fields lie in byte order of their names, and each value has one form.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document(Arc<[u8]>);
+pub struct Document(ThinArc<(), u8>);
 
 impl Document {
     /// A document of these fields.
@@ -21,7 +22,7 @@ impl Document {
     pub fn new(fields: &BTreeMap<String, Value>) -> Self {
         let mut bytes = Vec::new();
         write_fields(fields, &mut bytes);
-        Self(bytes.into())
+        Self::trusted(&bytes)
     }
 
     /// A document of these fields; of two with one name the later counts.
@@ -38,29 +39,24 @@ impl Document {
         if !is_canonical_map(bytes, DEPTH_MAX) {
             return Err(Error::Malformed { what: "document" });
         }
-        Ok(Self(bytes.into()))
-    }
-
-    /// A document of fields in stored form.
-    pub(crate) fn of_fields(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
+        Ok(Self::trusted(bytes))
     }
 
     /// A document whose bytes were checked before: by their checksum in the journal, or here.
     pub(crate) fn trusted(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+        Self(ThinArc::from_header_and_slice((), bytes))
     }
 
     /// The bytes as they are stored.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.0.slice
     }
 
     /// The fields.
     #[must_use]
     pub fn fields(&self) -> MapRef<'_> {
-        MapRef(&self.0)
+        MapRef(self.as_bytes())
     }
 
     /// The field of this name.
@@ -88,8 +84,8 @@ impl Document {
     /// This document with the fields of another one, which count where both have one.
     #[must_use]
     pub fn merged(&self, over: &Self) -> Self {
-        let mut bytes = Vec::with_capacity(self.0.len() + over.0.len());
-        let (mut left, mut right) = (Spans(Fields(&self.0)), Spans(Fields(&over.0)));
+        let mut bytes = Vec::with_capacity(self.as_bytes().len() + over.as_bytes().len());
+        let (mut left, mut right) = (Spans(Fields(self.as_bytes())), Spans(Fields(over.as_bytes())));
         let (mut old, mut new) = (left.next(), right.next());
         loop {
             let ((name, span), is_new) = match (old, new) {
@@ -108,7 +104,7 @@ impl Document {
                 new = right.next();
             }
         }
-        Self(bytes.into())
+        Self::trusted(&bytes)
     }
 
     /// A copy of the fields that can be changed.

@@ -14,7 +14,7 @@ use journal::Position;
 use crate::command::{Command, Commands, Reason, Removed, TypeId};
 use crate::definition::Definition;
 use crate::document::Document;
-use crate::entries::{Entry, Slot};
+use crate::entries::{Entry, Slot, Stored};
 use crate::error::{Error, Result};
 use crate::share::Share;
 use crate::value::ValueRef;
@@ -53,26 +53,6 @@ pub enum EventKind {
     Updated,
     /// It went.
     Removed(Reason),
-}
-
-/// An entry as it is handed out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Stored {
-    /// Its fields.
-    pub document: Document,
-    /// The position of the batch that wrote it last.
-    pub version: Position,
-    /// When its lease ends, in milliseconds since 1970; 0 is never.
-    pub expires_ms: u64,
-    /// Counts first writings in the partition.
-    pub sequence: u64,
-}
-
-impl From<&Entry> for Stored {
-    fn from(entry: &Entry) -> Self {
-        let Entry { document, version, expires_ms, .. } = entry;
-        Self { document: document.clone(), version: *version, expires_ms: *expires_ms, sequence: entry.sequence() }
-    }
 }
 
 /// Where an entry lies: good for as long as its partition is locked, or the entry is.
@@ -120,20 +100,48 @@ impl Engine {
     /// # Errors
     /// `Malformed` when a command does not decode; those before it were applied.
     pub fn apply(&mut self, position: Position, part: &[u8], tell: &mut dyn FnMut(Event)) -> Result<()> {
-        self.apply_volatile(position, part, tell)?;
+        self.apply_made(position, part, [], tell)
+    }
+
+    /// As [`Engine::apply`], by who made the part: of the documents that it writes, in their order, these are kept instead of copies.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    pub fn apply_made<'d>(
+        &mut self,
+        position: Position,
+        part: &[u8],
+        documents: impl IntoIterator<Item = &'d Document>,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        self.apply_volatile(position, part, documents, tell)?;
         self.applied = position;
         Ok(())
     }
 
-    /// As [`Engine::apply`], for what is in no journal: `version` is no position.
+    /// As [`Engine::apply_made`], for what is in no journal: `version` is no position.
     ///
     /// # Errors
     /// As [`Engine::apply`].
-    pub fn apply_volatile(&mut self, version: Position, part: &[u8], tell: &mut dyn FnMut(Event)) -> Result<()> {
-        Commands::new(part).try_for_each(|command| self.change(version, command?, tell))
+    pub fn apply_volatile<'d>(
+        &mut self,
+        version: Position,
+        part: &[u8],
+        documents: impl IntoIterator<Item = &'d Document>,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<()> {
+        let mut documents = documents.into_iter();
+        Commands::new(part).try_for_each(|command| self.change(version, command?, &mut || documents.next(), tell))
     }
 
-    fn change(&mut self, position: Position, command: Command<'_>, tell: &mut dyn FnMut(Event)) -> Result<()> {
+    /// Makes one change. What is written is copied, unless the next document, which it is, is there.
+    fn change<'d>(
+        &mut self,
+        position: Position,
+        command: Command<'_>,
+        next: &mut dyn FnMut() -> Option<&'d Document>,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<()> {
         let unknown = Error::Malformed { what: "command of a type that was not declared" };
         match command {
             Command::Declare { of, definition } => {
@@ -146,20 +154,26 @@ impl Engine {
             Command::Drop { of } => drop(self.types.remove(&of)),
             Command::Write { of, expires_ms, document, .. } => {
                 let share = self.types.get_mut(&of).ok_or(unknown)?;
-                let document = Document::trusted(document.as_bytes());
+                let document = match next() {
+                    Some(made) => {
+                        debug_assert_eq!(made.as_bytes(), document.as_bytes(), "the part was made of these documents");
+                        made.clone()
+                    }
+                    None => Document::trusted(document.as_bytes()),
+                };
                 let id = document.get(&share.definition.id);
                 let found = id.and_then(|id| share.find_id(id));
                 let old = found.and_then(|slot| share.entries.get(slot));
                 let (sequence, is_locked) =
                     old.map_or((self.next_sequence, false), |old| (old.sequence(), old.is_locked()));
                 let after = document.clone();
-                let mut entry = Entry::new(document, position, expires_ms, sequence);
+                let mut entry = Entry::new(document, position, sequence);
                 entry.set_locked(is_locked);
                 let (kind, before) = match found {
-                    Some(slot) => (EventKind::Updated, share.replace(slot, entry).map(|old| old.document)),
+                    Some(slot) => (EventKind::Updated, share.replace(slot, entry, expires_ms).map(|old| old.document)),
                     None => {
                         self.next_sequence += 1;
-                        share.insert(entry);
+                        share.insert(entry, expires_ms);
                         (EventKind::Written, None)
                     }
                 };
@@ -210,7 +224,7 @@ impl Engine {
     /// The entry at a place.
     #[must_use]
     pub fn get(&self, place: Place) -> Option<Stored> {
-        self.entry(place).map(Stored::from)
+        self.types.get(&place.of)?.entries.stored(place.slot)
     }
 
     fn entry(&self, place: Place) -> Option<&Entry> {
@@ -345,11 +359,11 @@ impl Engine {
             bytes.extend_from_slice(&of.0.to_le_bytes());
             share.definition.encode(&mut bytes);
             sum = sum.wrapping_add(base::hash128(&bytes));
-            for (_, entry) in share.entries.iter().filter(|_| share.is_durable()) {
+            for (slot, entry) in share.entries.iter().filter(|_| share.is_durable()) {
                 bytes.clear();
                 bytes.extend_from_slice(&of.0.to_le_bytes());
                 bytes.extend_from_slice(&entry.version.get().to_le_bytes());
-                bytes.extend_from_slice(&entry.expires_ms.to_le_bytes());
+                bytes.extend_from_slice(&share.entries.expires_ms(slot).to_le_bytes());
                 bytes.extend_from_slice(entry.document.as_bytes());
                 // A sum: entries lie in no particular order.
                 sum = sum.wrapping_add(base::hash128(&bytes));

@@ -15,8 +15,8 @@ use crate::command::TypeId;
 use crate::constraint::{Allowed, Constraint};
 use crate::definition::Order;
 use crate::document::Document;
-use crate::engine::{Engine, Place, Stored};
-use crate::entries::{Entry, Slot};
+use crate::engine::{Engine, Place};
+use crate::entries::{Entry, Slot, Stored};
 use crate::indexes::Index;
 use crate::predicate::Predicate;
 use crate::share::Share;
@@ -105,6 +105,7 @@ pub struct Found<'a> {
     /// Where it lies.
     pub place: Place,
     entry: &'a Entry,
+    expires_ms: u64,
 }
 
 impl<'a> Found<'a> {
@@ -123,13 +124,14 @@ impl<'a> Found<'a> {
     /// A copy, to be handed out.
     #[must_use]
     pub fn stored(&self) -> Stored {
-        Stored::from(self.entry)
+        let Entry { document, version, .. } = self.entry;
+        Stored { document: document.clone(), version: *version, expires_ms: self.expires_ms, sequence: self.sequence() }
     }
 
     /// When its lease ends, in milliseconds since 1970; 0 is never.
     #[must_use]
     pub fn expires_ms(&self) -> u64 {
-        self.entry.expires_ms
+        self.expires_ms
     }
 
     /// The position of the batch that wrote it last.
@@ -291,7 +293,7 @@ impl Engine {
             if !filter.matches(fields) || (by != EVERYBODY && share.is_held(fields, by)) {
                 return ControlFlow::Continue(());
             }
-            visit(Found { place: Place { of, slot }, entry })
+            visit(Found { place: Place { of, slot }, entry, expires_ms: share.entries.expires_ms(slot) })
         };
         let is_ordered = share.definition.order != Order::Any;
         let (source, _) = best(share, filter);

@@ -42,7 +42,7 @@ impl Document {
     /// # Errors
     /// `Invalid` when it is no JSON object or a value in it is not what its key says; `Limit` when it is too deep.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        read::fields(text).map(Self::of_fields)
+        read::fields(text).map(|fields| Self::trusted(&fields))
     }
 }
 

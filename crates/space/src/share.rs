@@ -14,7 +14,7 @@ use crate::key::key_of;
 use crate::path::Path;
 use crate::value::{MapRef, ValueRef};
 
-/// What an entry takes in a queue, and for its lease.
+/// What an entry takes in a queue, and in the order in which leases end.
 const QUEUE_BYTES: u64 = 24;
 const LEASE_BYTES: u64 = 20;
 
@@ -106,12 +106,12 @@ impl Share {
 
     /// Bytes that everything takes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes + self.indexes.iter().map(Index::bytes).sum::<u64>()
+        self.bytes + self.entries.lease_bytes() + self.indexes.iter().map(Index::bytes).sum::<u64>()
     }
 
-    fn entry_bytes(&self, entry: &Entry) -> u64 {
+    fn entry_bytes(&self, entry: &Entry, expires_ms: u64) -> u64 {
         let queue = if self.definition.order == Order::Any { 0 } else { QUEUE_BYTES };
-        let lease = if entry.expires_ms == 0 { 0 } else { LEASE_BYTES };
+        let lease = if expires_ms == 0 { 0 } else { LEASE_BYTES };
         ENTRY_BYTES + entry.document.as_bytes().len() as u64 + queue + lease
     }
 
@@ -155,9 +155,10 @@ impl Share {
         Ok(())
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry) -> Slot {
-        self.bytes += self.entry_bytes(&entry);
-        let (sequence, expires_ms, document) = (entry.sequence(), entry.expires_ms, entry.document.clone());
+    /// Adds an entry whose lease ends then, or never with 0.
+    pub(crate) fn insert(&mut self, entry: Entry, expires_ms: u64) -> Slot {
+        self.bytes += self.entry_bytes(&entry, expires_ms);
+        let (sequence, document) = (entry.sequence(), entry.document.clone());
         let slot = self.entries.insert(&self.definition.id, entry);
         for index in &mut self.indexes {
             index.keys(document.fields()).into_iter().for_each(|key| index.insert(key, slot));
@@ -165,23 +166,22 @@ impl Share {
         if self.definition.order != Order::Any {
             self.queue.insert(sequence, slot);
         }
-        if expires_ms != 0 {
-            self.leases.insert((expires_ms, slot));
-        }
+        self.set_lease(slot, expires_ms);
         self.touch(slot);
         slot
     }
 
     /// Replaces what is at the slot; its id stays.
-    pub(crate) fn replace(&mut self, slot: Slot, entry: Entry) -> Option<Entry> {
+    pub(crate) fn replace(&mut self, slot: Slot, entry: Entry, expires_ms: u64) -> Option<Entry> {
         let old = self.entries.get(slot)?.clone();
-        self.bytes = self.bytes - self.entry_bytes(&old) + self.entry_bytes(&entry);
+        let before = self.entry_bytes(&old, self.entries.expires_ms(slot));
+        self.bytes = self.bytes - before + self.entry_bytes(&entry, expires_ms);
         for index in &mut self.indexes {
             let (before, after) = (index.keys(old.document.fields()), index.keys(entry.document.fields()));
             before.iter().filter(|key| !after.contains(key)).for_each(|key| index.remove(key, slot));
             after.into_iter().filter(|key| !before.contains(key)).for_each(|key| index.insert(key, slot));
         }
-        self.set_lease(slot, old.expires_ms, entry.expires_ms);
+        self.set_lease(slot, expires_ms);
         if let Order::Groups(path) = &self.definition.order
             && old.is_locked()
         {
@@ -197,29 +197,32 @@ impl Share {
         Some(old)
     }
 
-    fn set_lease(&mut self, slot: Slot, old: u64, new: u64) {
-        if old != new {
-            self.leases.remove(&(old, slot));
-            if new != 0 {
-                self.leases.insert((new, slot));
-            }
+    fn set_lease(&mut self, slot: Slot, expires_ms: u64) {
+        let old = self.entries.expires_ms(slot);
+        if old == expires_ms {
+            return;
         }
+        if old != 0 {
+            self.leases.remove(&(old, slot));
+        }
+        if expires_ms != 0 {
+            self.leases.insert((expires_ms, slot));
+        }
+        self.entries.set_expires_ms(slot, expires_ms);
     }
 
     pub(crate) fn renew(&mut self, slot: Slot, expires_ms: u64) {
         let Some(entry) = self.entries.get(slot) else { return };
-        let (old, before) = (entry.expires_ms, self.entry_bytes(entry));
-        if let Some(entry) = self.entries.get_mut(slot) {
-            entry.expires_ms = expires_ms;
-        }
-        let after = self.entries.get(slot).map_or(0, |entry| self.entry_bytes(entry));
-        self.bytes = self.bytes - before + after;
-        self.set_lease(slot, old, expires_ms);
+        let before = self.entry_bytes(entry, self.entries.expires_ms(slot));
+        self.bytes = self.bytes - before + self.entry_bytes(entry, expires_ms);
+        self.set_lease(slot, expires_ms);
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Entry> {
+        let expires_ms = self.entries.expires_ms(slot);
+        self.set_lease(slot, 0);
         let entry = self.entries.remove(&self.definition.id, slot)?;
-        self.bytes -= self.entry_bytes(&entry);
+        self.bytes -= self.entry_bytes(&entry, expires_ms);
         let fields = entry.document.fields();
         for index in &mut self.indexes {
             index.keys(fields).iter().for_each(|key| index.remove(key, slot));
@@ -229,9 +232,6 @@ impl Share {
         }
         if entry.is_locked() {
             self.let_group_go(fields);
-        }
-        if entry.expires_ms != 0 {
-            self.leases.remove(&(entry.expires_ms, slot));
         }
         if let Some(at) = self.used_at.remove(&slot) {
             self.used.remove(&(at, slot));

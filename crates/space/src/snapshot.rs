@@ -25,8 +25,8 @@ use journal::{PartitionId, Position};
 use crate::command::TypeId;
 use crate::definition::Definition;
 use crate::document::Document;
-use crate::engine::{Engine, Stored};
-use crate::entries::Entry;
+use crate::engine::Engine;
+use crate::entries::{Entry, Stored};
 use crate::error::{Error, Result};
 use crate::share::Share;
 use base::{Fields, Hash64, put_string, put_varint};
@@ -160,7 +160,9 @@ impl Engine {
             last_type: self.last_type,
             types: self.types.iter().map(of_type).collect(),
             entries: durable
-                .flat_map(|(of, share)| share.entries.iter().map(|(_, entry)| (*of, Stored::from(entry))))
+                .flat_map(|(of, share)| {
+                    share.entries.iter().filter_map(|(slot, _)| Some((*of, share.entries.stored(slot)?)))
+                })
                 .collect(),
         }
     }
@@ -201,7 +203,7 @@ impl Engine {
             let version = Position::new(from.varint()?);
             let (expires_ms, sequence) = (from.varint()?, from.varint()?);
             let document = Document::trusted(from.string()?);
-            share.insert(Entry::new(document, version, expires_ms, sequence));
+            share.insert(Entry::new(document, version, sequence), expires_ms);
         }
         from.0.is_empty().then_some(engine)
     }

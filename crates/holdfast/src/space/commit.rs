@@ -53,6 +53,14 @@ impl What {
         }
     }
 
+    /// What it writes.
+    pub(super) fn written(&self) -> Option<&Document> {
+        match self {
+            Self::Write { document, .. } => Some(document),
+            Self::Remove { .. } | Self::Renew { .. } => None,
+        }
+    }
+
     /// Tells those who hear of entries that change, now that it is done.
     pub(super) fn tell(&self, inner: &Inner, definition: &Definition) {
         if let Some(id) = self.id(definition) {
@@ -122,11 +130,11 @@ impl Inner {
                 let journal = &self.journal;
                 let removes = matches!(what, What::Remove { .. });
                 let position = if removes { journal.append_freeing(&batch) } else { journal.append(&batch) }?.position;
-                (position, engine.apply(position, &part, tell))
+                (position, engine.apply_made(position, &part, what.written(), tell))
             }
             ::space::Storage::Volatile => {
                 let version = Position::new(self.spaces.next_version(self.clock.wall_ms()));
-                (version, engine.apply_volatile(version, &part, tell))
+                (version, engine.apply_volatile(version, &part, what.written(), tell))
             }
         };
         // Also of what could not be applied: it is there when the store is opened again.
@@ -204,12 +212,19 @@ impl Inner {
     }
 }
 
+/// A partition's commands, and the documents that they write, in their order.
+#[derive(Default)]
+struct Part<'a> {
+    commands: Vec<u8>,
+    documents: Vec<&'a Document>,
+}
+
 /// Several changes that are one batch: their partitions locked, their commands made.
 pub(crate) struct Opened<'a> {
     inner: &'a Inner,
     changes: &'a [Change],
     guards: BTreeMap<PartitionId, (&'a Partition, MutexGuard<'a, Engine>)>,
-    parts: BTreeMap<PartitionId, Vec<u8>>,
+    parts: BTreeMap<PartitionId, Part<'a>>,
     telling: BTreeMap<TypeId, Telling<'a>>,
     /// What nobody has locked any more.
     free: Vec<LockedPlace>,
@@ -243,7 +258,8 @@ impl<'a> Opened<'a> {
             let definition = kind.definition();
             let Some((_, engine)) = self.guards.get(partition) else { continue };
             let part = self.parts.entry(*partition).or_default();
-            what.encode(kind, definition.history, engine, part);
+            what.encode(kind, definition.history, engine, &mut part.commands);
+            part.documents.extend(what.written());
         }
         let kinds: BTreeMap<TypeId, &'a Kind> =
             self.changes.iter().map(|change| (change.kind.of, &*change.kind)).collect();
@@ -253,7 +269,7 @@ impl<'a> Opened<'a> {
 
     /// The partitions and their commands.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (PartitionId, &[u8])> {
-        self.parts.iter().map(|(id, part)| (*id, part.as_slice()))
+        self.parts.iter().map(|(id, part)| (*id, part.commands.as_slice()))
     }
 
     /// Applies the commands, now that the batch has its position.
@@ -267,7 +283,9 @@ impl<'a> Opened<'a> {
                     telling.tell(&event, &kind.definition());
                 }
             };
-            applied = engine.apply(position, part, tell).inspect_err(|_| partition.set_broken());
+            let Part { commands, documents } = part;
+            let made = engine.apply_made(position, commands, documents.iter().copied(), tell);
+            applied = made.inspect_err(|_| partition.set_broken());
             if applied.is_err() {
                 break;
             }

@@ -350,7 +350,9 @@ impl<'a> Task<'a> {
                 telling.tell(&event, &kind.definition());
             }
         };
-        let applied = self.engine.apply(position, &part, tell).inspect_err(|_| self.partition.set_broken());
+        let documents = done.iter().filter_map(|(_, what)| what.written());
+        let applied =
+            self.engine.apply_made(position, &part, documents, tell).inspect_err(|_| self.partition.set_broken());
         drop(telling);
         // Also of what could not be applied: it is there when the store is opened again.
         done.iter().for_each(|(definition, what)| what.tell(inner, definition));
