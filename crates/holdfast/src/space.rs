@@ -121,7 +121,7 @@ impl Space {
         let found = inner.spaces.find(&self.name, &definition.name);
         if let Some(kind) = &found {
             let old = kind.definition();
-            if *old == definition {
+            if **old == definition {
                 return Ok(Entries::new(self.store.clone(), Arc::clone(kind)));
             }
             old.check_change(&definition)?;
@@ -211,7 +211,7 @@ impl Space {
     /// The types that were declared, by name.
     #[must_use]
     pub fn types(&self) -> Vec<Arc<Definition>> {
-        self.store.inner().spaces.list(Some(&self.name)).iter().map(|kind| kind.definition()).collect()
+        self.store.inner().spaces.list(Some(&self.name)).iter().map(|kind| Arc::clone(&kind.definition())).collect()
     }
 }
 

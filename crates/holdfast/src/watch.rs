@@ -5,10 +5,11 @@
 //!
 //! May use: the key-value engine's commands, definitions of types. Must not know: doors.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use ::space::{Definition, ValueRef};
+use arc_swap::ArcSwap;
 use kv::{Command, Commands, Recorded};
 
 use crate::Store;
@@ -40,7 +41,7 @@ pub trait KeyWatcher: Send + Sync {
 #[derive(Default)]
 pub(crate) struct KeyWatchers {
     are_there: AtomicBool,
-    all: RwLock<Vec<Arc<dyn KeyWatcher>>>,
+    all: ArcSwap<Vec<Arc<dyn KeyWatcher>>>,
 }
 
 impl KeyWatchers {
@@ -64,11 +65,11 @@ impl KeyWatchers {
     }
 
     fn each(&self, tell: impl Fn(&dyn KeyWatcher)) {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|watcher| tell(&**watcher));
+        self.all.load().iter().for_each(|watcher| tell(&**watcher));
     }
 
     fn tell_all(&self, section: &[u8]) {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.load();
         for said in Commands::new(section, 0).map_while(Result::ok) {
             let Recorded { command, .. } = said.recorded;
             for watcher in all.iter() {
@@ -88,7 +89,10 @@ impl Store {
     /// Has `watcher` hear of every key and every entry that changes from now on, whoever changes it, for as long as the store is open.
     pub fn watch_keys(&self, watcher: Arc<dyn KeyWatcher>) {
         let watchers = &self.inner().key_watchers;
-        watchers.all.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+        watchers.all.rcu(|all| {
+            let others = all.iter().cloned();
+            others.chain([Arc::clone(&watcher)]).collect::<Vec<_>>()
+        });
         watchers.are_there.store(true, Ordering::Release);
     }
 }

@@ -317,6 +317,21 @@ pub fn put_other_part(to: &mut Vec<u8>, engine: u8, part: &[u8]) {
     put_string(to, part);
 }
 
+/// As [`put_other_part`], of what `write` appends: for parts that are not there yet, and would be copied.
+///
+/// # Panics
+/// As [`put_other_part`].
+pub fn write_other_part(to: &mut Vec<u8>, engine: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    assert!(engine >= OTHER, "engines have tags of their own");
+    to.push(engine);
+    let length_at = to.len();
+    put_string(to, b"");
+    let begin = to.len();
+    write(to);
+    let length = len32(to.len() - begin).to_le_bytes();
+    to.get_mut(length_at..begin).expect("the writer only appends").copy_from_slice(&length);
+}
+
 /// The commands of a section, in order; at what does not decode an error, and then nothing more.
 #[derive(Debug, Clone)]
 pub struct Commands<'a> {
@@ -425,7 +440,7 @@ mod tests {
     #[test]
     fn parts_of_other_engines_are_passed_over() {
         let mut section = Vec::new();
-        put_other_part(&mut section, 64, b"of the space");
+        write_other_part(&mut section, 64, |to| to.extend_from_slice(b"of the space"));
         put_other_part(&mut section, 70, b"");
         let at = section.len() as u64;
         Command::Delete { bucket: b"b", key: b"k" }.encode(&mut section);

@@ -36,7 +36,9 @@ mod tree;
 pub use cache::Caches;
 pub use clock::Clock;
 pub use coming::{Coming, Hint, Step};
-pub use command::{Command, Commands, OTHER_PART_HEADER_BYTES, Put, Recorded, Said, other_parts, put_other_part};
+pub use command::{
+    Command, Commands, OTHER_PART_HEADER_BYTES, Put, Recorded, Said, other_parts, put_other_part, write_other_part,
+};
 pub use compression::{Compression, Stored, UnknownCompression};
 pub use engine::{Engine, Options};
 pub use entry::{Brief, Head};

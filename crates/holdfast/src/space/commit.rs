@@ -2,6 +2,7 @@
 //!
 //! May use: `space`, partitions, `journal`. Must not know: conditions, who asks.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
@@ -35,6 +36,28 @@ pub(crate) enum Over {
     /// What is there, if anything, had ended when it was looked at. It goes first, as if it had been removed in time: listeners are
     /// told, and its place in a queue is nobody's.
     Ended,
+}
+
+/// What single changes are written into: memory for a document of usual size took the allocator long, each time.
+#[derive(Default)]
+struct Spare {
+    batch: Batch,
+    part: Vec<u8>,
+}
+
+/// How much of it a thread keeps of each.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static SPARE: Cell<Spare> = Cell::default();
+}
+
+impl Spare {
+    fn clear(&mut self) {
+        self.batch.clear(SPARE_BYTES_MAX);
+        self.part.clear();
+        self.part.shrink_to(SPARE_BYTES_MAX);
+    }
 }
 
 /// One change of a batch.
@@ -115,8 +138,7 @@ impl Inner {
         // Whoever looked before the partition was locked may have come too late.
         kind.check()?;
         let definition = kind.definition();
-        let mut part = Vec::new();
-        what.encode(kind, definition.history, engine, &mut part);
+        let mut spare = SPARE.take();
         let mut telling = kind.listeners.telling();
         let tell = &mut |event| {
             if let Some(telling) = &mut telling {
@@ -125,18 +147,25 @@ impl Inner {
         };
         let (position, applied) = match definition.storage {
             ::space::Storage::Durable => {
-                let mut batch = Batch::new();
-                batch.section(partition.id, |to| kv::put_other_part(to, SPACE_PART, &part));
+                let batch = &mut spare.batch;
+                batch.section(partition.id, |to| {
+                    kv::write_other_part(to, SPACE_PART, |to| what.encode(kind, definition.history, engine, to));
+                });
                 let journal = &self.journal;
                 let removes = matches!(what, What::Remove { .. });
-                let position = if removes { journal.append_freeing(&batch) } else { journal.append(&batch) }?.position;
-                (position, engine.apply_made(position, &part, what.written(), tell))
+                let position = if removes { journal.append_freeing(batch) } else { journal.append(batch) }?.position;
+                let mut parts = batch.sections().flat_map(|(_, _, section)| kv::other_parts(section));
+                let (_, part) = parts.next().expect("it was written a moment ago");
+                (position, engine.apply_made(position, part, what.written(), tell))
             }
             ::space::Storage::Volatile => {
+                what.encode(kind, definition.history, engine, &mut spare.part);
                 let version = Position::new(self.spaces.next_version(self.clock.wall_ms()));
-                (version, engine.apply_volatile(version, &part, what.written(), tell))
+                (version, engine.apply_volatile(version, &spare.part, what.written(), tell))
             }
         };
+        spare.clear();
+        SPARE.set(spare);
         // Also of what could not be applied: it is there when the store is opened again.
         what.tell(self, &definition);
         applied?;

@@ -77,7 +77,7 @@ impl Entries {
     /// What the type is.
     #[must_use]
     pub fn definition(&self) -> Arc<Definition> {
-        self.kind.definition()
+        Arc::clone(&self.kind.definition())
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ::space::{Definition, Storage, TypeId};
+use arc_swap::{ArcSwap, Guard};
 
 use super::listen::Listeners;
 use super::locks::Locks;
@@ -22,7 +23,7 @@ const ID_COUNT_BITS: u32 = 20;
 /// One type.
 pub(crate) struct Kind {
     pub(crate) of: TypeId,
-    definition: RwLock<Arc<Definition>>,
+    definition: ArcSwap<Definition>,
     is_dropped: AtomicBool,
     pub(crate) waiters: Waiters,
     pub(crate) listeners: Listeners,
@@ -34,7 +35,7 @@ impl Kind {
     pub(crate) fn new(of: TypeId, definition: Arc<Definition>) -> Self {
         Self {
             of,
-            definition: RwLock::new(definition),
+            definition: ArcSwap::new(definition),
             is_dropped: AtomicBool::new(false),
             waiters: Waiters::default(),
             listeners: Listeners::default(),
@@ -42,17 +43,19 @@ impl Kind {
         }
     }
 
-    pub(crate) fn definition(&self) -> Arc<Definition> {
-        Arc::clone(&self.definition.read().unwrap_or_else(PoisonError::into_inner))
+    /// What it is now. Not to be kept: who keeps it clones it. All operations ask, from all processors, and a lock or a count that they share took
+    /// a fifth of a write.
+    pub(crate) fn definition(&self) -> Guard<Arc<Definition>> {
+        self.definition.load()
     }
 
     /// Whether its entries are in the journal.
     pub(crate) fn is_durable(&self) -> bool {
-        self.definition.read().unwrap_or_else(PoisonError::into_inner).storage == Storage::Durable
+        self.definition().storage == Storage::Durable
     }
 
     pub(crate) fn redefine(&self, definition: Arc<Definition>) {
-        *self.definition.write().unwrap_or_else(PoisonError::into_inner) = definition;
+        self.definition.store(definition);
     }
 
     pub(crate) fn drop_it(&self) {

@@ -260,7 +260,7 @@ impl Entries {
     /// # Errors
     /// As [`Entries::change`]; those before the error are changed.
     pub fn change_many(&self, wanted: &Wanted, changes: &[Change], options: &WriteOptions) -> Result<u64> {
-        let definition = self.definition();
+        let definition = self.kind.definition();
         let watch = self.watch();
         let shown = self.read_many_shown(wanted, usize::MAX)?;
         let (mut count, mut newest) = (0, Position::ZERO);
@@ -341,7 +341,7 @@ impl Entries {
         visit: &mut dyn FnMut(Option<&Document>) -> Result<()>,
     ) -> Result<Position> {
         self.check()?;
-        let definition = self.definition();
+        let definition = self.kind.definition();
         let watch = self.watch();
         let (mut newest, mut held) = (Position::ZERO, self.inner().query_memory.run());
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
@@ -390,7 +390,7 @@ impl Entries {
     pub fn iterate(&self, wanted: &Wanted) -> Result<Iteration> {
         self.check()?;
         wanted.check_unordered("iterating")?;
-        let partitions = route::of_wanted(self.inner(), &self.definition(), wanted)?;
+        let partitions = route::of_wanted(self.inner(), &self.kind.definition(), wanted)?;
         let left = partitions.iter().map(|partition| partition.id).collect();
         let wanted = wanted.kept(&self.store)?;
         Ok(Iteration { entries: self.clone(), left_max: wanted.limit, wanted, left, found: VecDeque::new() })
@@ -425,7 +425,7 @@ impl Iteration {
     /// As [`Entries::read`].
     pub fn next(&mut self, max: usize) -> Result<Vec<Entry>> {
         self.entries.check()?;
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let watch = self.entries.watch();
         while self.found.is_empty() {
             let Some(id) = self.left.front() else { break };

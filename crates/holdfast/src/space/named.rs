@@ -232,7 +232,7 @@ impl Entries {
             let text = format!("the name of a listener has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        if self.definition().storage == Storage::Volatile {
+        if self.kind.definition().storage == Storage::Volatile {
             let text = "entries of a volatile type are in no journal: listen without a name";
             return Err(Error::new(ErrorKind::Invalid, text));
         }

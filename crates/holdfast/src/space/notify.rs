@@ -203,7 +203,7 @@ impl Entries {
         self.check()?;
         wanted.check_unlimited("listening")?;
         let wanted = wanted.kept(&self.store)?;
-        let definition = self.definition();
+        let definition = self.kind.definition();
         let Hears { updated, entered, left, .. } = listen.hears;
         let is_durable = definition.storage == Storage::Durable;
         if is_durable && !definition.history && (updated || entered || left) {
@@ -371,7 +371,7 @@ impl Listener {
     }
 
     fn is_durable(&self) -> bool {
-        self.entries.definition().storage == Storage::Durable
+        self.entries.kind.definition().storage == Storage::Durable
     }
 
     /// Gets more events, from wherever they come now. False when there are none.
@@ -451,7 +451,7 @@ impl Listener {
     /// Reads some events from the journal; returns where to go on.
     fn read(&mut self, from: Position, until: Position) -> Result<Position> {
         let inner = self.entries.inner();
-        let (of, id_field) = (self.entries.kind.of, self.entries.definition().id.clone());
+        let (of, id_field) = (self.entries.kind.of, self.entries.kind.definition().id.clone());
         let (mut next, mut found, mut failed, begin) = (from, VecDeque::new(), None, self.bookmark);
         let read = inner.journal.read_from(from, &mut |visit| {
             let record = match visit {
@@ -492,7 +492,7 @@ impl Listener {
 
     /// What an event is to this listener, if it is anything.
     fn notice(&self, heard: Heard) -> Option<Notice> {
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let bookmark = Bookmark::behind(&heard);
         let is_short = definition.storage == Storage::Durable && !definition.history;
         let heard = if is_short { as_journaled(heard, &definition.id) } else { heard };
@@ -508,7 +508,9 @@ impl Listener {
             EventKind::Written | EventKind::Updated if hears.written && after && came => NoticeKind::Written,
             EventKind::Updated if hears.updated && (after || was) => NoticeKind::Updated,
             // The journal of a type without history tells so of all that are written, and a listener is a view of the journal.
-            EventKind::Updated if hears.written && after && !self.entries.definition().history => NoticeKind::Written,
+            EventKind::Updated if hears.written && after && !self.entries.kind.definition().history => {
+                NoticeKind::Written
+            }
             EventKind::Removed(Reason::Expired) if hears.expired && before => NoticeKind::Expired,
             EventKind::Removed(Reason::Expired) => return None,
             EventKind::Removed(_) if hears.taken && before => NoticeKind::Taken,

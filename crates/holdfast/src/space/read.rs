@@ -348,13 +348,12 @@ impl Inner {
     ) -> Result<Look> {
         let inner = self;
         partition.check()?;
-        let now_ms = inner.clock.wall_ms();
         let who = purpose.holder();
         let mode = mode(purpose);
         let is_durable = definition.storage == Storage::Durable;
         // What a transaction has locked is here as it was committed last: who only reads that is in nobody's way.
         let only_reads = matches!(purpose, Purpose::Read(_));
-        let (mut place, mut locked) = (None, None);
+        let (mut place, mut entry, mut locked) = (None, None, None);
         let mut consider = |here: Place, sequence: u64, is_locked: bool| {
             let at = LockedPlace { partition: partition.id, place: here, sequence };
             if is_locked && !only_reads && inner.spaces.locks.is_in_the_way(who, at, mode) {
@@ -369,7 +368,7 @@ impl Inner {
                 let found = engine.find_id(kind.of, id.scalar());
                 let found = found.and_then(|place| Some((place, engine.get(place)?)));
                 if let Some((place, stored)) = found
-                    && (stored.expires_ms == 0 || stored.expires_ms > now_ms)
+                    && (stored.expires_ms == 0 || stored.expires_ms > inner.clock.wall_ms())
                     && wanted.matches(definition, stored.document.fields())
                 {
                     if options.version.is_some_and(|version| version != stored.version) {
@@ -379,11 +378,12 @@ impl Inner {
                         return Ok(Look::Nothing);
                     }
                     let _ = consider(place, stored.sequence, engine.is_locked(place));
+                    entry = Some(stored);
                 }
             }
             None => {
                 let by = if only_reads { EVERYBODY } else { who };
-                let go_on = || watch.go_on();
+                let (now_ms, go_on) = (inner.clock.wall_ms(), || watch.go_on());
                 let search = Search { of: kind.of, filter: &wanted.filter, by, go_on: &go_on };
                 let _ = engine.find(search, &mut |found| {
                     if !is_visible(&found, now_ms) || !wanted.names(definition, found.document().fields()) {
@@ -398,7 +398,7 @@ impl Inner {
             watch.check()?;
             return Ok(locked.map_or(Look::Nothing, Look::Locked));
         };
-        let Some(entry) = engine.get(place) else { return Ok(Look::Nothing) };
+        let Some(entry) = entry.or_else(|| engine.get(place)) else { return Ok(Look::Nothing) };
         let mut rests_on = entry.version;
         match purpose {
             Purpose::Read(_) => engine.touch(place),

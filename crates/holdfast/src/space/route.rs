@@ -82,14 +82,11 @@ pub(crate) fn of_document<'a>(inner: &'a Inner, definition: &Definition, documen
 }
 
 /// The partitions in which an entry may lie that is wanted.
-pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &Wanted) -> Result<Vec<&'a Partition>> {
-    let by = |value: &Value| at(inner, definition, Some(value.scalar())).map(|partition| vec![partition]);
-    if is_single(definition) {
-        return at(inner, definition, None).map(|partition| vec![partition]);
-    }
-    match (&wanted.routing, &wanted.id, definition.routed_by()) {
-        (Some(routing), _, _) => by(routing),
-        (None, Some(id), None) => by(id),
-        _ => Ok(inner.partitions.iter().collect()),
-    }
+pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &Wanted) -> Result<&'a [Partition]> {
+    let value = match (&wanted.routing, &wanted.id, definition.routed_by()) {
+        _ if is_single(definition) => None,
+        (Some(value), _, _) | (None, Some(value), None) => Some(value.scalar()),
+        _ => return Ok(&inner.partitions),
+    };
+    at(inner, definition, value).map(std::slice::from_ref)
 }

@@ -49,8 +49,8 @@ impl Entries {
     /// The query that is meant.
     pub(super) fn asked(&self, sql: &str, parameters: &[Value]) -> Result<Query> {
         let query = Query::parse(sql)?.bind(parameters)?;
-        if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.definition().name) {
-            let text = format!("the query is of the type {name}, not of {}", self.definition().name);
+        if let Some(name) = query.type_name.as_ref().filter(|name| **name != self.kind.definition().name) {
+            let text = format!("the query is of the type {name}, not of {}", self.kind.definition().name);
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         Ok(query)

@@ -117,12 +117,12 @@ impl Entries {
     /// What is said of an entry that is wanted by its id and that others keep from `who`; by whom, where that is known still.
     fn locked(&self, who: Holder, wanted: &Wanted) -> Error {
         let (inner, id) = (self.inner(), wanted.id.as_ref());
-        let at = |partition: &&Partition| {
+        let at = |partition: &Partition| {
             let engine = partition.space();
             let place = engine.find_id(self.kind.of, id?.scalar())?;
             Some(LockedPlace::of(&engine, partition.id, place)).filter(|_| engine.is_locked(place))
         };
-        let partitions = route::of_wanted(inner, &self.definition(), wanted).unwrap_or_default();
+        let partitions = route::of_wanted(inner, &self.kind.definition(), wanted).unwrap_or_default();
         let nowhere = || Error::new(ErrorKind::Timeout, "a transaction has locked the entry");
         partitions.iter().find_map(at).map_or_else(nowhere, |at| inner.spaces.locks.locked(who, at))
     }
@@ -146,7 +146,7 @@ impl Within<'_> {
     }
 
     fn check_durable(&self) -> Result<()> {
-        if self.entries.definition().storage == ::space::Storage::Durable {
+        if self.entries.kind.definition().storage == ::space::Storage::Durable {
             return Ok(());
         }
         let text = "entries of a volatile type are in no journal, and so in no transaction";
@@ -154,7 +154,7 @@ impl Within<'_> {
     }
 
     fn put(&mut self, id: &Value, staged: Staged) {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
         let stage = self.stage();
         let of_type = stage.of_type.entry(of).or_default();
         if let Some(key) = staged.entry_key(&definition) {
@@ -200,7 +200,7 @@ impl Within<'_> {
     ) -> Result<Written> {
         let holder = self.begin()?;
         self.check_durable()?;
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let document = self.entries.with_id(&definition, document)?;
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let partition = route::of_document(self.entries.inner(), &definition, &document)?.id;
@@ -266,7 +266,7 @@ impl Within<'_> {
     }
 
     fn own_at(&mut self, wanted: &Wanted, now_ms: u64) -> Option<(Value, Staged)> {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
         let stage = self.stage();
         let of_type = stage.of_type.get(&of)?;
         let staged = |(partition, key): &(PartitionId, Vec<u8>)| stage.staged.get(&(of, *partition, key.clone()));
@@ -289,7 +289,7 @@ impl Within<'_> {
     /// All that this transaction itself has written that is wanted, and whose lease lasts still: document, end of the lease or 0, and the
     /// rest.
     fn own_all(&mut self, wanted: &Wanted) -> Vec<(Document, u64, Staged)> {
-        let (of, definition) = (self.entries.kind.of, self.entries.definition());
+        let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
         let now_ms = self.entries.store.now_ms();
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let seen = mine.filter_map(|(_, staged)| staged.seen(now_ms).map(|(document, ends)| (document, ends, staged)));
@@ -333,7 +333,7 @@ impl Within<'_> {
         let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
         drop(others);
         let Some(granted) = found else { return Ok(None) };
-        let id = id_of(&self.entries.definition(), &granted.entry.document);
+        let id = id_of(&self.entries.kind.definition(), &granted.entry.document);
         self.put(&id, taken(&granted));
         self.show(granted.position)?;
         Ok(Some(granted.entry.into()))
@@ -383,7 +383,7 @@ impl Within<'_> {
             return Ok(None);
         }
         let old = Stored::from(before.clone());
-        let document = changed_document(&self.entries.definition(), &old, changes)?;
+        let document = changed_document(&self.entries.kind.definition(), &old, changes)?;
         let options = WriteOptions { mode: WriteMode::Update, ..options.clone() };
         let written = self.write_at(&document, &options, &|_| now_ms)?;
         // A lease so short that it has ended by now was given all the same.
@@ -402,7 +402,7 @@ impl Within<'_> {
             return Err(Error::new(ErrorKind::Invalid, "a lease is renewed by the entry's id"));
         }
         let Some(before) = self.lock(wanted, lock_timeout)? else { return Ok(false) };
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let id = id_of(&definition, &before.document);
         let partition = route::of_document(self.entries.inner(), &definition, &before.document)?.id;
         let old = Stored::from(before);
@@ -455,7 +455,7 @@ impl Within<'_> {
         let own = wanted.limit.map_or(own, |limit| own.min(limit));
         let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
         let shown = self.entries.count_shown(&others)?;
-        let is_durable = self.entries.definition().storage == ::space::Storage::Durable;
+        let is_durable = self.entries.kind.definition().storage == ::space::Storage::Durable;
         self.show(is_durable.then_some(shown.position))?;
         Ok(own + shown.value)
     }
@@ -469,7 +469,7 @@ impl Within<'_> {
         let holder = self.begin()?;
         self.check_durable()?;
         wanted.check_unordered("clear")?;
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let limit = wanted.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut own = self.own_all(wanted);
         own.truncate(limit);

@@ -198,7 +198,7 @@ impl Entries {
         document: &Document,
         old: Option<&Stored>,
     ) -> Result<()> {
-        let id_field = &self.definition().id;
+        let id_field = &self.kind.definition().id;
         let growth = Growth::of(std::iter::once((old.map(|old| &old.document), Some(document))));
         let keeps = |id: ValueRef<'_>| document.get(id_field) == Some(id);
         limit::make_room(self.inner(), &self.kind, (partition, engine), &growth, &keeps)
@@ -248,7 +248,7 @@ impl Entries {
         let Some(id) = &wanted.id else {
             return Err(Error::new(ErrorKind::Invalid, "an entry is changed by its id"));
         };
-        let definition = self.definition();
+        let definition = self.kind.definition();
         for partition in route::of_wanted(self.inner(), &definition, wanted)? {
             let once = || self.change_once(&definition, partition, (id, wanted, changes), options);
             if let Some(changed) = self.unlocked(deadline, &once)? {

@@ -52,7 +52,7 @@ impl Within<'_> {
     /// # Errors
     /// As [`Entries::iterate`](super::super::Entries::iterate).
     pub fn iterate(&mut self, wanted: &Wanted) -> Result<WithinIteration> {
-        let (holder, definition) = (self.begin()?, self.entries.definition());
+        let (holder, definition) = (self.begin()?, self.entries.kind.definition());
         let own: VecDeque<Entry> = self.own_all(wanted).into_iter().map(Entry::of_own).collect();
         let own_keys = own.iter().map(|entry| definition.entry_key(entry.document.fields())).collect();
         let others = self.entries.iterate(&Wanted { limit: None, ..wanted.clone() })?;
@@ -80,7 +80,7 @@ impl Within<'_> {
             let now = self.batch(iteration, max - found.len())?;
             let Some(now) = now else { break };
             let newest = now.iter().map(|entry| entry.version).max().unwrap_or(Position::ZERO);
-            let is_durable = self.entries.definition().storage == Storage::Durable;
+            let is_durable = self.entries.kind.definition().storage == Storage::Durable;
             self.show(is_durable.then_some(newest))?;
             found.extend(self.locked_of(&iteration.wanted, now, Window::ALL, (holder, lock))?);
         }
@@ -90,7 +90,7 @@ impl Within<'_> {
 
     /// Up to so many further entries, less those that are gone or were given; `None` at the end.
     fn batch(&mut self, iteration: &mut WithinIteration, max: usize) -> Result<Option<Vec<Entry>>> {
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let mut batch: Vec<Entry> = iteration.own.drain(..iteration.own.len().min(max)).collect();
         if batch.is_empty() {
             batch = iteration.others.next(max)?;
@@ -109,7 +109,7 @@ impl Within<'_> {
 
     /// What this transaction has made of an entry since it was found: nothing, if it is gone or not wanted any more.
     fn as_it_is(&mut self, wanted: &Wanted, found: Entry) -> Result<Option<Entry>> {
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let partition = route::of_document(self.entries.inner(), &definition, &found.document)?.id;
         let Some(staged) = self.staged(&id_of(&definition, &found.document), partition) else { return Ok(Some(found)) };
         let now_ms = self.entries.store.now_ms();

@@ -81,7 +81,7 @@ impl Within<'_> {
             );
             return Err(Error::new(ErrorKind::Limit, text));
         }
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let deadline = self.entries.lock_deadline(options.lock_timeout);
         let left = || Some(deadline.since(self.entries.inner().clock.now()));
         let plain = Wanted { limit: None, query: None, ..wanted.clone() };
@@ -109,7 +109,7 @@ impl Within<'_> {
         let others = Wanted { limit: None, query: query.clone(), ..self.others(wanted) };
         let shown = self.entries.read_many_shown(&others, max)?;
         drop(others);
-        let is_durable = self.entries.definition().storage == Storage::Durable;
+        let is_durable = self.entries.kind.definition().storage == Storage::Durable;
         self.show(is_durable.then_some(shown.position))?;
         let is_all = shown.value.len() < max;
         let mut entries = shown.value;
@@ -135,7 +135,7 @@ impl Within<'_> {
             ReadLock::Shared => Mode::Shared,
             ReadLock::Exclusive => Mode::Exclusive,
         };
-        let definition = self.entries.definition();
+        let definition = self.entries.kind.definition();
         let plain = Wanted { limit: None, query: None, ..wanted.clone() };
         let mut found = Vec::new();
         for entry in candidates.into_iter().skip(window.skip) {
