@@ -5,12 +5,13 @@
 //! for it, and a partition of 100,000 entries stood still for tens of milliseconds. When leases end lies beside, and takes nothing where no entry
 //! has one.
 //!
-//! May use: `document`, `value`. Must not know: indexes, types.
+//! May use: `document`, `ends`, `value`. Must not know: indexes, types.
 
 use hashbrown::HashTable;
 use journal::Position;
 
 use crate::document::Document;
+use crate::ends::Ends;
 use crate::value::ValueRef;
 
 /// An entry's number within its type and partition.
@@ -84,8 +85,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     slots: Vec<Option<Entry>>,
-    /// When leases end, in milliseconds since 1970, 0 being never: of the slots up to the last that ever had one.
-    ends_ms: Vec<u64>,
+    ends: Ends,
     /// The last that became free is used first, which is near `first` in a type that is drained.
     free: Vec<Slot>,
     /// Before it nothing lies: who takes one after the other does not pass over all that were taken.
@@ -125,25 +125,16 @@ impl Entries {
 
     /// When the lease of the entry ends, in milliseconds since 1970; 0 is never.
     pub(crate) fn expires_ms(&self, slot: Slot) -> u64 {
-        self.ends_ms.get(slot as usize).copied().unwrap_or(0)
+        self.ends.get(slot)
     }
 
     pub(crate) fn set_expires_ms(&mut self, slot: Slot, expires_ms: u64) {
-        let at = slot as usize;
-        if at >= self.ends_ms.len() {
-            if expires_ms == 0 {
-                return;
-            }
-            self.ends_ms.resize(at + 1, 0);
-        }
-        if let Some(place) = self.ends_ms.get_mut(at) {
-            *place = expires_ms;
-        }
+        self.ends.set(slot, expires_ms);
     }
 
-    /// What leases take, whoever has one.
+    /// What leases take, beside what each takes in the order in which they end.
     pub(crate) fn lease_bytes(&self) -> u64 {
-        size_of_val(self.ends_ms.as_slice()) as u64
+        self.ends.bytes()
     }
 
     /// The entry, as it is handed out.

@@ -13,6 +13,7 @@ mod constraint;
 mod decimal;
 mod definition;
 mod document;
+mod ends;
 mod engine;
 mod entries;
 mod error;

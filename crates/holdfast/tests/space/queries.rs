@@ -324,7 +324,7 @@ fn queries_hold_no_more_memory_than_they_may() {
         fields.insert("note".into(), Value::from(format!("{number:010}").repeat(20)));
         Document::new(&fields)
     };
-    (0..16_000).for_each(|number| drop(orders.write(&large(number), &upsert()).unwrap()));
+    (0..20_000).for_each(|number| drop(orders.write(&large(number), &upsert()).unwrap()));
     let refused = |what: &str, outcome: holdfast::Result<usize>| {
         let error = outcome.expect_err(what);
         assert!(
@@ -349,7 +349,7 @@ fn queries_hold_no_more_memory_than_they_may() {
     refused("waiting", waits().map(|_| 0));
     refused("listening", orders.listen(&Wanted::query(&sql, &[]).unwrap(), Listen::default()).map(|_| 0));
     refused("iterating", orders.iterate(&Wanted::query(&sql, &[]).unwrap()).map(|_| 0));
-    assert_eq!(orders.count(&Wanted::all()).unwrap(), 16_000, "others are answered");
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), 20_000, "others are answered");
     drop(waiting);
     assert!(waits().is_ok() && orders.iterate(&Wanted::query(&sql, &[]).unwrap()).is_ok(), "it comes back");
     let error = orders.iterate(&Wanted::query(r"note RLIKE '\w{15}|a'", &[]).unwrap()).err().unwrap();
