@@ -36,11 +36,13 @@ pub(super) fn measure(
         fields.insert("id".to_owned(), id.into());
         Document::new(&fields)
     };
-    // Made beforehand: making them is not what is measured.
+    // Made beforehand: putting fields together is not what is measured. The store shares what it is given, so each write gets a copy of its own, as
+    // from a caller who has just made it.
     let documents: Vec<Document> = (0..count).map(with_id).collect();
     let write = |id: u64| {
         let document = documents.get(usize::try_from(id).unwrap_or(usize::MAX)).expect("ids are below the count");
-        entries.write(document, &WriteOptions::default()).map(|_| ())
+        let document = Document::from_stored(document.as_bytes()).map_err(holdfast::Error::from)?;
+        entries.write(&document, &WriteOptions::default()).map(|_| ())
     };
     let every =
         |name, operation: &(dyn Fn(u64) -> holdfast::Result<()> + Sync)| once_each(name, threads, count, operation);

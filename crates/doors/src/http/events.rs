@@ -15,7 +15,7 @@ use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, Header
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdfast::Durability;
-use holdfast::space::{Bookmark, Document, Entries, Listener, Notice, Storage};
+use holdfast::space::{Bookmark, Document, Entries, Listener, Notice};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -77,7 +77,7 @@ impl Reading {
         let read = read.await.map_err(|_| Stalled)??;
         // No event is told that may vanish by what the store promises: that was seen to. The client may want more than that.
         if let Some(notice) = read.notices.last()
-            && self.entries.definition().storage == Storage::Durable
+            && self.entries.is_durable()
         {
             self.shared.durable(notice.bookmark.position(), shown_at(self.durability)).await?;
         }

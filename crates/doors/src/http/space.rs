@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast::space::{
-    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Storage, Value, ValueRef, Wanted,
-    WriteMode, WriteOptions, Written,
+    Change, Definition, Document, Entries, Entry, Lease, ReadOptions, Stop, Value, ValueRef, Wanted, WriteMode,
+    WriteOptions, Written,
 };
 use holdfast::{Durability, Position, Store};
 
@@ -69,7 +69,7 @@ pub(crate) fn settle(
     position: Position,
     durability: Durability,
 ) -> Result<(), Failure> {
-    if entries.definition().storage == Storage::Durable {
+    if entries.is_durable() {
         store.wait(position, durability)?;
     }
     Ok(())

@@ -84,7 +84,9 @@ impl Entries {
         self.store.inner()
     }
 
-    fn is_durable(&self) -> bool {
+    /// Whether they are in the journal; entries of a volatile type are not.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
         self.kind.is_durable()
     }
 

@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use ::space::{Storage, TypeId};
+use ::space::TypeId;
 use base::Time;
 use journal::{Log, Position};
 use kv::{Compression, FoldRange, Indexes, Metadata, Reading, Stored, Value};
@@ -232,7 +232,7 @@ impl Entries {
             let text = format!("the name of a listener has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        if self.kind.definition().storage == Storage::Volatile {
+        if !self.is_durable() {
             let text = "entries of a volatile type are in no journal: listen without a name";
             return Err(Error::new(ErrorKind::Invalid, text));
         }

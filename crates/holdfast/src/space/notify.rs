@@ -371,7 +371,7 @@ impl Listener {
     }
 
     fn is_durable(&self) -> bool {
-        self.entries.kind.definition().storage == Storage::Durable
+        self.entries.is_durable()
     }
 
     /// Gets more events, from wherever they come now. False when there are none.

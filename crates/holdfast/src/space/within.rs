@@ -146,7 +146,7 @@ impl Within<'_> {
     }
 
     fn check_durable(&self) -> Result<()> {
-        if self.entries.kind.definition().storage == ::space::Storage::Durable {
+        if self.entries.is_durable() {
             return Ok(());
         }
         let text = "entries of a volatile type are in no journal, and so in no transaction";
@@ -455,7 +455,7 @@ impl Within<'_> {
         let own = wanted.limit.map_or(own, |limit| own.min(limit));
         let others = Wanted { limit: wanted.limit.map(|limit| limit - own), ..self.others(wanted) };
         let shown = self.entries.count_shown(&others)?;
-        let is_durable = self.entries.kind.definition().storage == ::space::Storage::Durable;
+        let is_durable = self.entries.is_durable();
         self.show(is_durable.then_some(shown.position))?;
         Ok(own + shown.value)
     }

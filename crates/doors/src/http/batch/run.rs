@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use holdfast::series::Rows;
-use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, Storage, Value, WriteOptions};
+use holdfast::space::{Entries, Entry, ReadLock, ReadOptions, Value, WriteOptions};
 use holdfast::{
     Condition, Durability, ErrorKind, Exclusive, Head, Object, Position, PutOptions, Scope, Store, Transaction,
 };
@@ -252,7 +252,7 @@ impl Running<'_, '_> {
             Failure::new(StatusCode::NOT_FOUND, text)
         };
         let entries = self.store.space(&place.space).entries(&place.name).map_err(none)?;
-        if entries.definition().storage == Storage::Volatile {
+        if !entries.is_durable() {
             return Err(Failure::bad("entries of a volatile type are in no journal, and so in no batch"));
         }
         self.types.insert(name, entries.clone());

@@ -19,7 +19,7 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
-use holdfast::space::{Entries, Entry, GoOn, Stop, Storage, Wanted};
+use holdfast::space::{Entries, Entry, GoOn, Stop, Wanted};
 use holdfast::{Durability, Position};
 
 use crate::resp::call::{Call, Fail, View};
@@ -62,7 +62,7 @@ fn is_long(entries: &Entries, wanted: &Wanted) -> Result<bool, Fail> {
 /// What a reply rests on. An entry that is in no journal is as durable as it will ever be.
 fn need_of(entries: &Entries, durability: Durability, position: Position) -> Need {
     let mut need = Need::NOTHING;
-    if entries.definition().storage == Storage::Durable {
+    if entries.is_durable() {
         need.add(durability, position);
     }
     need
@@ -71,7 +71,7 @@ fn need_of(entries: &Entries, durability: Durability, position: Position) -> Nee
 /// Notes what the reply shows.
 fn show(call: &mut Call<'_, '_>, entries: &Entries, position: Position) {
     if let View::Direct { shown, .. } = &mut call.view
-        && entries.definition().storage == Storage::Durable
+        && entries.is_durable()
     {
         *shown = (*shown).max(position);
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use ::space::{Storage, TypeId};
+use ::space::TypeId;
 use journal::Position;
 
 use super::super::entries::Entry;
@@ -80,7 +80,7 @@ impl Within<'_> {
             let now = self.batch(iteration, max - found.len())?;
             let Some(now) = now else { break };
             let newest = now.iter().map(|entry| entry.version).max().unwrap_or(Position::ZERO);
-            let is_durable = self.entries.kind.definition().storage == Storage::Durable;
+            let is_durable = self.entries.is_durable();
             self.show(is_durable.then_some(newest))?;
             found.extend(self.locked_of(&iteration.wanted, now, Window::ALL, (holder, lock))?);
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ::space::{Change, Query, Storage};
+use ::space::{Change, Query};
 
 use super::super::entries::Entry;
 use super::super::locks::{Holder, Mode};
@@ -109,7 +109,7 @@ impl Within<'_> {
         let others = Wanted { limit: None, query: query.clone(), ..self.others(wanted) };
         let shown = self.entries.read_many_shown(&others, max)?;
         drop(others);
-        let is_durable = self.entries.kind.definition().storage == Storage::Durable;
+        let is_durable = self.entries.is_durable();
         self.show(is_durable.then_some(shown.position))?;
         let is_all = shown.value.len() < max;
         let mut entries = shown.value;

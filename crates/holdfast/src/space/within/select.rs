@@ -2,7 +2,7 @@
 //!
 //! May use: `within`. Must not know: protocols.
 
-use ::space::{Document, GroupLimits, Groups, Storage, Value};
+use ::space::{Document, GroupLimits, Groups, Value};
 
 use super::super::select::{add, first_of};
 use super::super::wanted::Wanted;
@@ -37,7 +37,7 @@ impl Within<'_> {
         let (mut groups, mut held) = (Groups::new(GroupLimits::default()), self.entries.inner().query_memory.run());
         let others = self.others(&wanted);
         let newest = self.entries.each_shown(&others, &mut |document| add(&mut groups, &query, document, &mut held))?;
-        let is_durable = self.entries.kind.definition().storage == Storage::Durable;
+        let is_durable = self.entries.is_durable();
         self.show(is_durable.then_some(newest))?;
         for (document, ..) in self.own_all(&wanted) {
             add(&mut groups, &query, &document, &mut held)?;
