@@ -273,9 +273,9 @@ impl Line {
                 let least = match (kept, *threads, name) {
                     (Kept::Volatile, 20, "read") => Some(2.6e6),
                     (Kept::Volatile, 20, _) => Some(1e6),
-                    (Kept::Written, 20, "insert" | "update" | "take") => Some(0.5e6),
-                    (Kept::Volatile, 2, "update") => Some(1e6),
-                    (Kept::Written, 2, "update") => Some(0.5e6),
+                    (Kept::Written, 20, "insert" | "update" | "update by new documents" | "take") => Some(0.5e6),
+                    (Kept::Volatile, 2, "update" | "update by new documents") => Some(1e6),
+                    (Kept::Written, 2, "update" | "update by new documents") => Some(0.5e6),
                     (_, 2, "read") => Some(3e6),
                     _ => None,
                 };
