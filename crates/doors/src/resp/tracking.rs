@@ -486,10 +486,11 @@ impl Tracked {
         }
     }
 
-    /// Who is to hear of an entry, which was asked for, when it is not seen.
+    /// Who is to hear of an entry, which was asked for or is one of all that it hears of, when it is not seen.
     pub(crate) fn may_be_hidden(&self, space: &str, of: &str, id: ValueRef<'_>) -> Option<MayBeHidden> {
-        let name = || told(ENTRIES, &entry_name(space, of, Some(id)));
-        self.asks().then(|| MayBeHidden { listener: Arc::clone(&self.listener), name: name() })
+        let (listener, name) = (Arc::clone(&self.listener), told(ENTRIES, &entry_name(space, of, Some(id))));
+        let hears = self.asks() || listener.hears_all_of(space.as_bytes(), &name, true);
+        hears.then_some(MayBeHidden { listener, name })
     }
 
     /// Notes that an entry is about to be read by its id.

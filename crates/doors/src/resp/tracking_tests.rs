@@ -618,6 +618,10 @@ fn an_entry_that_others_hide_is_told_behind_the_null() {
         }
         assert!(heard.starts_with(&is_told), "{lines:?}: {heard:?}");
     }
+    let mut all = server.client();
+    assert_eq!(all.say("CLIENT TRACKING ON BCAST PREFIX shop/jobs/"), "+OK");
+    assert!(!all.say(script).starts_with('-'));
+    assert_eq!(all.told(), is_told, "it is one of all that it hears of");
     // What is seen is kept.
     assert_eq!(holder.say("TX.ABORT"), "+OK");
     for id in ["7", "8"] {
