@@ -3,7 +3,7 @@
 //! Most entries of most types have no lease, so it is not kept with the entry: slots lie in chunks, and one without a lease takes nothing. A table
 //! from slot to end would take three times as much where all have one, and one long row would be made all at once for the first.
 //!
-//! May use: nothing. Must not know: entries.
+//! May use: the type of slots. Must not know: what entries are.
 
 use crate::entries::Slot;
 

@@ -138,7 +138,8 @@ impl Inner {
         // Whoever looked before the partition was locked may have come too late.
         kind.check()?;
         let definition = kind.definition();
-        let mut spare = SPARE.take();
+        // A transaction that a thread keeps may end with the thread, when the spare is gone already.
+        let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
         let mut telling = kind.listeners.telling();
         let tell = &mut |event| {
             if let Some(telling) = &mut telling {
@@ -165,7 +166,7 @@ impl Inner {
             }
         };
         spare.clear();
-        SPARE.set(spare);
+        let _ = SPARE.try_with(|kept| kept.set(spare));
         // Also of what could not be applied: it is there when the store is opened again.
         what.tell(self, &definition);
         applied?;

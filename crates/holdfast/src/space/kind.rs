@@ -44,7 +44,7 @@ impl Kind {
     }
 
     /// What it is now. Not to be kept: who keeps it clones it. All operations ask, from all processors, and a lock or a count that they share took
-    /// a fifth of a write.
+    /// as long as the rest of a write.
     pub(crate) fn definition(&self) -> Guard<Arc<Definition>> {
         self.definition.load()
     }
