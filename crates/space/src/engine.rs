@@ -131,7 +131,9 @@ impl Engine {
         tell: &mut dyn FnMut(Event),
     ) -> Result<()> {
         let mut documents = documents.into_iter();
-        Commands::new(part).try_for_each(|command| self.change(version, command?, &mut || documents.next(), tell))
+        Commands::new(part).try_for_each(|command| self.change(version, command?, &mut || documents.next(), tell))?;
+        debug_assert!(documents.next().is_none(), "as many documents as the part writes");
+        Ok(())
     }
 
     /// Makes one change. What is written is copied, unless the next document, which it is, is there.

@@ -226,6 +226,9 @@ pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Trans
             worked = worked.and_then(|done| open.gathered.hold(door, things, bytes).map(|()| done));
         }
         open.transaction = transaction;
+    } else if let (Ok(_), Some(tracked)) = (&worked, &mut session.tracked) {
+        // It was committed: what it has read is what everybody sees now.
+        tracked.has_uncommitted = false;
     }
     tell(session);
     worked

@@ -115,6 +115,7 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 const NONE_OPEN: &str = "-NOTX no transaction is open on this connection: TX.BEGIN begins one";
+const EXCLUDE: &str = "-ERR a transaction of TX.BEGIN and one of MULTI exclude each other: EXEC or DISCARD before";
 /// Any id.
 pub(super) const ID: &str = "an id";
 /// Of a step whose reply is no error.
@@ -450,10 +451,16 @@ fn what_does_not_belong_there_is_refused() {
         ("TX.BEGIN LEASE 9999999999", "-ERR a lease has 1 to 3600000 milliseconds"),
         ("TX.BEGIN ISOLATION dirty", "-ERR ISOLATION is one of COMMITTED, REPEATABLE, EXCLUSIVE"),
         ("MULTI", "+OK"),
-        ("TX.BEGIN", "-ERR TX.BEGIN is not possible within MULTI: EXEC or DISCARD before"),
+        ("TX.BEGIN", EXCLUDE),
         ("SET within x", "+QUEUED"),
         ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
         ("EXISTS within", ":0"),
+    ]);
+    for line in ["TX.RUN 1 SET within x", "TX.COMMIT", "TX.ABORT ID 1"] {
+        one.check(&[("MULTI", "+OK"), ("SET within x", "+QUEUED"), (line, EXCLUDE)]);
+        one.check(&[("EXEC", "-EXECABORT Transaction discarded because of previous errors."), ("EXISTS within", ":0")]);
+    }
+    one.check(&[
         ("WATCH a", "+OK"),
         ("TX.BEGIN", "-ERR WATCH is for MULTI: a transaction watches all keys that it reads"),
         ("UNWATCH", "+OK"),

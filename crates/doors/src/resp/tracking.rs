@@ -473,9 +473,9 @@ impl Tracked {
         }
     }
 
-    /// Notes that an entry, which was asked for, is waited for by its id.
+    /// Notes that an entry is waited for by its id.
     pub(crate) fn wait_for(&mut self, space: &str, of: &str, id: ValueRef<'_>) {
-        self.waited = self.asks().then(|| told(ENTRIES, &entry_name(space, of, Some(id))));
+        self.waited = self.hears_of(space, of, id);
     }
 
     /// Tells, behind the reply, of what was waited for: that it had changed may have been told before the reply was there, and then
@@ -486,11 +486,17 @@ impl Tracked {
         }
     }
 
-    /// Who is to hear of an entry, which was asked for or is one of all that it hears of, when it is not seen.
+    /// Who is to hear of an entry when it is not seen.
     pub(crate) fn may_be_hidden(&self, space: &str, of: &str, id: ValueRef<'_>) -> Option<MayBeHidden> {
-        let (listener, name) = (Arc::clone(&self.listener), told(ENTRIES, &entry_name(space, of, Some(id))));
-        let hears = self.asks() || listener.hears_all_of(space.as_bytes(), &name, true);
-        hears.then_some(MayBeHidden { listener, name })
+        let name = self.hears_of(space, of, id)?;
+        Some(MayBeHidden { listener: Arc::clone(&self.listener), name })
+    }
+
+    /// An entry by the name under which it is told, if the client asks for it, or hears of it as one of all.
+    fn hears_of(&self, space: &str, of: &str, id: ValueRef<'_>) -> Option<Vec<u8>> {
+        let name = told(ENTRIES, &entry_name(space, of, Some(id)));
+        let hears = self.asks() || self.listener.hears_all_of(space.as_bytes(), &name, true);
+        hears.then_some(name)
     }
 
     /// Notes that an entry is about to be read by its id.

@@ -68,30 +68,34 @@ fn entries_are_broadcast_to_who_names_a_prefix() {
     assert_eq!((all.told(), some.told()), (keys("k"), vec![]));
 }
 
-/// What it had asked for was told while it waited, and then nobody was told of what it read at last.
+/// What it had asked for, or hears of as one of all, was told while it waited, and then nobody was told of what it read at last.
 #[test]
 fn an_entry_that_was_waited_for_is_not_kept() {
     let server = start(|_| {});
-    let (mut reader, mut writer) = (server.client(), server.client());
+    let mut writer = server.client();
     assert_eq!(writer.say("SPACE.DECLARE shop jobs ROUTING at"), "+OK");
-    assert_eq!(reader.say("CLIENT TRACKING ON"), "+OK");
-    reader.send("SPACE.READ shop jobs ID 7 ROUTING \"b\" BLOCK 0");
-    let jobs = server.store.space("shop").entries("jobs").unwrap();
-    let end = std::time::Instant::now() + PATIENCE;
-    while jobs.waiters() == 0 {
-        assert!(std::time::Instant::now() < end, "it waits");
-        std::thread::yield_now();
+    for (id, mode) in [(7, ""), (8, "BCAST PREFIX shop/jobs/")] {
+        let mut reader = server.client();
+        assert_eq!(reader.say(&format!("CLIENT TRACKING ON {mode}")), "+OK");
+        reader.send(&format!("SPACE.READ shop jobs ID {id} ROUTING \"b\" BLOCK 0"));
+        let jobs = server.store.space("shop").entries("jobs").unwrap();
+        let end = std::time::Instant::now() + PATIENCE;
+        while jobs.waiters() == 0 {
+            assert!(std::time::Instant::now() < end, "it waits");
+            std::thread::yield_now();
+        }
+        for at in ["a", "b"] {
+            let written = writer.say(&format!("SPACE.WRITE shop jobs '{{\"id\":{id},\"at\":\"{at}\"}}'"));
+            assert!(!written.starts_with('-'), "{written}");
+        }
+        let mut heard = Vec::new();
+        while !heard.last().is_some_and(|message: &String| message.starts_with('*')) {
+            heard.push(reader.next());
+        }
+        // Behind the reply it is told, whatever was told before.
+        let told = reader.told();
+        assert!(told.iter().any(|push| push.contains(&format!("shop/jobs/{id}"))), "{heard:?}, {told:?}");
     }
-    for at in ["a", "b"] {
-        let written = writer.say(&format!("SPACE.WRITE shop jobs '{{\"id\":7,\"at\":\"{at}\"}}'"));
-        assert!(!written.starts_with('-'), "{written}");
-    }
-    let mut heard = Vec::new();
-    while !heard.last().is_some_and(|message: &String| message.starts_with('*')) {
-        heard.push(reader.next());
-    }
-    // Behind the reply it is told, whatever was told before.
-    assert_eq!(reader.told(), keys("shop/jobs/7"), "{heard:?}");
 }
 
 /// Locked by others it is as if it were not there, and when they let go of it unchanged nobody is told: such a null must not be kept.
@@ -137,4 +141,24 @@ fn an_entry_that_others_hide_is_told_behind_the_null() {
         ["MULTI", &read, "EXEC"].iter().for_each(|line| drop(reader.say(line)));
     }
     assert_eq!(reader.told(), keys("shop/jobs/8"));
+}
+
+/// What was read in a transaction may be kept when it was committed, also where committing took a thread of its own.
+#[test]
+fn what_a_large_transaction_has_read_is_kept_when_it_is_committed() {
+    let server = start(|_| {});
+    let (mut reader, mut writer) = (server.client(), server.client());
+    assert_eq!(writer.say("SPACE.DECLARE shop jobs"), "+OK");
+    for id in 0..300 {
+        let written = writer.say(&format!("SPACE.WRITE shop jobs '{{\"id\":{id}}}'"));
+        assert!(!written.starts_with('-'), "{written}");
+    }
+    assert_eq!(reader.say("CLIENT TRACKING ON"), "+OK");
+    for (end, told) in [("TX.COMMIT", vec![]), ("TX.ABORT", vec![">[invalidate _]".to_owned()])] {
+        for line in ["TX.BEGIN", "SPACE.READ shop jobs ID 7", "SPACE.MREAD shop jobs ANY COUNT 300", end] {
+            let said = reader.say(line);
+            assert!(!said.starts_with('-'), "{line}: {said}");
+        }
+        assert_eq!(reader.told(), told, "{end}");
+    }
 }

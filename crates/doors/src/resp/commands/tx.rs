@@ -28,11 +28,7 @@ const NAME_BETWEEN: &str = " of client ";
 const COMMITTED_HERE_MAX: usize = 256;
 
 pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
-    if let Some(queue) = &mut call.session.multi {
-        // What was meant to happen in the one must not happen in the other.
-        queue.give_up();
-        return Err("ERR TX.BEGIN is not possible within MULTI: EXEC or DISCARD before".into());
-    }
+    not_within_multi(call)?;
     if call.session.open.is_some() {
         return Err("ERR a transaction is open already: they do not nest".into());
     }
@@ -77,6 +73,13 @@ pub(crate) fn begin(call: &mut Call<'_, '_>) -> Answer {
     Ok(())
 }
 
+/// Refuses it within MULTI, and EXEC with it: what was meant to happen in the one transaction must not happen in the other.
+fn not_within_multi(call: &mut Call<'_, '_>) -> Answer {
+    let Some(queue) = &mut call.session.multi else { return Ok(()) };
+    queue.give_up();
+    Err("ERR a transaction of TX.BEGIN and one of MULTI exclude each other: EXEC or DISCARD before".into())
+}
+
 /// Looks that the transaction that an argument names is open here; or any, where none is named and it is not strict.
 fn named(call: &Call<'_, '_>, id: Option<&[u8]>) -> Answer {
     match (&call.session.open, id) {
@@ -94,6 +97,7 @@ fn named(call: &Call<'_, '_>, id: Option<&[u8]>) -> Answer {
 }
 
 pub(crate) fn abort(call: &mut Call<'_, '_>) -> Answer {
+    not_within_multi(call)?;
     let id = match call.args.get(1) {
         None => None,
         Some(word) if word.eq_ignore_ascii_case(b"id") && call.args.len() == 3 => call.args.get(2),
@@ -109,6 +113,7 @@ pub(crate) fn abort(call: &mut Call<'_, '_>) -> Answer {
 
 /// TX.RUN: a command within the transaction that it names.
 pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
+    not_within_multi(call)?;
     named(call, call.args.get(1))?;
     let args = call.args().from(2);
     match find(args) {
@@ -123,6 +128,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn commit(call: &mut Call<'_, '_>) -> Answer {
+    not_within_multi(call)?;
     let (mut id, mut is_asked, mut index) = (None, false, 1);
     while let Some(option) = call.args.get(index) {
         if option.eq_ignore_ascii_case(b"id") && id.is_none() {
