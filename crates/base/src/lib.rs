@@ -21,6 +21,7 @@ pub mod memory;
 mod os;
 mod pages;
 mod random;
+mod shared_bytes;
 mod thread;
 mod yielder;
 
@@ -40,5 +41,6 @@ pub use limits::Limits;
 pub use os::OsFiles;
 pub use pages::{LargePages, use_small_pages};
 pub use random::{Random, entropy};
+pub use shared_bytes::SharedBytes;
 pub use thread::{Gate, Signal, Worker, lock_soon, processors, stand_back, step_aside, yield_now};
 pub use yielder::{Yielder, rest_behind};

@@ -4,20 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use triomphe::ThinArc;
-
 use crate::error::{Error, Result};
 use crate::value::{DEPTH_MAX, MapRef, Value, ValueRef, is_canonical_map, skip, write_fields};
-use base::Fields;
+use base::{Fields, SharedBytes};
 
 /// An entry's fields. Cheap to clone: clones share the bytes, which nobody changes.
 ///
 /// Equal documents have equal bytes: fields lie in byte order of their names, and each value has one form.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document(ThinArc<(), u8>);
+pub struct Document(SharedBytes);
 
 impl Document {
     /// A document of these fields.
+    ///
+    /// # Panics
+    /// When it takes 4 GiB or more; a store refuses far smaller ones.
     #[must_use]
     pub fn new(fields: &BTreeMap<String, Value>) -> Self {
         let mut bytes = Vec::new();
@@ -25,7 +26,7 @@ impl Document {
         Self::trusted(&bytes)
     }
 
-    /// A document of these fields; of two with one name the later counts.
+    /// As [`Document::new`]; of two fields with one name the later counts.
     pub fn from_pairs<N: Into<String>, V: Into<Value>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let fields = pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Self::new(&fields)
@@ -44,13 +45,13 @@ impl Document {
 
     /// A document whose bytes were checked before: by their checksum in the journal, or here.
     pub(crate) fn trusted(bytes: &[u8]) -> Self {
-        Self(ThinArc::from_header_and_slice((), bytes))
+        Self(SharedBytes::new(bytes))
     }
 
     /// The bytes as they are stored.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0.slice
+        &self.0
     }
 
     /// The fields.

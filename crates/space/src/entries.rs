@@ -7,6 +7,7 @@
 //!
 //! May use: `document`, `ends`, `value`. Must not know: indexes, types.
 
+use base::SharedBytes;
 use hashbrown::HashTable;
 use journal::Position;
 
@@ -19,7 +20,7 @@ pub(crate) type Slot = u32;
 
 /// What an entry takes beside its document and its keys: itself, the count of who shares the document and its length, the allocator's
 /// part, and its place in the table of ids.
-pub(crate) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64 + 16 + 8 + 14;
+pub(crate) const ENTRY_BYTES: u64 = (size_of::<Entry>() + SharedBytes::HEAD_BYTES) as u64 + 8 + 14;
 
 /// An entry as it is kept.
 #[derive(Debug, Clone)]

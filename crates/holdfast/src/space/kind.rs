@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// What it is now. Not to be kept: who keeps it clones it. All operations ask, from all processors, and a lock or a count that they share took
+    /// What it is now; who keeps it beyond an operation clones it. All operations ask, from all processors, and a lock or a count that they share took
     /// as long as the rest of a write.
     pub(crate) fn definition(&self) -> Guard<Arc<Definition>> {
         self.definition.load()
