@@ -11,6 +11,8 @@
 //! one writer beside nine threads that compute: 250 puts a second when a turn was always as short, 38,000 now, 70,000 when it never gives way.) Once is no
 //! reason: the system has work of its own to do, and a writer that does not give way has those beside it wait for four times as long.
 //!
+//! Who writes now and then, and does something else between, is hardly ever stopped in a write, and would pay for each with a system call or somebody else's turn.
+//!
 //! May use: `base`, the store's clock. Must not know: what is written.
 
 use std::cell::Cell;
@@ -28,6 +30,9 @@ use crate::store::Store;
 const TURN_TIME: Duration = Duration::from_micros(20);
 /// After so long one gives way whose operations are in memory alone: with many of them to a turn, to give way is little of it.
 const LONG_TURN_TIME: Duration = Duration::from_micros(100);
+/// Whose last write, or look, began longer ago has done something else since, or slept, and has a new turn. Or it writes that long at once: then to be stopped is little
+/// of it.
+const SPARSE_TIME: Duration = Duration::from_micros(200);
 /// So many of those are done between two looks at the clock.
 const OPERATIONS: u32 = 8;
 /// Waits in a row in which others did little: those that wait beside a thread that computes are all like that.
@@ -39,6 +44,8 @@ static DONE_IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// When the thread's turn ends.
     static ENDS: Cell<Time> = const { Cell::new(Time::from_nanos(0)) };
+    /// When the thread was asked last.
+    static ASKED: Cell<Time> = const { Cell::new(Time::from_nanos(0)) };
     /// Operations in memory of this thread.
     static LOOKS: Cell<u32> = const { Cell::new(0) };
     /// How many waits in a row were for threads that give nothing back.
@@ -68,10 +75,17 @@ impl Store {
 
 fn give_way(clock: &dyn Clock, turn_time: Duration, others: impl FnOnce(), done: impl Fn() -> u64) {
     let now = clock.now();
-    if now >= ENDS.get() {
+    let was_asked = ASKED.replace(now);
+    if now < ENDS.get() {
+        return;
+    }
+    if now.since(was_asked) > SPARSE_TIME {
+        ENDS.set(now.after(turn_time));
+    } else {
         let done_before = done();
         others();
         let behind = clock.now();
+        ASKED.set(behind);
         let rest = base::rest_behind(behind.since(now), done().saturating_sub(done_before));
         WAITS.set(rest.map_or(0, |_| WAITS.get().saturating_add(1)));
         let rest = rest.filter(|_| WAITS.get() >= WAITS_MIN);
@@ -151,6 +165,21 @@ mod tests {
             clock.advance(TURN_TIME);
         }
         assert!(!gives_way(&clock, long), "now it has its share");
+    }
+
+    #[test]
+    fn who_writes_now_and_then_does_not_give_way() {
+        let clock = ManualClock::at(0);
+        assert!(gives_way(&clock, Duration::ZERO), "the clock of the process has just begun");
+        for _ in 0..100 {
+            clock.advance(SPARSE_TIME + Duration::from_nanos(1));
+            assert!(!gives_way(&clock, Duration::ZERO));
+            // Several at once have a turn together.
+            clock.advance(TURN_TIME - Duration::from_nanos(1));
+            assert!(!gives_way(&clock, Duration::ZERO));
+        }
+        clock.advance(Duration::from_nanos(1));
+        assert!(gives_way(&clock, Duration::ZERO), "that is not now and then");
     }
 
     /// Many that share a processor wait for milliseconds, and are no threads that compute.
