@@ -21,6 +21,7 @@ mod read;
 mod route;
 mod scrub;
 mod select;
+mod space_limit;
 mod stage;
 mod stop;
 mod task;
@@ -46,6 +47,7 @@ pub use named::{KnownListener, ListenName};
 pub use near::{NearCounts, NearTable};
 pub use notify::{BUFFER_EVENTS, Bookmark, Hears, Listen, Listener, Notice, NoticeKind};
 pub use read::{ReadOptions, Taking};
+pub use space_limit::SpaceUsage;
 pub use stage::EntryChange;
 pub use stop::{GoOn, Stop};
 pub use task::Task;
@@ -89,10 +91,7 @@ impl Store {
     /// The names of all spaces in which types were declared.
     #[must_use]
     pub fn spaces(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.inner().spaces.list(None).iter().map(|kind| kind.definition().space.clone()).collect();
-        names.dedup();
-        names
+        self.inner().spaces.names()
     }
 }
 
@@ -140,8 +139,9 @@ impl Space {
                 kind
             }
             None => {
-                let kind = Arc::new(Kind::new(of, definition));
+                let kind = Arc::new(Kind::new(of, definition, inner.spaces.memory_of(&self.name)));
                 inner.spaces.add(Arc::clone(&kind));
+                inner.load_space_limit(&self.name);
                 kind
             }
         };
@@ -222,10 +222,12 @@ impl Inner {
         let last = self.partitions.iter().map(|partition| partition.space().last_type()).max();
         *lock(&self.spaces.declaring) = last.unwrap_or(0);
         for (of, definition) in first.space().types() {
-            self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition))));
+            let memory = self.spaces.memory_of(&definition.space);
+            self.spaces.add(Arc::new(Kind::new(of, Arc::clone(definition), memory)));
         }
         let newest = self.partitions.iter().filter_map(|partition| partition.space().newest_id()).max();
         self.spaces.note_id(newest.unwrap_or(0));
+        self.spaces.names().iter().for_each(|space| self.load_space_limit(space));
     }
 }
 

@@ -7,6 +7,8 @@ mod edges;
 mod entries;
 #[path = "space/listening.rs"]
 mod listening;
+#[path = "space/memory.rs"]
+mod memory;
 #[path = "space/queries.rs"]
 mod queries;
 #[path = "space/routing.rs"]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use journal::Position;
 
@@ -16,6 +17,7 @@ use crate::definition::Definition;
 use crate::document::Document;
 use crate::entries::{Entry, Slot, Stored};
 use crate::error::{Error, Result};
+use crate::gauge::Gauge;
 use crate::share::Share;
 use crate::value::ValueRef;
 
@@ -27,6 +29,8 @@ pub struct Engine {
     pub(crate) next_sequence: u64,
     /// The highest number that a type was ever given, whether or not the type is still there.
     pub(crate) last_type: u32,
+    /// Who wants to know what a space's types take, by the space's name.
+    pub(crate) sums: BTreeMap<String, Arc<AtomicU64>>,
 }
 
 /// What a command did to an entry.
@@ -150,7 +154,11 @@ impl Engine {
                 self.last_type = self.last_type.max(of.0);
                 match self.types.get_mut(&of) {
                     Some(share) => share.redeclare(definition),
-                    None => drop(self.types.insert(of, Share::new(definition))),
+                    None => {
+                        let mut share = Share::new(definition);
+                        share.set_gauge(self.sums.get(&share.definition.space).map(Gauge::new));
+                        self.types.insert(of, share);
+                    }
                 }
             }
             Command::Drop { of } => drop(self.types.remove(&of)),
@@ -349,6 +357,23 @@ impl Engine {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.types.values().map(Share::bytes).sum()
+    }
+
+    /// Bytes of memory that all types of a space take here.
+    #[must_use]
+    pub fn space_bytes(&self, space: &str) -> u64 {
+        self.types.values().filter(|share| share.definition.space == space).map(Share::bytes).sum()
+    }
+
+    /// Has what the types of a space take here, also those that come later, be a part of `sum`; with `None` no more of any.
+    pub fn sum_up(&mut self, space: &str, sum: Option<&Arc<AtomicU64>>) {
+        match sum {
+            Some(sum) => drop(self.sums.insert(space.to_owned(), Arc::clone(sum))),
+            None => drop(self.sums.remove(space)),
+        }
+        for share in self.types.values_mut().filter(|share| share.definition.space == space) {
+            share.set_gauge(sum.map(Gauge::new));
+        }
     }
 
     /// A hash over types and durable entries.

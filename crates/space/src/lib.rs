@@ -18,6 +18,7 @@ mod engine;
 mod entries;
 mod error;
 mod find;
+mod gauge;
 mod indexes;
 mod json;
 mod key;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::definition::{AtLimit, Definition, Order, Storage};
 use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
 use crate::error::{Error, Result};
+use crate::gauge::Gauge;
 use crate::indexes::{Index, Key};
 use crate::key::key_of;
 use crate::path::Path;
@@ -37,6 +38,8 @@ pub(crate) struct Share {
     used_at: BTreeMap<Slot, u64>,
     uses: u64,
     bytes: u64,
+    /// Tells what it takes, while somebody wants to know.
+    gauge: Option<Gauge>,
 }
 
 /// The key of a group's value.
@@ -58,6 +61,7 @@ impl Share {
             used_at: BTreeMap::new(),
             uses: 0,
             bytes: 0,
+            gauge: None,
         }
     }
 
@@ -81,6 +85,7 @@ impl Share {
             let slots: Vec<Slot> = self.entries.iter().map(|(slot, _)| slot).collect();
             slots.into_iter().for_each(|slot| self.touch(slot));
         }
+        self.tell_gauge();
     }
 
     pub(crate) fn check_redeclare(&self, definition: &Definition) -> Result<()> {
@@ -107,6 +112,18 @@ impl Share {
     /// Bytes that everything takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes + self.entries.lease_bytes() + self.indexes.iter().map(Index::bytes).sum::<u64>()
+    }
+
+    /// From now on `gauge`, if there is one, knows what it takes.
+    pub(crate) fn set_gauge(&mut self, gauge: Option<Gauge>) {
+        self.gauge = gauge;
+        self.tell_gauge();
+    }
+
+    fn tell_gauge(&mut self) {
+        let Some(mut gauge) = self.gauge.take() else { return };
+        gauge.tell(self.bytes());
+        self.gauge = Some(gauge);
     }
 
     fn entry_bytes(&self, entry: &Entry, expires_ms: u64) -> u64 {
@@ -168,6 +185,7 @@ impl Share {
         }
         self.set_lease(slot, expires_ms);
         self.touch(slot);
+        self.tell_gauge();
         slot
     }
 
@@ -194,6 +212,7 @@ impl Share {
         }
         *self.entries.get_mut(slot)? = entry;
         self.touch(slot);
+        self.tell_gauge();
         Some(old)
     }
 
@@ -216,6 +235,7 @@ impl Share {
         let before = self.entry_bytes(entry, self.entries.expires_ms(slot));
         self.bytes = self.bytes - before + self.entry_bytes(entry, expires_ms);
         self.set_lease(slot, expires_ms);
+        self.tell_gauge();
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Entry> {
@@ -236,6 +256,7 @@ impl Share {
         if let Some(at) = self.used_at.remove(&slot) {
             self.used.remove(&(at, slot));
         }
+        self.tell_gauge();
         Some(entry)
     }
 

@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::listen::Listeners;
 use super::locks::Locks;
+use super::space_limit::SpaceMemory;
 use super::task::Function;
 use super::wait::Waiters;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,6 +25,8 @@ const ID_COUNT_BITS: u32 = 20;
 pub(crate) struct Kind {
     pub(crate) of: TypeId,
     definition: ArcSwap<Definition>,
+    /// What the whole space may take.
+    pub(crate) memory: Arc<SpaceMemory>,
     is_dropped: AtomicBool,
     pub(crate) waiters: Waiters,
     pub(crate) listeners: Listeners,
@@ -32,10 +35,11 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    pub(crate) fn new(of: TypeId, definition: Arc<Definition>) -> Self {
+    pub(crate) fn new(of: TypeId, definition: Arc<Definition>, memory: Arc<SpaceMemory>) -> Self {
         Self {
             of,
             definition: ArcSwap::new(definition),
+            memory,
             is_dropped: AtomicBool::new(false),
             waiters: Waiters::default(),
             listeners: Listeners::default(),
@@ -84,6 +88,8 @@ impl Kind {
 pub(crate) struct Registry {
     kinds: RwLock<BTreeMap<String, BTreeMap<String, Arc<Kind>>>>,
     by_id: RwLock<BTreeMap<TypeId, Arc<Kind>>>,
+    /// What spaces may take, by name: all that had a type since the store was opened, or a limit.
+    memories: Mutex<BTreeMap<String, Arc<SpaceMemory>>>,
     /// The highest number that a type was ever given; held while types are declared and dropped.
     pub(crate) declaring: Mutex<u32>,
     /// Held while snapshots are written, and while they are copied.
@@ -132,6 +138,17 @@ impl Registry {
                 kinds.remove(&definition.space);
             }
         }
+    }
+
+    /// What the space may take.
+    pub(crate) fn memory_of(&self, space: &str) -> Arc<SpaceMemory> {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(memories.entry(space.to_owned()).or_default())
+    }
+
+    /// The spaces in which types were declared.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// All types; of one space if one is named.

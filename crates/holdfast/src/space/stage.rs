@@ -12,7 +12,7 @@ use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, Over, What};
 use super::kind::Kind;
-use super::limit::{self, Growth};
+use super::limit::{self, Growing, Growth};
 use super::locks::{Begins, Holder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
@@ -259,16 +259,20 @@ impl SpaceStage {
                 of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
         }
+        let mut added: BTreeMap<String, u64> = BTreeMap::new();
         for (of, partition) in of_type.keys() {
             let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
             let growth = Growth::of(self.staged.iter().filter(of_this).map(|(_, staged)| {
                 (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
             }));
-            let keeps = |id: ValueRef<'_>| self.staged.contains_key(&(*of, *partition, key_of(id)));
+            let keeps = |of, id: ValueRef<'_>| self.staged.contains_key(&(of, *partition, key_of(id)));
             let inner = self.store.inner();
             let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
             if let (Some(kind), Some(there)) = (self.kinds.get(of), there) {
-                limit::make_room(inner, kind, there, &growth, &keeps)?;
+                let beside = added.entry(kind.definition().space.clone()).or_default();
+                let growing = Growing { kind, growth, beside: *beside, keeps: &keeps };
+                limit::make_room(inner, there, &growing)?;
+                *beside += growing.growth.added();
             }
         }
         for ((of, partition), all) in &of_type {

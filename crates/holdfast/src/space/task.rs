@@ -19,7 +19,7 @@ use super::Space;
 use super::commit::{Over, SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
-use super::limit::{self, Growth};
+use super::limit::{self, Growing, Growth};
 use super::listen::Telling;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::read::is_visible;
@@ -292,19 +292,23 @@ impl<'a> Task<'a> {
         of_type.iter().try_for_each(|(of, all)| Ok(self.engine.check_unique_batch(*of, all)?))
     }
 
-    /// Sees to it that every type stays within its limit.
+    /// Sees to it that every type and the space stay within their limits.
     fn make_room(&mut self) -> Result<()> {
         let kinds: BTreeMap<TypeId, Arc<Kind>> =
             self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
+        // All of them are types of the task's space.
+        let mut beside = 0;
         for (of, kind) in kinds {
             let of_this = self.staged.values().filter(|staged| staged.kind.of == of);
             let growth = Growth::of(of_this.map(|staged| {
                 (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
             }));
             let staged = &self.staged;
-            let keeps = |id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
+            let keeps = |of, id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
             let there = (self.partition, &mut *self.engine);
-            limit::make_room(self.space.store.inner(), &kind, there, &growth, &keeps)?;
+            let growing = Growing { kind: &kind, growth, beside, keeps: &keeps };
+            limit::make_room(self.space.store.inner(), there, &growing)?;
+            beside += growing.growth.added();
         }
         Ok(())
     }

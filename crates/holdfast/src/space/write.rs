@@ -10,7 +10,7 @@ use journal::Position;
 
 use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
-use super::limit::{self, Growth};
+use super::limit::{self, Growing, Growth};
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wanted::Wanted;
@@ -190,7 +190,7 @@ impl Entries {
         }
     }
 
-    /// Makes sure that the type stays within its limit.
+    /// Makes sure that the type and the space stay within their limits.
     fn make_room(
         &self,
         partition: &Partition,
@@ -200,8 +200,9 @@ impl Entries {
     ) -> Result<()> {
         let id_field = &self.kind.definition().id;
         let growth = Growth::of(std::iter::once((old.map(|old| &old.document), Some(document))));
-        let keeps = |id: ValueRef<'_>| document.get(id_field) == Some(id);
-        limit::make_room(self.inner(), &self.kind, (partition, engine), &growth, &keeps)
+        let keeps = |of, id: ValueRef<'_>| of == self.kind.of && document.get(id_field) == Some(id);
+        let growing = Growing { kind: &self.kind, growth, beside: 0, keeps: &keeps };
+        limit::make_room(self.inner(), (partition, engine), &growing)
     }
 
     /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them.

@@ -1,0 +1,231 @@
+//! The limit of memory of a whole space.
+
+use holdfast::space::{AtLimit, Lease, Order, SpaceUsage, Storage};
+use holdfast::ErrorKind;
+
+use super::*;
+
+const LIMIT: u64 = 16 << 10;
+
+fn declare(store: &Store, name: &str, at_limit: AtLimit) -> Entries {
+    store.space("s").declare(Definition { at_limit, ..Definition::new("s", name) }).unwrap()
+}
+
+fn open(dir: &std::path::Path) -> Store {
+    Store::open(dir, options()).unwrap()
+}
+
+/// Writes until it is refused; how many were written.
+fn fill(entries: &Entries, from: i64) -> i64 {
+    for number in from.. {
+        match entries.write(&order(number, "x", 0), &upsert()) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+                return number - from;
+            }
+        }
+    }
+    unreachable!("the limit is far below")
+}
+
+#[test]
+fn all_types_of_a_space_keep_to_its_limit_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    // A limit may come first.
+    space.limit_memory(Some(LIMIT)).unwrap();
+    assert_eq!(space.memory().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(LIMIT) });
+    let spread = declare(&store, "spread", AtLimit::Refuse);
+    let queue = Definition { order: Order::Fifo, storage: Storage::Volatile, ..Definition::new("s", "queue") };
+    let queue = space.declare(queue).unwrap();
+    // One that lies in a single partition may take all of it.
+    let most = fill(&queue, 0);
+    let used = space.memory().unwrap().bytes;
+    assert!(most > 50 && used <= LIMIT && used > LIMIT - 300, "{most} entries, {used} bytes");
+    let refused = spread.write(&order(1, "x", 0), &upsert()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit);
+    assert!(refused.to_string().contains("the space s has reached its limit of 16384 bytes"), "{refused}");
+    // What takes no more is not refused, and what goes gives room to all.
+    queue.write(&order(0, "y", 1), &upsert()).unwrap();
+    for _ in 0..10 {
+        queue.take(&Wanted::all(), &now()).unwrap().unwrap();
+    }
+    let more = fill(&spread, 0);
+    assert!((8..=15).contains(&more), "{more}");
+    // Another space is another.
+    let other = store.space("other").declare(Definition::new("other", "order")).unwrap();
+    other.write(&order(1, "x", 0), &upsert()).unwrap();
+    // In a transaction, and a task, all of it or nothing.
+    let mut transaction = store.begin();
+    spread.within(&mut transaction).write(&order(1000, "x", 0), &upsert()).unwrap();
+    other.within(&mut transaction).write(&order(2, "x", 0), &upsert()).unwrap();
+    assert_eq!(transaction.commit(Durability::Written).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(other.count(&Wanted::all()).unwrap(), 1);
+    let task = space.execute(&Value::from(1000), None, |task| task.write("spread", &order(1000, "x", 0), &upsert()));
+    assert_eq!(task.unwrap_err().kind(), ErrorKind::Limit);
+    // Raised and taken away it holds at once.
+    space.limit_memory(Some(LIMIT * 2)).unwrap();
+    assert!(fill(&spread, 1000) > 50);
+    space.limit_memory(None).unwrap();
+    spread.write(&order(5000, "x", 0), &upsert()).unwrap();
+    let used = space.memory().unwrap();
+    assert!(used.bytes > LIMIT * 2 - 300 && used.bytes_max.is_none(), "{used:?}");
+    // Below what is there already everything stays, and nothing more comes.
+    space.limit_memory(Some(1000)).unwrap();
+    assert_eq!(fill(&spread, 6000), 0);
+    assert!(spread.read(&Wanted::id(5000), &now()).unwrap().is_some());
+}
+
+#[test]
+fn types_of_one_transaction_count_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let types: Vec<_> = ["a", "b", "c", "d"].iter().map(|name| declare(&store, name, AtLimit::Refuse)).collect();
+    space.limit_memory(Some(2_000)).unwrap();
+    let commit = |each: i64| {
+        let mut transaction = store.begin();
+        for entries in &types {
+            for number in 0..each {
+                entries.within(&mut transaction).write(&order(number, "x", 0), &upsert()).unwrap();
+            }
+        }
+        transaction.commit(Durability::Written)
+    };
+    let task = |each: i64| {
+        space.execute(&Value::from(1), None, |task| {
+            for name in ["a", "b", "c", "d"] {
+                (0..each).try_for_each(|_| task.write(name, &order(1, &"x".repeat(200), 0), &upsert()).map(|_| ()))?;
+            }
+            Ok(())
+        })
+    };
+    // Each type's alone would fit.
+    assert_eq!(commit(10).unwrap_err().kind(), ErrorKind::Limit);
+    space.limit_memory(Some(900)).unwrap();
+    assert_eq!(task(1).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(space.memory().unwrap().bytes, 0);
+    space.limit_memory(Some(2_000)).unwrap();
+    task(1).unwrap();
+    space.limit_memory(Some(10_000)).unwrap();
+    commit(10).unwrap();
+}
+
+#[test]
+fn a_cache_makes_room_for_what_must_not_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let (cache, orders) = (declare(&store, "cache", AtLimit::Evict), declare(&store, "orders", AtLimit::Refuse));
+    space.limit_memory(Some(LIMIT)).unwrap();
+    for number in 0..500 {
+        cache.write(&order(number, "x", 0), &upsert()).unwrap();
+        assert!(cache.read(&Wanted::id(number), &now()).unwrap().is_some(), "what was just written stays");
+    }
+    let cached = cache.count(&Wanted::all()).unwrap();
+    assert!(cached > 50 && space.memory().unwrap().bytes <= LIMIT);
+    let written = fill(&orders, 0);
+    let left = cache.count(&Wanted::all()).unwrap();
+    assert!(written > 20 && left < cached / 2, "{written} orders, {cached} cached before, {left} now");
+    assert_eq!(orders.count(&Wanted::all()).unwrap(), written as u64, "none of these went");
+    assert!(space.memory().unwrap().bytes <= LIMIT);
+    // What a transaction of its own has locked stays.
+    let held = cache.read(&Wanted::all(), &now()).unwrap();
+    if let Some(held) = held {
+        let mut transaction = store.begin();
+        let wanted = Wanted::id(id(&held));
+        cache.within(&mut transaction).read(&wanted, holdfast::space::ReadLock::Exclusive, &now()).unwrap();
+        let _ = fill(&orders, 10_000);
+        assert!(cache.read(&wanted, &now()).unwrap().is_some());
+    }
+}
+
+#[test]
+fn what_has_ended_makes_room() {
+    let (store, clock) = with_clock();
+    let entries = declare(&store, "t", AtLimit::Refuse);
+    store.space("s").limit_memory(Some(LIMIT)).unwrap();
+    let short = WriteOptions { lease: Lease::For(Duration::from_secs(1)), ..upsert() };
+    for number in 0..20 {
+        entries.write(&order(number, "x", 0), &short).unwrap();
+    }
+    let written = fill(&entries, 100);
+    clock.advance(Duration::from_secs(2));
+    let more = fill(&entries, 1_000);
+    assert!(more > 0 && entries.count(&Wanted::all()).unwrap() as i64 == written + more, "{written}, {more}");
+}
+
+#[test]
+fn the_limit_is_there_after_a_restart_a_backup_and_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = {
+        let store = open(dir.path());
+        let entries = declare(&store, "t", AtLimit::Refuse);
+        store.space("s").limit_memory(Some(LIMIT)).unwrap();
+        store.space("unused").limit_memory(Some(1)).unwrap();
+        let written = fill(&entries, 0);
+        store.compact().unwrap();
+        written
+    };
+    let backup = tempfile::tempdir().unwrap();
+    {
+        let store = open(dir.path());
+        assert_eq!(store.space("s").memory().unwrap().bytes_max, Some(LIMIT));
+        assert_eq!(store.space("s").entries("t").unwrap().count(&Wanted::all()).unwrap(), written as u64);
+        assert_eq!(fill(&store.space("s").entries("t").unwrap(), 10_000), 0);
+        // A space that had no type has its limit when it gets one.
+        let first = store.space("unused").declare(Definition::new("unused", "t")).unwrap();
+        assert_eq!(first.write(&order(1, "x", 0), &upsert()).unwrap_err().kind(), ErrorKind::Limit);
+        store.backup(&backup.path().join("b")).unwrap();
+        store.space("s").limit_memory(None).unwrap();
+    }
+    {
+        let store = open(dir.path());
+        assert_eq!(store.space("s").memory().unwrap().bytes_max, None);
+        store.space("s").entries("t").unwrap().write(&order(10_000, "x", 0), &upsert()).unwrap();
+    }
+    for (name, why) in [("", "1 to"), ("a\nb", "control")] {
+        let store = open(dir.path());
+        let refused = store.space(name).limit_memory(Some(1)).unwrap_err();
+        assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains(why), "{refused}");
+    }
+}
+
+/// The sum is of what all threads do, in all partitions.
+#[test]
+fn many_writers_stay_at_the_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let (kept, cache) = (declare(&store, "kept", AtLimit::Refuse), declare(&store, "cache", AtLimit::Evict));
+    space.limit_memory(Some(LIMIT)).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (kept, cache) = (kept.clone(), cache.clone());
+            scope.spawn(move || {
+                for number in 0..500 {
+                    let entry = order(writer * 1_000 + number, "x", 0);
+                    let entries = if number % 2 == 0 { &kept } else { &cache };
+                    match entries.write(&entry, &upsert()) {
+                        Ok(_) if number % 3 == 0 => drop(entries.take(&Wanted::id(id_of(&entry)), &now()).unwrap()),
+                        Ok(_) => {}
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Limit, "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let used = space.memory().unwrap().bytes;
+    // As many as write at one moment may pass together.
+    assert!(used <= LIMIT + 4 * 300 && used > LIMIT / 2, "{used}");
+    assert_eq!(used, kept.usage().bytes + cache.usage().bytes);
+}
+
+fn id_of(document: &Document) -> i64 {
+    match document.get("id") {
+        Some(holdfast::space::ValueRef::I64(id)) => id,
+        other => panic!("no id: {other:?}"),
+    }
+}
