@@ -3,7 +3,7 @@
 //! An `Arc<[u8]>` has its length in the pointer, and a second count beside the first: 32 bytes for who keeps one. Here count and length lie in 8
 //! bytes before the bytes, and the pointer is 8 more: what a store in memory keeps by the million is 16 bytes each.
 //!
-//! Layout of a block: count 4 | length 4 | bytes. It lies at a multiple of 4.
+//! In memory alone, a block is the count, the length and the bytes, and begins at a multiple of 4.
 //!
 //! May use: the allocator. Must not know: what the bytes are.
 

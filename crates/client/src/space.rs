@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use holdfast::space::Definition;
+use holdfast::space::{Definition, SpaceUsage};
 use holdfast::{Error, ErrorKind, Result};
 
 use crate::call::Call;
@@ -94,6 +94,43 @@ impl Space {
             Place::There(there) => {
                 let words = Words::new("SPACE.DROP").and(&self.name).and(name);
                 there.call_alone(&words, Again::MustNot, Some(Default::default()), |reply| Ok(reply.unsigned()? != 0))
+            }
+        }
+    }
+
+    /// Limits the memory of all types together: [`holdfast::space::Space::limit_memory`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn limit_memory(&self, bytes_max: Option<u64>) -> Call<()> {
+        match &self.place {
+            Place::Here(here) => {
+                let space = here.store().space(&self.name);
+                here.elsewhere(move || space.limit_memory(bytes_max))
+            }
+            Place::There(there) => {
+                let words = Words::new("SPACE.LIMIT").and(&self.name).and(bytes_max.unwrap_or(0).to_string());
+                // Said twice it is the same.
+                there.call_alone(&words, Again::May, Some(Default::default()), |reply| reply.ok())
+            }
+        }
+    }
+
+    /// What all entries take of memory, and may: [`holdfast::space::Space::memory`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn memory(&self) -> Call<SpaceUsage> {
+        match &self.place {
+            Place::Here(here) => Call::done(here.store().space(&self.name).memory()),
+            Place::There(there) => {
+                let words = Words::new("SPACE.INFO").and(&self.name);
+                there.call(&words, Again::May, |reply| {
+                    let reply = reply.good()?;
+                    let number = |name: &str| reply.field(name).and_then(Reply::unsigned);
+                    let bytes_max = Some(number("memory")?).filter(|max| *max > 0);
+                    Ok(SpaceUsage { bytes: number("bytes")?, bytes_max })
+                })
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use client::{Client, TransactionOptions};
 use holdfast::space::{
     AtLimit, Change, Definition, Document, Hears, IndexDefinition, IndexKind, Lease, Listen, ListenName, NoticeKind,
-    Order, Path, ReadOptions, Reason, Storage, Value, Wanted, WriteMode, WriteOptions,
+    Order, Path, ReadOptions, Reason, SpaceUsage, Storage, Value, Wanted, WriteMode, WriteOptions,
 };
 use holdfast::{Condition, ErrorKind, PutOptions};
 
@@ -231,6 +231,13 @@ fn types_are_declared_changed_found_and_dropped() {
         let elsewhere = Definition::new("elsewhere", "t");
         assert_eq!(kind(space.declare(elsewhere).wait()), ErrorKind::Invalid);
         assert_eq!(kind(space.entries("none").wait()), ErrorKind::Invalid);
+        // The space's limit is of all of its types.
+        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: None });
+        space.limit_memory(Some(10)).wait().unwrap();
+        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(10) });
+        let large = declared.write(&Document::from_pairs([("id", "x".repeat(100))]), &WriteOptions::default());
+        assert_eq!(kind(large.wait()), ErrorKind::Limit);
+        space.limit_memory(None).wait().unwrap();
         assert!(space.drop_type("full").wait().unwrap());
         assert!(!space.drop_type("full").wait().unwrap());
         assert_eq!(kind(declared.count(&Wanted::all()).wait()), ErrorKind::Invalid);

@@ -158,6 +158,8 @@ impl Asked<'_> {
             Operation::IndexExact => self.index((self.captured(2), self.captured(2))).await,
             Operation::Batch => Ok(self.batch(user, upload).await),
             Operation::Spaces => self.spaces(user).await,
+            Operation::DescribeSpace => self.describe_space().await,
+            Operation::LimitSpace => self.limit_space(upload).await,
             Operation::Declare => self.declare(upload).await,
             Operation::Describe => self.describe().await,
             Operation::DropType => self.drop_type().await,

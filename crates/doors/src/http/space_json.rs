@@ -47,6 +47,15 @@ pub(crate) fn definition(place: &Place, body: &[u8]) -> Result<Definition, Failu
     Ok(this)
 }
 
+/// Reads a space's limit of memory.
+pub(crate) fn memory_limit(body: &[u8]) -> Result<Option<u64>, Failure> {
+    let mut fields = Fields::parse(body)?;
+    let limit = fields.number("memory_bytes_max")?;
+    fields.end()?;
+    let limit = limit.ok_or_else(|| Failure::bad("memory_bytes_max is missing: 0 is without a limit"))?;
+    Ok(Some(limit).filter(|limit| *limit > 0))
+}
+
 fn index(value: Value) -> Result<IndexDefinition, Failure> {
     let mut fields = Fields::of("an index", value)?;
     let name = fields.text("name")?.ok_or_else(|| Failure::bad("an index needs a name"))?;

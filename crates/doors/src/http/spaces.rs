@@ -122,6 +122,26 @@ impl Asked<'_> {
         Ok(admin::json(StatusCode::OK, &self.shared.ask(list).await?))
     }
 
+    pub(crate) async fn describe_space(&self) -> Result<Response, Failure> {
+        let space = name(self.captured(0))?;
+        let describe = move |store: &Store| -> Result<_, Failure> {
+            let space = store.space(&space);
+            let types: Vec<String> = space.types().iter().map(|it| it.name.clone()).collect();
+            let memory = space.memory()?;
+            Ok(
+                json!({ "space": space.name(), "bytes": memory.bytes, "memory_bytes_max": memory.bytes_max.unwrap_or(0), "types": types }),
+            )
+        };
+        Ok(admin::json(StatusCode::OK, &self.shared.ask(describe).await??))
+    }
+
+    pub(crate) async fn limit_space(&self, upload: &mut Upload) -> Result<Response, Failure> {
+        let space = name(self.captured(0))?;
+        let (bytes_max, _share) = self.json(upload, Becomes::Values, space_json::memory_limit).await?;
+        self.shared.ask(move |store| store.space(&space).limit_memory(bytes_max)).await??;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
     pub(crate) async fn declare(&self, upload: &mut Upload) -> Result<Response, Failure> {
         let place = self.place()?;
         let read = move |text: &[u8]| space_json::definition(&place, text);

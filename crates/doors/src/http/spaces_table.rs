@@ -4,6 +4,7 @@
 
 use super::table::{Access, Operation, Route, Verb};
 
+const SPACE: &str = "/spaces/{space}";
 const TYPE: &str = "/spaces/{space}/types/{type}";
 const ENTRIES: &str = "/spaces/{space}/types/{type}/entries";
 const ENTRY: &str = "/spaces/{space}/types/{type}/entries/{id}";
@@ -19,6 +20,24 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "Lists the spaces that the user may read, and their types.",
         query: &[],
         statuses: &[200],
+    },
+    Route {
+        verb: Verb::Get,
+        path: SPACE,
+        operation: Operation::DescribeSpace,
+        access: Access::Read,
+        summary: "What all entries of a space take of memory together, and may, and its types.",
+        query: &[],
+        statuses: &[200],
+    },
+    Route {
+        verb: Verb::Put,
+        path: SPACE,
+        operation: Operation::LimitSpace,
+        access: Access::Write,
+        summary: "Limits what all entries of a space take of memory together.",
+        query: &[],
+        statuses: &[204, 400, 507],
     },
     Route {
         verb: Verb::Get,

@@ -33,6 +33,8 @@ pub(crate) enum Operation {
     IndexRange,
     Batch,
     Spaces,
+    DescribeSpace,
+    LimitSpace,
     Describe,
     Declare,
     DropType,

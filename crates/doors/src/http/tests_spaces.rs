@@ -74,6 +74,31 @@ fn types_are_declared_described_listed_and_dropped() {
 }
 
 #[test]
+fn a_space_has_a_limit_of_memory() {
+    let door = declared();
+    let described =
+        |bytes_max: u64| json!({"space": "shop", "bytes": 0, "memory_bytes_max": bytes_max, "types": ["orders"]});
+    assert_eq!(door.get("/spaces/shop").json(), described(0));
+    assert_eq!(door.put("/spaces/shop", &[], r#"{"memory_bytes_max":50}"#).status, 204);
+    assert_eq!(door.get("/spaces/shop").json(), described(50));
+    let refused = post(&door, "/entries", r#"{"address":{"city":"Ulm"}}"#);
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert!(refused.text().contains("the space shop has reached its limit of 50 bytes"), "{}", refused.text());
+    for (body, wanted) in [
+        ("{}", "memory_bytes_max is missing"),
+        (r#"{"memory_bytes_max":-1}"#, "whole number"),
+        (r#"{"memory_bytes_max":1,"colour":2}"#, "colour is not known"),
+        ("", "JSON"),
+    ] {
+        let answer = door.put("/spaces/shop", &[], body);
+        assert_eq!(answer.status, 400, "{body}: {answer:?}");
+        assert!(answer.text().contains(wanted), "{body}: {}", answer.text());
+    }
+    assert_eq!(door.put("/spaces/shop", &[], r#"{"memory_bytes_max":0}"#).status, 204);
+    assert_eq!(post(&door, "/entries", r#"{"address":{"city":"Ulm"}}"#).status, 201);
+}
+
+#[test]
 fn entries_have_versions_as_tags_and_conditions_hold() {
     let door = declared();
     let made = post(&door, "/entries", r#"{"address":{"city":"Ulm"}}"#);

@@ -561,6 +561,8 @@ mod feed_tests;
 
 #[path = "series_tests.rs"]
 mod series_tests;
+#[path = "space_limit_tests.rs"]
+mod space_limit_tests;
 #[path = "space_tests.rs"]
 mod space_tests;
 

@@ -111,9 +111,8 @@ pub(crate) fn make_room(
         };
         if !evicts()? {
             let (name, limit) = (&definition.space, space_max.unwrap_or(0));
-            let text = format!(
-                "the space {name} has reached its limit of {limit} bytes: take or clear entries, or raise it"
-            );
+            let text =
+                format!("the space {name} has reached its limit of {limit} bytes: take or clear entries, or raise it");
             return Err(Error::new(ErrorKind::Limit, text));
         }
     }

@@ -1,7 +1,7 @@
 //! The limit of memory of a whole space.
 
-use holdfast::space::{AtLimit, Lease, Order, SpaceUsage, Storage};
 use holdfast::ErrorKind;
+use holdfast::space::{AtLimit, Lease, Order, SpaceUsage, Storage};
 
 use super::*;
 
@@ -178,7 +178,7 @@ fn the_limit_is_there_after_a_restart_a_backup_and_compaction() {
         // A space that had no type has its limit when it gets one.
         let first = store.space("unused").declare(Definition::new("unused", "t")).unwrap();
         assert_eq!(first.write(&order(1, "x", 0), &upsert()).unwrap_err().kind(), ErrorKind::Limit);
-        store.backup(&backup.path().join("b")).unwrap();
+        store.backup(backup.path().join("b")).unwrap();
         store.space("s").limit_memory(None).unwrap();
     }
     {

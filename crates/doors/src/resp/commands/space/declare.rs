@@ -1,4 +1,4 @@
-//! SPACE.DECLARE and SPACE.DROP. Both change the journal of every partition and wait for its sync, in a thread.
+//! SPACE.DECLARE, SPACE.DROP and SPACE.LIMIT. They change the journal and wait for its sync, in a thread.
 //!
 //! May use: the facade. Must not know: sockets, dispatch.
 
@@ -85,6 +85,18 @@ pub(crate) fn declare(call: &mut Call<'_, '_>) -> Answer {
     let space = call.door.store.space(&definition.space);
     call.defer(move |reply| {
         space.declare(definition)?;
+        reply.ok();
+        Ok(Need::NOTHING)
+    });
+    Ok(())
+}
+
+pub(crate) fn limit(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    let space = call.door.store.space(text("space", args.at(1))?);
+    let bytes_max = number(args.at(2))?;
+    call.defer(move |reply| {
+        space.limit_memory((bytes_max > 0).then_some(bytes_max))?;
         reply.ok();
         Ok(Need::NOTHING)
     });

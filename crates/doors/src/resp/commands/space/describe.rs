@@ -6,7 +6,7 @@ use holdfast::space::{AtLimit, Definition, IndexKind, Order, Storage, Usage};
 
 use super::{entries, text};
 use crate::auth::Right;
-use crate::resp::call::{Answer, Call};
+use crate::resp::call::{Answer, Call, SYNTAX};
 use crate::resp::reply::Reply;
 
 pub(crate) fn types(call: &mut Call<'_, '_>) -> Answer {
@@ -28,9 +28,33 @@ pub(crate) fn types(call: &mut Call<'_, '_>) -> Answer {
 }
 
 pub(crate) fn info(call: &mut Call<'_, '_>) -> Answer {
+    let args = call.args();
+    if args.len() == 2 {
+        return of_space(call);
+    }
+    if args.len() > 3 {
+        return Err(SYNTAX.into());
+    }
     let entries = entries(call)?;
     let (definition, usage, waiters) = (entries.definition(), entries.usage(), entries.waiters());
     write_info(call.reply, &definition, &usage, waiters);
+    Ok(())
+}
+
+fn of_space(call: &mut Call<'_, '_>) -> Answer {
+    let space = call.door.store.space(text("space", call.args.at(1))?);
+    let (memory, types) = (space.memory()?, space.types());
+    let reply = &mut *call.reply;
+    reply.map(4);
+    reply.text("space");
+    reply.text(space.name());
+    reply.text("memory");
+    reply.unsigned(memory.bytes_max.unwrap_or(0));
+    reply.text("bytes");
+    reply.unsigned(memory.bytes);
+    reply.text("types");
+    reply.array(types.len());
+    types.iter().for_each(|definition| reply.text(&definition.name));
     Ok(())
 }
 
