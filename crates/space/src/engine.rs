@@ -359,6 +359,13 @@ impl Engine {
         self.types.values().map(Share::bytes).sum()
     }
 
+    /// What of an entry goes from memory when it comes to be another, and what comes: both with their keys. Of several that come to have one key that
+    /// none had each counts it.
+    #[must_use]
+    pub fn growth(&self, of: TypeId, was: Option<&Document>, will: Option<&Document>) -> (u64, u64) {
+        self.types.get(&of).map_or((0, 0), |share| share.growth(was, will))
+    }
+
     /// Bytes of memory that all types of a space take here.
     #[must_use]
     pub fn space_bytes(&self, space: &str) -> u64 {

@@ -187,12 +187,6 @@ impl Entries {
     }
 }
 
-/// What an entry with this document takes of memory, without its keys.
-#[must_use]
-pub fn entry_bytes(document: &Document) -> u64 {
-    ENTRY_BYTES + document.as_bytes().len() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

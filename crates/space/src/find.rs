@@ -1,8 +1,8 @@
 //! Finding entries: which index is used, and in which order entries are come to.
 //!
 //! The plan is made anew each time from what the indexes hold: of all indexes that fit the conditions that which leads to
-//! the fewest entries, counted and not guessed, up to [`COUNT_MAX`] keys of a range. Whatever an index leads to is checked
-//! against the whole predicate.
+//! the fewest entries, counted and not guessed, up to [`COUNT_MAX`] keys of a range. Ids need no index. Whatever an index leads to is
+//! checked against the whole predicate.
 //!
 //! May use: `share`, `indexes`, `predicate`. Must not know: who asks.
 
@@ -18,10 +18,12 @@ use crate::document::Document;
 use crate::engine::{Engine, Place};
 use crate::entries::{Entry, Slot, Stored};
 use crate::indexes::Index;
+use crate::key::id_of_key;
+use crate::path::Path;
 use crate::predicate::Predicate;
 use crate::share::Share;
 use crate::template::Template;
-use crate::value::MapRef;
+use crate::value::{MapRef, Value};
 
 /// Who is kept from no group, because he only looks.
 pub const EVERYBODY: u64 = u64::MAX;
@@ -68,6 +70,21 @@ impl Filter {
         self.predicate.memory_bytes() + self.constraints.iter().map(Constraint::memory_bytes).sum::<usize>()
     }
 
+    /// Whether no single path has to have any value in particular.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.constraints.is_empty()
+    }
+
+    /// The one value that all entries that are wanted have at the path, if it says so and that is a string, an integer or bytes, as ids and routing values are.
+    #[must_use]
+    pub fn id_at(&self, path: &Path) -> Option<Value> {
+        match equal_keys(&self.constraints, path)? {
+            [key] => id_of_key(key),
+            _ => None,
+        }
+    }
+
     /// Whether an entry with these fields is wanted.
     #[must_use]
     pub fn matches(&self, fields: MapRef<'_>) -> bool {
@@ -78,7 +95,7 @@ impl Filter {
 /// How entries are found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The index that is used, by name; `None` when all entries are looked at.
+    /// The index that is used, by name, or the field of ids; `None` when all entries are looked at.
     pub index: Option<String>,
     /// How many entries are looked at: of long ranges at least so many.
     pub candidates: u64,
@@ -150,6 +167,8 @@ impl<'a> Found<'a> {
 /// Where candidates come from.
 enum Source<'a> {
     All,
+    /// What has one of the ids that are wanted.
+    Ids(Vec<Slot>),
     Keys(&'a Index, Vec<Vec<u8>>),
     Range(&'a Index, Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
@@ -177,6 +196,7 @@ impl Source<'_> {
     fn count(&self, share: &Share) -> u64 {
         match self {
             Self::All => share.entries.len() as u64,
+            Self::Ids(slots) => slots.len() as u64,
             Self::Keys(index, keys) => {
                 keys.iter().filter_map(|key| index.get(key)).map(|slots| slots.len() as u64).sum()
             }
@@ -198,11 +218,7 @@ fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>
     let mut prefix: Vec<u8> = Vec::new();
     let paths = &index.definition.paths;
     for (at, path) in paths.iter().enumerate() {
-        let equal = constraints.iter().find_map(|constraint| match &constraint.allowed {
-            Allowed::Equal(keys) if constraint.path == *path => Some(keys),
-            _ => None,
-        });
-        match equal.map(Vec::as_slice) {
+        match equal_keys(constraints, path) {
             Some(keys) if paths.len() == 1 => return Some(Source::Keys(index, keys.to_vec())),
             Some([key]) => {
                 prefix.extend_from_slice(key);
@@ -243,10 +259,24 @@ fn source<'a>(index: &'a Index, constraints: &[Constraint]) -> Option<Source<'a>
     Some(Source::Keys(index, vec![prefix]))
 }
 
+/// The keys of which a path has to have one.
+fn equal_keys<'a>(constraints: &'a [Constraint], path: &Path) -> Option<&'a [Vec<u8>]> {
+    constraints.iter().find_map(|constraint| match &constraint.allowed {
+        Allowed::Equal(keys) if constraint.path == *path => Some(keys.as_slice()),
+        _ => None,
+    })
+}
+
 fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
     let mut best = (Source::All, Source::All.count(share));
     if filter.constraints.is_empty() {
         return best;
+    }
+    if let Some(keys) = equal_keys(&filter.constraints, &Path::field(&share.definition.id)) {
+        let slot_of = |key: &Vec<u8>| share.find_id(id_of_key(key)?.scalar());
+        let slots: Vec<Slot> = keys.iter().filter_map(slot_of).collect();
+        let count = slots.len() as u64;
+        return (Source::Ids(slots), count);
     }
     for source in share.indexes.iter().filter_map(|index| source(index, &filter.constraints)) {
         let count = source.count(share);
@@ -270,6 +300,7 @@ impl Engine {
         let (source, candidates) = best(share, filter);
         let index = match source {
             Source::All => None,
+            Source::Ids(_) => Some(share.definition.id.clone()),
             Source::Keys(index, _) | Source::Range(index, _, _) => Some(index.definition.name.clone()),
         };
         Some(Plan { index, candidates })
@@ -300,6 +331,7 @@ impl Engine {
         let mut slots: Vec<Slot> = match source {
             Source::All if is_ordered => return share.queue.values().try_for_each(|slot| look(*slot)),
             Source::All => return share.entries.iter().try_for_each(|(slot, _)| look(slot)),
+            Source::Ids(slots) => slots,
             Source::Keys(index, keys) => match keys.as_slice() {
                 [key] if !is_ordered => {
                     return index.get(key).map_or(ControlFlow::Continue(()), |slots| slots.iter().try_for_each(look));

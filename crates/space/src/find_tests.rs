@@ -150,3 +150,65 @@ fn a_search_that_finds_nothing_ends_when_it_is_told_to() {
     let search = || engine.find(Search { go_on: &go_on, ..all(&filter) }, &mut |_| ControlFlow::Break(()));
     assert!(search().is_continue() && asked.get() == 1_000, "{}", asked.get());
 }
+
+/// Looked up by the id, where a condition names it, an entry is found that all entries would be gone through for; and no others are looked at.
+#[test]
+fn an_id_in_a_condition_finds_what_going_through_all_would() {
+    let ids: Vec<Value> = vec![
+        7.into(),
+        Value::from(u64::MAX),
+        Value::I64(i64::MIN),
+        "7".into(),
+        "a\0b".into(),
+        Value::Bytes(b"7".to_vec()),
+        Value::Bytes(vec![]),
+        0.into(),
+    ];
+    for order in [Order::Any, Order::Fifo] {
+        let mut engine = Engine::default();
+        apply(&mut engine, &Command::Declare { of: OF, definition: definition(order, &[(IndexKind::Hash, &["n"])]) });
+        for id in &ids {
+            let document = Document::from_pairs([("id", id.clone()), ("n", 1.into())]);
+            apply(&mut engine, &Command::Write { of: OF, expires_ms: 0, document: document.fields(), before: None });
+        }
+        let asked =
+            ids.iter().cloned().chain([Value::F64(7.0), Value::F64(7.5), 8.into(), Value::Null, Value::Bool(true)]);
+        let asked: Vec<Value> =
+            asked.chain([Value::Decimal(crate::value::Decimal { mantissa: 700, scale: 2 }), "8".into()]).collect();
+        for (sql, is_by_id) in [
+            ("id = ?", true),
+            ("id = ? AND n = 1", true),
+            ("n = 2 AND id = ?", true),
+            ("id IN (?, 7, 'a')", true),
+            ("id = ? OR id = '7'", true),
+            ("id = ? OR n = 1", false),
+            ("NOT id = ?", false),
+            ("id >= ?", false),
+        ] {
+            for value in &asked {
+                let query = crate::select::Query::parse(sql).unwrap().bind(std::slice::from_ref(value)).unwrap();
+                let filter = Filter::new(query.predicate.clone());
+                let through_all: Vec<Value> = ids
+                    .iter()
+                    .filter(|id| {
+                        filter.matches(Document::from_pairs([("id", (*id).clone()), ("n", 1.into())]).fields())
+                    })
+                    .cloned()
+                    .collect();
+                assert_eq!(sorted(found(&engine, &filter)), sorted(through_all), "{sql} {value:?}");
+                let plan = engine.explain(OF, &filter).unwrap();
+                // Nothing is above null: no id is wanted at all.
+                let is_by_id = is_by_id || sql == "id >= ?" && *value == Value::Null;
+                assert_eq!(plan.index.as_deref() == Some("id"), is_by_id, "{sql} {value:?}: {plan:?}");
+                assert!(!is_by_id || plan.candidates <= 2, "{sql} {value:?}: {plan:?}");
+            }
+        }
+        for id in &ids {
+            let filter = Filter::template(&Document::from_pairs([("id", id.clone())]));
+            assert_eq!(
+                (found(&engine, &filter), engine.explain(OF, &filter).unwrap().candidates),
+                (vec![id.clone()], 1)
+            );
+        }
+    }
+}

@@ -73,8 +73,17 @@ mod tests {
                 };
                 let mut part = Vec::new();
                 command.encode(&mut part);
+                let engine = &mut engines[which];
+                let old = engine.find_id(of_type, id).and_then(|place| engine.get(place));
+                let has_lease = expires_ms > 0 || old.as_ref().is_some_and(|old| old.expires_ms > 0);
+                let (goes, comes) = engine.growth(of_type, old.as_ref().map(|old| &old.document), Some(&document));
+                let had = engine.bytes();
                 // Of a type that was not declared it is refused.
-                let _ = engines[which].apply(Position::new(at), &part, &mut |_| ());
+                let is_done = engine.apply(Position::new(at), &part, &mut |_| ()).is_ok();
+                if what > 4 && is_done && !has_lease {
+                    // What was foretold for the limits is what came.
+                    prop_assert_eq!(engine.bytes() + goes, had + comes);
+                }
                 let bytes: u64 = engines.iter().map(|engine| engine.space_bytes("shop")).sum();
                 prop_assert_eq!(sum.load(Ordering::Relaxed), if is_wanted { bytes } else { 0 });
             }

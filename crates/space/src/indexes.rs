@@ -131,6 +131,19 @@ impl Index {
         keys
     }
 
+    /// What the keys of an entry with the fields `was` take, as far as they go with it when it comes to have `will`; and what those take that come.
+    pub(crate) fn growth(&self, was: Option<MapRef<'_>>, will: Option<MapRef<'_>>) -> (u64, u64) {
+        let keys = |fields: Option<MapRef<'_>>| fields.map(|fields| self.keys(fields)).unwrap_or_default();
+        let (old, new) = (keys(was), keys(will));
+        let size = |key: &Key, is_alone: bool| SLOT_BYTES + if is_alone { KEY_BYTES + key.len() as u64 } else { 0 };
+        let goes = |key: &Key| size(key, matches!(self.get(key), Some(Slots::One(_))));
+        let comes = |key: &Key| size(key, self.get(key).is_none());
+        (
+            old.iter().filter(|key| !new.contains(key)).map(goes).sum(),
+            new.iter().filter(|key| !old.contains(key)).map(comes).sum(),
+        )
+    }
+
     pub(crate) fn insert(&mut self, key: Key, slot: Slot) {
         self.bytes += SLOT_BYTES;
         let new = KEY_BYTES + key.len() as u64;

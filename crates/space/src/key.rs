@@ -19,7 +19,7 @@
 
 use crate::compare::Class;
 use crate::number::{Finite, Number};
-use crate::value::ValueRef;
+use crate::value::{Value, ValueRef};
 
 const END: u8 = 0x01;
 const ENTRY: u8 = 0x02;
@@ -80,6 +80,33 @@ pub fn key_of(value: ValueRef<'_>) -> Vec<u8> {
     key
 }
 
+/// The value of a key, where that may be an id: a string, an integer or bytes. Of equal values it is the one that an id may be: 7 of the key of 7.0.
+pub(crate) fn id_of_key(key: &[u8]) -> Option<Value> {
+    let (class, rest) = key.split_first()?;
+    match *class {
+        ZERO => Some(Value::I64(0)),
+        POSITIVE => integer(rest.iter().copied()).map(Value::from),
+        NEGATIVE => {
+            let size = integer(rest.iter().map(|byte| !byte))?;
+            0i64.checked_sub_unsigned(size).map(Value::I64)
+        }
+        class if class == class_byte(Class::String) => String::from_utf8(unescape(rest)?).ok().map(Value::String),
+        class if class == class_byte(Class::Bytes) => unescape(rest).map(Value::Bytes),
+        _ => None,
+    }
+}
+
+/// The number, if it is whole and has 64 bits, of what follows the class of a positive one.
+fn integer(mut bytes: impl Iterator<Item = u8>) -> Option<u64> {
+    let mut places = bytes.next()?.checked_sub(128)?;
+    let mut number = 0u64;
+    for digit in bytes {
+        places = places.checked_sub(1)?;
+        number = number.checked_mul(100)?.checked_add(u64::from(digit >> 1))?;
+    }
+    (0..places).try_fold(number, |number, _| number.checked_mul(100))
+}
+
 /// Below the keys of all values of a class, and above those of all lesser classes.
 pub(crate) fn class_byte(class: Class) -> u8 {
     match class {
@@ -109,6 +136,22 @@ fn escape(bytes: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(piece);
     }
     to.extend_from_slice(&[0, 0]);
+}
+
+/// What [`escape`] was given; `None` where it ends before its end.
+fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped.iter();
+    loop {
+        match (*rest.next()?, rest.as_slice().first()) {
+            (0, Some(0xff)) => {
+                bytes.push(0);
+                rest.next();
+            }
+            (0, _) => return Some(bytes),
+            (byte, _) => bytes.push(byte),
+        }
+    }
 }
 
 fn finite(number: Finite, to: &mut Vec<u8>) {
@@ -166,7 +209,6 @@ mod tests {
     use super::*;
     use crate::arbitrary::values;
     use crate::compare::compare;
-    use crate::value::Value;
 
     #[test]
     fn small_numbers_have_short_keys() {
@@ -197,6 +239,25 @@ mod tests {
             let compound = |values: &[Value]| values.iter().flat_map(|value| key_of(value.stored().get())).collect::<Vec<_>>();
             let (a_list, b_list) = (Value::List(a.clone()).stored(), Value::List(b.clone()).stored());
             prop_assert_eq!(compound(&a).cmp(&compound(&b)), compare(a_list.get(), b_list.get()));
+        }
+
+        #[test]
+        fn an_id_is_found_in_its_key_and_nothing_else_is(value in values(), number in proptest::num::u64::ANY, shift in 0u32..64) {
+            let number = number >> shift;
+            for id in [Value::from(number), Value::I64((number >> 1).cast_signed().wrapping_neg()), Value::I64(i64::MIN)] {
+                prop_assert_eq!(id_of_key(&key_of(id.stored().get())), Some(id));
+            }
+            let stored = value.stored();
+            let read = id_of_key(&key_of(stored.get()));
+            match value {
+                Value::I64(_) | Value::U64(_) | Value::String(_) | Value::Bytes(_) => prop_assert_eq!(read, Some(value)),
+                Value::F64(_) | Value::Decimal(_) => {
+                    // One that is equal, if there is one.
+                    let equal = read.map(|read| compare(read.stored().get(), stored.get()));
+                    prop_assert!(equal.is_none_or(|equal| equal == std::cmp::Ordering::Equal));
+                }
+                _ => prop_assert_eq!(read, None),
+            }
         }
 
         #[test]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::definition::{AtLimit, Definition, Order, Storage};
+use crate::document::Document;
 use crate::entries::{ENTRY_BYTES, Entries, Entry, Slot};
 use crate::error::{Error, Result};
 use crate::gauge::Gauge;
@@ -127,9 +128,21 @@ impl Share {
     }
 
     fn entry_bytes(&self, entry: &Entry, expires_ms: u64) -> u64 {
+        self.document_bytes(&entry.document, expires_ms != 0)
+    }
+
+    fn document_bytes(&self, document: &Document, has_lease: bool) -> u64 {
         let queue = if self.definition.order == Order::Any { 0 } else { QUEUE_BYTES };
-        let lease = if expires_ms == 0 { 0 } else { LEASE_BYTES };
-        ENTRY_BYTES + entry.document.as_bytes().len() as u64 + queue + lease
+        let lease = if has_lease { LEASE_BYTES } else { 0 };
+        ENTRY_BYTES + document.as_bytes().len() as u64 + queue + lease
+    }
+
+    /// What an entry takes that goes when it comes to be another, and what that takes: with their keys, and with a lease if the type gives one.
+    pub(crate) fn growth(&self, was: Option<&Document>, will: Option<&Document>) -> (u64, u64) {
+        let has_lease = self.definition.lease_ms.is_some();
+        let own = |document: Option<&Document>| document.map_or(0, |it| self.document_bytes(it, has_lease));
+        let keys = self.indexes.iter().map(|index| index.growth(was.map(Document::fields), will.map(Document::fields)));
+        keys.fold((own(was), own(will)), |sum, (goes, comes)| (sum.0 + goes, sum.1 + comes))
     }
 
     pub(crate) fn find_id(&self, id: ValueRef<'_>) -> Option<Slot> {

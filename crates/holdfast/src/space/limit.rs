@@ -18,6 +18,11 @@ fn share(inner: &Inner, definition: &Definition) -> Option<u64> {
     (definition.memory_bytes_max > 0).then_some(definition.memory_bytes_max / partitions)
 }
 
+/// Whether the type or its space has a limit.
+pub(crate) fn is_limited(kind: &Kind) -> bool {
+    kind.definition().memory_bytes_max > 0 || kind.memory.bytes_max().is_some()
+}
+
 /// What is to become of entries of one type in one partition.
 #[derive(Default)]
 pub(crate) struct Growth {
@@ -26,12 +31,15 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Of entries that were the one and will be the other, where they are there.
-    pub(crate) fn of<'d>(changes: impl Iterator<Item = (Option<&'d Document>, Option<&'d Document>)>) -> Self {
-        let size = |document: Option<&Document>| document.map_or(0, ::space::entry_bytes);
-        changes.fold(Self::default(), |sum, (was, will)| Self {
-            before: sum.before + size(was),
-            after: sum.after + size(will),
+    /// Of entries of a type that were the one and will be the other, where they are there.
+    pub(crate) fn of<'d>(
+        engine: &Engine,
+        of: TypeId,
+        changes: impl Iterator<Item = (Option<&'d Document>, Option<&'d Document>)>,
+    ) -> Self {
+        changes.fold(Self::default(), |sum, (was, will)| {
+            let (before, after) = engine.growth(of, was, will);
+            Self { before: sum.before + before, after: sum.after + after }
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! May use: `space`, partitions. Must not know: operations.
 
-use ::space::{Definition, Document, Order, Value, ValueRef};
+use ::space::{Definition, Document, Order, Path, Value, ValueRef};
 
 use super::wanted::Wanted;
 use crate::error::{Error, ErrorKind, Result};
@@ -86,7 +86,16 @@ pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &
     let value = match (&wanted.routing, &wanted.id, definition.routed_by()) {
         _ if is_single(definition) => None,
         (Some(value), _, _) | (None, Some(value), None) => Some(value.scalar()),
-        _ => return Ok(&inner.partitions),
+        (None, _, routing) => {
+            // A condition may say where as well.
+            let said = match routing {
+                _ if wanted.filter.is_open() => None,
+                Some(path) => wanted.filter.id_at(path),
+                None => wanted.filter.id_at(&Path::field(&definition.id)),
+            };
+            let Some(value) = said else { return Ok(&inner.partitions) };
+            return at(inner, definition, Some(value.scalar())).map(std::slice::from_ref);
+        }
     };
     at(inner, definition, value).map(std::slice::from_ref)
 }

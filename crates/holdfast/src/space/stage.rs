@@ -262,13 +262,14 @@ impl SpaceStage {
         let mut added: BTreeMap<String, u64> = BTreeMap::new();
         for (of, partition) in of_type.keys() {
             let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
-            let growth = Growth::of(self.staged.iter().filter(of_this).map(|(_, staged)| {
-                (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
-            }));
             let keeps = |of, id: ValueRef<'_>| self.staged.contains_key(&(of, *partition, key_of(id)));
             let inner = self.store.inner();
             let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
-            if let (Some(kind), Some(there)) = (self.kinds.get(of), there) {
+            if let (Some(kind), Some(there)) = (self.kinds.get(of).filter(|kind| limit::is_limited(kind)), there) {
+                let changes = self.staged.iter().filter(of_this).map(|(_, staged)| {
+                    (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
+                });
+                let growth = Growth::of(there.1, *of, changes);
                 let beside = added.entry(kind.definition().space.clone()).or_default();
                 let growing = Growing { kind, growth, beside: *beside, keeps: &keeps };
                 limit::make_room(inner, there, &growing)?;

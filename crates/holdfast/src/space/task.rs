@@ -298,11 +298,12 @@ impl<'a> Task<'a> {
             self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
         // All of them are types of the task's space.
         let mut beside = 0;
-        for (of, kind) in kinds {
+        for (of, kind) in kinds.into_iter().filter(|(_, kind)| limit::is_limited(kind)) {
             let of_this = self.staged.values().filter(|staged| staged.kind.of == of);
-            let growth = Growth::of(of_this.map(|staged| {
+            let changes = of_this.map(|staged| {
                 (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
-            }));
+            });
+            let growth = Growth::of(&self.engine, of, changes);
             let staged = &self.staged;
             let keeps = |of, id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
             let there = (self.partition, &mut *self.engine);

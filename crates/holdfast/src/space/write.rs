@@ -198,8 +198,12 @@ impl Entries {
         document: &Document,
         old: Option<&Stored>,
     ) -> Result<()> {
+        if !limit::is_limited(&self.kind) {
+            return Ok(());
+        }
         let id_field = &self.kind.definition().id;
-        let growth = Growth::of(std::iter::once((old.map(|old| &old.document), Some(document))));
+        let change = (old.map(|old| &old.document), Some(document));
+        let growth = Growth::of(engine, self.kind.of, std::iter::once(change));
         let keeps = |of, id: ValueRef<'_>| of == self.kind.of && document.get(id_field) == Some(id);
         let growing = Growing { kind: &self.kind, growth, beside: 0, keeps: &keeps };
         limit::make_room(self.inner(), (partition, engine), &growing)

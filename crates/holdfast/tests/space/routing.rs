@@ -53,6 +53,66 @@ fn a_routing_value_chooses_entries_and_not_only_where_they_are_looked_for() {
     assert_eq!(ids(&orders.read_many(&Wanted::all(), 9).unwrap()), BTreeSet::from([2, 4]));
 }
 
+/// A condition that says where an entry lies is looked for there alone, and finds what looking everywhere would.
+#[test]
+fn a_condition_on_the_routing_or_the_id_looks_in_one_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), Options { partitions: 16, ..options() }).unwrap();
+    let routed = by_customer(&store);
+    let plain = store.space("s").declare(Definition::new("s", "plain")).unwrap();
+    let where_is = |sql: &str, value: Value| Wanted::query(sql, &[value]).unwrap();
+    for number in 0..200 {
+        routed.write(&order(number, &format!("c{}", number % 20), number), &upsert()).unwrap();
+        plain.write(&order(number, "x", number), &upsert()).unwrap();
+    }
+    let partitions = |entries: &Entries, wanted: &Wanted| entries.explain(wanted).unwrap().len();
+    for number in 0..20 {
+        let by_routing = where_is("total >= 0 AND customer = ?", format!("c{number}").into());
+        let template = Wanted::template(&Document::from_pairs([("customer", format!("c{number}"))]));
+        let found: BTreeSet<i64> = (0..200).filter(|id| id % 20 == number).collect();
+        for wanted in [by_routing, template] {
+            assert_eq!(partitions(&routed, &wanted), 1);
+            assert_eq!(ids(&routed.read_many(&wanted, 99).unwrap()), found);
+            assert_eq!(routed.count(&wanted).unwrap(), 10);
+            assert_eq!(ids(&routed.iterate(&wanted).unwrap().next(99).unwrap()), found);
+        }
+        for (id, there) in [(Value::from(number), 1), (Value::F64(number as f64), 1), ("1".into(), 0)] {
+            let by_id = where_is("id = ?", id.clone());
+            assert_eq!((partitions(&plain, &by_id), plain.count(&by_id).unwrap()), (1, there), "{id:?}");
+            // Of a routed type the id does not say where it lies, and is found all the same.
+            assert_eq!((partitions(&routed, &by_id), routed.count(&by_id).unwrap()), (16, there), "{id:?}");
+            assert!(routed.explain(&by_id).unwrap().iter().map(|plan| plan.candidates).sum::<u64>() <= 1);
+        }
+    }
+    for (sql, value) in
+        [("customer = ?", Value::F64(7.5)), ("customer <> ?", "c1".into()), ("id = 1 OR total = ?", 1.into())]
+    {
+        assert_eq!(partitions(&routed, &where_is(sql, value)), 16, "{sql}");
+    }
+    // Of two customers, and one that is routed elsewhere by what the caller says.
+    let two = where_is("customer IN ('c1', ?)", "c2".into());
+    assert_eq!((partitions(&routed, &two), routed.count(&two).unwrap()), (16, 20));
+    assert_eq!(routed.count(&where_is("customer = ?", "c1".into()).routed("c2")).unwrap(), 0);
+    // What a transaction has written itself is seen, and who waits is served.
+    let wanted = where_is("customer = ? AND total > 1000", "c3".into());
+    let mut transaction = store.begin();
+    let mut within = routed.within(&mut transaction);
+    within.write(&order(1_003, "c3", 1_003), &upsert()).unwrap();
+    assert_eq!(within.count(&wanted).unwrap(), 1);
+    assert_eq!(within.take(&wanted, &now()).unwrap().map(|it| id(&it)), Some(1_003));
+    drop(transaction);
+    let waited = std::thread::scope(|scope| {
+        let taker = scope.spawn(|| routed.take(&wanted, &waits(20_000)).unwrap());
+        while routed.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        routed.write(&order(1_004, "c4", 1_004), &upsert()).unwrap();
+        routed.write(&order(1_003, "c3", 1_003), &upsert()).unwrap();
+        taker.join().unwrap()
+    });
+    assert_eq!(waited.map(|it| id(&it)), Some(1_003));
+}
+
 /// Two entries with one id, which lie in two partitions.
 fn twins(orders: &Entries) -> [&'static str; 2] {
     orders.write(&order(1, "ada", 0), &upsert()).unwrap();
