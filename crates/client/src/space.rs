@@ -122,7 +122,10 @@ impl Space {
     /// As there.
     pub fn memory(&self) -> Call<SpaceUsage> {
         match &self.place {
-            Place::Here(here) => Call::done(here.store().space(&self.name).memory()),
+            Place::Here(here) => {
+                let space = here.store().space(&self.name);
+                here.elsewhere(move || space.memory())
+            }
             Place::There(there) => {
                 let words = Words::new("SPACE.INFO").and(&self.name);
                 there.call(&words, Again::May, |reply| {

@@ -182,9 +182,9 @@ pub(crate) fn declare(definition: &Definition) -> Words {
     }
     if definition.memory_bytes_max > 0 {
         words = words.and("MEMORY").and(definition.memory_bytes_max.to_string());
-        if definition.at_limit == AtLimit::Evict {
-            words.add("EVICT");
-        }
+    }
+    if definition.at_limit == AtLimit::Evict {
+        words.add("EVICT");
     }
     for index in &definition.indexes {
         let kind = if index.kind == IndexKind::Ordered { "ORDERED" } else { "HASH" };

@@ -8,7 +8,7 @@
 //! May use: `base`, `kv`, `journal`. Must not know: who commits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use base::Time;
@@ -110,6 +110,18 @@ impl Partition {
             self.set_broken();
             poisoned.into_inner()
         })
+    }
+
+    /// As [`Partition::space`], unless somebody has it.
+    pub(crate) fn try_space(&self) -> Option<MutexGuard<'_, space::Engine>> {
+        match self.space.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => {
+                self.set_broken();
+                None
+            }
+        }
     }
 
     /// The series' share.

@@ -140,8 +140,8 @@ impl Space {
             }
             None => {
                 let kind = Arc::new(Kind::new(of, definition, inner.spaces.memory_of(&self.name)));
-                inner.spaces.add(Arc::clone(&kind));
                 inner.load_space_limit(&self.name);
+                inner.spaces.add(Arc::clone(&kind));
                 kind
             }
         };

@@ -366,6 +366,12 @@ impl Engine {
         self.types.get(&of).map_or((0, 0), |share| share.growth(was, will))
     }
 
+    /// Bytes of memory that a type takes here.
+    #[must_use]
+    pub fn type_bytes(&self, of: TypeId) -> u64 {
+        self.types.get(&of).map_or(0, Share::bytes)
+    }
+
     /// Bytes of memory that all types of a space take here.
     #[must_use]
     pub fn space_bytes(&self, space: &str) -> u64 {

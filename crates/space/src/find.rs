@@ -272,7 +272,9 @@ fn best<'a>(share: &'a Share, filter: &Filter) -> (Source<'a>, u64) {
     if filter.constraints.is_empty() {
         return best;
     }
-    if let Some(keys) = equal_keys(&filter.constraints, &Path::field(&share.definition.id)) {
+    let keys = equal_keys(&filter.constraints, &Path::field(&share.definition.id));
+    // A long list of a few entries is sooner compared with each.
+    if let Some(keys) = keys.filter(|keys| keys.len() <= share.entries.len()) {
         let slot_of = |key: &Vec<u8>| share.find_id(id_of_key(key)?.scalar());
         let slots: Vec<Slot> = keys.iter().filter_map(slot_of).collect();
         let count = slots.len() as u64;

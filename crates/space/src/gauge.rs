@@ -49,6 +49,28 @@ mod tests {
         if is_indexed { plain.index("text", IndexKind::Ordered).unwrap() } else { plain }
     }
 
+    /// A key that several had, and one has now, goes with that one.
+    #[test]
+    fn the_key_of_the_last_of_several_is_foreseen_to_go() {
+        let mut engine = Engine::default();
+        let apply = |engine: &mut Engine, command: Command<'_>| {
+            let mut part = Vec::new();
+            command.encode(&mut part);
+            engine.apply(Position::new(1), &part, &mut |_| ()).unwrap();
+        };
+        let of = TypeId(1);
+        apply(&mut engine, Command::Declare { of, definition: definition(1, true) });
+        let document =
+            |id: i64, text: &str| Document::from_pairs([("id", id.into()), ("text", crate::value::Value::from(text))]);
+        for (id, text) in [(1, "x"), (2, "x"), (1, "y"), (2, "z")] {
+            let (new, had) = (document(id, text), engine.bytes());
+            let old = engine.find_id(of, ValueRef::I64(id)).and_then(|place| engine.get(place));
+            let (goes, comes) = engine.growth(of, old.as_ref().map(|old| &old.document), Some(&new));
+            apply(&mut engine, Command::Write { of, expires_ms: 0, document: new.fields(), before: None });
+            assert_eq!(engine.bytes() + goes, had + comes, "{id} {text}");
+        }
+    }
+
     proptest! {
         /// Of two spaces, over two partitions, whatever becomes of types and entries, and whenever somebody begins or ends to want it.
         #[test]

@@ -136,7 +136,7 @@ impl Index {
         let keys = |fields: Option<MapRef<'_>>| fields.map(|fields| self.keys(fields)).unwrap_or_default();
         let (old, new) = (keys(was), keys(will));
         let size = |key: &Key, is_alone: bool| SLOT_BYTES + if is_alone { KEY_BYTES + key.len() as u64 } else { 0 };
-        let goes = |key: &Key| size(key, matches!(self.get(key), Some(Slots::One(_))));
+        let goes = |key: &Key| size(key, self.get(key).is_some_and(|slots| slots.len() == 1));
         let comes = |key: &Key| size(key, self.get(key).is_none());
         (
             old.iter().filter(|key| !new.contains(key)).map(goes).sum(),

@@ -238,6 +238,10 @@ fn types_are_declared_changed_found_and_dropped() {
         let large = declared.write(&Document::from_pairs([("id", "x".repeat(100))]), &WriteOptions::default());
         assert_eq!(kind(large.wait()), ErrorKind::Limit);
         space.limit_memory(None).wait().unwrap();
+        // A type may evict for the space alone.
+        let cache = Definition { at_limit: AtLimit::Evict, ..Definition::new("shop", "cache") };
+        assert_eq!(*declare(client, cache.clone()).definition(), cache);
+        assert!(space.drop_type("cache").wait().unwrap());
         assert!(space.drop_type("full").wait().unwrap());
         assert!(!space.drop_type("full").wait().unwrap());
         assert_eq!(kind(declared.count(&Wanted::all()).wait()), ErrorKind::Invalid);

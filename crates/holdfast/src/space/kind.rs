@@ -67,6 +67,10 @@ impl Kind {
         self.end_waiting(&Error::new(ErrorKind::Invalid, "the type was dropped"));
     }
 
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::SeqCst)
+    }
+
     /// Tells all who wait for entries or events that there will be none.
     pub(crate) fn end_waiting(&self, error: &Error) {
         self.waiters.end_all(error);
@@ -75,7 +79,7 @@ impl Kind {
 
     /// Refuses work with a type that is gone.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_dropped.load(Ordering::SeqCst) {
+        if self.is_dropped() {
             let name = self.definition().name.clone();
             return Err(Error::new(ErrorKind::Invalid, format!("the type {name} was dropped: declare it again")));
         }
@@ -94,6 +98,7 @@ pub(crate) struct Registry {
     pub(crate) declaring: Mutex<u32>,
     /// Held while snapshots are written, and while they are copied.
     pub(crate) snapshots: Mutex<()>,
+    turn: AtomicUsize,
     versions: AtomicU64,
     ids: AtomicU64,
     pub(crate) locks: Locks,
@@ -156,6 +161,11 @@ impl Registry {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         let of_space = |(name, _): &(&String, _)| space.is_none_or(|space| space == *name);
         kinds.iter().filter(of_space).flat_map(|(_, kinds)| kinds.values().cloned()).collect()
+    }
+
+    /// Where a search begins that may begin anywhere.
+    pub(crate) fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The version of something that is in no journal: never given twice.

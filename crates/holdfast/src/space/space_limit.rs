@@ -55,8 +55,9 @@ impl SpaceMemory {
 
 impl Space {
     /// Limits the memory that entries of all types of the space take together, with their indexes; `None` takes the limit away. At the limit a write is
-    /// refused (`Limit`), unless there are entries of types that evict ([`AtLimit::Evict`](super::AtLimit)): of those in the partition in which it writes, those
-    /// of its own type first, the ones go that were used longest ago. What is there already stays, and what is written at the same moment in several partitions may go beyond it.
+    /// refused (`Limit`), unless there are entries of types that evict ([`AtLimit::Evict`](super::AtLimit)): those of its partition and type go first, and of each partition and type those that
+    /// were used longest ago. Entries that transactions have locked stay, and partitions in which somebody else is at work at the moment are passed by. What is there already
+    /// stays, and what is written at the same moment in several partitions may go beyond it.
     /// Blocks until that is on stable storage.
     ///
     /// # Errors
@@ -89,10 +90,15 @@ impl Space {
 }
 
 impl Inner {
-    /// Makes known what limit the space has, when its first type becomes known.
+    /// Makes known what limit the space has, before a type of it becomes known, unless it is known.
     pub(crate) fn load_space_limit(&self, space: &str) {
-        // A store whose limit cannot be read opens all the same: `Space::memory` says why there is none.
-        self.set_space_limit(space, self.kept_limit(space).unwrap_or(None));
+        if self.spaces.memory_of(space).bytes_max().is_some() {
+            return;
+        }
+        // A store whose limit is damaged opens all the same: `Space::memory` says why there is none.
+        if let Ok(Some(limit)) = self.kept_limit(space) {
+            self.set_space_limit(space, Some(limit));
+        }
     }
 
     fn kept_limit(&self, space: &str) -> Result<Option<u64>> {
@@ -101,11 +107,11 @@ impl Inner {
             let text = format!("the limit of memory of the space {space} is damaged, so it has none: set it again");
             Error::new(ErrorKind::Corrupt, text)
         };
-        match self.partition(BUCKET, key).reader.get(BUCKET, key, 0).map(|found| found.value) {
+        match self.read(self.partition(BUCKET, key), |reader| reader.get(BUCKET, key, 0)).map(|shown| shown.value) {
             Ok(None) => Ok(None),
             Ok(Some(object)) => decode(object.value.as_ref()).map(Some).ok_or_else(damaged),
-            Err(kv::Error::Value { .. }) => Err(damaged()),
-            Err(error) => Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::Corrupt => Err(damaged()),
+            Err(error) => Err(error),
         }
     }
 

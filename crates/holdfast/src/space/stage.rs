@@ -12,7 +12,7 @@ use journal::{PartitionId, Position};
 
 use super::commit::{Change, Opened, Over, What};
 use super::kind::Kind;
-use super::limit::{self, Growing, Growth};
+use super::limit::{self, Growing, Held};
 use super::locks::{Begins, Holder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
@@ -259,23 +259,19 @@ impl SpaceStage {
                 of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
         }
-        let mut added: BTreeMap<String, u64> = BTreeMap::new();
+        let mut growing = Vec::new();
         for (of, partition) in of_type.keys() {
-            let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
-            let keeps = |of, id: ValueRef<'_>| self.staged.contains_key(&(of, *partition, key_of(id)));
-            let inner = self.store.inner();
-            let there = inner.partitions.get(partition.index()).zip(opened.engine(*partition));
-            if let (Some(kind), Some(there)) = (self.kinds.get(of).filter(|kind| limit::is_limited(kind)), there) {
+            let kind = self.kinds.get(of).filter(|kind| limit::is_limited(kind));
+            if let (Some(kind), Some(engine)) = (kind, opened.engine(*partition)) {
+                let of_this = |((it, ..), staged): &(&Key, &Staged)| it == of && staged.partition == *partition;
                 let changes = self.staged.iter().filter(of_this).map(|(_, staged)| {
                     (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
                 });
-                let growth = Growth::of(there.1, *of, changes);
-                let beside = added.entry(kind.definition().space.clone()).or_default();
-                let growing = Growing { kind, growth, beside: *beside, keeps: &keeps };
-                limit::make_room(inner, there, &growing)?;
-                *beside += growing.growth.added();
+                growing.push(Growing::of(kind, (*partition, engine), changes));
             }
         }
+        let keeps = |of, partition, id: ValueRef<'_>| self.staged.contains_key(&(of, partition, key_of(id)));
+        limit::make_room(self.store.inner(), &mut Held::Several(opened), &growing, &keeps)?;
         for ((of, partition), all) in &of_type {
             opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
         }

@@ -19,7 +19,7 @@ use super::Space;
 use super::commit::{Over, SPACE_PART, What};
 use super::entries::{Entries, Entry};
 use super::kind::Kind;
-use super::limit::{self, Growing, Growth};
+use super::limit::{self, Growing, Held};
 use super::listen::Telling;
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::read::is_visible;
@@ -296,22 +296,18 @@ impl<'a> Task<'a> {
     fn make_room(&mut self) -> Result<()> {
         let kinds: BTreeMap<TypeId, Arc<Kind>> =
             self.staged.values().map(|staged| (staged.kind.of, Arc::clone(&staged.kind))).collect();
-        // All of them are types of the task's space.
-        let mut beside = 0;
+        let (staged, mut growing) = (&self.staged, Vec::new());
         for (of, kind) in kinds.into_iter().filter(|(_, kind)| limit::is_limited(kind)) {
-            let of_this = self.staged.values().filter(|staged| staged.kind.of == of);
+            let of_this = staged.values().filter(|staged| staged.kind.of == of);
             let changes = of_this.map(|staged| {
                 (staged.was.as_ref().map(|was| &was.document), staged.will.as_ref().map(|(document, _)| document))
             });
-            let growth = Growth::of(&self.engine, of, changes);
-            let staged = &self.staged;
-            let keeps = |of, id: ValueRef<'_>| staged.contains_key(&(of, key_of(id)));
-            let there = (self.partition, &mut *self.engine);
-            let growing = Growing { kind: &kind, growth, beside, keeps: &keeps };
-            limit::make_room(self.space.store.inner(), there, &growing)?;
-            beside += growing.growth.added();
+            growing.push(Growing::of(&kind, (self.partition.id, &self.engine), changes));
         }
-        Ok(())
+        let here = self.partition.id;
+        let keeps = |of, partition, id: ValueRef<'_>| partition == here && staged.contains_key(&(of, key_of(id)));
+        let held = &mut Held::One(here, &mut self.engine);
+        limit::make_room(self.space.store.inner(), held, &growing, &keeps)
     }
 
     /// Makes one batch of everything.

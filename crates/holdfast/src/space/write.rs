@@ -10,7 +10,7 @@ use journal::Position;
 
 use super::commit::{Over, What};
 use super::entries::{Entries, Entry};
-use super::limit::{self, Growing, Growth};
+use super::limit::{self, Growing, Held};
 use super::locks::{LockedPlace, Mode, NOBODY};
 use super::route;
 use super::wanted::Wanted;
@@ -203,10 +203,9 @@ impl Entries {
         }
         let id_field = &self.kind.definition().id;
         let change = (old.map(|old| &old.document), Some(document));
-        let growth = Growth::of(engine, self.kind.of, std::iter::once(change));
-        let keeps = |of, id: ValueRef<'_>| of == self.kind.of && document.get(id_field) == Some(id);
-        let growing = Growing { kind: &self.kind, growth, beside: 0, keeps: &keeps };
-        limit::make_room(self.inner(), (partition, engine), &growing)
+        let growing = Growing::of(&self.kind, (partition.id, engine), std::iter::once(change));
+        let keeps = |of, _, id: ValueRef<'_>| of == self.kind.of && document.get(id_field) == Some(id);
+        limit::make_room(self.inner(), &mut Held::One(partition.id, engine), &[growing], &keeps)
     }
 
     /// Writes several entries, each by itself: one that fails stops no other. Waits once for all of them.

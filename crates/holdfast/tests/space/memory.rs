@@ -128,18 +128,76 @@ fn a_cache_makes_room_for_what_must_not_go() {
     assert!(cached > 50 && space.memory().unwrap().bytes <= LIMIT);
     let written = fill(&orders, 0);
     let left = cache.count(&Wanted::all()).unwrap();
-    assert!(written > 20 && left < cached / 2, "{written} orders, {cached} cached before, {left} now");
+    assert!(written > 100 && left == 0, "{written} orders, {cached} cached before, {left} now");
     assert_eq!(orders.count(&Wanted::all()).unwrap(), written as u64, "none of these went");
     assert!(space.memory().unwrap().bytes <= LIMIT);
-    // What a transaction of its own has locked stays.
-    let held = cache.read(&Wanted::all(), &now()).unwrap();
-    if let Some(held) = held {
-        let mut transaction = store.begin();
-        let wanted = Wanted::id(id(&held));
-        cache.within(&mut transaction).read(&wanted, holdfast::space::ReadLock::Exclusive, &now()).unwrap();
-        let _ = fill(&orders, 10_000);
-        assert!(cache.read(&wanted, &now()).unwrap().is_some());
+    // None of the cache is left where none of it can go.
+    assert_eq!(cache.write(&order(9_000, "x", 0), &upsert()).unwrap_err().kind(), ErrorKind::Limit);
+}
+
+/// It lay in one partition, and was refused when that had no more of the cache.
+#[test]
+fn a_cache_in_all_partitions_makes_room_for_a_type_in_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let cache = declare(&store, "cache", AtLimit::Evict);
+    let queue = space.declare(Definition { order: Order::Fifo, ..Definition::new("s", "queue") }).unwrap();
+    space.limit_memory(Some(LIMIT)).unwrap();
+    (0..500).for_each(|number| drop(cache.write(&order(number, "x", 0), &upsert()).unwrap()));
+    // What a transaction has locked stays.
+    let held = Wanted::id(id(&cache.read(&Wanted::all(), &now()).unwrap().unwrap()));
+    let mut transaction = store.begin();
+    cache.within(&mut transaction).read(&held, holdfast::space::ReadLock::Exclusive, &now()).unwrap().unwrap();
+    assert!(fill(&queue, 0) > 80);
+    assert_eq!(cache.count(&Wanted::all()).unwrap(), 1);
+    assert!(space.memory().unwrap().bytes <= LIMIT);
+    assert!(cache.read(&held, &now()).unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_fit_evicts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let (cache, orders) = (declare(&store, "cache", AtLimit::Evict), declare(&store, "orders", AtLimit::Refuse));
+    space.limit_memory(Some(LIMIT)).unwrap();
+    (0..40).for_each(|number| drop(orders.write(&order(number, "x", 0), &upsert()).unwrap()));
+    (0..500).for_each(|number| drop(cache.write(&order(number, "x", 0), &upsert()).unwrap()));
+    let cached = cache.count(&Wanted::all()).unwrap();
+    let large = |bytes: usize| order(1_000, &"y".repeat(bytes), 0);
+    for _ in 0..3 {
+        let refused = orders.write(&large(LIMIT as usize - 2_000), &upsert()).unwrap_err();
+        assert_eq!((refused.kind(), cache.count(&Wanted::all()).unwrap()), (ErrorKind::Limit, cached));
     }
+    orders.write(&large(4_000), &upsert()).unwrap();
+    let left = cache.count(&Wanted::all()).unwrap();
+    assert!(left > 0 && left < cached, "as many as it takes: {left} of {cached}");
+}
+
+/// The space is full, and a job that is done takes the place of itself.
+#[test]
+fn what_moves_between_types_needs_no_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let space = store.space("s");
+    let (todo, done) = (declare(&store, "todo", AtLimit::Refuse), declare(&store, "done", AtLimit::Refuse));
+    space.limit_memory(Some(LIMIT)).unwrap();
+    let most = fill(&todo, 0);
+    for number in 0..most / 2 {
+        let mut transaction = store.begin();
+        let job = todo.within(&mut transaction).take(&Wanted::id(number), &now()).unwrap().unwrap();
+        done.within(&mut transaction).write(&job.document, &upsert()).unwrap();
+        transaction.commit(Durability::Written).unwrap();
+    }
+    for number in most / 2..most {
+        let moved = space.execute(&Value::from(number), None, |task| {
+            let job = task.take("todo", number)?.expect("it is there");
+            task.write("done", &job.document, &upsert())
+        });
+        moved.unwrap();
+    }
+    assert_eq!((todo.count(&Wanted::all()).unwrap(), done.count(&Wanted::all()).unwrap()), (0, most as u64));
 }
 
 #[test]

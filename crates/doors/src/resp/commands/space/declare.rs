@@ -68,7 +68,7 @@ fn definition(args: Args<'_>) -> Result<Definition, Fail> {
                 this.order = Order::Fifo;
             } else if is("history") {
                 this.history = true;
-            } else if is("evict") && this.memory_bytes_max > 0 {
+            } else if is("evict") {
                 this.at_limit = AtLimit::Evict;
             } else {
                 return Err(SYNTAX.into());
