@@ -11,6 +11,7 @@ use holdfast::{Durability, Position, Stats, Transaction};
 use super::call::Fail;
 use super::clients::Client;
 use super::commands::feed::Follow;
+use super::commands::space::LastType;
 use super::commands::space::listen::Listening;
 use super::commands::space::wait::Wait;
 use super::commands::xa::ConnectionOwner;
@@ -267,6 +268,8 @@ pub(crate) struct Session {
     pub(crate) effort: Effort,
     /// The store's numbers from just before the last EXEC locked it, if it was to show them.
     pub(crate) numbers: Option<Stats>,
+    /// The type that its last command about entries named.
+    pub(crate) last_type: LastType,
     /// What EXEC does in spaces, while it runs.
     pub(crate) joined: Option<Transaction>,
     /// What TX.BEGIN has begun.
@@ -310,6 +313,7 @@ impl Session {
             need: Need::NOTHING,
             effort: Effort::ANY,
             numbers: None,
+            last_type: LastType::default(),
             joined: None,
             open: None,
             points: Rows::default(),

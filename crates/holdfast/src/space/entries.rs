@@ -84,6 +84,12 @@ impl Entries {
         self.store.inner()
     }
 
+    /// Whether the type is still the one that was declared: once dropped, also one of the same name is another.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        !self.kind.is_dropped()
+    }
+
     /// Whether they are in the journal; entries of a volatile type are not.
     #[must_use]
     pub fn is_durable(&self) -> bool {

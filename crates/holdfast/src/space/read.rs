@@ -220,7 +220,7 @@ impl Entries {
         self.kind.waiters.enter(Arc::clone(&waiter));
         // Who closed the store, or dropped the type, before this has not seen it.
         self.check().inspect_err(|_| self.kind.waiters.leave(&waiter))?;
-        let watch = self.watch();
+        let watch = self.watch_for(wanted);
         let asked = Asked { wanted, options, purpose, watch: &watch };
         for partition in partitions {
             let mut engine = partition.space();
@@ -284,6 +284,11 @@ impl Entries {
         }
     }
 
+    /// Who wants an entry by its id goes through nothing, and need not ask the clock.
+    fn watch_for(&self, wanted: &Wanted) -> Watch<'_> {
+        if wanted.id.is_some() { Watch::never(&*self.inner().clock) } else { self.watch() }
+    }
+
     /// Looks in all partitions where an entry may be, those first whose turn it is.
     fn look(&self, wanted: &Wanted, options: &ReadOptions, purpose: Purpose) -> Result<Look> {
         let definition = self.kind.definition();
@@ -291,7 +296,7 @@ impl Entries {
         let first =
             if partitions.len() > 1 { self.kind.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) } else { 0 };
         let (behind, front) = partitions.split_at(first % partitions.len().max(1));
-        let watch = self.watch();
+        let watch = self.watch_for(wanted);
         let asked = Asked { wanted, options, purpose, watch: &watch };
         let mut locked = None;
         for partition in front.iter().chain(behind) {

@@ -19,6 +19,8 @@ pub(crate) mod wanted;
 pub(crate) mod within;
 pub(crate) mod write;
 
+use std::sync::Arc;
+
 use holdfast::space::{Entries, Entry, GoOn, Stop, Wanted};
 use holdfast::{Durability, Position};
 
@@ -33,10 +35,38 @@ fn text<'a>(what: &str, argument: &'a [u8]) -> Result<&'a str, Fail> {
     std::str::from_utf8(argument).map_err(|_| format!("ERR the name of the {what} is not UTF-8").into())
 }
 
+/// The type that the last command of a connection was about. Most name the same again, and to find it takes a lock and counts that all reactors
+/// write.
+#[derive(Default)]
+pub(crate) struct LastType(Option<Known>);
+
+struct Known {
+    space: Box<str>,
+    name: Box<str>,
+    entries: Arc<Entries>,
+}
+
+impl LastType {
+    fn get(&self, space: &str, name: &str) -> Option<&Arc<Entries>> {
+        let known = self.0.as_ref().filter(|known| *known.space == *space && *known.name == *name)?;
+        Some(&known.entries).filter(|entries| entries.is_there())
+    }
+}
+
 /// The type that the first two arguments name. Whoever goes through its entries ends when its time is over, or the client is gone.
-fn entries(call: &Call<'_, '_>) -> Result<Entries, Fail> {
-    let (space, name) = (text("space", call.args.at(1))?, text("type", call.args.at(2))?);
-    Ok(call.door.store.space(space).entries(name)?.until(stop(call)))
+fn entries(call: &mut Call<'_, '_>) -> Result<Arc<Entries>, Fail> {
+    let args = call.args();
+    let (space, name) = (text("space", args.at(1))?, text("type", args.at(2))?);
+    if let Some(entries) = call.session.last_type.get(space, name) {
+        return Ok(Arc::clone(entries));
+    }
+    let entries = Arc::new(call.door.store.space(space).entries(name)?.until(stop(call)));
+    // A script has another end each time.
+    if !call.session.is_script {
+        let known = Known { space: space.into(), name: name.into(), entries: Arc::clone(&entries) };
+        call.session.last_type = LastType(Some(known));
+    }
+    Ok(entries)
 }
 
 /// When this command ends though it is not done.
@@ -49,8 +79,9 @@ fn stop(call: &Call<'_, '_>) -> Stop {
 }
 
 /// The same for one that changes many entries: who sends it and goes means it.
-fn entries_to_change(call: &Call<'_, '_>) -> Result<Entries, Fail> {
-    Ok(entries(call)?.until(Stop { cancel: None, ..stop(call) }))
+fn entries_to_change(call: &mut Call<'_, '_>) -> Result<Arc<Entries>, Fail> {
+    let entries = entries(call)?;
+    Ok(Arc::new(entries.until(Stop { cancel: None, ..stop(call) })))
 }
 
 /// Whether finding these may take so long that others would wait: by no index, or in a long range of one.

@@ -36,7 +36,7 @@ const AT_ONCE_MAX: usize = 256;
 
 /// A SPACE.LISTEN that was accepted.
 pub(crate) struct Listening {
-    entries: Entries,
+    entries: Arc<Entries>,
     wanted: Wanted,
     listen: Listen,
     /// What the listener by name has done with.

@@ -5,6 +5,8 @@
 //!
 //! May use: `wait`, `wanted`, `within`. Must not know: sockets, dispatch.
 
+use std::sync::Arc;
+
 use holdfast::space::{Entries, ReadOptions, Taking, Wanted};
 use holdfast::{Error, ErrorKind};
 
@@ -77,7 +79,7 @@ fn one(call: &mut Call<'_, '_>, taking: Taking) -> Answer {
 /// One entry within a transaction, where that of EXEC does not wait: as BLPOP in Redis.
 fn one_within(
     call: &mut Call<'_, '_>,
-    entries: Entries,
+    entries: Arc<Entries>,
     chosen: Chosen,
     options: Options,
     reading: ReadOptions,
@@ -141,7 +143,7 @@ fn answer(
 /// Hands the rest to the connection.
 fn wait(
     call: &mut Call<'_, '_>,
-    entries: Entries,
+    entries: Arc<Entries>,
     chosen: Chosen,
     options: &Options,
     taking: Taking,

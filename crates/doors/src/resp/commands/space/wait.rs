@@ -32,7 +32,7 @@ pub(crate) type Waited = Result<(Written, Vec<Handed>), Fail>;
 /// A READ or TAKE that was accepted.
 pub(crate) struct Wait {
     pub(crate) store: Store,
-    pub(crate) entries: Entries,
+    pub(crate) entries: Arc<Entries>,
     pub(crate) wanted: Wanted,
     pub(crate) taking: Taking,
     pub(crate) version: Option<Position>,
