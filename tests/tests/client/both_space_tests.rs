@@ -233,14 +233,17 @@ fn types_are_declared_changed_found_and_dropped() {
         assert_eq!(kind(space.entries("none").wait()), ErrorKind::Invalid);
         // The space's limit is of all of its types.
         assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: None });
-        space.limit_memory(Some(10)).wait().unwrap();
-        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(10) });
-        let large = declared.write(&Document::from_pairs([("id", "x".repeat(100))]), &WriteOptions::default());
-        assert_eq!(kind(large.wait()), ErrorKind::Limit);
-        space.limit_memory(None).wait().unwrap();
+        space.limit_memory(Some(100)).wait().unwrap();
+        assert_eq!(space.memory().wait().unwrap(), SpaceUsage { bytes: 0, bytes_max: Some(100) });
         // A type may evict for the space alone.
-        let cache = Definition { at_limit: AtLimit::Evict, ..Definition::new("shop", "cache") };
-        assert_eq!(*declare(client, cache.clone()).definition(), cache);
+        let definition = Definition { at_limit: AtLimit::Evict, ..Definition::new("shop", "cache") };
+        let cache = declare(client, definition.clone());
+        assert_eq!(*cache.definition(), definition);
+        let write = |id: &str| cache.write(&Document::from_pairs([("id", id)]), &upsert()).wait();
+        assert_eq!(kind(write(&"x".repeat(100))), ErrorKind::Limit);
+        ["a", "b"].iter().for_each(|id| drop(write(id).unwrap()));
+        assert_eq!(cache.count(&Wanted::all()).wait().unwrap(), 1);
+        space.limit_memory(None).wait().unwrap();
         assert!(space.drop_type("cache").wait().unwrap());
         assert!(space.drop_type("full").wait().unwrap());
         assert!(!space.drop_type("full").wait().unwrap());

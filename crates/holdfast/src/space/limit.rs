@@ -6,10 +6,12 @@
 //!
 //! May use: `space`, partitions. Must not know: what is written, and why.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ::space::{AtLimit, Definition, Document, Engine, Reason, TypeId, ValueRef};
-use journal::PartitionId;
+use ::space::{AtLimit, Definition, Document, Engine, Reason, Storage, TypeId, ValueRef};
+use journal::{Level, Log, PartitionId, Position, Window};
 
 use super::commit::{Opened, What};
 use super::kind::Kind;
@@ -21,6 +23,8 @@ use crate::store::Inner;
 
 /// Most entries that one batch evicts for a space: it holds locks meanwhile. Who needs more is refused, and may come again.
 const EVICTED_MAX: usize = 10_000;
+/// When what was evicted for a batch that is refused is synced.
+const SYNC_WINDOW: Window = Window { min: Duration::ZERO, max: Duration::from_millis(10) };
 
 /// Bytes that entries of the type may take in one partition: each has its share, so that the limit needs no other partition's
 /// lock. `None` is without limit.
@@ -88,6 +92,14 @@ impl Held<'_, '_> {
     }
 }
 
+/// What may go.
+struct Evicting<'a> {
+    /// Whether an entry is to stay, by its type, partition and id.
+    keeps: Keeps<'a>,
+    /// The newest batch that evicted something, if one in the journal did.
+    newest: Cell<Option<Position>>,
+}
+
 /// Whether an entry is to stay, by its type, partition and id.
 pub(crate) type Keeps<'a> = &'a dyn Fn(TypeId, PartitionId, ValueRef<'_>) -> bool;
 
@@ -102,20 +114,31 @@ pub(crate) fn is_limited(kind: &Kind) -> bool {
 /// # Errors
 /// `Limit`.
 pub(crate) fn make_room(inner: &Inner, held: &mut Held<'_, '_>, growing: &[Growing], keeps: Keeps<'_>) -> Result<()> {
+    let evicting = Evicting { keeps, newest: Cell::new(None) };
+    let made = make_room_by(inner, held, growing, &evicting);
+    // Others see that they are gone, and nobody waits for a batch that is refused here, or by what a transaction checks behind this.
+    let is_alone = made.is_err() || matches!(held, Held::Several(_));
+    if let Some(position) = evicting.newest.get().filter(|_| is_alone) {
+        inner.journal.wait(position, Level::Window(SYNC_WINDOW))?;
+    }
+    made
+}
+
+fn make_room_by(inner: &Inner, held: &mut Held<'_, '_>, growing: &[Growing], evicting: &Evicting<'_>) -> Result<()> {
     let mut spaces: Vec<Whole<'_>> = Vec::new();
     for one in growing {
         match spaces.iter_mut().find(|space| Arc::ptr_eq(&space.kind.memory, &one.kind.memory)) {
             Some(space) => space.growth = space.growth.and(one.growth),
-            None => spaces.push(Whole { kind: &one.kind, growth: one.growth, keeps }),
+            None => spaces.push(Whole { kind: &one.kind, growth: one.growth, evicting }),
         }
     }
     spaces.iter().try_for_each(|space| space.check_hope(inner, held))?;
-    growing.iter().try_for_each(|one| make_room_in(inner, held, one, keeps))?;
+    growing.iter().try_for_each(|one| make_room_in(inner, held, one, evicting))?;
     spaces.iter().try_for_each(|space| space.make_room(inner, held))
 }
 
 /// For the limit of a type.
-fn make_room_in(inner: &Inner, held: &mut Held<'_, '_>, growing: &Growing, keeps: Keeps<'_>) -> Result<()> {
+fn make_room_in(inner: &Inner, held: &mut Held<'_, '_>, growing: &Growing, evicting: &Evicting<'_>) -> Result<()> {
     let Growing { kind, partition: id, growth } = growing;
     let definition = kind.definition();
     let Some(max) = share(inner, &definition) else { return Ok(()) };
@@ -127,7 +150,7 @@ fn make_room_in(inner: &Inner, held: &mut Held<'_, '_>, growing: &Growing, keeps
     }
     inner.expire_in(partition, engine, inner.clock.wall_ms())?;
     while is_over(engine) {
-        if growth.after > max || !evict(inner, (partition, engine), kind, keeps)? {
+        if growth.after > max || !evict(inner, (partition, engine), kind, evicting)? {
             let (name, limit) = (&definition.name, definition.memory_bytes_max);
             let text = format!(
                 "the type {name} has reached its limit of {limit} bytes ({max} in this partition): take or clear \
@@ -144,7 +167,7 @@ struct Whole<'a> {
     /// A type of it, whose entries are evicted before those of others.
     kind: &'a Arc<Kind>,
     growth: Growth,
-    keeps: Keeps<'a>,
+    evicting: &'a Evicting<'a>,
 }
 
 impl Whole<'_> {
@@ -201,7 +224,7 @@ impl Whole<'_> {
         let mut left = EVICTED_MAX;
         self.in_all(inner, held, &mut |partition, engine| {
             for kind in &kinds {
-                while self.passed().is_some() && left > 0 && evict(inner, (partition, engine), kind, self.keeps)? {
+                while self.passed().is_some() && left > 0 && evict(inner, (partition, engine), kind, self.evicting)? {
                     left -= 1;
                 }
             }
@@ -242,15 +265,23 @@ impl Whole<'_> {
 }
 
 /// Evicts the entry of the type that was not used for longest, if the type says so. False when there is none.
-fn evict(inner: &Inner, (partition, engine): (&Partition, &mut Engine), kind: &Kind, keeps: Keeps<'_>) -> Result<bool> {
+fn evict(
+    inner: &Inner,
+    (partition, engine): (&Partition, &mut Engine),
+    kind: &Kind,
+    evicting: &Evicting<'_>,
+) -> Result<bool> {
     let definition = kind.definition();
     if definition.at_limit != AtLimit::Evict {
         return Ok(false);
     }
     let id_of = |place| engine.get(place).and_then(|it| it.document.get(&definition.id).map(ValueRef::to_value));
-    let is_free = |id: &::space::Value| !keeps(kind.of, partition.id, id.scalar());
+    let is_free = |id: &::space::Value| !(evicting.keeps)(kind.of, partition.id, id.scalar());
     let victim = engine.evictable(kind.of).filter_map(id_of).find(is_free);
     let Some(id) = victim else { return Ok(false) };
-    inner.change_space(kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
+    let position = inner.change_space(kind, partition, engine, &What::Remove { id, reason: Reason::Evicted })?;
+    if definition.storage == Storage::Durable {
+        evicting.newest.set(Some(position));
+    }
     Ok(true)
 }

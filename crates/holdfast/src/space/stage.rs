@@ -259,6 +259,9 @@ impl SpaceStage {
                 of_type.entry((*of, staged.partition)).or_default().push((id, staged.will.as_ref().map(|(it, _)| it)));
             }
         }
+        for ((of, partition), all) in &of_type {
+            opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
+        }
         let mut growing = Vec::new();
         for (of, partition) in of_type.keys() {
             let kind = self.kinds.get(of).filter(|kind| limit::is_limited(kind));
@@ -272,9 +275,6 @@ impl SpaceStage {
         }
         let keeps = |of, partition, id: ValueRef<'_>| self.staged.contains_key(&(of, partition, key_of(id)));
         limit::make_room(self.store.inner(), &mut Held::Several(opened), &growing, &keeps)?;
-        for ((of, partition), all) in &of_type {
-            opened.engine(*partition).map_or(Ok(()), |engine| engine.check_unique_batch(*of, all))?;
-        }
         Ok(())
     }
 

@@ -175,6 +175,26 @@ fn what_cannot_fit_evicts_nothing() {
     assert!(left > 0 && left < cached, "as many as it takes: {left} of {cached}");
 }
 
+/// Nobody waited for it, so that entries that others had seen to be gone were there again after a kill, however long ago that was.
+#[test]
+fn what_was_evicted_for_a_write_that_is_refused_stays_gone() {
+    let (store, _clock) = with_clock();
+    let limited = Definition {
+        memory_bytes_max: 4_000,
+        at_limit: AtLimit::Evict,
+        order: Order::Fifo,
+        ..Definition::new("s", "cache")
+    };
+    let cache = store.space("s").declare(limited).unwrap();
+    (0..5).for_each(|number| drop(cache.write(&order(number, &"x".repeat(500), 0), &upsert()).unwrap()));
+    let mut transaction = store.begin();
+    cache.within(&mut transaction).take(&Wanted::id(0), &now()).unwrap().unwrap();
+    let refused = cache.write(&order(9, &"y".repeat(3_500), 0), &upsert()).unwrap_err();
+    assert_eq!((refused.kind(), cache.count(&Wanted::all()).unwrap()), (ErrorKind::Limit, 1));
+    let marks = store.watermarks();
+    assert_eq!(marks.written, marks.appended);
+}
+
 /// The space is full, and a job that is done takes the place of itself.
 #[test]
 fn what_moves_between_types_needs_no_room() {
