@@ -195,25 +195,24 @@ impl Whole<'_> {
         kinds
     }
 
-    /// Refuses what would not fit if all went that may.
+    /// Refuses what would not fit if all went that may. Looks no farther than it has to: a cache that is full has enough in each partition.
     fn check_hope(&self, inner: &Inner, held: &mut Held<'_, '_>) -> Result<()> {
         if self.passed().is_none() {
             return Ok(());
         }
         let (kinds, now_ms) = (self.evicting(inner), inner.clock.wall_ms());
         let mut evictable = 0;
+        let hopeless = |evictable: u64| {
+            let left = self.memory().bytes().saturating_sub(evictable);
+            self.passed().filter(|max| self.growth.leads_over(left, *max))
+        };
         self.in_all(inner, held, &mut |partition, engine| {
             // Some at a time, as whoever works beside it does.
             inner.expire_in(partition, engine, now_ms)?;
             evictable += kinds.iter().map(|kind| engine.type_bytes(kind.of)).sum::<u64>();
-            Ok(true)
+            Ok(hopeless(evictable).is_some())
         })?;
-        match self.passed() {
-            Some(max) if self.growth.leads_over(self.memory().bytes().saturating_sub(evictable), max) => {
-                Err(self.refused(max))
-            }
-            _ => Ok(()),
-        }
+        hopeless(evictable).map_or(Ok(()), |max| Err(self.refused(max)))
     }
 
     fn make_room(&self, inner: &Inner, held: &mut Held<'_, '_>) -> Result<()> {
