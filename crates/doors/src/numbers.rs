@@ -144,6 +144,10 @@ pub(crate) struct TypeNumbers {
     pub(crate) bytes: u64,
     pub(crate) index_bytes: u64,
     pub(crate) waiters: usize,
+    /// The most that the type may take, 0 without a limit.
+    pub(crate) limit_bytes: u64,
+    /// The most that all types of its space may take together, 0 without a limit.
+    pub(crate) space_limit_bytes: u64,
 }
 
 /// The numbers of all types. Takes each partition's lock for a moment.
@@ -151,6 +155,8 @@ pub(crate) fn types(store: &holdfast::Store) -> Vec<TypeNumbers> {
     let mut all = Vec::new();
     for space in store.spaces() {
         let space = store.space(&space);
+        // One that is damaged is none.
+        let space_limit_bytes = space.memory().ok().and_then(|memory| memory.bytes_max).unwrap_or(0);
         for definition in space.types() {
             let Ok(entries) = space.entries(&definition.name) else { continue };
             let usage = entries.usage();
@@ -161,6 +167,8 @@ pub(crate) fn types(store: &holdfast::Store) -> Vec<TypeNumbers> {
                 bytes: usage.bytes,
                 index_bytes: usage.indexes.iter().map(|(_, bytes)| bytes).sum(),
                 waiters: entries.waiters(),
+                limit_bytes: definition.memory_bytes_max,
+                space_limit_bytes,
             });
         }
     }

@@ -191,11 +191,14 @@ fn xa(text: &mut Text, snapshot: &Snapshot) {
 
 fn spaces(text: &mut Text, types: &[TypeNumbers]) {
     type Value = fn(&TypeNumbers) -> u64;
-    let each: [(&str, &str, Value); 4] = [
+    let each: [(&str, &str, Value); 5] = [
         ("space_entries", "Entries in memory, by type.", |of| of.entries),
         ("space_bytes", "Bytes of memory that entries and their indexes take, by type.", |of| of.bytes),
         ("space_index_bytes", "Bytes of memory that indexes of entries take, by type.", |of| of.index_bytes),
         ("space_waiters", "Clients and threads that wait for entries, by type.", |of| of.waiters as u64),
+        ("space_type_limit_bytes", "Most bytes of memory that a type may take, 0 without a limit.", |of| {
+            of.limit_bytes
+        }),
     ];
     // Names are the users' own, and have no line ends.
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
@@ -205,6 +208,16 @@ fn spaces(text: &mut Text, types: &[TypeNumbers]) {
             let labels = format!("{{space=\"{}\",type=\"{}\"}}", escaped(&of.space), escaped(&of.name));
             text.line(name, &labels, value(of));
         }
+    }
+    text.family(
+        "space_limit_bytes",
+        "gauge",
+        "Most bytes of memory that all types of a space may take, where there is a limit.",
+    );
+    let mut limited: Vec<_> = types.iter().filter(|of| of.space_limit_bytes > 0).collect();
+    limited.dedup_by_key(|of| &of.space);
+    for of in limited.into_iter().take(TYPE_SERIES_MAX) {
+        text.line("space_limit_bytes", &format!("{{space=\"{}\"}}", escaped(&of.space)), of.space_limit_bytes);
     }
 }
 

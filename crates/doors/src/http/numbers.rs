@@ -90,8 +90,11 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
 }
 
 fn of_type(of: &TypeNumbers) -> Value {
-    let TypeNumbers { space, name, entries, bytes, index_bytes, waiters } = of;
-    json!({ "space": space, "type": name, "entries": entries, "bytes": bytes, "index_bytes": index_bytes, "waiters": waiters })
+    let TypeNumbers { space, name, entries, bytes, index_bytes, waiters, limit_bytes, space_limit_bytes } = of;
+    json!({
+        "space": space, "type": name, "entries": entries, "bytes": bytes, "index_bytes": index_bytes, "waiters": waiters,
+        "limit_bytes": limit_bytes, "space_limit_bytes": space_limit_bytes,
+    })
 }
 
 fn door(numbers: &DoorNumbers) -> Value {

@@ -81,6 +81,7 @@ fn a_space_has_a_limit_of_memory() {
     assert_eq!(door.get("/spaces/shop").json(), described(0));
     assert_eq!(door.put("/spaces/shop", &[], r#"{"memory_bytes_max":50}"#).status, 204);
     assert_eq!(door.get("/spaces/shop").json(), described(50));
+    assert!(door.get("/metrics").text().contains("holdfast_space_limit_bytes{space=\"shop\"} 50\n"));
     let refused = post(&door, "/entries", r#"{"address":{"city":"Ulm"}}"#);
     assert_eq!(refused.status, 413, "{refused:?}");
     assert!(refused.text().contains("the space shop has reached its limit of 50 bytes"), "{}", refused.text());

@@ -27,6 +27,7 @@ fn a_space_has_a_limit_of_memory_for_all_of_its_types() {
         written += 1;
     };
     assert!(refused == full && (5..20).contains(&written), "{written}: {refused}");
+    assert!(fixture.run("INFO spaces").contains(",limit_bytes=0,space_limit_bytes=1000"));
     let bytes = fixture.run("SPACE.INFO shop").split(':').nth(2).and_then(|rest| rest.split(' ').next()?.parse().ok());
     assert!(bytes.is_some_and(|bytes: u64| (900..=1000).contains(&bytes)), "{bytes:?}");
     fixture.check(&[

@@ -392,7 +392,11 @@ fn plans_and_limits_are_shown() {
     let plan = fixture.words(&["SPACE.EXPLAIN", "shop", "orders", "WHERE", "city = ?", "1", "Ulm"]);
     assert!(plan.contains("candidates :1 ") && plan.contains("$10 index city"), "{plan}");
     let info = fixture.run("INFO spaces");
-    assert!(info.contains("# Spaces shop/orders:entries=2,bytes=") && info.ends_with(",waiters=0"), "{info}");
+    assert!(
+        info.contains("# Spaces shop/orders:entries=2,bytes=")
+            && info.ends_with(",waiters=0,limit_bytes=0,space_limit_bytes=0"),
+        "{info}"
+    );
     let mut small = Fixture::with(|options| options.limits = Limits::tiny());
     small.run("SPACE.DECLARE s t FIFO");
     for id in 0..20 {

@@ -194,8 +194,10 @@ fn spaces(call: &Call<'_, '_>, text: &mut String) {
     let user = call.session.user.as_ref();
     for of in crate::numbers::types(&call.door.store) {
         if user.is_none_or(|user| user.may(crate::auth::Right::Read, of.space.as_bytes())) {
-            let TypeNumbers { space, name, entries, bytes, index_bytes, waiters } = of;
-            let value = format_args!("entries={entries},bytes={bytes},index_bytes={index_bytes},waiters={waiters}");
+            let TypeNumbers { space, name, entries, bytes, index_bytes, waiters, limit_bytes, space_limit_bytes } = of;
+            let value = format_args!(
+                "entries={entries},bytes={bytes},index_bytes={index_bytes},waiters={waiters},limit_bytes={limit_bytes},space_limit_bytes={space_limit_bytes}"
+            );
             line(text, &format!("{space}/{name}"), value);
         }
     }
