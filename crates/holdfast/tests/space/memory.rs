@@ -76,6 +76,11 @@ fn all_types_of_a_space_keep_to_its_limit_together() {
     space.limit_memory(Some(1000)).unwrap();
     assert_eq!(fill(&spread, 6000), 0);
     assert!(spread.read(&Wanted::id(5000), &now()).unwrap().is_some());
+    // But what comes to take less is on its way below it.
+    let before = space.memory().unwrap().bytes;
+    spread.write(&order(5000, "", 0), &upsert()).unwrap();
+    assert!(space.memory().unwrap().bytes < before);
+    assert_eq!(spread.write(&order(5000, "longer", 0), &upsert()).unwrap_err().kind(), ErrorKind::Limit);
 }
 
 #[test]
