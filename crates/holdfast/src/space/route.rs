@@ -89,6 +89,7 @@ pub(crate) fn of_wanted<'a>(inner: &'a Inner, definition: &Definition, wanted: &
         (None, _, routing) => {
             // A condition may say where as well.
             let said = match routing {
+                // As most say nothing, and a path costs an allocation.
                 _ if wanted.filter.is_open() => None,
                 Some(path) => wanted.filter.id_at(path),
                 None => wanted.filter.id_at(&Path::field(&definition.id)),
