@@ -69,7 +69,7 @@ impl Drive {
             for call in self.machine.next_calls() {
                 if let (&Call::Forget(number), false) = (&call, self.may_forget) {
                     // Recovery finds what it did by itself, and has it recorded.
-                    self.machine.answer(number, XaCode::Ok);
+                    self.machine.answer(number, XaCode::Retry);
                     continue;
                 }
                 match BranchCall::of(&call) {

@@ -93,7 +93,7 @@ impl Drive {
                     }
                     // Recovery finds what it did by itself, and has it recorded.
                     Call::Forget(number) if !may_forget => {
-                        machine.answer(number, XaCode::Ok);
+                        machine.answer(number, XaCode::Retry);
                         continue;
                     }
                     Call::Forget(number) => (number, Verb::Forget),

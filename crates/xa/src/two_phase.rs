@@ -54,7 +54,8 @@ pub enum Call {
     /// Tell the coordinator that these branches know of the decision. Nothing answers; but what a branch did by itself has to
     /// be recorded before its resource manager is told to forget it.
     Done(Vec<(usize, BranchEnd)>),
-    /// Let the resource manager forget what it did by itself; answer with [`TwoPhase::answer`].
+    /// Let the resource manager forget what it did by itself; answer with [`TwoPhase::answer`], and with `Retry` where that is
+    /// left to recovery.
     Forget(usize),
 }
 
@@ -273,6 +274,7 @@ impl TwoPhase {
             }
             Verb::Forget(end) => {
                 branch.state = State::Ended(end);
+                branch.remembered = !matches!(code, XaCode::Ok | XaCode::NotKnown);
                 None
             }
         };
@@ -335,7 +337,7 @@ impl TwoPhase {
                 Stage::Preparing => self.after_prepare(),
                 Stage::Committing => self.commit_next_group(),
                 Stage::RollingBack => self.after_rollback(),
-                Stage::Forgetting => self.stage = Stage::Over,
+                Stage::Forgetting => self.after_forget(),
                 Stage::Deciding | Stage::InDoubt | Stage::Over => return,
             }
             assert!(self.awaited > 0 || self.stage != before, "each stage asks something or goes on");
@@ -415,13 +417,24 @@ impl TwoPhase {
         self.call_coordinator(Call::Abort);
     }
 
-    /// The last stage: what resource managers remember is in the outcome now.
+    /// The last but the coordinator's: what resource managers remember is in the outcome now.
     fn forget(&mut self) {
         self.stage = Stage::Forgetting;
         for number in 0..self.branches.len() {
             if let Some(Branch { remembered: true, state: State::Ended(end), .. }) = self.branches.get(number) {
                 self.ask(number, Verb::Forget(*end));
             }
+        }
+    }
+
+    /// What is still remembered is listed, and left to recovery. That is told to commit as long as the decision is known, which
+    /// what was done against or by itself keeps; of a transaction without one it has to hear, as in [`Self::after_rollback`].
+    fn after_forget(&mut self) {
+        let is_listed = self.branches.iter().any(|branch| branch.remembered);
+        if is_listed && self.decided != Some(TwoPhaseDecision::Committed) && !self.abort_told {
+            self.tell_abort();
+        } else {
+            self.stage = Stage::Over;
         }
     }
 

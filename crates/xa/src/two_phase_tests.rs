@@ -4,6 +4,7 @@
 
 use super::{Call, OtherWork, TwoPhase, TwoPhaseDecision, TwoPhaseOutcome};
 use crate::codes::{BranchEnd, XaCode};
+use crate::record::Heuristic;
 
 /// What each code means, as an answer to prepare, to a commit in one phase, to a commit and to a rollback.
 ///
@@ -328,6 +329,55 @@ fn a_prepare_without_an_answer_may_come_late_so_the_coordinator_is_told_of_the_a
     machine.decide(TwoPhaseDecision::Aborted);
     assert_eq!((machine.next_calls(), machine.outcome()), (vec![], Some(TwoPhaseOutcome::RolledBack)));
     assert!(machine.is_pending());
+}
+
+/// Found by the simulator: the answer to the request to forget was lost. The resource manager listed the branch for as long as
+/// its program lived, because the coordinator presumes nothing of programs that live.
+#[test]
+fn what_is_not_forgotten_is_told_the_coordinator_so_that_recovery_may_end_it() {
+    let mut prepared = TwoPhase::commit(&[0, 0], OtherWork::Nothing);
+    prepared.next_calls();
+    prepared.answer(0, XaCode::Ok);
+    prepared.answer(1, XaCode::Ok);
+    prepared.next_calls();
+    prepared.decide(TwoPhaseDecision::Aborted);
+    prepared.next_calls();
+    prepared.answer(0, XaCode::HeuristicHazard);
+    prepared.answer(1, XaCode::Ok);
+    let mut active = TwoPhase::rollback(1, OtherWork::Nothing);
+    active.next_calls();
+    active.answer(0, XaCode::HeuristicHazard);
+    let mut alone = TwoPhase::commit(&[0], OtherWork::Nothing);
+    alone.next_calls();
+    alone.answer(0, XaCode::HeuristicHazard);
+    for machine in [prepared, active, alone] {
+        for code in XaCode::ALL {
+            let mut machine = machine.clone();
+            assert_eq!(machine.next_calls(), [Call::Forget(0)]);
+            machine.answer(0, code);
+            if !matches!(code, XaCode::Ok | XaCode::NotKnown) {
+                assert_eq!((machine.next_calls(), machine.outcome()), (vec![Call::Abort], None), "{code}");
+                machine.decide(TwoPhaseDecision::Unknown);
+            }
+            assert_eq!((machine.next_calls(), machine.outcome()), (vec![], Some(TwoPhaseOutcome::Hazard)), "{code}");
+        }
+    }
+}
+
+/// Its decision is kept with what it did by itself: recovery finds that.
+#[test]
+fn what_is_not_forgotten_of_a_commit_needs_nobody_to_be_told() {
+    let mut machine = TwoPhase::commit(&[0], OtherWork::Local);
+    machine.next_calls();
+    machine.answer(0, XaCode::Ok);
+    machine.next_calls();
+    machine.decide(TwoPhaseDecision::Committed);
+    machine.next_calls();
+    machine.answer(0, XaCode::HeuristicCommit);
+    let done = Call::Done(vec![(0, BranchEnd::Heuristic(Heuristic::Commit))]);
+    assert_eq!(machine.next_calls(), [done, Call::Forget(0)]);
+    machine.answer(0, XaCode::ManagerDown);
+    assert_eq!((machine.next_calls(), machine.outcome()), (vec![], Some(TwoPhaseOutcome::Committed)));
 }
 
 #[test]

@@ -336,7 +336,7 @@ impl World {
         for call in calls {
             match (call, &mut self.applications[at].doing) {
                 (Call::Forget(number), Doing::Completing(_, machine)) if *reply != Reply::Taken => {
-                    machine.answer(number, XaCode::Ok);
+                    machine.answer(number, XaCode::Retry);
                 }
                 (call, _) => {
                     if !self.call(at, call) {
