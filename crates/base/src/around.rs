@@ -174,4 +174,8 @@ impl<A: Around> File for AroundFile<A> {
     fn expect_small_writes(&self) -> bool {
         self.around.expect_small_writes(&self.handle)
     }
+
+    fn make_ready(&self, from: u64, to: u64) {
+        self.handle.file.make_ready(from, to);
+    }
 }

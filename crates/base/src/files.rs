@@ -138,6 +138,10 @@ pub trait File: Send + Sync {
     /// Says that many small writes below what was allocated are to come, and few syncs. Returns whether they cost less then; least
     /// where zeros were written before. All that [`File::write_at`] promises stays as it is.
     fn expect_small_writes(&self) -> bool;
+
+    /// Makes the first small writes to what lies between `from` and `to`, which is written already, as cheap as later ones are, after
+    /// [`File::expect_small_writes`]. By whoever has time for it; changes nothing else.
+    fn make_ready(&self, from: u64, to: u64);
 }
 
 /// Writes above this are no small ones ([`File::expect_small_writes`]): a call takes them many pages at a time, and zeros before them

@@ -27,14 +27,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::files::SMALL_WRITE_BYTES_MAX;
 
-/// Bytes of a file that are mapped at a time. They count as the process' memory while they are.
-const WINDOW_BYTES: u64 = 1 << 20;
-/// Most windows of a process at a time; a store has one or two.
-const SLOTS: usize = 64;
+/// Bytes of a file that are mapped at a time. They count as the process' memory while they are. As many as the processor's large
+/// pages have: then the system aligns a mapping so that a part of the file which it keeps in one piece is there after one fault.
+const WINDOW_BYTES: u64 = 2 << 20;
+/// Most windows of a process at a time; a store has one to four.
+const SLOTS: usize = 128;
 /// What `statfs` says of ext2, ext3 and ext4, and of XFS.
 const KNOWN: [i64; 2] = [0xEF53, 0x5846_5342];
 
@@ -45,7 +46,16 @@ pub(crate) struct Mapped {
     is_wanted: AtomicBool,
     /// The file is at least so long, and has space up to there.
     reserved: AtomicU64,
-    window: Mutex<Option<Window>>,
+    windows: Mutex<Windows>,
+}
+
+/// The parts of a file that are in memory.
+#[derive(Default)]
+struct Windows {
+    /// Where it is written.
+    now: Option<Arc<Window>>,
+    /// What was prepared behind that.
+    next: Option<Arc<Window>>,
 }
 
 /// A part of a file in memory.
@@ -56,8 +66,10 @@ struct Window {
     slot: &'static Slot,
 }
 
-// SAFETY: the address is valid in all threads, and whoever uses it has the window for itself.
+// SAFETY: the address is valid in all threads.
 unsafe impl Send for Window {}
+// SAFETY: whoever stores has the lock of the file's windows, and nothing else touches the memory.
+unsafe impl Sync for Window {}
 
 /// A window as the handler sees it.
 struct Slot {
@@ -93,10 +105,10 @@ impl Mapped {
 
     /// Ends it, and calls `work` while nobody writes here: for what makes the file shorter.
     pub(crate) fn end_for<T>(&self, work: impl FnOnce() -> T) -> T {
-        let mut window = self.lock();
+        let mut windows = self.lock();
         self.is_wanted.store(false, Ordering::Release);
         self.reserved.store(0, Ordering::Release);
-        *window = None;
+        *windows = Windows::default();
         work()
     }
 
@@ -105,7 +117,7 @@ impl Mapped {
         if !self.is_wanted.load(Ordering::Acquire) || bytes.len() > SMALL_WRITE_BYTES_MAX {
             return None;
         }
-        let mut window = self.lock();
+        let mut windows = self.lock();
         // Again: a file that becomes shorter is no longer written here.
         let reserved = self.reserved.load(Ordering::Acquire);
         if !self.is_wanted.load(Ordering::Acquire) || offset.checked_add(bytes.len() as u64)? > reserved {
@@ -114,20 +126,13 @@ impl Mapped {
         let mut rest = bytes;
         let mut at = offset;
         while !rest.is_empty() {
-            let open = match window.take().filter(|window| window.covers(at)) {
-                Some(open) => open,
-                None => match Window::open(file, at - at % WINDOW_BYTES) {
-                    Some(open) => open,
-                    None => {
-                        self.is_wanted.store(false, Ordering::Release);
-                        return None;
-                    }
-                },
+            let Some(open) = windows.at(file, at) else {
+                self.is_wanted.store(false, Ordering::Release);
+                return None;
             };
-            let open = window.insert(open);
             let count = open.store(rest, at);
             if open.slot.has_failed.load(Ordering::Acquire) {
-                *window = None;
+                *windows = Windows::default();
                 self.is_wanted.store(false, Ordering::Release);
                 return Some(Err(io::Error::from_raw_os_error(libc::EIO)));
             }
@@ -137,13 +142,52 @@ impl Mapped {
         Some(Ok(()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Window>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes the faults of the first stores between `from` and `to`, where zeros were written before. Nobody waits for that.
+    pub(crate) fn make_ready(&self, file: &fs::File, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let mut windows = self.lock();
+            if !self.is_wanted.load(Ordering::Acquire) || to > self.reserved.load(Ordering::Acquire) {
+                return;
+            }
+            let Some(window) = windows.behind(file, at) else { return };
+            drop(windows);
+            at = window.populate(at, to);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Windows> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Windows {
+    /// The window that covers `at`, to be written.
+    fn at(&mut self, file: &fs::File, at: u64) -> Option<&Window> {
+        if !self.now.as_ref().is_some_and(|now| now.covers(at)) {
+            let next = self.next.take().filter(|next| next.covers(at));
+            // The old one first: a slot is free then.
+            self.now = None;
+            self.now = next.or_else(|| Window::open(file, at - at % WINDOW_BYTES));
+        }
+        self.now.as_deref()
+    }
+
+    /// The window that covers `at`, where it is written or behind that.
+    fn behind(&mut self, file: &fs::File, at: u64) -> Option<Arc<Window>> {
+        if self.now.as_ref().is_some_and(|now| now.covers(at)) {
+            return self.now.clone();
+        }
+        if !self.next.as_ref().is_some_and(|next| next.covers(at)) {
+            self.next = None;
+            self.next = Window::open(file, at - at % WINDOW_BYTES);
+        }
+        self.next.clone()
     }
 }
 
 impl Window {
-    fn open(file: &fs::File, from: u64) -> Option<Self> {
+    fn open(file: &fs::File, from: u64) -> Option<Arc<Self>> {
         let slot = WINDOWS.iter().find(|slot| !slot.is_taken.swap(true, Ordering::AcqRel))?;
         let length = usize::try_from(WINDOW_BYTES).ok();
         let mapped = length.zip(libc::off_t::try_from(from).ok()).map(|(length, from)| {
@@ -163,7 +207,7 @@ impl Window {
             Some(mapped) => {
                 slot.has_failed.store(false, Ordering::Release);
                 slot.start.store(mapped.addr(), Ordering::Release);
-                Some(Self { start: mapped.cast(), from, slot })
+                Some(Arc::new(Self { start: mapped.cast(), from, slot }))
             }
             None => {
                 slot.is_taken.store(false, Ordering::Release);
@@ -176,8 +220,9 @@ impl Window {
         at.checked_sub(self.from).is_some_and(|within| within < WINDOW_BYTES)
     }
 
-    /// Stores the first of `bytes` at `at` of the file, which the window covers, as far as it goes; says how many.
-    fn store(&mut self, bytes: &[u8], at: u64) -> usize {
+    /// Stores the first of `bytes` at `at` of the file, which the window covers, as far as it goes; says how many. For one thread at
+    /// a time.
+    fn store(&self, bytes: &[u8], at: u64) -> usize {
         let within = at - self.from;
         let count = bytes.len().min(usize::try_from(WINDOW_BYTES - within).unwrap_or(0));
         let offset = usize::try_from(within).expect("it lies in the window");
@@ -185,6 +230,20 @@ impl Window {
         // system cannot give is replaced by the handler.
         unsafe { store_in_order(bytes.get(..count).unwrap_or_default(), self.start.add(offset)) };
         count
+    }
+
+    /// Has the system make the pages between `at`, which the window covers, and `to` ready for stores. Where it does not know how, which is
+    /// before Linux 5.14, or cannot, each store into a new page does that. Returns where it ended.
+    fn populate(&self, at: u64, to: u64) -> u64 {
+        let page = HANDLING.get().map_or(4096, |handling| handling.page_bytes as u64);
+        let within = at - self.from;
+        let from = within - within % page;
+        let to = to.min(self.from + WINDOW_BYTES);
+        let length = usize::try_from(to - self.from - from).expect("it lies in the window");
+        let offset = usize::try_from(from).expect("it lies in the window");
+        // SAFETY: the range lies in the window, which is mapped for as long as `self` is there; no byte of it is changed.
+        unsafe { libc::madvise(self.start.add(offset).cast(), length, libc::MADV_POPULATE_WRITE) };
+        to
     }
 }
 

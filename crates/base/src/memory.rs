@@ -567,6 +567,8 @@ impl File for Handle {
         // It makes no difference here; callers go the way that they go on real disks.
         true
     }
+
+    fn make_ready(&self, _from: u64, _to: u64) {}
 }
 
 #[cfg(test)]

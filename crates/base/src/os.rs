@@ -183,6 +183,10 @@ impl File for OsFile {
     fn expect_small_writes(&self) -> bool {
         self.mapped.want(&self.file)
     }
+
+    fn make_ready(&self, from: u64, to: u64) {
+        self.mapped.make_ready(&self.file, from, to);
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ use crate::syncing::LANES;
 /// Zeros written by a writer that has overtaken those ahead, where a new page by itself costs more than a page's share of many
 /// (measured: 5 us at the first store into it, 0.3 us where it was filled with zeros).
 const OVERTAKEN_BYTES: u64 = 64 << 10;
+/// Zeros written at once, up to a multiple of it: the system keeps what is written by one call in pieces that are as large as their
+/// place is round, and takes a fault for each (measured on ext4 of Linux 6.18: 1 for 256 KiB, where pages by themselves took 64 of
+/// 5 to 12 us each).
+pub(crate) const ZERO_STEP_BYTES: u64 = 256 << 10;
+static ZEROS_TO_WRITE: [u8; ZERO_STEP_BYTES as usize] = [0; ZERO_STEP_BYTES as usize];
 /// Which handle beside its own fills a segment with zeros.
 const ZEROS: usize = LANES - 1;
 
@@ -60,6 +65,10 @@ pub(crate) enum Start {
     /// Prepared and never used.
     Blank,
     Damaged,
+}
+
+pub(crate) fn round_up(bytes: u64, to: u64) -> u64 {
+    bytes.div_ceil(to) * to
 }
 
 pub(crate) fn file_name(base: Position) -> String {
@@ -200,7 +209,8 @@ impl Segment {
         let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         *zeroed = end.max(*zeroed);
         if self.wants_pages() && *zeroed == end {
-            let to = self.reserved().min(self.capacity()).min(end + OVERTAKEN_BYTES).max(end);
+            let to = round_up(end + OVERTAKEN_BYTES / 2, OVERTAKEN_BYTES);
+            let to = self.reserved().min(self.capacity()).min(to).max(end);
             self.fill_with_zeros(end, to)?;
             *zeroed = to;
         }
@@ -209,8 +219,8 @@ impl Segment {
     }
 
     fn fill_with_zeros(&self, from: u64, to: u64) -> Result<()> {
-        let zeros = vec![0; index(to - from)];
-        self.file.write_at(&zeros, from).map_err(|error| Error::io("preparing", &self.path, error))
+        let zeros = ZEROS_TO_WRITE.get(..index(to - from)).expect("no more than a step at once");
+        self.file.write_at(zeros, from).map_err(|error| Error::io("preparing", &self.path, error))
     }
 
     /// Whether much is written between two syncs, by a way that zeros make shorter.
@@ -234,9 +244,9 @@ impl Segment {
         offset > self.zeroed_hint.load(Ordering::Acquire)
     }
 
-    /// Takes disk space up to `to`, and `ahead` more if that is to be had, and fills it with zeros, `bytes_max` at once. True
-    /// if it wrote.
-    pub(crate) fn zero_ahead(&self, to: u64, ahead: u64, bytes_max: u64) -> Result<bool> {
+    /// Takes disk space up to `to`, and `ahead` more if that is to be had, and fills it with zeros, a step at once so that a writer
+    /// never waits long for them. True if it wrote.
+    pub(crate) fn zero_ahead(&self, to: u64, ahead: u64) -> Result<bool> {
         let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         // What comes behind the records, or is there by now, is the footer.
         let is_left = self.left_at.get().is_some();
@@ -244,17 +254,19 @@ impl Segment {
         if is_left || self.reserve(to, ahead).is_err() {
             return Ok(false);
         }
-        let to = to.min(*zeroed + bytes_max);
-        if to <= *zeroed {
+        let from = *zeroed;
+        let to = to.min(round_up(from + 1, ZERO_STEP_BYTES));
+        if to <= from {
             return Ok(false);
         }
-        self.fill_with_zeros(*zeroed, to)?;
+        self.fill_with_zeros(from, to)?;
         *zeroed = to;
         self.zeroed_hint.store(to, Ordering::Release);
         // A writer that overtakes the zeros waits for their writing, not for their sync.
         drop(zeroed);
         if self.is_unsynced() {
             // They are there for the first stores into their pages; syncs are rare.
+            self.file.make_ready(from, to);
             return Ok(true);
         }
         // By a handle of their own: a failure that it hears of is told once more to whoever syncs what was acknowledged.

@@ -13,11 +13,9 @@ use crate::commit::{load, lock};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::journal::{Journal, Purpose};
-use crate::segment::Segment;
+use crate::segment::{Segment, ZERO_STEP_BYTES, round_up};
 use crate::tail::{Full, Group};
 
-/// Zeros written by one step, so that a writer never waits long for them.
-const ZERO_STEP_BYTES: u64 = 256 << 10;
 /// Above this many bytes a sync, the metadata that zeros save is lost in the transfer they double.
 const ZERO_GROUP_BYTES_MAX: u64 = 64 << 10;
 
@@ -69,8 +67,9 @@ impl Journal {
             return None;
         }
         let at = load(&self.written).get().saturating_sub(segment.base.get());
-        let want = (at + self.options.zero_ahead_bytes).min(segment.capacity());
-        let low = (at + self.options.zero_ahead_bytes / 2).min(segment.capacity());
+        let ahead = self.options.zero_ahead_bytes;
+        let want = round_up(at + ahead, ahead.clamp(1, ZERO_STEP_BYTES)).min(segment.capacity());
+        let low = (at + ahead / 2).min(segment.capacity());
         segment.needs_zeros(low).then_some((segment, want))
     }
 
@@ -81,7 +80,7 @@ impl Journal {
         if spare.as_ref().is_some_and(|spare| !spare.is_there) {
             return Ok(false);
         }
-        segment.zero_ahead(to, self.options.reserve_bytes, ZERO_STEP_BYTES).map_err(|error| self.poisoned(error))
+        segment.zero_ahead(to, self.options.reserve_bytes).map_err(|error| self.poisoned(error))
     }
 
     /// Makes the next segment's file before the current one is full.

@@ -76,6 +76,9 @@ fn writes_of_all_sizes_and_places_are_seen_by_who_reads_the_file() {
             1 => len - size as u64,
             _ => (state >> 8) % (len - size as u64),
         };
+        if round % 5 == 0 {
+            file.make_ready(at, (at + (state >> 40)).min(len + 1));
+        }
         let bytes = vec![u8::try_from(round % 251).unwrap() + 1; size];
         file.write_at(&bytes, at).unwrap();
         let from = usize::try_from(at).unwrap();
@@ -86,6 +89,58 @@ fn writes_of_all_sizes_and_places_are_seen_by_who_reads_the_file() {
     }
     file.sync().unwrap();
     assert!(place.content() == wanted);
+}
+
+/// Faults of this thread that needed no disk.
+fn faults() -> i64 {
+    // SAFETY: a `rusage` of zeros is one, and is overwritten by the call.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is what the call takes.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) }, 0);
+    usage.ru_minflt
+}
+
+#[test]
+fn what_is_made_ready_is_stored_without_faults() {
+    const PAGE: u64 = 4096;
+    const PAGES: u64 = 200;
+    let place = Place::new("ready");
+    let file = place.create(2 * WINDOW_BYTES);
+    // Over the border of two windows, with zeros a page at a time: pages that come together may share a fault.
+    let from = WINDOW_BYTES - PAGES / 2 * PAGE;
+    (0..PAGES).for_each(|page| place.raw().write_all_at(&[0; PAGE as usize], from + page * PAGE).unwrap());
+    let store_all = || {
+        let before = faults();
+        (0..PAGES).for_each(|page| file.write_at(&[1; 10], from + page * PAGE).unwrap());
+        faults() - before
+    };
+    file.write_at(&[1; 10], 0).unwrap();
+    file.make_ready(from, from + PAGES * PAGE);
+    let with = store_all();
+    assert!(with < 10, "{with} faults");
+    assert_eq!(place.content()[usize::try_from(from).unwrap()..][..11], [[1; 10].as_slice(), &[0]].concat());
+}
+
+#[test]
+fn who_stores_does_not_mind_who_makes_ready_or_cuts_the_file() {
+    let _alone = alone();
+    for round in 0..20 {
+        let place = Place::new("beside");
+        let file = place.create(4 * WINDOW_BYTES);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..64).for_each(|at| file.make_ready(at << 16, (at + 3) << 16)));
+            let len = 2 * WINDOW_BYTES + 999;
+            (0..len / 1000).for_each(|at| file.write_at(&[7; 1000], at * 1000).unwrap());
+            if round % 2 == 0 {
+                file.set_len(len / 2).unwrap();
+                file.make_ready(0, len);
+            }
+        });
+        let content = place.content();
+        let count =
+            if round % 2 == 0 { content.len() } else { usize::try_from(2 * WINDOW_BYTES / 1000 * 1000).unwrap() };
+        assert!(content[..count].iter().all(|byte| *byte == 7), "round {round}");
+    }
 }
 
 #[test]
