@@ -13,6 +13,8 @@ use holdfast::ErrorKind;
 pub(crate) const RETRY_SECONDS: &str = "5";
 /// What the journal's error says when the disk has no space: there is no kind of its own for it.
 const NO_SPACE: &str = "no space left";
+/// What the conflict of those says that wait for each other: it is no condition that does not hold.
+const DEADLOCK: &str = "a deadlock";
 /// What the errors of queries say whose time is over: as little.
 const TIME_OVER: [&str; 2] = ["raise space.query_seconds_max", "raise series.query_seconds_max"];
 
@@ -80,6 +82,7 @@ impl From<holdfast::Error> for Failure {
     fn from(error: holdfast::Error) -> Self {
         let text = error.to_string();
         let status = match error.kind() {
+            ErrorKind::Conflict if text.starts_with(DEADLOCK) => StatusCode::CONFLICT,
             ErrorKind::Conflict => StatusCode::PRECONDITION_FAILED,
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::Limit if TIME_OVER.iter().any(|over| text.ends_with(over)) => StatusCode::SERVICE_UNAVAILABLE,

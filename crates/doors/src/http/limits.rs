@@ -31,6 +31,13 @@ pub struct Limits {
     pub json_body_bytes_max: u64,
     /// Operations of one batch; more is answered with 413.
     pub batch_operations_max: usize,
+    /// Transactions that stay open from one request to the next; one more is answered with 503.
+    pub transactions_max: usize,
+    /// The longest time that such a transaction may hold locks.
+    pub transaction_lease_max: Duration,
+    /// Bytes of memory that what such a transaction changes may take; more is answered with 413, and rolls it back. They count as
+    /// bodies that are being received, too.
+    pub transaction_bytes_max: usize,
     /// Bytes of entries and objects in one answer of a batch, of events and of an iteration, which lie in memory until it is sent. To a
     /// batch that reads more the answer is 413, the others end behind the one that exceeds it.
     pub documents_bytes_max: usize,
@@ -99,6 +106,9 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(600),
             json_body_bytes_max: 8 << 20,
             batch_operations_max: 10_000,
+            transactions_max: 256,
+            transaction_lease_max: Duration::from_secs(3600),
+            transaction_bytes_max: 16 << 20,
             documents_bytes_max: 16 << 20,
             listeners_max: 64,
             space_time_max: Duration::from_secs(60),
@@ -142,6 +152,9 @@ impl Limits {
             body_timeout: Duration::from_secs(2),
             json_body_bytes_max: 1 << 10,
             batch_operations_max: 4,
+            transactions_max: 2,
+            transaction_lease_max: Duration::from_secs(5),
+            transaction_bytes_max: 2 << 10,
             documents_bytes_max: 256,
             listeners_max: 1,
             space_time_max: Duration::from_secs(60),

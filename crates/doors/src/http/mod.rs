@@ -90,6 +90,8 @@ mod tests_questions;
 #[cfg(test)]
 mod tests_spaces;
 #[cfg(test)]
+mod tests_transactions;
+#[cfg(test)]
 mod tests_wire;
 mod turns;
 mod unserved;

@@ -12,6 +12,7 @@ use holdfast::{Durability, Position, Stats, Store};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use super::batch::Transactions;
 use super::failure::Failure;
 use super::ingest::intake::Kits;
 use super::ingest::writers::Writers;
@@ -46,6 +47,9 @@ pub(crate) struct Shared {
     /// Clients that wait for events, and events that are read at a time.
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) event_turns: Arc<Semaphore>,
+    /// Transactions that stay open, and turns for those whose operations may wait for locks.
+    pub(crate) transactions: Arc<Transactions>,
+    pub(crate) lock_turns: Arc<Semaphore>,
     /// Where clients stand that go through entries.
     pub(crate) iterations: Arc<Mutex<Iterations>>,
     /// Passwords that are verified at a time.
@@ -97,6 +101,8 @@ impl Shared {
             large_writes: Arc::new(Semaphore::new(limits.large_writes_max.max(1))),
             listeners: Arc::new(Semaphore::new(limits.listeners_max)),
             event_turns: Arc::new(Semaphore::new(limits.queries())),
+            transactions: Transactions::new(limits.transactions_max),
+            lock_turns: Arc::new(Semaphore::new((limits.threads_max / 4).max(1))),
             iterations: Arc::new(Mutex::new(Iterations::new(limits.iterations_max, limits.iterations_entries_max))),
             turns: Turns::new(limits.queries(), limits.queries_waiting_max, limits.answer_timeout),
             syncer: Syncer::start(store.clone(), "http", ToString::to_string),

@@ -227,15 +227,20 @@ fn change(value: Value) -> Result<Change, Failure> {
 }
 
 /// An entry as JSON: the version is that of the entity tag.
-pub(crate) fn entry(entry: &Entry, version: Position) -> String {
+pub(crate) fn entry(entry: &Entry, version: Option<Position>) -> String {
     let expires = entry.expires_ms.map_or_else(|| "null".to_owned(), |at| at.to_string());
-    let (version, document) = (version.get(), entry.document.to_json());
-    format!("{{\"version\":\"{version:016x}\",\"expires_ms\":{expires},\"document\":{document}}}")
+    let (version, document) = (self::version(version), entry.document.to_json());
+    format!("{{\"version\":{version},\"expires_ms\":{expires},\"document\":{document}}}")
+}
+
+/// A version as JSON; null where it is known later.
+pub(crate) fn version(version: Option<Position>) -> String {
+    version.map_or_else(|| "null".to_owned(), |version| format!("\"{:016x}\"", version.get()))
 }
 
 /// Entries as JSON.
 pub(crate) fn entries(entries: &[Entry]) -> String {
-    let entries: Vec<String> = entries.iter().map(|it| entry(it, it.version)).collect();
+    let entries: Vec<String> = entries.iter().map(|it| entry(it, Some(it.version))).collect();
     format!("{{\"entries\":[{}]}}", entries.join(","))
 }
 

@@ -468,7 +468,7 @@ fn versions_in_sentences_are_those_of_the_door() {
         (
             json!([{"delete": {"bucket": "b", "key": "k"}}, of(json!({"absent": true})), of(json!({"if_version": none}))]),
             2,
-            "the object was changed earlier in the same batch".to_owned(),
+            "the object was changed earlier in the same batch or transaction".to_owned(),
         ),
     ] {
         assert_eq!(fault(&door, &operations), (412, json!(number), wanted));

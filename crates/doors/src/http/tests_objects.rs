@@ -311,7 +311,9 @@ fn every_route_is_in_the_document_and_the_document_names_no_other() {
             let real = path.replace(['{', '}'], "").replace("index/index/", "index/i_bin/");
             let answer = door.send(&format!("{} {real}", method.to_uppercase()), &[], None);
             let is_ours = answer.status != 405
-                && (answer.status != 404 || answer.text().is_empty() || answer.text() == "not found\n");
+                && (answer.status != 404
+                    || ["", "not found\n"].contains(&answer.text())
+                    || answer.text().contains("no such transaction"));
             assert!(is_ours, "{method} {path}: {answer:?}");
             let documented = operation["responses"].as_object().unwrap().contains_key(&answer.status.to_string());
             assert!(documented, "{method} {path} answers {}", answer.status);

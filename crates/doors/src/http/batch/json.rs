@@ -28,6 +28,23 @@ pub(super) fn batch(
     let operations = fields.list("operations")?;
     let durability = fields.text("durability")?;
     fields.end()?;
+    Ok((read_all(operations, operations_max, store)?, durability))
+}
+
+/// The operations of a body that happen in an open transaction, and for how many milliseconds they may wait for locked entries.
+pub(super) fn within(
+    body: &[u8],
+    operations_max: usize,
+    store: &Store,
+) -> Result<(Vec<Operation>, Option<u64>), Fault> {
+    let mut fields = Fields::parse(body)?;
+    let operations = fields.list("operations")?;
+    let lock_timeout_ms = fields.number("lock_timeout_ms")?;
+    fields.end()?;
+    Ok((read_all(operations, operations_max, store)?, lock_timeout_ms))
+}
+
+fn read_all(operations: Vec<Value>, operations_max: usize, store: &Store) -> Result<Vec<Operation>, Fault> {
     if operations.is_empty() {
         return Err(Failure::bad("operations has to be a list of at least one operation").into());
     }
@@ -37,7 +54,7 @@ pub(super) fn batch(
     }
     // One by one: all of them are there before the first happens.
     let read = |(number, value)| operation(value).and_then(|it| it.kept(store)).map_err(Fault::of(number));
-    Ok((operations.into_iter().enumerate().map(read).collect::<Result<_, _>>()?, durability))
+    operations.into_iter().enumerate().map(read).collect()
 }
 
 const UNKNOWN: &str = "an operation is an object with one of write, read, take, change, delete, count, clear, put, get, points and acknowledge";

@@ -1,14 +1,18 @@
 //! `POST /batch`: operations on entries, objects and points that happen together or not at all, as one batch of the journal.
 //!
-//! `json` reads them, `run` carries them out. Who asks may have rights to some places only, so these are looked at here, for each
+//! `json` reads them, `run` carries them out. `transactions` does so step by step, in one of those that stay `open`. Who asks may have rights to some places only, so these are looked at here, for each
 //! operation, before any happens. What goes wrong is told with the number of the operation.
 //!
 //! May use: everything of the door but sockets.
 
+mod answer;
 mod json;
 mod noted;
+mod open;
 mod operation;
 mod run;
+mod running;
+mod transactions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +21,12 @@ use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use holdfast::space::ReadLock;
 use holdfast::{Durability, Position, Store};
 use serde_json::json;
 
-use self::run::Bounds;
+pub(crate) use self::open::Transactions;
+use self::running::Bounds;
 use super::failure::Failure;
 use super::handle::{Asked, JSON, say_durability, with_type};
 use super::json_body::Becomes;
@@ -77,17 +83,19 @@ impl Asked<'_> {
     async fn try_batch(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Fault> {
         let shared = self.shared;
         let limits = &shared.options.limits;
+        let operations_max = limits.batch_operations_max;
         let bounds = Bounds {
-            operations: limits.batch_operations_max,
             entries: limits.page_entries_max,
             answer_bytes: limits.documents_bytes_max,
             end: Instant::now() + limits.answer_timeout,
+            lock: ReadLock::Shared,
+            lock_until: None,
         };
         upload.check_present()?;
         let (own, here) = (self.durability()?, Arc::clone(shared));
         let named = self.query.get("durability").is_some();
         let store = shared.store.clone();
-        let read = move |text: &[u8]| Ok(json::batch(text, bounds.operations, &store));
+        let read = move |text: &[u8]| Ok(json::batch(text, operations_max, &store));
         let (read, share) = self.json(upload, Becomes::Values, read).await?;
         let (operations, asked) = read?;
         let act = move |store: &Store| {

@@ -1,0 +1,72 @@
+//! What the operations of a batch did, and how that is told.
+//!
+//! May use: the facade, `space_json`, `noted`. Must not know: HTTP's messages, rights, how operations are done.
+
+use holdfast::space::{Entry, Value};
+use holdfast::{Object, Position};
+use serde_json::json;
+
+use super::noted;
+use crate::http::{base64, metadata, space_json};
+
+/// What an operation did. Versions that are those of the batch are known when it is committed.
+pub(super) enum Answer {
+    Written(Value),
+    Entries(Vec<Entry>),
+    Changed(Entry),
+    Put,
+    Deleted(bool),
+    Got(Option<Object>),
+    Count(u64),
+    Cleared(u64),
+    Points(usize),
+    Acknowledged,
+}
+
+/// A version that is that of the commit to come.
+pub(super) const OWN: Position = Position::MAX;
+
+/// Answers as a list of JSON. Versions that are the commit's are `position`, or null as long as there is none.
+pub(super) fn list(answers: &[Answer], position: Option<Position>) -> String {
+    let answers: Vec<String> = answers.iter().map(|answer| answer.to_json(position)).collect();
+    format!("[{}]", answers.join(","))
+}
+
+impl Answer {
+    fn to_json(&self, position: Option<Position>) -> String {
+        let version = |version: Position| if version == OWN { position } else { Some(version) };
+        let own = space_json::version(position);
+        match self {
+            Answer::Written(id) => format!("{{\"id\":{},\"version\":{own}}}", id.to_json()),
+            Answer::Put => format!("{{\"version\":{own}}}"),
+            Answer::Deleted(is) => json!({ "deleted": is }).to_string(),
+            Answer::Count(count) => json!({ "count": count }).to_string(),
+            Answer::Cleared(count) => json!({ "cleared": count }).to_string(),
+            Answer::Points(count) => json!({ "points": count }).to_string(),
+            Answer::Acknowledged => "{}".to_owned(),
+            Answer::Changed(entry) => space_json::entry(entry, position),
+            Answer::Entries(entries) => {
+                let entries: Vec<String> =
+                    entries.iter().map(|entry| space_json::entry(entry, version(entry.version))).collect();
+                format!("{{\"entries\":[{}]}}", entries.join(","))
+            }
+            Answer::Got(None) => json!({ "object": null }).to_string(),
+            Answer::Got(Some(Object { head, value })) => {
+                let version = space_json::version(version(head.version));
+                let (key, value) = match std::str::from_utf8(value) {
+                    Ok(text) => ("value", text.to_owned()),
+                    Err(_) => ("value_base64", base64::encode(value)),
+                };
+                let kind = head.metadata.iter().find(|(name, _)| *name == metadata::TYPE_NAME);
+                let kind = kind.map(|(_, kind)| String::from_utf8_lossy(kind).into_owned());
+                let value = json!(value);
+                let (metadata, indexes) = (noted::metadata_json(&head.metadata), noted::indexes_json(&head.indexes));
+                format!(
+                    "{{\"object\":{{\"version\":{version},\"expires_ms\":{},\"content_type\":{},\"metadata\":{metadata},\"indexes\":{indexes},\"{key}\":{value}}}}}",
+                    json!(head.expires_ms),
+                    json!(kind),
+                )
+            }
+        }
+    }
+}
