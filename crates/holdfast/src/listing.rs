@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::kv::{Kv, Shown};
 use crate::partition::Partition;
-use crate::staged::Change;
+use crate::staged::{Change, Changes};
 use crate::store::Inner;
+use crate::transaction::Transaction;
 
 /// Where a scan goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +162,130 @@ impl Kv<'_> {
     }
 }
 
+type Staged = BTreeMap<Vec<u8>, Option<(Head, Value)>>;
+
+/// Staged puts of a bucket, and staged removals as `None`.
+fn staged(changes: &Changes, bucket: &[u8], now_ms: u64) -> Staged {
+    let mut staged = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.bucket == bucket) {
+        let put = match &change.change {
+            Change::Put { stored, .. } => {
+                change.change.head(None, now_ms).map(|head| (head, Value::from_vec(stored.value())))
+            }
+            Change::Delete => None,
+            Change::Expire { .. } => continue,
+        };
+        staged.insert(change.key.clone(), put);
+    }
+    staged
+}
+
+/// A page of what is stored, which has as many entries more as there are staged changes if there are so many, with those changes.
+fn with_staged(mut out: PageOut, staged: Staged, wanted: &Page<'_>) -> PageOut {
+    // Whether it goes on behind this one says where those that are staged end, too.
+    let last = out.entries.last().map(|(key, ..)| key.clone()).filter(|_| out.more);
+    out.entries.retain(|(key, ..)| !staged.contains_key(key));
+    let inside = (wanted.start.map(<[u8]>::to_vec), wanted.end.map(<[u8]>::to_vec));
+    for (key, put) in staged {
+        let Some((head, value)) = put else { continue };
+        if std::ops::RangeBounds::contains(&inside, &key) && last.as_ref().is_none_or(|last| key <= *last) {
+            out.entries.push((key, head, wanted.values.then_some(value)));
+        }
+    }
+    out.entries.sort_by(|a, b| a.0.cmp(&b.0));
+    out.more |= out.entries.len() > wanted.limit;
+    out.entries.truncate(wanted.limit);
+    out
+}
+
+/// Keys of a scan with staged changes, which come with its beginning.
+fn scanned_with_staged((mut keys, next): Keys, staged: Staged, cursor: Option<&ScanCursor>) -> Keys {
+    keys.retain(|key| !staged.contains_key(key));
+    if cursor.is_none() {
+        keys.extend(staged.into_iter().filter(|(_, put)| put.is_some()).map(|(key, _)| key));
+    }
+    (keys, next)
+}
+
+/// Listings as others see them at that moment, with the transaction's own changes, which are not watched: others may change what they
+/// show before the commit. A key on which something rests is read.
+impl Transaction {
+    /// As [`Kv::page`], with this transaction's changes.
+    ///
+    /// # Errors
+    /// As [`Kv::page`]; `Timeout` when the transaction's lease has ended.
+    pub fn page_unwatched(&mut self, wanted: &Page<'_>) -> Result<PageOut> {
+        let own = self.begin_listing(wanted.bucket)?;
+        let limit = wanted.limit.min(self.store().limits().page_entries_max);
+        let snapshot = self.store().snapshot()?;
+        let out = snapshot.page(&Page { limit: limit + own.len(), ..*wanted })?;
+        self.note_seen(snapshot.position())?;
+        Ok(with_staged(out, own, &Page { limit, ..*wanted }))
+    }
+
+    /// As [`Kv::scan`], with this transaction's changes; what it puts between two calls may be left out.
+    ///
+    /// # Errors
+    /// As [`Transaction::page_unwatched`].
+    pub fn scan_unwatched(&mut self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Keys> {
+        let own = self.begin_listing(bucket)?;
+        let Shown { value, position } = self.store().kv().scan(bucket, cursor, limit)?;
+        self.note_seen(position)?;
+        Ok(scanned_with_staged(value, own, cursor))
+    }
+
+    /// As [`Kv::random_key`], with this transaction's changes.
+    ///
+    /// # Errors
+    /// As [`Transaction::page_unwatched`].
+    pub fn random_key_unwatched(&mut self, bucket: &[u8], random: u64) -> Result<Option<Vec<u8>>> {
+        if self.begin_listing(bucket)?.is_empty() {
+            let Shown { value, position } = self.store().kv().random_key(bucket, random)?;
+            self.note_seen(position)?;
+            return Ok(value);
+        }
+        let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+        let out = self.page_unwatched(&Page { bucket, start, end, limit: 1, values: false })?;
+        Ok(out.entries.into_iter().next().map(|(key, ..)| key))
+    }
+
+    /// As [`Kv::buckets`]; those that exist only by this transaction's changes are left out.
+    ///
+    /// # Errors
+    /// As [`Transaction::page_unwatched`].
+    pub fn buckets_unwatched(&mut self) -> Result<Vec<Vec<u8>>> {
+        self.check()?;
+        let Shown { value, position } = self.store().kv().buckets()?;
+        self.note_seen(position)?;
+        Ok(value)
+    }
+
+    /// As [`Kv::count`], with this transaction's changes.
+    ///
+    /// # Errors
+    /// As [`Transaction::page_unwatched`].
+    pub fn count_unwatched(&mut self, bucket: &[u8]) -> Result<u64> {
+        let own = self.begin_listing(bucket)?;
+        let Shown { value: mut count, position } = self.store().kv().count(bucket)?;
+        self.note_seen(position)?;
+        for (key, put) in own {
+            let is_stored = self.store().kv().peek_head(bucket, &key)?.value.is_some();
+            match put {
+                Some(_) if !is_stored => count += 1,
+                None if is_stored => count = count.saturating_sub(1),
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
+
+    /// Its own changes of a bucket.
+    fn begin_listing(&self, bucket: &[u8]) -> Result<Staged> {
+        self.check()?;
+        Ok(staged(self.changes(), bucket, self.store().now_ms()))
+    }
+}
+
 impl Exclusive<'_> {
     fn begin_listing(&mut self, bucket: &[u8]) -> Result<()> {
         self.inner.check_bucket(bucket)?;
@@ -169,49 +294,21 @@ impl Exclusive<'_> {
         Ok(())
     }
 
-    /// Staged puts of a bucket, and staged removals as `None`.
-    fn staged(&self, bucket: &[u8]) -> BTreeMap<Vec<u8>, Option<(Head, Value)>> {
-        let mut staged = BTreeMap::new();
-        for change in self.changes.iter().filter(|change| change.bucket == bucket) {
-            let put = match &change.change {
-                Change::Put { stored, .. } => {
-                    change.change.head(None, self.now_ms).map(|head| (head, Value::from_vec(stored.value())))
-                }
-                Change::Delete => None,
-                Change::Expire { .. } => continue,
-            };
-            staged.insert(change.key.clone(), put);
-        }
-        staged
-    }
-
     /// As [`Kv::page`], with staged changes. Needs `Scope::All`.
     ///
     /// # Errors
     /// `Corrupt` when something stored is damaged.
     pub fn page(&mut self, wanted: &Page<'_>) -> Result<PageOut> {
         self.begin_listing(wanted.bucket)?;
-        let staged = self.staged(wanted.bucket);
+        let staged = staged(&self.changes, wanted.bucket, self.now_ms);
         let limit = wanted.limit.min(self.inner.options.limits.page_entries_max);
         let mut out = PageOut::default();
         if !self.changes.is_cleared(wanted.bucket) {
             let more = Page { limit: limit + staged.len(), ..*wanted };
             let readers = self.inner.partitions.iter().map(|partition| &partition.reader);
             out = page(readers, &more, self.now_ms)?;
-            out.entries.retain(|(key, ..)| !staged.contains_key(key));
         }
-        let inside = (wanted.start.map(<[u8]>::to_vec), wanted.end.map(<[u8]>::to_vec));
-        let last = out.entries.last().map(|(key, ..)| key.clone()).filter(|_| out.more);
-        for (key, put) in staged {
-            let Some((head, value)) = put else { continue };
-            if std::ops::RangeBounds::contains(&inside, &key) && last.as_ref().is_none_or(|last| key <= *last) {
-                out.entries.push((key, head, wanted.values.then_some(value)));
-            }
-        }
-        out.entries.sort_by(|a, b| a.0.cmp(&b.0));
-        out.more |= out.entries.len() > limit;
-        out.entries.truncate(limit);
-        Ok(out)
+        Ok(with_staged(out, staged, &Page { limit, ..*wanted }))
     }
 
     /// As [`Kv::scan`], with staged changes. Needs `Scope::All`.
@@ -220,17 +317,11 @@ impl Exclusive<'_> {
     /// `Corrupt` when the ledger is damaged.
     pub fn scan(&mut self, bucket: &[u8], cursor: Option<&ScanCursor>, limit: usize) -> Result<Keys> {
         self.begin_listing(bucket)?;
-        let staged = self.staged(bucket);
-        let (mut keys, next) = if self.changes.is_cleared(bucket) {
-            (Vec::new(), None)
-        } else {
-            scan(self.inner, bucket, cursor, limit, self.now_ms)?
+        let found = match self.changes.is_cleared(bucket) {
+            true => (Vec::new(), None),
+            false => scan(self.inner, bucket, cursor, limit, self.now_ms)?,
         };
-        keys.retain(|key| !staged.contains_key(key));
-        if cursor.is_none() {
-            keys.extend(staged.into_iter().filter(|(_, put)| put.is_some()).map(|(key, _)| key));
-        }
-        Ok((keys, next))
+        Ok(scanned_with_staged(found, staged(&self.changes, bucket, self.now_ms), cursor))
     }
 
     /// As [`Kv::random_key`], with staged changes. Needs `Scope::All`.
@@ -266,7 +357,7 @@ impl Exclusive<'_> {
         self.begin_listing(bucket)?;
         let cleared = self.changes.is_cleared(bucket);
         let mut count: u64 = if cleared { 0 } else { self.engines().map(|(_, engine)| engine.count(bucket)).sum() };
-        for (key, put) in self.staged(bucket) {
+        for (key, put) in staged(&self.changes, bucket, self.now_ms) {
             let partition = self.inner.partition(bucket, &key);
             let stored = !cleared && partition.reader.head(bucket, &key, 0)?.version.is_some();
             match put {

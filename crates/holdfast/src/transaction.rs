@@ -110,6 +110,19 @@ impl Transaction {
         &mut self.points
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Waits until what was read up to there may be shown, or notes that it rests on that.
+    pub(crate) fn note_seen(&mut self, position: Position) -> Result<()> {
+        self.space.show(position)
+    }
+
     pub(crate) fn space_stage(&mut self) -> &mut SpaceStage {
         &mut self.space
     }

@@ -31,6 +31,10 @@ pub(crate) struct Wish {
 /// The fields that parameters say, as they would stand in a body.
 pub(crate) fn of_query(query: &Query) -> Result<Fields, Failure> {
     let mut fields = Fields::default();
+    if query.get("name").is_some() {
+        // What is sent to it would be lost for whoever relies on the name.
+        return Err(Failure::bad("a listener by name is asked for by POST, with the name in the body"));
+    }
     for name in ["from", "hears", "where"] {
         if let Some(text) = query.get(name) {
             let text = std::str::from_utf8(text).map_err(|_| Failure::bad(format!("{name} is not UTF-8")))?;

@@ -6,7 +6,7 @@
 //! data: {"kind":"written","bookmark":"4096.2","now":{"id":1},"before":null,"reason":null}
 //! ```
 //! The first thing that is sent is an id alone, so that a client which comes back knows where it stood before anything happened.
-//! So it is, too, when nothing was to be told for a while: it keeps the connection open, and finds out that the client is gone.
+//! So it is, too, when nothing was to be told for a while, which keeps the connection open. It ends when its client has closed its side.
 //!
 //! Nothing is read before the client has taken what was read before: a slow one costs the memory of a page.
 //!
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::event_json;
 use super::events::{Read, Reading};
+use super::gone::gone_for_a_while;
 
 /// How long nothing is sent at the most.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
@@ -87,6 +88,7 @@ fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
             () = woken(&listener) => {}
             () = tokio::time::sleep_until(quiet_until) => {}
             _ = stop.wait_for(|stop| *stop) => return (String::new(), None),
+            () = gone_for_a_while(reading.peer.as_ref()) => return (String::new(), None),
         }
         match reading.go_on(listener).await {
             Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {

@@ -56,6 +56,8 @@ pub(super) struct Reading {
     pub(super) entries: Entries,
     pub(super) limit: usize,
     pub(super) durability: Durability,
+    /// Who listens.
+    pub(super) peer: Option<Peer>,
 }
 
 impl Read {
@@ -164,8 +166,9 @@ impl Asked<'_> {
         let bounds =
             Bounds { limit: limits.page_entries_max, limit_default: LIMIT_DEFAULT, wait: limits.take_wait_max };
         let mut wish = event_json::wish(fields, &entries.definition(), bounds)?;
-        let reading =
-            Reading { shared: Arc::clone(self.shared), entries, limit: wish.limit, durability: self.durability()? };
+        let peer = self.parts.extensions.get::<Peer>().cloned();
+        let (shared, limit, durability) = (Arc::clone(self.shared), wish.limit, self.durability()?);
+        let reading = Reading { shared, entries, limit, durability, peer };
         let accepts = self.parts.headers.get_all(ACCEPT).iter();
         let is_stream = accepts.filter_map(|it| it.to_str().ok()).any(|it| it.contains(EVENT_STREAM));
         if is_stream {

@@ -29,7 +29,7 @@ pub struct Limits {
     /// Bytes of a body of JSON that is no document: a batch of operations, a question about entries, changes of one, a type. The door's
     /// longest body bounds it too. More is answered with 413.
     pub json_body_bytes_max: u64,
-    /// Operations of one batch; more is answered with 413.
+    /// Operations of one batch, and keys and entries that a transaction holds which stays open; more is answered with 413.
     pub batch_operations_max: usize,
     /// Transactions that stay open from one request to the next; one more is answered with 503.
     pub transactions_max: usize,

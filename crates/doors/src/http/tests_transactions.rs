@@ -270,7 +270,7 @@ fn they_are_bounded() {
     let door = open_with(store, |options| {
         let (tiny, limits) = (Limits::tiny(), Limits::default());
         let (transactions_max, transaction_bytes_max) = (tiny.transactions_max, tiny.transaction_bytes_max);
-        options.limits = Limits { transactions_max, transaction_bytes_max, ..limits };
+        options.limits = Limits { transactions_max, transaction_bytes_max, batch_operations_max: 4, ..limits };
     });
     assert_eq!(door.put("/spaces/shop/types/orders", &[], "").status, 204);
     let both = [Tx::begin(&door, "{}"), Tx::begin(&door, "{}")];
@@ -280,6 +280,11 @@ fn they_are_bounded() {
     both[0].done(&put(100));
     let large = both[0].ask(&put(4 << 10));
     assert_eq!((large.status, both[0].commit().status), (413, 404), "{large:?}");
+    // So do keys that are only read.
+    let many = Tx::begin(&door, "{}");
+    let get = |key: u64| json!([{"get": {"bucket": "b", "key": key.to_string()}}]);
+    let statuses: Vec<u16> = (0..5).map(|key| many.ask(&get(key)).status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 413]);
     // Points count, too, by and by.
     let points = json!([{"points": [{"metric": "a metric with a long name", "value": 1}]}]);
     assert!((0..100).any(|_| both[1].ask(&points).status == 413));

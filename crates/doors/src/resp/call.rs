@@ -110,16 +110,11 @@ fn reads_no_snapshot<T>() -> Result<T, Fail> {
     Err("ERR internal error: this command reads no snapshots".into())
 }
 
-/// Nor do commands get here that go over more than the keys that they name.
-fn not_within<T>() -> Result<T, Fail> {
-    Err("ERR internal error: this command is not within transactions".into())
-}
-
 /// Runs the same call on each kind of view, and notes what the direct one showed.
 macro_rules! on_view {
-    ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr) => {
+    ($view:expr, $kv:ident => $direct:expr, $exclusive:ident => $staged:expr, $transaction:ident => $within:expr) => {
         on_view!(
-            $view, $kv => $direct, $exclusive => $staged, _snapshot => reads_no_snapshot(), _transaction => not_within()
+            $view, $kv => $direct, $exclusive => $staged, _snapshot => reads_no_snapshot(), $transaction => $within
         )
     };
     (
@@ -156,16 +151,17 @@ impl<'s> View<'_, 's> {
     }
 
     pub(crate) fn count(&mut self, bucket: &[u8]) -> Result<u64, Fail> {
-        on_view!(self, kv => kv.count(bucket), exclusive => exclusive.count(bucket))
+        on_view!(self, kv => kv.count(bucket), exclusive => exclusive.count(bucket),
+            transaction => transaction.count_unwatched(bucket))
     }
 
     pub(crate) fn buckets(&mut self) -> Result<Vec<Vec<u8>>, Fail> {
-        on_view!(self, kv => kv.buckets(), exclusive => exclusive.buckets())
+        on_view!(self, kv => kv.buckets(), exclusive => exclusive.buckets(), transaction => transaction.buckets_unwatched())
     }
 
     pub(crate) fn page(&mut self, page: &Page<'_>) -> Result<PageOut, Fail> {
         on_view!(self, kv => kv.page(page), exclusive => exclusive.page(page), was => was.page(page),
-            _transaction => not_within())
+            transaction => transaction.page_unwatched(page))
     }
 
     pub(crate) fn scan(
@@ -174,11 +170,13 @@ impl<'s> View<'_, 's> {
         cursor: Option<&ScanCursor>,
         limit: usize,
     ) -> Result<(Vec<Vec<u8>>, Option<ScanCursor>), Fail> {
-        on_view!(self, kv => kv.scan(bucket, cursor, limit), exclusive => exclusive.scan(bucket, cursor, limit))
+        on_view!(self, kv => kv.scan(bucket, cursor, limit), exclusive => exclusive.scan(bucket, cursor, limit),
+            transaction => transaction.scan_unwatched(bucket, cursor, limit))
     }
 
     pub(crate) fn random_key(&mut self, bucket: &[u8], random: u64) -> Result<Option<Vec<u8>>, Fail> {
-        on_view!(self, kv => kv.random_key(bucket, random), exclusive => exclusive.random_key(bucket, random))
+        on_view!(self, kv => kv.random_key(bucket, random), exclusive => exclusive.random_key(bucket, random),
+            transaction => transaction.random_key_unwatched(bucket, random))
     }
 
     /// The exclusive to write in. Rows with the flag WRITE always have one.

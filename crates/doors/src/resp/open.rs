@@ -79,8 +79,10 @@ pub(crate) enum Way {
 /// How the command goes with an open transaction.
 pub(crate) fn way(row: &Command) -> Way {
     let names_keys = row.keys.first > 0 && !row.has(flag::WHOLE);
+    // One that goes over keys that it does not name.
+    let lists = row.has(flag::WHOLE) && row.has(flag::READONLY) && !row.has(flag::NO_MULTI);
     match row.keys.bucket {
-        _ if row.has(flag::SCRIPT) => Way::Within,
+        _ if row.has(flag::SCRIPT) || lists => Way::Within,
         // A transaction that is queued ends before its cursor would serve.
         BucketOf::Space if row.name == "space.iterate" => Way::Within,
         BucketOf::Space | BucketOf::Selected | BucketOf::First | BucketOf::Copy if row.has(flag::NO_MULTI) => {
@@ -518,6 +520,13 @@ mod tests {
             "expire",
             "kv.put",
             "kv.head",
+            "keys",
+            "scan",
+            "randomkey",
+            "dbsize",
+            "kv.keys",
+            "kv.range",
+            "kv.buckets",
             "ts.add",
             "ts.madd",
             "xa.commit",
@@ -535,7 +544,7 @@ mod tests {
     #[test]
     fn what_goes_over_more_than_it_names_is_refused_and_what_has_no_data_is_not() {
         let (refused, beside) = (names(Way::Refused), names(Way::Beside));
-        for name in ["keys", "scan", "dbsize", "flushall", "kv.range", "kv.fold", "space.listen", "feed"] {
+        for name in ["flushall", "kv.fold", "kv.index", "space.listen", "feed"] {
             assert!(refused.contains(&name), "{name}");
         }
         for name in ["ping", "select", "info", "client|id", "ts.range", "config|get"] {

@@ -283,7 +283,7 @@ fn whatever_fails_on_its_connection_rolls_a_transaction_back() {
         "BACKUP relative",
         "GET",
         "INCR text",
-        "KEYS *",
+        "FLUSHALL",
         "EVAL x 0",
         "SPACE.WRITE shop jobs [",
         "WAITAOF 1 0",

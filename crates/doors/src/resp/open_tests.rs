@@ -348,7 +348,7 @@ fn a_command_that_fails_rolls_back_and_what_follows_happens_nowhere() {
         ("MSET x 1 y", "-ERR wrong number of arguments for 'mset' command"),
         ("SET a b FOO", "-ERR syntax error"),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
-        ("KEYS *", "-ERR KEYS is not possible within a transaction: TX.COMMIT or TX.ABORT before"),
+        ("FLUSHALL", "-ERR FLUSHALL is not possible within a transaction: TX.COMMIT or TX.ABORT before"),
     ] {
         one.check(&[
             ("TX.BEGIN", ID),
@@ -371,6 +371,41 @@ fn a_command_that_fails_rolls_back_and_what_follows_happens_nowhere() {
     let replies: Vec<String> = (0..6).map(|_| one.reply()).collect();
     assert!(replies[3].starts_with("-EXECABORT") && replies[4].starts_with("-EXECABORT"), "{replies:?}");
     assert_eq!(replies[5], ":0");
+}
+
+#[test]
+fn listings_show_what_the_transaction_has_done_and_what_is_committed_meanwhile() {
+    let shop = shop(Order::Any);
+    let (mut one, mut other) = (shop.client(), shop.client());
+    one.check(&[("MSET a 1 b 2 c 3", "+OK"), ("TX.BEGIN", ID)]);
+    one.check(&[("DEL b", ":1"), ("SET d 4", "+OK"), ("SET a 5", "+OK"), ("KEYS *", "a c d"), ("DBSIZE", ":3")]);
+    one.check(&[
+        ("KV.KEYS db0 LIMIT 2", "a c c\0 synced"),
+        ("KV.KEYS db0 START d", "d nil synced"),
+        ("KV.BUCKETS", "db0"),
+    ]);
+    assert!(one.ask("KV.RANGE db0 VALUES").contains(" 5"));
+    assert!(["a", "c", "d"].contains(&&*one.ask("RANDOMKEY")));
+    let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let reply = one.ask(&format!("SCAN {cursor} COUNT 1"));
+        let mut words = reply.split(' ').map(str::to_owned);
+        cursor = words.next().unwrap();
+        found.extend(words.filter(|word| !word.is_empty()));
+        if cursor == "0" {
+            break;
+        }
+    }
+    found.sort();
+    assert_eq!(found, ["a", "c", "d"]);
+    // They are not watched: another may change what they have shown.
+    other.check(&[("KEYS *", "a b c"), ("MSET c 6 e 7", "+OK")]);
+    one.check(&[("KEYS *", "a c d e"), ("DBSIZE", ":4")]);
+    one.commit("TX.COMMIT");
+    other.check(&[("KEYS *", "a c d e"), ("DBSIZE", ":4"), ("EXISTS b", ":0")]);
+    // Nor do they lock out what is refused.
+    one.check(&[("TX.BEGIN", ID)]);
+    assert!(one.ask("FLUSHDB").contains("not possible within a transaction"));
 }
 
 /// What a command is told of a transaction that was rolled back for this.

@@ -29,6 +29,8 @@ pub(super) struct Staged {
     pub(super) over: Over,
     /// Whether only the lease is another, which is no event.
     pub(super) renews: bool,
+    /// Counts what the transaction has come to: the order in which it was written first, and so that of queues.
+    pub(super) number: u64,
 }
 
 /// What a transaction will have made of one entry: from
@@ -49,8 +51,8 @@ pub(super) type Key = (TypeId, PartitionId, Vec<u8>);
 pub(super) struct OfType {
     /// All of it, by entry key: what looking for others leaves out.
     pub(super) keys: Arc<BTreeSet<Vec<u8>>>,
-    /// What is to be there.
-    pub(super) written: BTreeSet<(PartitionId, Vec<u8>)>,
+    /// What is to be there, in the order in which it was written first.
+    pub(super) written: BTreeMap<u64, (PartitionId, Vec<u8>)>,
 }
 
 /// What one staged entry takes in memory, beside its documents.
@@ -90,6 +92,8 @@ pub(crate) struct SpaceStage {
     pub(super) staged: BTreeMap<Key, Staged>,
     /// What of each type is staged, so that no operation goes through all of it.
     pub(super) of_type: BTreeMap<TypeId, OfType>,
+    /// The last number of what is staged.
+    pub(super) last_number: u64,
     /// How many of what is staged were not there, and so have no lock.
     pub(super) anew: usize,
     /// Bytes of what is staged.
@@ -113,6 +117,7 @@ impl SpaceStage {
             kinds,
             staged,
             of_type,
+            last_number: 0,
             anew: 0,
             bytes: 0,
             key_bytes: 0,
@@ -202,9 +207,9 @@ impl SpaceStage {
         (locked + self.anew, self.bytes)
     }
 
-    /// The changes, as they go into the batch.
+    /// The changes, as they go into the batch: in the order of the first writing, which is that of the queues.
     pub(crate) fn changes(&self) -> Vec<Change> {
-        let change = |((of, ..), staged): (&Key, &Staged)| {
+        let change = |(of, staged): (&TypeId, &Staged)| {
             let kind = Arc::clone(self.kinds.get(of)?);
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), _) if staged.renews => {
@@ -223,7 +228,9 @@ impl SpaceStage {
             };
             Some(Change { kind, partition: staged.partition, what })
         };
-        self.staged.iter().filter_map(change).collect()
+        let mut all: Vec<(&TypeId, &Staged)> = self.staged.iter().map(|((of, ..), staged)| (of, staged)).collect();
+        all.sort_unstable_by_key(|(_, staged)| staged.number);
+        all.into_iter().filter_map(change).collect()
     }
 
     /// What becomes of the entries of one type.

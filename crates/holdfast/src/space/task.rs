@@ -12,7 +12,9 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 
-use ::space::{Change as InPlace, Document, Engine, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef, key_of};
+use ::space::{
+    Change as InPlace, Document, Engine, Order, Outcome, Reason, Search, Stored, TypeId, Value, ValueRef, key_of,
+};
 use journal::{Batch, Log, PartitionId, Position};
 
 use super::Space;
@@ -38,6 +40,8 @@ struct Staged {
     kind: Arc<Kind>,
     was: Option<Stored>,
     will: Option<(Document, u64)>,
+    /// Counts what the task has come to: the order in which it was written first, and so that of queues.
+    number: u64,
 }
 
 /// What a task works with: the entries of one partition.
@@ -46,6 +50,7 @@ pub struct Task<'a> {
     partition: &'a Partition,
     engine: MutexGuard<'a, Engine>,
     staged: BTreeMap<(TypeId, Vec<u8>), Staged>,
+    last_number: u64,
     newest: Position,
     now_ms: u64,
 }
@@ -127,6 +132,7 @@ impl Space {
             partition,
             engine: partition.space(),
             staged: BTreeMap::new(),
+            last_number: 0,
             newest: Position::ZERO,
             now_ms: self.store.now_ms(),
         };
@@ -165,12 +171,21 @@ impl<'a> Task<'a> {
         let kind = self.kind(name)?;
         let definition = kind.definition();
         let (now_ms, mut found) = (self.now_ms, Vec::new());
-        for ((of, _), staged) in &self.staged {
-            let Some((document, expires_ms)) = staged.will.as_ref().filter(|_| *of == kind.of) else { continue };
-            if found.len() < max && wanted.matches(&definition, document.fields()) {
+        // In a queue they come behind what was there before.
+        let is_queue = definition.order != Order::Any;
+        let mut anew = Vec::new();
+        for staged in self.in_order() {
+            let of_this = staged.will.as_ref().filter(|_| staged.kind.of == kind.of);
+            let Some((document, expires_ms)) = of_this else { continue };
+            if wanted.matches(&definition, document.fields()) {
                 let (version, sequence) =
                     staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
-                found.push(Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence });
+                let stored = Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence };
+                match is_queue && staged.was.is_none() {
+                    true => anew.push(stored),
+                    false if found.len() < max => found.push(stored),
+                    false => {}
+                }
             }
         }
         let staged = &self.staged;
@@ -186,6 +201,8 @@ impl<'a> Task<'a> {
         let _ = self.engine.find(search, look);
         let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         self.newest = self.newest.max(newest);
+        let left = max - found.len();
+        found.extend(anew.into_iter().take(left));
         Ok(found.into_iter().map(Entry::from).collect())
     }
 
@@ -225,10 +242,23 @@ impl<'a> Task<'a> {
 
     fn stage(&mut self, kind: &Arc<Kind>, id: &Value, was: Option<Stored>, will: Option<(Document, u64)>) {
         let key = (kind.of, key_of(id.scalar()));
+        self.last_number += 1;
+        let number = self.last_number;
         match self.staged.get_mut(&key) {
-            Some(staged) => staged.will = will,
-            None => drop(self.staged.insert(key, Staged { kind: Arc::clone(kind), was, will })),
+            // It has its place from when it was to be there first.
+            Some(staged) => {
+                staged.number = if staged.will.is_some() { staged.number } else { number };
+                staged.will = will;
+            }
+            None => drop(self.staged.insert(key, Staged { kind: Arc::clone(kind), was, will, number })),
         }
+    }
+
+    /// What it has come to, in the order of the first writing.
+    fn in_order(&self) -> Vec<&Staged> {
+        let mut all: Vec<&Staged> = self.staged.values().collect();
+        all.sort_unstable_by_key(|staged| staged.number);
+        all
     }
 
     /// Writes an entry, which has to lie in this partition.
@@ -318,7 +348,7 @@ impl<'a> Task<'a> {
         let mut part = Vec::new();
         let mut kinds: BTreeMap<TypeId, Arc<Kind>> = BTreeMap::new();
         let mut done = Vec::new();
-        for staged in self.staged.values() {
+        for staged in self.in_order() {
             let definition = staged.kind.definition();
             let what = match (&staged.will, &staged.was) {
                 (Some((document, expires_ms)), was) => {
@@ -358,7 +388,9 @@ impl<'a> Task<'a> {
         // Also of what could not be applied: it is there when the store is opened again.
         done.iter().for_each(|(definition, what)| what.tell(inner, definition));
         applied?;
-        for staged in self.staged.values() {
+        let mut all: Vec<&Staged> = self.staged.values().collect();
+        all.sort_unstable_by_key(|staged| staged.number);
+        for staged in all {
             let Some((document, expires_ms)) = &staged.will else { continue };
             inner.note_lease(*expires_ms);
             let id = document.get(&staged.kind.definition().id);

@@ -73,7 +73,7 @@ impl Inner {
 /// What becomes of an entry that the transaction takes.
 fn taken(granted: &Granted) -> Staged {
     let was = Some(granted.entry.clone());
-    Staged { partition: granted.partition, was, will: None, over: Over::Any, renews: false }
+    Staged { partition: granted.partition, was, will: None, over: Over::Any, renews: false, number: 0 }
 }
 
 impl Entry {
@@ -153,7 +153,8 @@ impl Within<'_> {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    fn put(&mut self, id: &Value, staged: Staged) {
+    /// Stages what becomes of an entry. It has its place in the order of writing from when it was to be there first.
+    fn put(&mut self, id: &Value, mut staged: Staged) {
         let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
         let stage = self.stage();
         let of_type = stage.of_type.entry(of).or_default();
@@ -161,18 +162,23 @@ impl Within<'_> {
             // Nobody else has it while nobody looks for others.
             Arc::make_mut(&mut of_type.keys).insert(key);
         }
-        let key = key_of(id.scalar());
+        let key = (of, staged.partition, key_of(id.scalar()));
+        if let Some(earlier) = stage.staged.remove(&key) {
+            stage.bytes -= earlier.bytes();
+            stage.anew -= usize::from(earlier.is_anew());
+            of_type.written.remove(&earlier.number);
+            staged.number = if earlier.will.is_some() { earlier.number } else { 0 };
+        }
+        if staged.number == 0 {
+            stage.last_number += 1;
+            staged.number = stage.last_number;
+        }
         if staged.will.is_some() {
-            of_type.written.insert((staged.partition, key.clone()));
-        } else {
-            of_type.written.remove(&(staged.partition, key.clone()));
+            of_type.written.insert(staged.number, (staged.partition, key.2.clone()));
         }
         stage.bytes += staged.bytes();
         stage.anew += usize::from(staged.is_anew());
-        if let Some(earlier) = stage.staged.insert((of, staged.partition, key), staged) {
-            stage.bytes -= earlier.bytes();
-            stage.anew -= usize::from(earlier.is_anew());
-        }
+        stage.staged.insert(key, staged);
         stage.note_held();
     }
 
@@ -224,7 +230,8 @@ impl Within<'_> {
         let document = next_document(&definition, options, &document, now.as_ref())?;
         let expires_ms = next_expiry(&definition, options.lease, now.as_ref(), time_ms(self.entries.inner()));
         let version = was.as_ref().map_or(Position::ZERO, |was| was.version);
-        self.put(&id, Staged { partition, was, will: Some((document, expires_ms)), over, renews: false });
+        let will = Some((document, expires_ms));
+        self.put(&id, Staged { partition, was, will, over, renews: false, number: 0 });
         Ok(Written { id, version, previous: now.map(Entry::from) })
     }
 
@@ -280,21 +287,23 @@ impl Within<'_> {
                 let of_partition = |partition: &Partition| stage.staged.get(&(of, partition.id, key.clone()));
                 stage.store.inner().partitions.iter().filter_map(of_partition).find(is_wanted)
             }
-            None => of_type.written.iter().filter_map(staged).find(is_wanted),
+            None => of_type.written.values().filter_map(staged).find(is_wanted),
         }?;
         let id = found.will.as_ref().and_then(|(document, _)| document.get(&definition.id));
         Some((id.map(ValueRef::to_value).unwrap_or_default(), found.clone()))
     }
 
-    /// All that this transaction itself has written that is wanted, and whose lease lasts still: document, end of the lease or 0, and the
-    /// rest.
+    /// All that this transaction itself has written that is wanted, and whose lease lasts still, in the order of writing: document, end of
+    /// the lease or 0, and the rest.
     fn own_all(&mut self, wanted: &Wanted) -> Vec<(Document, u64, Staged)> {
         let (of, definition) = (self.entries.kind.of, self.entries.kind.definition());
         let now_ms = self.entries.store.now_ms();
         let mine = self.stage().staged.iter().filter(|((type_id, ..), _)| *type_id == of);
         let seen = mine.filter_map(|(_, staged)| staged.seen(now_ms).map(|(document, ends)| (document, ends, staged)));
         let own = seen.filter(|(document, ..)| wanted.matches(&definition, document.fields()));
-        own.map(|(document, ends, staged)| (document.clone(), *ends, staged.clone())).collect()
+        let mut own: Vec<_> = own.map(|(document, ends, staged)| (document.clone(), *ends, staged.clone())).collect();
+        own.sort_unstable_by_key(|(.., staged)| staged.number);
+        own
     }
 
     /// What is wanted, without what this transaction has changed. To be dropped before something is [`put`](Self::put).
@@ -321,6 +330,9 @@ impl Within<'_> {
         self.check_durable()?;
         if let Some((id, staged)) = self.own(wanted) {
             Self::check_version(options)?;
+            if let Some(granted) = self.before_own(wanted, &staged, Purpose::Lock(holder, Mode::Exclusive))? {
+                return self.take_granted(&granted);
+            }
             let entry = staged.will.clone().map(|(document, expires_ms)| Entry {
                 document,
                 version: Position::ZERO,
@@ -332,11 +344,24 @@ impl Within<'_> {
         let others = self.others(wanted);
         let found = self.entries.find_or_wait(&others, options, Purpose::Lock(holder, Mode::Exclusive))?;
         drop(others);
-        let Some(granted) = found else { return Ok(None) };
+        found.map_or(Ok(None), |granted| self.take_granted(&granted))
+    }
+
+    fn take_granted(&mut self, granted: &Granted) -> Result<Option<Entry>> {
         let id = id_of(&self.entries.kind.definition(), &granted.entry.document);
-        self.put(&id, taken(&granted));
+        self.put(&id, taken(granted));
         self.show(granted.position)?;
-        Ok(Some(granted.entry.into()))
+        Ok(Some(granted.entry.clone().into()))
+    }
+
+    /// In a queue, an entry that others wrote and nobody holds: it comes before those that this transaction writes anew, such as `own`.
+    fn before_own(&mut self, wanted: &Wanted, own: &Staged, purpose: Purpose) -> Result<Option<Granted>> {
+        let is_queue = self.entries.kind.definition().order != Order::Any;
+        if !is_queue || !own.is_anew() || wanted.id.is_some() {
+            return Ok(None);
+        }
+        let others = self.others(wanted);
+        self.entries.find_or_wait(&others, &ReadOptions::default(), purpose)
     }
 
     /// Reads an entry, as this transaction would have it; locked as asked.
@@ -348,19 +373,23 @@ impl Within<'_> {
         if lock != ReadLock::None {
             self.check_durable()?;
         }
+        let purpose = match lock {
+            ReadLock::None => Purpose::Read(holder),
+            ReadLock::Shared => Purpose::Lock(holder, Mode::Shared),
+            ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
+        };
         if let Some((_, staged)) = self.own(wanted) {
             Self::check_version(options)?;
+            if let Some(granted) = self.before_own(wanted, &staged, purpose)? {
+                self.show(granted.position)?;
+                return Ok(Some(granted.entry.into()));
+            }
             return Ok(staged.will.map(|(document, expires_ms)| Entry {
                 document,
                 version: Position::ZERO,
                 expires_ms: (expires_ms != 0).then_some(expires_ms),
             }));
         }
-        let purpose = match lock {
-            ReadLock::None => Purpose::Read(holder),
-            ReadLock::Shared => Purpose::Lock(holder, Mode::Shared),
-            ReadLock::Exclusive => Purpose::Lock(holder, Mode::Exclusive),
-        };
         let wanted = self.others(wanted);
         let Some(granted) = self.entries.find_or_wait(&wanted, options, purpose)? else { return Ok(None) };
         self.show(granted.position)?;
@@ -413,7 +442,7 @@ impl Within<'_> {
             None => {
                 let holder = self.begin()?;
                 let Some(was) = self.lock_id(&id, partition, holder, Duration::ZERO)? else { return Ok(false) };
-                Staged { partition, was: Some(was), will, over: Over::Any, renews: true }
+                Staged { partition, was: Some(was), will, over: Over::Any, renews: true, number: 0 }
             }
         };
         self.put(&id, staged);

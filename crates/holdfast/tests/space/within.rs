@@ -1,7 +1,7 @@
 //! Queries, changes of many and renewals within a transaction.
 
 use base::Random;
-use holdfast::space::{Change, Lease, Listen, NoticeKind, Path, ReadLock};
+use holdfast::space::{Change, Lease, Listen, NoticeKind, Order, Path, ReadLock};
 use holdfast::{ErrorKind, Transaction};
 
 use super::*;
@@ -314,4 +314,82 @@ fn going_through_entries_within_a_transaction_is_bounded_and_refused_as_outside(
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     drop(other);
     transaction.commit(Durability::Written).unwrap();
+}
+
+fn number(document: &holdfast::space::Document) -> i64 {
+    match document.get("id").unwrap().to_value() {
+        Value::I64(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn numbers(entries: &[holdfast::space::Entry]) -> Vec<i64> {
+    entries.iter().map(|entry| number(&entry.document)).collect()
+}
+
+fn taken_in_order(entries: &Entries) -> Vec<i64> {
+    let one = || entries.take(&Wanted::all(), &now()).unwrap();
+    numbers(&std::iter::from_fn(one).collect::<Vec<_>>())
+}
+
+/// A transaction put them into the queue in the order of their ids.
+#[test]
+fn what_a_transaction_writes_stands_in_a_queue_in_the_order_in_which_it_wrote_it() {
+    let orders = [Order::Fifo, Order::Groups(Path::parse("customer").unwrap())];
+    for of in orders {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), options()).unwrap();
+        let definition = Definition { order: of.clone(), history: true, ..Definition::new("shop", "job") };
+        let jobs = store.space("shop").declare(definition).unwrap();
+        let mut listener = jobs.listen(&Wanted::all(), Listen::default()).unwrap();
+        let mut transaction = store.begin();
+        for number in [5, 3, 9, 1, 7] {
+            jobs.within(&mut transaction).write(&order(number, "ada", 0), &upsert()).unwrap();
+        }
+        // Written again it keeps its place, taken and written again it goes to the end.
+        let mut within = jobs.within(&mut transaction);
+        within.write(&order(9, "ada", 1), &upsert()).unwrap();
+        assert_eq!(numbers(&[within.take(&Wanted::id(3), &now()).unwrap().unwrap()]), [3]);
+        within.write(&order(3, "ada", 1), &upsert()).unwrap();
+        let all = within.read_many(&Wanted::all(), ReadLock::None, 10).unwrap();
+        assert_eq!(numbers(&all), [5, 9, 1, 7, 3]);
+        assert_eq!(numbers(&[within.read(&Wanted::all(), ReadLock::Shared, &now()).unwrap().unwrap()]), [5]);
+        transaction.commit(Durability::Written).unwrap();
+        let heard: Vec<_> = std::iter::from_fn(|| listener.poll().unwrap()).filter_map(|notice| notice.after).collect();
+        assert_eq!(heard.iter().map(number).collect::<Vec<_>>(), [5, 9, 1, 7, 3]);
+        drop(listener);
+        drop((jobs, store));
+        let store = Store::open(dir.path(), options()).unwrap();
+        let jobs = store.space("shop").entries("job").unwrap();
+        // What others wrote before comes before what a transaction writes anew.
+        let mut transaction = store.begin();
+        let mut within = jobs.within(&mut transaction);
+        within.write(&order(0, "ada", 0), &upsert()).unwrap();
+        let read = within.read(&Wanted::all(), ReadLock::Shared, &now()).unwrap().unwrap();
+        let took: Vec<_> = std::iter::from_fn(|| within.take(&Wanted::all(), &now()).unwrap()).take(6).collect();
+        assert_eq!((numbers(&[read]), numbers(&took)), (vec![5], vec![5, 9, 1, 7, 3, 0]), "{of:?}");
+        drop(transaction);
+        assert_eq!(taken_in_order(&jobs), [5, 9, 1, 7, 3], "{of:?}");
+    }
+}
+
+#[test]
+fn what_a_task_writes_stands_in_a_queue_in_the_order_in_which_it_wrote_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let space = store.space("shop");
+    let definition =
+        Definition { order: Order::Groups(Path::parse("customer").unwrap()), ..Definition::new("shop", "job") };
+    let jobs = space.declare(definition).unwrap();
+    jobs.write(&order(4, "ada", 0), &upsert()).unwrap();
+    let seen = space.execute(&"ada".into(), None, |task| {
+        for number in [5, 3, 9, 1] {
+            task.write("job", &order(number, "ada", 0), &upsert())?;
+        }
+        task.take("job", 3)?;
+        task.write("job", &order(3, "ada", 1), &upsert())?;
+        task.read("job", &Wanted::all(), 5)
+    });
+    assert_eq!(numbers(&seen.unwrap()), [4, 5, 9, 1, 3]);
+    assert_eq!(taken_in_order(&jobs), [4, 5, 9, 1, 3]);
 }

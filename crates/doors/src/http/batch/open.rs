@@ -140,12 +140,16 @@ impl Transactions {
 }
 
 impl Open {
-    /// Counts what it holds in memory.
+    /// Counts what it holds: keys and entries, and memory.
     ///
     /// # Errors
-    /// 413 when that is more than `bytes_max`, 503 when it is not there now.
-    pub(super) fn count(&mut self, budget: &Budget, bytes_max: usize) -> Result<(), Failure> {
-        let (_, bytes) = self.transaction.held();
+    /// 413 when that is more than `things_max` or `bytes_max`, 503 when so much memory is not there now.
+    pub(super) fn count(&mut self, budget: &Budget, things_max: usize, bytes_max: usize) -> Result<(), Failure> {
+        let (things, bytes) = self.transaction.held();
+        if things > things_max {
+            let text = format!("a transaction reads, changes or locks {things_max} keys and entries at the most");
+            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let held = bytes.saturating_add(self.points_bytes).saturating_add(self.own.len() * OWN_BYTES);
         if held > bytes_max {

@@ -94,10 +94,12 @@ impl Asked<'_> {
             lock_until: turn.is_some().then_some(lock_until),
         };
         let (here, bytes_max) = (Arc::clone(shared), limits.transaction_bytes_max);
+        let things_max = limits.batch_operations_max;
         let act = move |store: &Store| {
             let _turn = turn;
             let done = open.carry_out(store, operations, bytes, &bounds);
-            let done = done.and_then(|shown| open.count(&here.budget, bytes_max).map(|()| shown).map_err(Fault::from));
+            let done = done
+                .and_then(|shown| open.count(&here.budget, things_max, bytes_max).map(|()| shown).map_err(Fault::from));
             match done {
                 Ok(_) => here.transactions.give_back(&id, open),
                 Err(_) => here.transactions.forget(&id),
