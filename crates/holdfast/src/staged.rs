@@ -42,7 +42,7 @@ impl Change {
 
     fn bytes(&self) -> u64 {
         match self {
-            Self::Put { stored, .. } => stored.value_bytes as u64,
+            Self::Put { stored, metadata, indexes, .. } => (stored.value_bytes + metadata.len() + indexes.len()) as u64,
             Self::Delete | Self::Expire { .. } => 0,
         }
     }

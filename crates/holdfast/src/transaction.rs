@@ -8,6 +8,7 @@
 //! May use: exclusive access. Must not know: protocols.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use journal::Position;
@@ -31,6 +32,8 @@ const KEY_BYTES: u64 = 256;
 pub struct Transaction {
     store: Store,
     reads: BTreeMap<(Vec<u8>, Vec<u8>), Option<Position>>,
+    /// Bytes of the names in `reads`.
+    read_bytes: u64,
     /// Set by a listing: nothing at all may have changed since.
     listed: Option<Position>,
     changes: Changes,
@@ -43,6 +46,7 @@ impl Transaction {
     pub(crate) fn new(store: Store) -> Self {
         Self {
             reads: BTreeMap::new(),
+            read_bytes: 0,
             listed: None,
             changes: Changes::default(),
             decisions: Vec::new(),
@@ -134,7 +138,13 @@ impl Transaction {
     }
 
     fn note(&mut self, bucket: &[u8], key: &[u8], version: Option<Position>) -> Result<()> {
-        let first = *self.reads.entry((bucket.to_vec(), key.to_vec())).or_insert(version);
+        let first = match self.reads.entry((bucket.to_vec(), key.to_vec())) {
+            Entry::Occupied(first) => *first.get(),
+            Entry::Vacant(new) => {
+                self.read_bytes += (bucket.len() + key.len()) as u64;
+                *new.insert(version)
+            }
+        };
         self.space.note_keys(self.key_bytes());
         if first == version {
             return Ok(());
@@ -150,7 +160,7 @@ impl Transaction {
 
     /// The bytes that keys take in memory that were read or changed.
     fn key_bytes(&self) -> u64 {
-        self.changes.bytes() + (self.changes.len() + self.reads.len()) as u64 * KEY_BYTES
+        self.changes.bytes() + self.read_bytes + (self.changes.len() + self.reads.len()) as u64 * KEY_BYTES
     }
 
     /// Notes what an object of the store's own is now: the commit fails when it is another then.

@@ -15,6 +15,11 @@ use crate::key::{FIELD_DEFAULT, Key};
 use crate::points::Points;
 use crate::value::ValueRef;
 
+/// What a series takes beside its names, with its row and their places in tables (measured: 550 bytes with a short name).
+const SLOT_BYTES: usize = 512;
+/// What a point takes, in a vector that may be twice as long.
+const POINT_BYTES: usize = 32;
+
 /// Names remembered at most; beyond it all are forgotten as soon as there are no points.
 const NAMES_MAX: usize = 1 << 16;
 /// Bytes of memory that names may take, with what belongs to them; beyond it they are forgotten, too. That is 1 KiB for each of
@@ -185,6 +190,12 @@ impl Rows {
     #[must_use]
     pub fn name_bytes(&self) -> usize {
         self.name_bytes
+    }
+
+    /// Bytes of memory that everything takes, nearly: names, series, points. What texts among the values take is not counted.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.name_bytes + self.slots.len() * SLOT_BYTES + self.points * POINT_BYTES
     }
 
     /// Whether so many names are remembered that they are to be forgotten. Who adds to them has the points written, if there are any,

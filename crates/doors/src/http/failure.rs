@@ -57,6 +57,11 @@ impl Failure {
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
+    /// Whether a transaction has locked what is asked for.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.passes && self.status == StatusCode::CONFLICT
+    }
+
     /// Status and sentence, for protocols that tell them in a form of their own.
     pub(crate) fn into_parts(self) -> (StatusCode, Cow<'static, str>) {
         (self.status, self.text)

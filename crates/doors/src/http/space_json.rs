@@ -126,7 +126,9 @@ pub(crate) fn wanted(fields: &mut Fields) -> Result<Wanted, Failure> {
 }
 
 fn wanted_with(fields: &mut Fields, parameters: &[Value]) -> Result<Wanted, Failure> {
-    let wanted = match (fields.take("id"), fields.take("template"), fields.text("where")?) {
+    let wanted = match (fields.take_any("id"), fields.take("template"), fields.text("where")?) {
+        // Who has no id to send means no other entry.
+        (Some(Value::Null), ..) => return Err(Failure::bad("id is null: say which entry, or leave it out for any")),
         (_, _, None) if !parameters.is_empty() => return Err(Failure::bad("parameters are of where or select")),
         (Some(id), None, None) => Wanted::id(id),
         (None, Some(Value::Map(fields)), None) => Wanted::template(&Document::new(&fields)),

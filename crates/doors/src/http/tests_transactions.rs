@@ -141,7 +141,7 @@ fn whatever_fails_rolls_the_whole_back() {
         tx.done(&json!([write(1, 1)]));
         let answer = tx.ask(&json!([write(2, 2), failing]));
         assert_eq!((answer.status, &answer.json()["operation"]), (status, &json!(1)), "{answer:?}");
-        assert_eq!(tx.commit().status, 404);
+        assert_eq!((&answer.json()["open"], tx.commit().status), (&json!(false), 404));
         assert_eq!((shown(&door, 1), shown(&door, 2)), (None, None));
     }
 }
@@ -159,7 +159,8 @@ fn what_cannot_be_read_leaves_it_open() {
         json!({"operations": [read(1)], "lock_timeout_ms": -1}),
         json!({"operations": 1}),
     ] {
-        assert_eq!(tx.send(&body).status, 400, "{body}");
+        let answer = tx.send(&body);
+        assert_eq!((answer.status, &answer.json()["open"]), (400, &json!(true)), "{body}");
     }
     assert_eq!(door.send(&format!("POST {}/commit?durability=never", tx.1), &[], None).status, 400);
     assert_eq!(door.send(&format!("POST {}", tx.1), &[], None).status, 411);
@@ -196,6 +197,7 @@ fn who_waits_for_a_lock_gets_it_with_the_commit_or_is_told() {
         // One request at a time.
         let beside = second.ask(&json!([read(1)]));
         assert!(beside.status == 409 && beside.text().contains("under way"), "{beside:?}");
+        assert_eq!(beside.json()["open"], true);
         assert_eq!(first.commit().status, 200);
         let answer = waiting.join().unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -319,4 +321,120 @@ fn each_is_its_users_and_does_what_he_may() {
     assert_eq!(ask(&format!("POST {path}/commit"), &ada, "").status, 200);
     assert!(door.store.kv().get(b"own", b"k").unwrap().is_some());
     assert_eq!(door.send("POST /transactions", &[], Some(b"")).status, 401);
+}
+
+/// Found by an attack: with as many waiting as may, every request of others asked for a turn first, also the holder's own.
+#[test]
+fn who_has_not_to_wait_does_not_stand_behind_those_who_wait() {
+    let door = open_with(holdfast::Limits::default(), |options| {
+        options.limits = Limits { threads_max: 4, ..Limits::default() };
+    });
+    assert_eq!(door.put("/spaces/shop/types/orders", &[], "").status, 204);
+    for id in 1..3 {
+        door.put(&format!("/spaces/shop/types/orders/entries/{id}"), &[], "{}");
+    }
+    let holder = Tx::begin(&door, "{}");
+    holder.done(&json!([order("take", &json!({"id": 1}))]));
+    let waiting = [(); 3].map(|()| Tx::begin(&door, "{}"));
+    let long = |tx: &Tx<'_>| tx.send(&json!({"operations": [write(1, 3)], "lock_timeout_ms": 60_000})).status;
+    std::thread::scope(|scope| {
+        // One has the only turn, the others look again now and then.
+        let waits: Vec<_> = waiting.iter().map(|tx| scope.spawn(|| long(tx))).collect();
+        while !door.store.open_transactions().iter().any(|open| open.is_waiting) {
+            std::thread::yield_now();
+        }
+        let other = Tx::begin(&door, "{}");
+        let absent = order("read", &json!({"template": {"id": 7}}));
+        for tx in [&other, &holder] {
+            tx.done(&json!([{"get": {"bucket": "b", "key": "k"}}, read(9), absent]));
+        }
+        other.done(&json!([write(2, 5), order("take", &json!({"id": 2}))]));
+        assert!(door.store.open_transactions().iter().any(|open| open.is_waiting), "nobody waited for them");
+        assert_eq!((other.commit().status, holder.commit().status), (200, 200));
+        // Of those who write the entry that is gone now one commits, and the others hear of it, sooner or later.
+        let statuses: Vec<u16> = waits.into_iter().map(|wait| wait.join().unwrap()).collect();
+        assert!(statuses.iter().all(|status| [200, 409].contains(status)), "{statuses:?}");
+    });
+    let committed = waiting.iter().filter(|tx| tx.commit().status == 200).count();
+    assert_eq!((committed, shown(&door, 1)), (1, Some(json!({"id": 1, "n": 3}))));
+}
+
+#[test]
+fn what_is_its_own_is_not_locked_by_others_and_what_is_locked_is_told() {
+    let door = declared();
+    for id in 1..4 {
+        door.put(&format!("/spaces/shop/types/orders/entries/{id}"), &[], "{}");
+    }
+    let clear = order("clear", &json!({"id": 1}));
+    let batch = json!({"operations": [clear, read(1), order("delete", &json!({"id": 1}))]}).to_string();
+    let tx = Tx::begin(&door, "{}");
+    let answers =
+        tx.done(&json!([clear, read(1), order("take", &json!({"id": 1})), order("delete", &json!({"id": 1}))]));
+    assert_eq!(answers, json!([{"cleared": 1}, {"entries": []}, {"entries": []}, {"deleted": false}]));
+    tx.roll_back();
+    let all = door.send("POST /batch", &[], Some(batch.as_bytes()));
+    assert!(
+        (0..1000).any(|_| all.status == 200 || door.send("POST /batch", &[], Some(batch.as_bytes())).status == 200)
+    );
+    let holder = Tx::begin(&door, "{}");
+    let name = holder.1["/transactions/".len()..][..8].to_owned();
+    holder.done(&json!([order("take", &json!({"id": 2})), order("take", &json!({"id": 3}))]));
+    for (fields, told) in [
+        (json!({"id": 2}), name.as_str()),
+        (json!({"where": "id = 3", "present": true}), "locked"),
+        (json!({"present": true}), "locked"),
+    ] {
+        for word in ["read", "take"] {
+            let other = Tx::begin(&door, "{}");
+            let answer = other.send(&json!({"operations": [order(word, &fields)], "lock_timeout_ms": 30}));
+            assert!(answer.status == 409 && answer.text().contains(told), "{word} {fields}: {answer:?}");
+        }
+    }
+    // Without a need there is nothing to be had. Who has got some waits for no more.
+    let other = Tx::begin(&door, "{}");
+    let any = json!({"operations": [order("take", &json!({}))], "lock_timeout_ms": 30});
+    assert_eq!(other.send(&any).json()["answers"], json!([{"entries": []}]));
+    other.done(&json!([write(8, 8)]));
+    assert_eq!(other.done(&json!([order("take", &json!({"limit": 5}))]))[0]["entries"].as_array().unwrap().len(), 1);
+    let null = other.ask(&json!([order("take", &json!({"id": null}))]));
+    assert!(null.status == 400 && null.text().contains("null"), "{null:?}");
+}
+
+/// Found by an attack: long keys, metadata, index terms and series took gigabytes, and counted as little.
+#[test]
+fn what_it_holds_is_counted_with_all_its_names() {
+    let long = "k".repeat(20_000);
+    let store = holdfast::Limits { batch_bytes_max: 8 << 20, ..holdfast::Limits::default() };
+    let door = open_with(store, |options| {
+        options.limits = Limits { transaction_bytes_max: 256 << 10, ..Limits::default() };
+    });
+    assert_eq!(door.put("/spaces/shop/types/orders", &[], "").status, 204);
+    let key = |number: usize| format!("{number}{long}");
+    let kinds: [&dyn Fn(usize) -> Value; 6] = [
+        &|number| json!({"get": {"bucket": "b", "key": key(number)}}),
+        &|number| json!({"delete": {"bucket": "b", "key": key(number)}}),
+        &|number| json!({"put": {"bucket": "b", "key": number.to_string(), "value": "", "metadata": {"m": long}}}),
+        &|number| json!({"put": {"bucket": "b", "key": number.to_string(), "value": "", "indexes": {"i_bin": long[..900]}}}),
+        &|number| order("write", &json!({"document": {"id": key(number)}})),
+        &|number| json!({"points": [{"metric": format!("m{number}"), "value": 1}]}),
+    ];
+    for (kind, operation) in kinds.iter().enumerate() {
+        let tx = Tx::begin(&door, "{}");
+        let enough = if kind == 3 {
+            400
+        } else if kind == 5 {
+            600
+        } else {
+            20
+        };
+        let end = (0..enough).map(|number| tx.ask(&json!([operation(number)]))).find(|answer| answer.status != 200);
+        let end = end.unwrap_or_else(|| panic!("{kind} was not counted"));
+        assert!(end.status == 413 && end.text().contains("memory"), "{kind}: {end:?}");
+    }
+    let tx = Tx::begin(&door, "{}");
+    let taken = |number: usize| {
+        let id = json!({"id": key(number)});
+        json!([order("write", &json!({"document": id})), order("take", &id)])
+    };
+    assert!((0..20).any(|number| tx.ask(&taken(number)).status == 413));
 }

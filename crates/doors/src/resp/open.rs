@@ -137,7 +137,7 @@ pub(crate) fn command(
     reply.resolve(0);
     let ran = ran.and_then(|asked| {
         let (things, bytes) = transaction.held();
-        open.gathered.hold(door, things, bytes)?;
+        open.gathered.hold(door, things, bytes.saturating_add(session.points.bytes() as u64))?;
         Ok(asked)
     });
     if let (Ok(asked), true) = (&ran, row.has(flag::WRITE))
@@ -225,6 +225,7 @@ pub(crate) fn back(door: &Door, session: &mut Session, transaction: Option<Trans
             bytes => open.gathered.add_bytes(door, bytes).map_err(limit).map(|()| done),
         });
         if let Some((things, bytes)) = transaction.as_ref().map(Transaction::held) {
+            let bytes = bytes.saturating_add(session.points.bytes() as u64);
             worked = worked.and_then(|done| open.gathered.hold(door, things, bytes).map(|()| done));
         }
         open.transaction = transaction;

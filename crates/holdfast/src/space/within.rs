@@ -163,8 +163,10 @@ impl Within<'_> {
             Arc::make_mut(&mut of_type.keys).insert(key);
         }
         let key = (of, staged.partition, key_of(id.scalar()));
+        // It stands among what is staged, and among what others are asked to leave out.
+        let key_bytes = 2 * key.2.len() as u64;
         if let Some(earlier) = stage.staged.remove(&key) {
-            stage.bytes -= earlier.bytes();
+            stage.bytes -= earlier.bytes() + key_bytes;
             stage.anew -= usize::from(earlier.is_anew());
             of_type.written.remove(&earlier.number);
             staged.number = if earlier.will.is_some() { earlier.number } else { 0 };
@@ -176,7 +178,7 @@ impl Within<'_> {
         if staged.will.is_some() {
             of_type.written.insert(staged.number, (staged.partition, key.2.clone()));
         }
-        stage.bytes += staged.bytes();
+        stage.bytes += staged.bytes() + key_bytes;
         stage.anew += usize::from(staged.is_anew());
         stage.staged.insert(key, staged);
         stage.note_held();
@@ -311,6 +313,33 @@ impl Within<'_> {
         let of = self.entries.kind.of;
         let except = self.stage().of_type.get(&of).map(|of_type| Arc::clone(&of_type.keys)).unwrap_or_default();
         Wanted { except, ..wanted.clone() }
+    }
+
+    /// Why the entry that is wanted by its id is not to be had though it is there: another transaction has locked it, which the error
+    /// names if it can. `None` when it is not there, not wanted by its id, or this transaction's own, however that may have changed it.
+    ///
+    /// # Errors
+    /// `Timeout` when the transaction's lease has ended.
+    pub fn lock_of_others(&mut self, wanted: &Wanted) -> Result<Option<Error>> {
+        let holder = self.begin()?;
+        let Some(id) = &wanted.id else { return Ok(None) };
+        let (of, key, inner) = (self.entries.kind.of, key_of(id.scalar()), self.entries.inner());
+        let partitions = route::of_wanted(inner, &self.entries.kind.definition(), wanted)?;
+        for partition in partitions {
+            if self.transaction.space_stage().staged.contains_key(&(of, partition.id, key.clone())) {
+                continue;
+            }
+            let engine = partition.space();
+            let Some(place) = engine.find_id(of, id.scalar()).filter(|place| engine.is_locked(*place)) else {
+                continue;
+            };
+            let at = LockedPlace::of(&engine, partition.id, place);
+            drop(engine);
+            if inner.spaces.locks.is_in_the_way(holder, at, Mode::Exclusive) {
+                return Ok(Some(inner.spaces.locks.locked(holder, at)));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether what this transaction has made of an entry may be read or taken with these options.

@@ -43,23 +43,29 @@ struct Fault {
     failure: Failure,
     /// What that rests on, and how durable it is to be before it is told.
     rests_on: Option<(Position, Durability)>,
+    /// Of what is asked for in a transaction that stays open: whether it goes on.
+    open: Option<bool>,
 }
 
 impl Fault {
     fn of(operation: usize) -> impl Fn(Failure) -> Self {
-        move |failure| Fault { operation: Some(operation), failure, rests_on: None }
+        move |failure| Fault { operation: Some(operation), failure, rests_on: None, open: None }
     }
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
-        Fault { operation: None, failure, rests_on: None }
+        Fault { operation: None, failure, rests_on: None, open: None }
     }
 }
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let body = json!({ "operation": self.operation, "error": self.failure.text() }).to_string();
+        let mut body = json!({ "operation": self.operation, "error": self.failure.text() });
+        if let Some(open) = self.open {
+            body["open"] = json!(open);
+        }
+        let body = body.to_string();
         let mut answer = self.failure.into_response();
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         *answer.body_mut() = Body::from(body);

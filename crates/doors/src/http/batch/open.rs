@@ -51,7 +51,7 @@ pub(super) struct Open {
     pub(super) own: Own,
     /// How entries are locked that are read.
     pub(super) lock: ReadLock,
-    /// No less than its points take.
+    /// Bytes of what its points came in: no less than the texts among them take.
     pub(super) points_bytes: usize,
     share: Share,
 }
@@ -106,8 +106,9 @@ impl Transactions {
 
     /// Puts one back that was taken. One that is gone meanwhile is rolled back.
     pub(super) fn give_back(&self, id: &str, open: Box<Open>) {
-        if let Some(slot) = self.lock().get_mut(id) {
-            slot.at_rest = Some(open);
+        match self.lock().get_mut(id) {
+            Some(slot) => slot.at_rest = Some(open),
+            None => let_go(open),
         }
     }
 
@@ -123,15 +124,11 @@ impl Transactions {
         Ok(())
     }
 
-    /// Knows it no longer. What it holds goes in a thread, because it may be much.
+    /// Knows it no longer.
     pub(super) fn forget(&self, id: &str) {
-        let slot = self.lock().remove(id);
-        if let Some(open) = slot.and_then(|slot| {
-            slot.lease.abort();
-            slot.at_rest
-        }) {
-            drop(tokio::task::spawn_blocking(move || drop(open)));
-        }
+        let Some(slot) = self.lock().remove(id) else { return };
+        slot.lease.abort();
+        slot.at_rest.into_iter().for_each(let_go);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
@@ -151,13 +148,19 @@ impl Open {
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let held = bytes.saturating_add(self.points_bytes).saturating_add(self.own.len() * OWN_BYTES);
+        let own: usize = self.own.iter().map(|(space, of, key)| OWN_BYTES + space.len() + of.len() + key.len()).sum();
+        let held = bytes.saturating_add(self.points_bytes + self.rows.bytes()).saturating_add(own);
         if held > bytes_max {
             let text = format!("what a transaction over HTTP changes takes {bytes_max} bytes of memory at the most");
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         Ok(budget.grow(&mut self.share, held)?)
     }
+}
+
+/// Rolls it back, in a thread: it may hold much.
+pub(super) fn let_go(open: Box<Open>) {
+    drop(tokio::task::spawn_blocking(move || drop(open)));
 }
 
 fn none() -> Failure {

@@ -11,7 +11,7 @@ use crate::http::object::{Expiry, Name};
 use crate::http::space::Place;
 
 /// Which entry, or entries, of a type.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Which {
     pub(super) place: Place,
     pub(super) wanted: Wanted,
@@ -22,7 +22,7 @@ pub(super) struct Which {
 }
 
 /// One operation of a batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Operation {
     Write { place: Place, document: Document, mode: WriteMode, version: Option<Position>, lease: Lease },
     Read(Which),
@@ -39,7 +39,7 @@ pub(super) enum Operation {
 }
 
 /// One point of a time series.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Point {
     pub(super) database: String,
     pub(super) metric: String,
@@ -93,6 +93,18 @@ impl Operation {
             Operation::Put { name, .. } | Operation::Delete { name, .. } | Operation::Get(name) => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it may have to wait for entries that others have locked.
+    pub(super) fn may_wait(&self) -> bool {
+        matches!(
+            self,
+            Operation::Write { .. }
+                | Operation::Read(_)
+                | Operation::Take { .. }
+                | Operation::Change { .. }
+                | Operation::Remove(_)
+        )
     }
 
     /// Whether it changes nothing.

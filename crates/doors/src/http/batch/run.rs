@@ -67,12 +67,13 @@ fn try_run(
     let mut own = Own::new();
     let mut running = Running {
         store,
-        bounds,
+        bounds: *bounds,
         objects: Objects::Locked(&mut exclusive),
         transaction: &mut transaction,
         rows: &mut rows,
         types: BTreeMap::new(),
         own: &mut own,
+        has_met_lock: false,
         left_bytes: bounds.answer_bytes,
     };
     let mut answers = Vec::with_capacity(operations.len());

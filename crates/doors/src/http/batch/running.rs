@@ -19,6 +19,7 @@ use crate::http::space::Place;
 use crate::points::nanos;
 
 /// What bounds operations, and how they lock.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Entries of one operation.
     pub(super) entries: usize,
@@ -35,7 +36,7 @@ pub(super) struct Bounds {
 /// Operations under way, between the beginning and the commit of what they are part of.
 pub(super) struct Running<'r, 's> {
     pub(super) store: &'r Store,
-    pub(super) bounds: &'r Bounds,
+    pub(super) bounds: Bounds,
     pub(super) objects: Objects<'r, 's>,
     pub(super) transaction: &'r mut Transaction,
     pub(super) rows: &'r mut Rows,
@@ -44,6 +45,8 @@ pub(super) struct Running<'r, 's> {
     pub(super) own: &'r mut Own,
     /// How much may be read yet.
     pub(super) left_bytes: usize,
+    /// An entry was passed by that another transaction has locked, so that what was looked for was not found.
+    pub(super) has_met_lock: bool,
 }
 
 /// The entries that were written or taken, by space, type and key.
@@ -90,7 +93,7 @@ impl Running<'_, '_> {
                 let limit = limit.unwrap_or(1).min(self.bounds.entries);
                 let mut taken = Vec::new();
                 while taken.len() < limit
-                    && let Some(entry) = self.take(&which, &entries)?
+                    && let Some(entry) = self.take(&which, &entries, taken.is_empty())?
                 {
                     self.spend(entry.document.as_bytes().len())?;
                     taken.push(entry);
@@ -109,7 +112,7 @@ impl Running<'_, '_> {
             }
             Operation::Remove(which) => {
                 let entries = self.entries(&which.place)?;
-                let is_there = self.take(&which, &entries)?.is_some();
+                let is_there = self.take(&which, &entries, true)?.is_some();
                 self.check_there(&which, &entries, is_there)?;
                 Ok(Answer::Deleted(is_there))
             }
@@ -240,8 +243,10 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    fn take(&mut self, which: &Which, entries: &Entries) -> Result<Option<Entry>, Failure> {
-        let reading = self.reading(which);
+    /// Takes one; who has some already waits for no more.
+    fn take(&mut self, which: &Which, entries: &Entries, waits: bool) -> Result<Option<Entry>, Failure> {
+        let mut reading = self.reading(which);
+        reading.wait = reading.wait.filter(|_| waits);
         let taken = entries.within(self.transaction).take(&which.wanted, &reading)?;
         Ok(taken.map(|mut entry| {
             self.own_version(&which.place, entries, &mut entry);
@@ -258,19 +263,22 @@ impl Running<'_, '_> {
     }
 
     /// Whether what was not found may be missing: an entry that somebody else has locked is there all the same.
-    fn check_there(&self, which: &Which, entries: &Entries, is_there: bool) -> Result<(), Failure> {
+    fn check_there(&mut self, which: &Which, entries: &Entries, is_there: bool) -> Result<(), Failure> {
         if is_there {
             return Ok(());
         }
-        if which.wanted.by_id().is_some()
+        if let Some(locked) = entries.within(self.transaction).lock_of_others(&which.wanted)? {
+            return Err(locked.into());
+        }
+        // One that is not wanted by its id, and is there for others.
+        if which.wanted.by_id().is_none()
             && let Some(shown) = entries.read_shown(&which.wanted, &ReadOptions::default())?
         {
             let key = entries.definition().entry_key(shown.value.document.fields());
-            if !self.own.contains(&(which.place.space.clone(), which.place.name.clone(), key)) {
-                return Err(Failure::locked());
-            }
+            self.has_met_lock = !self.own.contains(&(which.place.space.clone(), which.place.name.clone(), key));
         }
         match which.is_needed || which.version.is_some() {
+            true if self.has_met_lock => Err(Failure::locked()),
             true => Err(Failure::new(StatusCode::PRECONDITION_FAILED, "there is no such entry")),
             false => Ok(()),
         }

@@ -5,6 +5,7 @@
 //!
 //! May use: everything of the door but sockets.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -19,18 +20,18 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::answer::list;
-use super::open::{Beginning, Open};
+use super::answer::{Answer, list};
+use super::open::{Beginning, Open, Transactions, let_go};
 use super::operation::Operation;
 use super::running::{Bounds, Objects, Running};
 use super::{Fault, check_rights};
 use crate::auth::User;
+use crate::budget::Share;
 use crate::http::failure::Failure;
 use crate::http::fields::Fields;
 use crate::http::handle::{Asked, JSON, say_durability, with_type};
 use crate::http::json_body::Becomes;
 use crate::http::object::shown_at;
-use crate::http::spaces::holding;
 use crate::http::upload::Upload;
 
 /// How long a transaction may hold locks unless it says otherwise.
@@ -38,11 +39,9 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How long a request waits for locked entries unless it says otherwise.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What happened in a transaction, and what that rests on.
-struct Shown {
-    body: String,
-    position: Position,
-}
+/// How long who would wait for a lock, and has no turn to, waits for one before it looks again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 
 impl Asked<'_> {
     pub(crate) async fn begin_transaction(
@@ -66,68 +65,98 @@ impl Asked<'_> {
         Ok(answer)
     }
 
-    /// Whatever is wrong is told as it is of a batch.
+    /// Whatever is wrong is told as it is of a batch, with whether the transaction goes on.
     pub(crate) async fn within_transaction(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Response {
         self.try_within(user, upload).await.unwrap_or_else(Fault::into_response)
     }
 
     async fn try_within(&self, user: Option<Arc<User>>, upload: &mut Upload) -> Result<Response, Fault> {
-        let (shared, id) = (self.shared, self.transaction());
-        let limits = &shared.options.limits;
+        // What is not begun changes nothing.
+        let still = |fault: Fault| Fault { open: Some(true), ..fault };
+        let (asked, share) = self.asked_within(user.as_deref(), upload).await.map_err(still)?;
+        let open = self.shared.transactions.take(&self.transaction(), user.as_ref().map(|user| &*user.name));
+        let open = open.map_err(|failure| Fault { open: Some(failure.code() != NOT_FOUND), ..failure.into() })?;
+        let ended = |fault: Fault| Fault { open: Some(false), ..fault };
+        self.carry_out(open, asked, share).await.map_err(ended)
+    }
+
+    /// What the request asks for, which its user may.
+    async fn asked_within(&self, user: Option<&User>, upload: &mut Upload) -> Result<(Steps, Share), Fault> {
+        let limits = &self.shared.options.limits;
         upload.check_present()?;
-        let (operations_max, store) = (limits.batch_operations_max, shared.store.clone());
+        let (operations_max, store) = (limits.batch_operations_max, self.shared.store.clone());
         let read = move |text: &[u8]| Ok(super::json::within(text, operations_max, &store).map(|it| (it, text.len())));
         let (read, share) = self.json(upload, Becomes::Values, read).await?;
         let ((operations, wait_ms), bytes) = read?;
-        check_rights(user.as_deref(), &operations)?;
+        check_rights(user, &operations)?;
         // The answer has to come in its time.
         let lock_timeout = wait_ms.map_or(LOCK_TIMEOUT, Duration::from_millis).min(limits.answer_timeout / 2);
-        let lock_until = Instant::now() + lock_timeout;
-        let turn = self.lock_turn(lock_timeout).await;
-        // Who goes away while it waits leaves it at rest.
-        let mut open = shared.transactions.take(&id, user.as_ref().map(|user| &*user.name))?;
-        let bounds = Bounds {
+        let lock_until = (!lock_timeout.is_zero()).then(|| Instant::now() + lock_timeout);
+        let (left, answers) = (operations.into(), Vec::new());
+        let left_bytes = limits.documents_bytes_max;
+        Ok((Steps { left, answers, bytes, left_bytes, is_waiting: false, lock_until }, share))
+    }
+
+    /// Does what is asked for. Where it would wait for a lock it goes on in a turn among those that may, so that these leave threads to
+    /// those who could let go; as long as it has none it looks again now and then.
+    async fn carry_out(&self, mut open: Box<Open>, mut steps: Steps, share: Share) -> Result<Response, Fault> {
+        let (shared, id) = (self.shared, self.transaction());
+        let limits = &shared.options.limits;
+        let (things_max, bytes_max) = (limits.batch_operations_max, limits.transaction_bytes_max);
+        let mut bounds = Bounds {
             entries: limits.page_entries_max,
             answer_bytes: limits.documents_bytes_max,
             end: Instant::now() + limits.answer_timeout,
             lock: open.lock,
-            lock_until: turn.is_some().then_some(lock_until),
+            lock_until: None,
         };
-        let (here, bytes_max) = (Arc::clone(shared), limits.transaction_bytes_max);
-        let things_max = limits.batch_operations_max;
-        let act = move |store: &Store| {
-            let _turn = turn;
-            let done = open.carry_out(store, operations, bytes, &bounds);
-            let done = done
-                .and_then(|shown| open.count(&here.budget, things_max, bytes_max).map(|()| shown).map_err(Fault::from));
-            match done {
-                Ok(_) => here.transactions.give_back(&id, open),
-                Err(_) => here.transactions.forget(&id),
-            }
-            done
-        };
-        let durability = shown_at(shared.store.durability());
-        match shared.ask(holding(share, act)).await.map_err(Failure::from)? {
-            Ok(Shown { body, position }) => {
-                shared.durable(position, durability).await?;
-                Ok(with_type(JSON, Body::from(body)))
-            }
-            Err(fault) => {
-                if let Some((position, durability)) = fault.rests_on {
-                    shared.durable(position, durability).await?;
+        // Whoever is cancelled while it waits here leaves it rolled back.
+        let gone = Forgets { transactions: &shared.transactions, id: &id, is_armed: true };
+        let mut share = share;
+        let (shown, open) = loop {
+            let turn = match steps.lock_until.filter(|_| steps.is_waiting) {
+                None => None,
+                Some(until) => self.lock_turn(until).await,
+            };
+            bounds.lock_until = steps.lock_until.filter(|_| turn.is_some());
+            let here = Arc::clone(shared);
+            let act = move |store: &Store| {
+                let _turn = turn;
+                let went = open.go_on(store, &mut steps, bounds);
+                let counted = went.and_then(|goes_on| {
+                    open.count(&here.budget, things_max, bytes_max)?;
+                    Ok(goes_on)
+                });
+                (counted, open, steps, share)
+            };
+            let went = shared.ask(act).await.map_err(Failure::from)?;
+            let counted;
+            (counted, open, steps, share) = went;
+            match counted {
+                Ok(GoesOn::Done) => break (steps, open),
+                Ok(GoesOn::WouldWait) => {}
+                Err(fault) => {
+                    let_go(open);
+                    if let Some((position, durability)) = fault.rests_on {
+                        shared.durable(position, durability).await?;
+                    }
+                    return Err(fault);
                 }
-                Err(fault)
             }
-        }
+        };
+        let (body, position) = (format!("{{\"answers\":{}}}", list(&shown.answers, None)), open.transaction.seen());
+        gone.disarm();
+        shared.transactions.give_back(&id, open);
+        let durability = shown_at(shared.store.durability());
+        shared.durable(position, durability).await?;
+        drop(share);
+        Ok(with_type(JSON, Body::from(body)))
     }
 
-    /// A turn among those whose threads may wait for locks, so that they leave some to those who could let go. Who gets none in time
-    /// does not wait for locks either.
-    async fn lock_turn(&self, lock_timeout: Duration) -> Option<OwnedSemaphorePermit> {
-        if lock_timeout.is_zero() {
-            return None;
-        }
-        timeout(lock_timeout, Arc::clone(&self.shared.lock_turns).acquire_owned()).await.ok()?.ok()
+    /// A turn among those whose threads may wait for locks; `None` when there is none for a while.
+    async fn lock_turn(&self, until: Instant) -> Option<OwnedSemaphorePermit> {
+        let wait = until.saturating_duration_since(Instant::now()).min(LOOK_INTERVAL);
+        timeout(wait, Arc::clone(&self.shared.lock_turns).acquire_owned()).await.ok()?.ok()
     }
 
     pub(crate) async fn commit_transaction(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
@@ -177,41 +206,88 @@ fn beginning(text: &[u8], lease_max: Duration) -> Result<(Duration, ReadLock), F
     Ok((lease, lock))
 }
 
+/// What is left of a request, and what was done of it.
+struct Steps {
+    left: VecDeque<Operation>,
+    answers: Vec<Answer>,
+    /// Of the body that it came in, until its points are counted.
+    bytes: usize,
+    /// How much may be read yet.
+    left_bytes: usize,
+    /// The next operation was tried, and has to wait for a lock.
+    is_waiting: bool,
+    /// Until when it may wait for locks.
+    lock_until: Option<Instant>,
+}
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GoesOn {
+    Done,
+    /// The next operation has to wait for a lock.
+    WouldWait,
+}
+
+/// Forgets a transaction whose request ends before it gives it back.
+struct Forgets<'a> {
+    transactions: &'a Transactions,
+    id: &'a str,
+    is_armed: bool,
+}
+
+impl Forgets<'_> {
+    fn disarm(mut self) {
+        self.is_armed = false;
+    }
+}
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.transactions.forget(self.id);
+        }
+    }
+}
+
 impl Open {
-    /// Carries operations out, from a body of so many bytes.
-    fn carry_out(
-        &mut self,
-        store: &Store,
-        operations: Vec<Operation>,
-        bytes: usize,
-        bounds: &Bounds,
-    ) -> Result<Shown, Fault> {
+    /// Goes on with a request as far as it goes without waiting, or with waiting where `bounds` have a time for that.
+    fn go_on(&mut self, store: &Store, steps: &mut Steps, bounds: Bounds) -> Result<GoesOn, Fault> {
         // An ended lease is nothing that passes.
         self.transaction.check().map_err(|error| Failure::new(StatusCode::CONFLICT, error.to_string()))?;
-        if operations.iter().any(|it| matches!(it, Operation::Points(_))) {
-            self.points_bytes += bytes;
+        if steps.left.iter().any(|it| matches!(it, Operation::Points(_))) {
+            self.points_bytes += std::mem::take(&mut steps.bytes);
         }
-        let mut answers = Vec::with_capacity(operations.len());
+        steps.is_waiting = false;
+        let may_wait_later =
+            bounds.lock_until.is_none() && steps.lock_until.is_some_and(|until| Instant::now() < until);
         let mut running = Running {
             store,
             bounds,
             objects: Objects::Watched,
             transaction: &mut self.transaction,
             rows: &mut self.rows,
-            types: std::collections::BTreeMap::new(),
+            types: BTreeMap::new(),
             own: &mut self.own,
-            left_bytes: bounds.answer_bytes,
+            left_bytes: steps.left_bytes,
+            has_met_lock: false,
         };
-        for (number, operation) in operations.into_iter().enumerate() {
-            let answer = running.step(operation).map_err(|failure| {
+        while let Some(operation) = steps.left.pop_front() {
+            let again = (may_wait_later && operation.may_wait()).then(|| operation.clone());
+            let went = running.step(operation);
+            steps.left_bytes = running.left_bytes;
+            let would_wait = std::mem::take(&mut running.has_met_lock) || went.as_ref().is_err_and(Failure::is_locked);
+            if let Some(again) = again.filter(|_| would_wait) {
+                steps.left.push_front(again);
+                steps.is_waiting = true;
+                return Ok(GoesOn::WouldWait);
+            }
+            steps.answers.push(went.map_err(|failure| {
                 let newest = Position::new(store.watermarks().appended.get().saturating_sub(1));
                 let rests_on = Some((newest, shown_at(store.durability())));
-                Fault { rests_on, ..Fault::of(number)(failure) }
-            })?;
-            answers.push(answer);
+                Fault { rests_on, ..Fault::of(steps.answers.len())(failure) }
+            })?);
         }
-        let body = format!("{{\"answers\":{}}}", list(&answers, None));
-        Ok(Shown { body, position: self.transaction.seen() })
+        Ok(GoesOn::Done)
     }
 }
 
