@@ -9,6 +9,7 @@
 //! May use: `call`, `embedded`, `remote`, `entries`, the facade. Must not know: sockets.
 
 mod iterate;
+mod keys;
 mod many;
 mod slot;
 

@@ -170,3 +170,38 @@ fn a_server_that_has_gone_lists_nothing() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 }
+
+#[test]
+fn a_transaction_lists_keys_as_it_has_them() {
+    both(|client| {
+        people(client);
+        let mut transaction = client.begin(&client::TransactionOptions::default()).wait().unwrap();
+        let key = |age: usize| format!("p{age:02}").into_bytes();
+        for age in [3, 9, 20] {
+            assert!(transaction.delete(b"people", &key(age), holdfast::Condition::None).wait().unwrap());
+        }
+        for age in [25, 26] {
+            transaction.put(b"people", &key(age), b"", &PutOptions::default()).wait().unwrap();
+        }
+        let expected: Vec<Vec<u8>> = (0..27).filter(|age| ![3, 9, 20].contains(age)).map(key).collect();
+        // In pages of whatever length, whose ends lie where something was changed, and from anywhere.
+        for (limit, first) in [(1, 0), (2, 0), (3, 2), (4, 8), (5, 19), (24, 0), (100, 0)] {
+            let (mut found, mut start) = (Vec::new(), Bound::Included(key(first)));
+            loop {
+                let page = Page { start: start.as_ref().map(Vec::as_slice), limit, ..whole(b"people") };
+                let Keys { keys, more } = transaction.keys(&page).wait().unwrap();
+                assert!(keys.len() <= limit && (!more || !keys.is_empty()));
+                found.extend(keys);
+                if !more {
+                    break;
+                }
+                start = Bound::Excluded(found.last().unwrap().clone());
+            }
+            let wanted: Vec<_> = expected.iter().filter(|it| **it >= key(first)).cloned().collect();
+            assert_eq!(found, wanted, "pages of {limit}");
+        }
+        transaction.commit(None).wait().unwrap();
+        let Keys { keys, .. } = client.kv().keys(&whole(b"people")).wait().unwrap();
+        assert_eq!(keys, expected);
+    });
+}
