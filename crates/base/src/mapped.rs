@@ -15,6 +15,9 @@
 //! systems where a page with reserved space never needs new space to be written: ext4 and its elders, and XFS. Elsewhere, and
 //! when there is no mapping to have, nothing is written here, and the caller does it by a call.
 //!
+//! The first store into a page is a fault, which takes longer than the store. Whoever has time for it has pages made ready before
+//! ([`Mapped::make_ready`]), in the window that is written or in the next one, beside whoever stores.
+//!
 //! May use: the operating system. Must not know: what is written.
 
 #![allow(
@@ -68,7 +71,7 @@ struct Window {
 
 // SAFETY: the address is valid in all threads.
 unsafe impl Send for Window {}
-// SAFETY: whoever stores has the lock of the file's windows, and nothing else touches the memory.
+// SAFETY: whoever stores has the lock of the file's windows; who makes pages ready has not, and changes no byte of them.
 unsafe impl Sync for Window {}
 
 /// A window as the handler sees it.
@@ -191,7 +194,7 @@ impl Window {
         let slot = WINDOWS.iter().find(|slot| !slot.is_taken.swap(true, Ordering::AcqRel))?;
         let length = usize::try_from(WINDOW_BYTES).ok();
         let mapped = length.zip(libc::off_t::try_from(from).ok()).map(|(length, from)| {
-            // SAFETY: the system chooses the address, so no memory of the process is touched; nothing but `store` uses it.
+            // SAFETY: the system chooses the address, so no memory of the process is touched; nothing but `store` and `populate` uses it.
             unsafe {
                 libc::mmap(
                     ptr::null_mut(),
@@ -329,7 +332,8 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 
 /// Puts a page of plain memory in the place of one of a window.
 fn replace(page: usize, page_bytes: usize) -> bool {
-    // SAFETY: the page lies in a window, which nobody but the thread that is stopped here uses; the calls may be made in a handler.
+    // SAFETY: the page lies in a window, in which nobody but the thread that is stopped here stores; who makes pages ready there at that
+    // moment does so with the one page or the other, and changes no byte. The calls may be made in a handler.
     unsafe {
         let number = *libc::__errno_location();
         let at = ptr::with_exposed_provenance_mut::<libc::c_void>(page);

@@ -266,16 +266,20 @@ impl Transaction {
     /// As [`Transaction::page_unwatched`].
     pub fn count_unwatched(&mut self, bucket: &[u8]) -> Result<u64> {
         let own = self.begin_listing(bucket)?;
-        let Shown { value: mut count, position } = self.store().kv().count(bucket)?;
-        self.note_seen(position)?;
+        let Shown { value: mut count, position: mut newest } = self.store().kv().count(bucket)?;
+        let inner = self.store().inner();
         for (key, put) in own {
-            let is_stored = self.store().kv().peek_head(bucket, &key)?.value.is_some();
+            // One that has expired counts until it is removed.
+            let Shown { value, position } =
+                inner.read(inner.partition(bucket, &key), |reader| reader.head(bucket, &key, 0))?;
+            newest = newest.max(position);
             match put {
-                Some(_) if !is_stored => count += 1,
-                None if is_stored => count = count.saturating_sub(1),
+                Some(_) if value.is_none() => count += 1,
+                None if value.is_some() => count = count.saturating_sub(1),
                 _ => {}
             }
         }
+        self.note_seen(newest)?;
         Ok(count)
     }
 

@@ -91,7 +91,8 @@ impl Drive {
                         may_forget = noted(&decisions, id, done).await;
                         continue;
                     }
-                    // Recovery finds what it did by itself, and has it recorded.
+                    // Recovery finds what it did by itself, and has it recorded. It was committed, or nothing would have been noted: so
+                    // no further call comes of this.
                     Call::Forget(number) if !may_forget => {
                         machine.answer(number, XaCode::Retry);
                         continue;

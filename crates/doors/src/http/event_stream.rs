@@ -13,7 +13,7 @@
 //! May use: `events`, `event_json`, hyper, tokio. Must not know: routes.
 
 use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::event_json;
-use super::events::{Read, Reading};
+use super::events::{Read, Reading, woken};
 use super::gone::gone_for_a_while;
 
 /// How long nothing is sent at the most.
@@ -42,6 +42,8 @@ pub(crate) struct Stream {
     next: Option<Next>,
     /// When something has to be sent.
     quiet_until: Instant,
+    /// Ends when the client has been gone for a while.
+    gone: Pin<Box<dyn Future<Output = ()> + Send>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -53,7 +55,10 @@ impl Stream {
             false => format!("retry: {RETRY_MS}\n{}", page(&first)),
         };
         let next = Some(next(reading.clone(), first.listener, Instant::now() + SILENCE_MAX));
-        Stream { reading, ready: Some(begin), next, quiet_until: Instant::now() + SILENCE_MAX, _place: place }
+        let peer = reading.peer.clone();
+        let gone = Box::pin(async move { gone_for_a_while(peer.as_ref()).await });
+        let quiet_until = Instant::now() + SILENCE_MAX;
+        Stream { reading, ready: Some(begin), next, quiet_until, gone, _place: place }
     }
 }
 
@@ -66,20 +71,6 @@ fn page(read: &Read) -> String {
     read.notices.iter().map(one).collect()
 }
 
-/// Waits until the listener is woken: by an event, or because its type is gone.
-async fn woken(listener: &Listener) {
-    let mut was_asked = false;
-    poll_fn(|context| {
-        if was_asked {
-            return Poll::Ready(());
-        }
-        was_asked = true;
-        listener.wake_with(context.waker());
-        Poll::Pending
-    })
-    .await;
-}
-
 /// What is sent next, if anything, and the listener behind it; without one that was the end.
 fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
     Box::pin(async move {
@@ -88,7 +79,6 @@ fn next(reading: Reading, listener: Listener, quiet_until: Instant) -> Next {
             () = woken(&listener) => {}
             () = tokio::time::sleep_until(quiet_until) => {}
             _ = stop.wait_for(|stop| *stop) => return (String::new(), None),
-            () = gone_for_a_while(reading.peer.as_ref()) => return (String::new(), None),
         }
         match reading.go_on(listener).await {
             Ok(read) if read.notices.is_empty() && Instant::now() >= quiet_until => {
@@ -111,6 +101,10 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.next.is_some() && self.gone.as_mut().poll(context).is_ready() {
+            self.next = None;
+            self.ready = None;
+        }
         loop {
             if let Some(text) = self.ready.take().filter(|text| !text.is_empty()) {
                 return Poll::Ready(Some(Ok(Frame::data(text.into()))));

@@ -5,10 +5,9 @@
 //!
 //! May use: everything of the door but sockets.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Wake, Waker};
 
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -17,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast::Durability;
 use holdfast::space::{Bookmark, Document, Entries, Listener, Notice};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use super::admin;
@@ -126,19 +125,29 @@ fn gather(mut listener: Listener, limit: usize, bytes_max: usize) -> Result<Read
     Ok(Read { listener, notices, has_more: true })
 }
 
+/// Rings when a listener is woken: a waker of its own, as that of whoever polls is woken by much else.
+#[derive(Default)]
+struct Bell(Notify);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Waits until the listener is woken: by an event, which need not be one that it hears of, or because its type is gone.
+pub(super) async fn woken(listener: &Listener) {
+    let bell = Arc::new(Bell::default());
+    listener.wake_with(&Waker::from(Arc::clone(&bell)));
+    bell.0.notified().await;
+}
+
 /// Waits until there may be an event.
 async fn news(listener: &Listener) {
-    let mut was_asked = false;
-    poll_fn(|context| {
-        // The first time this only leaves word; being polled again may mean that there is something.
-        if was_asked && listener.may_have_more() {
-            return Poll::Ready(());
-        }
-        was_asked = true;
-        listener.wake_with(context.waker());
-        Poll::Pending
-    })
-    .await;
+    while {
+        woken(listener).await;
+        !listener.may_have_more()
+    } {}
 }
 
 impl Asked<'_> {

@@ -159,7 +159,7 @@ impl Asked<'_> {
             Operation::Batch => Ok(self.batch(user, upload).await),
             Operation::BeginTransaction => self.begin_transaction(user, upload).await,
             Operation::WithinTransaction => Ok(self.within_transaction(user, upload).await),
-            Operation::CommitTransaction => self.commit_transaction(user).await,
+            Operation::CommitTransaction => Ok(self.commit_transaction(user).await),
             Operation::RollBackTransaction => self.roll_back_transaction(user),
             Operation::Spaces => self.spaces(user).await,
             Operation::DescribeSpace => self.describe_space().await,

@@ -197,7 +197,8 @@ fn who_waits_for_a_lock_gets_it_with_the_commit_or_is_told() {
         // One request at a time.
         let beside = second.ask(&json!([read(1)]));
         assert!(beside.status == 409 && beside.text().contains("under way"), "{beside:?}");
-        assert_eq!(beside.json()["open"], true);
+        let early = second.commit();
+        assert_eq!((&beside.json()["open"], early.status, &early.json()["open"]), (&json!(true), 409, &json!(true)));
         assert_eq!(first.commit().status, 200);
         let answer = waiting.join().unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -398,6 +399,45 @@ fn what_is_its_own_is_not_locked_by_others_and_what_is_locked_is_told() {
     assert_eq!(other.done(&json!([order("take", &json!({"limit": 5}))]))[0]["entries"].as_array().unwrap().len(), 1);
     let null = other.ask(&json!([order("take", &json!({"id": null}))]));
     assert!(null.status == 400 && null.text().contains("null"), "{null:?}");
+}
+
+/// Found by a review: who had a job already did not wait for the next one, and a job of a group that somebody holds was none.
+#[test]
+fn what_others_keep_is_told_from_what_is_not_there_or_its_own() {
+    let door = declared();
+    assert_eq!(door.put("/spaces/shop/types/jobs", &[], r#"{"order": "groups", "group": "of"}"#).status, 204);
+    for id in 1..3 {
+        door.put(&format!("/spaces/shop/types/orders/entries/{id}"), &[], "{}");
+        let job = json!({"id": id, "of": "ada"}).to_string();
+        assert_eq!(door.send("POST /spaces/shop/types/jobs/entries", &[], Some(job.as_bytes())).status, 201);
+    }
+    let any = |limit: u64| order("take", &json!({"limit": limit, "present": true}));
+    let (one, other) = (Tx::begin(&door, "{}"), Tx::begin(&door, "{}"));
+    one.done(&json!([any(1)]));
+    other.done(&json!([any(1)]));
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| one.send(&json!({"operations": [any(1)], "lock_timeout_ms": 60_000})));
+        while !door.store.open_transactions().iter().any(|open| open.is_waiting) {
+            std::thread::yield_now();
+        }
+        assert_eq!(other.roll_back(), 204);
+        let second = second.join().unwrap();
+        assert_eq!(second.status, 200, "{second:?}");
+    });
+    // There is no more, and what there was is its own.
+    let none = one.send(&json!({"operations": [any(1)], "lock_timeout_ms": 60_000}));
+    assert!(none.status == 412 && none.text().contains("no such entry"), "{none:?}");
+    let cleared = json!({"operations": [order("clear", &json!({})), any(1)]}).to_string();
+    let free = || door.send("POST /batch", &[], Some(cleared.as_bytes()));
+    assert!((0..1000).any(|_| free().status == 412), "{:?}", free());
+    // One of a group keeps all of it.
+    let job = |word: &str, id: u64| json!({word: {"space": "shop", "type": "jobs", "id": id, "routing": "ada"}});
+    let holder = Tx::begin(&door, "{}");
+    holder.done(&json!([job("take", 1)]));
+    for word in ["read", "take", "delete"] {
+        let kept = door.send("POST /batch", &[], Some(json!({"operations": [job(word, 2)]}).to_string().as_bytes()));
+        assert_eq!(kept.status, 409, "{word}: {kept:?}");
+    }
 }
 
 /// Found by an attack: long keys, metadata, index terms and series took gigabytes, and counted as little.

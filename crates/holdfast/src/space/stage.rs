@@ -65,6 +65,11 @@ impl Staged {
         STAGED_BYTES + (was + will) as u64
     }
 
+    /// Where it stands in a queue: what was there has kept its place, and what is new comes behind in the order of writing.
+    pub(super) fn place(&self) -> (u64, u64) {
+        (self.was.as_ref().map_or(u64::MAX, |was| was.sequence), self.number)
+    }
+
     /// Whether the entry was not there, and so could not be locked.
     pub(super) fn is_anew(&self) -> bool {
         self.was.is_none()

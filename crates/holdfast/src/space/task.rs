@@ -171,38 +171,41 @@ impl<'a> Task<'a> {
         let kind = self.kind(name)?;
         let definition = kind.definition();
         let (now_ms, mut found) = (self.now_ms, Vec::new());
-        // In a queue they come behind what was there before.
+        // In a queue what was there has kept its place, and what is new comes behind.
         let is_queue = definition.order != Order::Any;
         let mut anew = Vec::new();
         for staged in self.in_order() {
             let of_this = staged.will.as_ref().filter(|_| staged.kind.of == kind.of);
             let Some((document, expires_ms)) = of_this else { continue };
-            if wanted.matches(&definition, document.fields()) {
-                let (version, sequence) =
-                    staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
-                let stored = Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence };
-                match is_queue && staged.was.is_none() {
-                    true => anew.push(stored),
-                    false if found.len() < max => found.push(stored),
-                    false => {}
-                }
+            let is_new = is_queue && staged.was.is_none();
+            let has_enough = if is_queue { anew.len() >= max } else { found.len() >= max };
+            if (is_new || !is_queue) && has_enough || !wanted.matches(&definition, document.fields()) {
+                continue;
             }
+            let (version, sequence) =
+                staged.was.as_ref().map_or_else(Default::default, |was| (was.version, was.sequence));
+            let stored = Stored { document: document.clone(), version, expires_ms: *expires_ms, sequence };
+            if is_new { anew.push(stored) } else { found.push(stored) }
         }
-        let staged = &self.staged;
+        let (staged, own) = (&self.staged, if is_queue { found.len() } else { 0 });
+        let enough = max.saturating_add(own);
         let look = &mut |it: ::space::Found<'_>| {
             let fields = it.document().fields();
             let is_mine = fields.get(&definition.id).is_some_and(|id| staged.contains_key(&(kind.of, key_of(id))));
-            if found.len() < max && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition, fields) {
+            if found.len() < enough && !is_mine && is_visible(&it, now_ms) && wanted.matches(&definition, fields) {
                 found.push(it.stored());
             }
-            if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if found.len() < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let search = Search { of: kind.of, filter: &wanted.filter, by: NOBODY, go_on: &|| ControlFlow::Continue(()) };
         let _ = self.engine.find(search, look);
+        if is_queue {
+            found.sort_by_key(|stored| stored.sequence);
+            found.extend(anew);
+            found.truncate(max);
+        }
         let newest = found.iter().map(|stored| stored.version).max().unwrap_or_default();
         self.newest = self.newest.max(newest);
-        let left = max - found.len();
-        found.extend(anew.into_iter().take(left));
         Ok(found.into_iter().map(Entry::from).collect())
     }
 

@@ -289,7 +289,9 @@ impl Within<'_> {
                 let of_partition = |partition: &Partition| stage.staged.get(&(of, partition.id, key.clone()));
                 stage.store.inner().partitions.iter().filter_map(of_partition).find(is_wanted)
             }
-            None => of_type.written.values().filter_map(staged).find(is_wanted),
+            None if definition.order == Order::Any => of_type.written.values().filter_map(staged).find(is_wanted),
+            // Those that were there have kept their place.
+            None => of_type.written.values().filter_map(staged).filter(is_wanted).min_by_key(|staged| staged.place()),
         }?;
         let id = found.will.as_ref().and_then(|(document, _)| document.get(&definition.id));
         Some((id.map(ValueRef::to_value).unwrap_or_default(), found.clone()))
@@ -313,33 +315,6 @@ impl Within<'_> {
         let of = self.entries.kind.of;
         let except = self.stage().of_type.get(&of).map(|of_type| Arc::clone(&of_type.keys)).unwrap_or_default();
         Wanted { except, ..wanted.clone() }
-    }
-
-    /// Why the entry that is wanted by its id is not to be had though it is there: another transaction has locked it, which the error
-    /// names if it can. `None` when it is not there, not wanted by its id, or this transaction's own, however that may have changed it.
-    ///
-    /// # Errors
-    /// `Timeout` when the transaction's lease has ended.
-    pub fn lock_of_others(&mut self, wanted: &Wanted) -> Result<Option<Error>> {
-        let holder = self.begin()?;
-        let Some(id) = &wanted.id else { return Ok(None) };
-        let (of, key, inner) = (self.entries.kind.of, key_of(id.scalar()), self.entries.inner());
-        let partitions = route::of_wanted(inner, &self.entries.kind.definition(), wanted)?;
-        for partition in partitions {
-            if self.transaction.space_stage().staged.contains_key(&(of, partition.id, key.clone())) {
-                continue;
-            }
-            let engine = partition.space();
-            let Some(place) = engine.find_id(of, id.scalar()).filter(|place| engine.is_locked(*place)) else {
-                continue;
-            };
-            let at = LockedPlace::of(&engine, partition.id, place);
-            drop(engine);
-            if inner.spaces.locks.is_in_the_way(holder, at, Mode::Exclusive) {
-                return Ok(Some(inner.spaces.locks.locked(holder, at)));
-            }
-        }
-        Ok(None)
     }
 
     /// Whether what this transaction has made of an entry may be read or taken with these options.
@@ -383,13 +358,21 @@ impl Within<'_> {
         Ok(Some(granted.entry.clone().into()))
     }
 
-    /// In a queue, an entry that others wrote and nobody holds: it comes before those that this transaction writes anew, such as `own`.
+    /// In a queue, an entry that others wrote, that nobody holds, and that stands before `own`, the first of this transaction's own.
     fn before_own(&mut self, wanted: &Wanted, own: &Staged, purpose: Purpose) -> Result<Option<Granted>> {
         let is_queue = self.entries.kind.definition().order != Order::Any;
-        if !is_queue || !own.is_anew() || wanted.id.is_some() {
+        if !is_queue || wanted.id.is_some() {
             return Ok(None);
         }
         let others = self.others(wanted);
+        if let Some(was) = &own.was {
+            let only_reads = Purpose::Read(purpose.holder());
+            let first = self.entries.find_or_wait(&others, &ReadOptions::default(), only_reads)?;
+            let is_before = |first: &Granted| first.partition == own.partition && first.entry.sequence < was.sequence;
+            if !first.as_ref().is_some_and(is_before) {
+                return Ok(None);
+            }
+        }
         self.entries.find_or_wait(&others, &ReadOptions::default(), purpose)
     }
 
@@ -493,8 +476,12 @@ impl Within<'_> {
         gone.map(|()| None)
     }
 
-    /// Tells an entry that another transaction keeps from one that is not there.
-    fn check_gone(&mut self, wanted: &Wanted) -> Result<()> {
+    /// Tells entries that other transactions keep, by a lock or with their group, from those that are not there.
+    ///
+    /// # Errors
+    /// `Timeout` when there is one that is wanted and not this transaction's own; it names who has it where it is wanted by its id. Those of
+    /// reading.
+    pub fn check_gone(&mut self, wanted: &Wanted) -> Result<()> {
         let wanted = self.others(wanted);
         if self.entries.read_many_shown(&wanted, 1)?.value.is_empty() {
             return Ok(());

@@ -369,6 +369,16 @@ fn what_a_transaction_writes_stands_in_a_queue_in_the_order_in_which_it_wrote_it
         let took: Vec<_> = std::iter::from_fn(|| within.take(&Wanted::all(), &now()).unwrap()).take(6).collect();
         assert_eq!((numbers(&[read]), numbers(&took)), (vec![5], vec![5, 9, 1, 7, 3, 0]), "{of:?}");
         drop(transaction);
+        // What it changes keeps its place among what others wrote, and before what it writes anew.
+        let mut transaction = store.begin();
+        let mut within = jobs.within(&mut transaction);
+        within.write(&order(0, "ada", 0), &upsert()).unwrap();
+        for number in [1, 9] {
+            within.change(&Wanted::id(number).routed("ada"), &[add("total", 1)], &upsert()).unwrap().unwrap();
+        }
+        let took: Vec<_> = std::iter::from_fn(|| within.take(&Wanted::all(), &now()).unwrap()).take(6).collect();
+        assert_eq!(numbers(&took), [5, 9, 1, 7, 3, 0], "{of:?}");
+        drop(transaction);
         assert_eq!(taken_in_order(&jobs), [5, 9, 1, 7, 3], "{of:?}");
     }
 }
@@ -391,5 +401,12 @@ fn what_a_task_writes_stands_in_a_queue_in_the_order_in_which_it_wrote_it() {
         task.read("job", &Wanted::all(), 5)
     });
     assert_eq!(numbers(&seen.unwrap()), [4, 5, 9, 1, 3]);
-    assert_eq!(taken_in_order(&jobs), [4, 5, 9, 1, 3]);
+    let seen = space.execute(&"ada".into(), None, |task| {
+        task.write("job", &order(0, "ada", 0), &upsert())?;
+        task.change("job", 9, &[add("total", 1)])?;
+        Ok([task.read("job", &Wanted::all(), 1)?, task.read("job", &Wanted::all(), 9)?])
+    });
+    let seen = seen.unwrap();
+    assert_eq!((numbers(&seen[0]), numbers(&seen[1])), (vec![4], vec![4, 5, 9, 1, 3, 0]));
+    assert_eq!(taken_in_order(&jobs), [4, 5, 9, 1, 3, 0]);
 }

@@ -267,18 +267,18 @@ impl Running<'_, '_> {
         if is_there {
             return Ok(());
         }
-        if let Some(locked) = entries.within(self.transaction).lock_of_others(&which.wanted)? {
-            return Err(locked.into());
-        }
-        // One that is not wanted by its id, and is there for others.
-        if which.wanted.by_id().is_none()
-            && let Some(shown) = entries.read_shown(&which.wanted, &ReadOptions::default())?
-        {
-            let key = entries.definition().entry_key(shown.value.document.fields());
-            self.has_met_lock = !self.own.contains(&(which.place.space.clone(), which.place.name.clone(), key));
+        match entries.within(self.transaction).check_gone(&which.wanted) {
+            Ok(()) => {}
+            Err(kept) if kept.kind() == ErrorKind::Timeout => {
+                self.has_met_lock = true;
+                // Of several that may be wanted none is free, which is an answer, too.
+                if which.wanted.by_id().is_some() || which.is_needed || which.version.is_some() {
+                    return Err(kept.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
         }
         match which.is_needed || which.version.is_some() {
-            true if self.has_met_lock => Err(Failure::locked()),
             true => Err(Failure::new(StatusCode::PRECONDITION_FAILED, "there is no such entry")),
             false => Ok(()),
         }

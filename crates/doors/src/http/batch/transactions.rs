@@ -74,10 +74,15 @@ impl Asked<'_> {
         // What is not begun changes nothing.
         let still = |fault: Fault| Fault { open: Some(true), ..fault };
         let (asked, share) = self.asked_within(user.as_deref(), upload).await.map_err(still)?;
-        let open = self.shared.transactions.take(&self.transaction(), user.as_ref().map(|user| &*user.name));
-        let open = open.map_err(|failure| Fault { open: Some(failure.code() != NOT_FOUND), ..failure.into() })?;
+        let open = self.take(user.as_deref())?;
         let ended = |fault: Fault| Fault { open: Some(false), ..fault };
-        self.carry_out(open, asked, share).await.map_err(ended)
+        self.carry_out(
+            Held { transactions: &self.shared.transactions, id: self.transaction(), open: Some(open) },
+            asked,
+            share,
+        )
+        .await
+        .map_err(ended)
     }
 
     /// What the request asks for, which its user may.
@@ -99,27 +104,24 @@ impl Asked<'_> {
 
     /// Does what is asked for. Where it would wait for a lock it goes on in a turn among those that may, so that these leave threads to
     /// those who could let go; as long as it has none it looks again now and then.
-    async fn carry_out(&self, mut open: Box<Open>, mut steps: Steps, share: Share) -> Result<Response, Fault> {
-        let (shared, id) = (self.shared, self.transaction());
+    async fn carry_out(&self, mut held: Held<'_>, mut steps: Steps, mut share: Share) -> Result<Response, Fault> {
+        let shared = self.shared;
         let limits = &shared.options.limits;
         let (things_max, bytes_max) = (limits.batch_operations_max, limits.transaction_bytes_max);
         let mut bounds = Bounds {
             entries: limits.page_entries_max,
             answer_bytes: limits.documents_bytes_max,
             end: Instant::now() + limits.answer_timeout,
-            lock: open.lock,
+            lock: held.open.as_ref().map_or(ReadLock::Shared, |open| open.lock),
             lock_until: None,
         };
-        // Whoever is cancelled while it waits here leaves it rolled back.
-        let gone = Forgets { transactions: &shared.transactions, id: &id, is_armed: true };
-        let mut share = share;
-        let (shown, open) = loop {
+        let position = loop {
             let turn = match steps.lock_until.filter(|_| steps.is_waiting) {
                 None => None,
                 Some(until) => self.lock_turn(until).await,
             };
             bounds.lock_until = steps.lock_until.filter(|_| turn.is_some());
-            let here = Arc::clone(shared);
+            let (here, mut open) = (Arc::clone(shared), held.open.take().expect("it is put back behind each step"));
             let act = move |store: &Store| {
                 let _turn = turn;
                 let went = open.go_on(store, &mut steps, bounds);
@@ -129,14 +131,14 @@ impl Asked<'_> {
                 });
                 (counted, open, steps, share)
             };
-            let went = shared.ask(act).await.map_err(Failure::from)?;
-            let counted;
-            (counted, open, steps, share) = went;
+            let (counted, open);
+            (counted, open, steps, share) = shared.ask(act).await.map_err(Failure::from)?;
+            let position = open.transaction.seen();
+            held.open = Some(open);
             match counted {
-                Ok(GoesOn::Done) => break (steps, open),
+                Ok(GoesOn::Done) => break position,
                 Ok(GoesOn::WouldWait) => {}
                 Err(fault) => {
-                    let_go(open);
                     if let Some((position, durability)) = fault.rests_on {
                         shared.durable(position, durability).await?;
                     }
@@ -144,13 +146,11 @@ impl Asked<'_> {
                 }
             }
         };
-        let (body, position) = (format!("{{\"answers\":{}}}", list(&shown.answers, None)), open.transaction.seen());
-        gone.disarm();
-        shared.transactions.give_back(&id, open);
         let durability = shown_at(shared.store.durability());
         shared.durable(position, durability).await?;
         drop(share);
-        Ok(with_type(JSON, Body::from(body)))
+        held.give_back();
+        Ok(with_type(JSON, Body::from(format!("{{\"answers\":{}}}", list(&steps.answers, None)))))
     }
 
     /// A turn among those whose threads may wait for locks; `None` when there is none for a while.
@@ -159,22 +159,34 @@ impl Asked<'_> {
         timeout(wait, Arc::clone(&self.shared.lock_turns).acquire_owned()).await.ok()?.ok()
     }
 
-    pub(crate) async fn commit_transaction(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
-        let (shared, id, durability) = (self.shared, self.transaction(), self.durability()?);
-        let open = shared.transactions.take(&id, user.as_ref().map(|user| &*user.name))?;
-        shared.transactions.forget(&id);
-        let here = Arc::clone(shared);
-        let committed = shared.ask(move |store| commit(*open, store, &here.points)).await?;
+    /// Whatever is wrong is told as it is of operations.
+    pub(crate) async fn commit_transaction(&self, user: Option<Arc<User>>) -> Response {
+        self.try_commit(user).await.unwrap_or_else(Fault::into_response)
+    }
+
+    async fn try_commit(&self, user: Option<Arc<User>>) -> Result<Response, Fault> {
+        let durability = self.durability().map_err(|failure| Fault { open: Some(true), ..failure.into() })?;
+        let open = self.take(user.as_deref())?;
+        let (shared, here) = (self.shared, Arc::clone(self.shared));
+        shared.transactions.forget(&self.transaction());
+        let ended = |failure: Failure| Fault { open: Some(false), ..failure.into() };
+        let act = move |store: &Store| commit(*open, store, &here.points);
+        let committed = shared.ask(act).await.map_err(|stalled| ended(stalled.into()))?;
         let (position, durability, failure) = match committed {
             Ok(position) => (position, durability, None),
             Err((failure, position)) => (position, Durability::Synced, Some(failure)),
         };
-        shared.durable(position, durability).await?;
+        shared.durable(position, durability).await.map_err(ended)?;
         if let Some(failure) = failure {
-            return Err(failure);
+            return Err(ended(failure));
         }
         let body = json!({ "position": format!("{:016x}", position.get()) }).to_string();
         Ok(say_durability(with_type(JSON, Body::from(body)), durability))
+    }
+
+    fn take(&self, user: Option<&User>) -> Result<Box<Open>, Fault> {
+        let open = self.shared.transactions.take(&self.transaction(), user.map(|user| &*user.name));
+        open.map_err(|failure| Fault { open: Some(failure.code() != NOT_FOUND), ..failure.into() })
     }
 
     pub(crate) fn roll_back_transaction(&self, user: Option<Arc<User>>) -> Result<Response, Failure> {
@@ -228,24 +240,31 @@ enum GoesOn {
     WouldWait,
 }
 
-/// Forgets a transaction whose request ends before it gives it back.
-struct Forgets<'a> {
+/// A transaction in the hands of a request: rolled back unless it is given back, also when the request's client goes away.
+struct Held<'a> {
     transactions: &'a Transactions,
-    id: &'a str,
-    is_armed: bool,
+    id: String,
+    /// Not there while a thread has it.
+    open: Option<Box<Open>>,
 }
 
-impl Forgets<'_> {
-    fn disarm(mut self) {
-        self.is_armed = false;
+impl Held<'_> {
+    fn give_back(mut self) {
+        if let Some(open) = self.open.take() {
+            self.transactions.give_back(&self.id, open);
+            self.id.clear();
+        }
     }
 }
 
-impl Drop for Forgets<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.is_armed {
-            self.transactions.forget(self.id);
+        // It has been given back; no transaction is called nothing.
+        if self.id.is_empty() {
+            return;
         }
+        self.transactions.forget(&self.id);
+        self.open.take().into_iter().for_each(let_go);
     }
 }
 
