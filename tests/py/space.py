@@ -232,7 +232,8 @@ def open_transactions(r):
         with r.client() as t:
             t.execute_command("TX.BEGIN")
             t.set("half", "too")
-            raises("not over more than it names", ERROR, "TX.COMMIT or TX.ABORT", lambda: t.keys("*"))
+            equal("listed as the transaction has it", sorted(t.keys("*")), [b"done", b"half"])
+            raises("but not all emptied", ERROR, "TX.COMMIT or TX.ABORT", lambda: t.flushdb())
             raises("and nothing behind it", ERROR, "rolled back", lambda: t.set("half", "more"))
             raises("nor the commit", ERROR, "rolled back", lambda: t.execute_command("TX.COMMIT"))
             equal("nothing of it", t.get("half"), None)
