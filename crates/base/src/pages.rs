@@ -27,8 +27,10 @@ const NUMBER_BYTES: usize = 8;
 const PRESENT: u64 = 1 << 63;
 /// Between two pages that are made: whoever wants memory waits while one is.
 const PAUSE: Duration = Duration::from_millis(2);
+/// For each 2 MiB that were looked at, before the next look: a hundredth of a processor's time goes there at most.
+const REST_PER_BLOCK: Duration = Duration::from_micros(500);
 /// After so many looks a page may have come apart again.
-const LOOKS_KNOWN: u32 = 120;
+const LOOKS_KNOWN: u32 = 600;
 /// The system says no that often before it is believed.
 const REFUSALS_MAX: u32 = 16;
 
@@ -42,15 +44,22 @@ pub fn use_small_pages() -> bool {
         // SAFETY: numbers alone.
         unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, none, none) == 0 }
     };
-    let policy = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    // Who runs the machine wants none.
-    let are_unwanted = policy.contains("[never]");
+    let policy = policy();
+    let are_unwanted = policy.contains(UNWANTED);
     if disable(EXCEPT_ADVISED) || policy.contains("[madvise]") || are_unwanted {
         return !are_unwanted;
     }
     disable(0);
     false
 }
+
+/// Which programs get large pages, as whoever runs the machine has set it.
+fn policy() -> String {
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default()
+}
+
+/// What it says when there are to be none.
+const UNWANTED: &str = "[never]";
 
 /// The large pages of this process.
 #[derive(Debug)]
@@ -62,22 +71,23 @@ pub struct LargePages {
 }
 
 impl LargePages {
-    /// How long to wait between two looks.
-    pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+    /// How long to wait between two looks at little memory.
+    pub const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-    /// None so far; `None` where there cannot be any.
+    /// None so far; `None` where there cannot be any, or whoever runs the machine wants none.
     #[must_use]
     pub fn new() -> Option<Self> {
         let is_usual = rustix::param::page_size() == SMALL_BYTES;
-        is_usual.then(|| Self { known: BTreeSet::new(), looks: 0, refusals: 0 })
+        (is_usual && !policy().contains(UNWANTED)).then(|| Self { known: BTreeSet::new(), looks: 0, refusals: 0 })
     }
 
     /// Looks at all memory and makes large pages where it is in use; returns when to look again, if ever. Takes some microseconds for each
-    /// 2 MiB that it looks at, and a millisecond for each that it makes one page.
+    /// 2 MiB that it looks at, and a millisecond for each that it makes one page. Between two of those it pauses, which says whether to go
+    /// on.
     ///
     /// # Errors
     /// When the system does not tell of the process' memory.
-    pub fn step(&mut self, pause: impl Fn(Duration)) -> io::Result<Option<Duration>> {
+    pub fn step(&mut self, pause: impl Fn(Duration) -> bool) -> io::Result<Option<Duration>> {
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_KNOWN) {
             self.known.clear();
@@ -86,8 +96,13 @@ impl LargePages {
         let maps = fs::read("/proc/self/maps")?;
         let maps = String::from_utf8_lossy(&maps);
         let pages = File::open("/proc/self/pagemap")?;
+        let mut looked_at = 0;
         for block in maps.lines().filter_map(plain).flat_map(|(start, end)| blocks(start, end)) {
-            if self.known.contains(&block) || !is_full(&pages, block)? {
+            if self.known.contains(&block) {
+                continue;
+            }
+            looked_at += 1;
+            if !is_full(&pages, block)? {
                 continue;
             }
             self.known.insert(block);
@@ -100,9 +115,11 @@ impl LargePages {
             if self.refusals >= REFUSALS_MAX {
                 return Ok(None);
             }
-            pause(PAUSE);
+            if !pause(PAUSE) {
+                break;
+            }
         }
-        Ok(Some(Self::LOOK_INTERVAL))
+        Ok(Some(Self::LOOK_INTERVAL.max(REST_PER_BLOCK * looked_at)))
     }
 }
 
@@ -111,7 +128,7 @@ fn plain(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, rights) = (fields.next()?, fields.next()?);
     let (_offset, _device, file) = (fields.next()?, fields.next()?, fields.next()?);
-    let is_plain = fields.next().is_none_or(|name| name.starts_with("[anon"));
+    let is_plain = fields.next().is_none_or(|name| name.starts_with("[anon") || name == "[heap]");
     let (start, end) = range.split_once('-')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
     (rights == "rw-p" && file == "0" && is_plain).then_some((address(start)?, address(end)?))
@@ -149,6 +166,7 @@ mod tests {
         let of = |line: &str| plain(line);
         assert_eq!(of("3d43e000000-3d47e000000 rw-p 00000000 00:00 0 "), Some((0x3d4_3e00_0000, 0x3d4_7e00_0000)));
         assert_eq!(of("1000-2000 rw-p 00000000 00:00 0   [anon:mimalloc]"), Some((0x1000, 0x2000)));
+        assert_eq!(of("1000-2000 rw-p 00000000 00:00 0   [heap]"), Some((0x1000, 0x2000)));
         for other in [
             "1000-2000 rw-p 00000000 00:00 0 [stack]",
             "1000-2000 r--p 00000000 00:00 0 ",
@@ -182,7 +200,7 @@ mod tests {
         assert!(full(used.as_ptr()) >= 4);
         assert_eq!(full(unused.as_ptr()), 0);
         if let Some(mut large) = LargePages::new() {
-            large.step(|_| ()).unwrap();
+            large.step(|_| true).unwrap();
             let known = |start: *const u8| {
                 let start = start as usize;
                 large.known.range(start..start + 5 * LARGE_BYTES).count()

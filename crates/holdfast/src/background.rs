@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::{Signal, Worker};
+use base::{LargePages, Signal, Worker};
 use journal::{Level, Log};
 use xa::Stepped;
 
@@ -57,6 +57,9 @@ pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Wor
     if inner.options.scrub_bytes_per_second > 0 {
         begin("holdfast-scrub", scrub::run)?;
     }
+    if inner.options.large_pages {
+        begin("holdfast-pages", make_large_pages)?;
+    }
     Ok(())
 }
 
@@ -75,6 +78,22 @@ fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&
             timeout => {
                 wake.wait(timeout);
             }
+        }
+    }
+}
+
+/// Makes large pages of the process's memory until `inner.stopping` is set and the signal is raised, or there are none to be had.
+fn make_large_pages(inner: &Inner) {
+    base::stand_back();
+    let Some(mut pages) = LargePages::new() else { return };
+    let rest = |pause| {
+        inner.pages_wake.wait(Some(pause));
+        !inner.stopping.load(Ordering::Acquire)
+    };
+    // What fails now, for lack of a descriptor, may not later.
+    while let Some(next) = pages.step(rest).unwrap_or(Some(LargePages::LOOK_INTERVAL)) {
+        if !rest(next) {
+            break;
         }
     }
 }

@@ -39,6 +39,11 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
     pub series: SeriesOptions,
+    /// Whether memory of the *whole process* that is in use anyway is made into pages of 2 MiB, in the background. That takes no memory
+    /// and makes entries faster to reach: reading one by id takes a third to a half less time where a program has hundreds of megabytes
+    /// of them. Needs Linux 6.1; elsewhere, and where `/sys/kernel/mm/transparent_hugepage/enabled` says `[never]`, nothing happens. Of a
+    /// page that was made, the system gets single freed 4 KiB back later than otherwise. Default: false, as the memory is also yours.
+    pub large_pages: bool,
     /// Told in a sentence, with what to do, when background work fails that nobody waits for, and when it works again; not each
     /// time that it is tried. Also when a ledger turns out damaged while the store is open, and is made anew. Default: nobody.
     pub trouble: Option<Tell>,
@@ -69,6 +74,7 @@ impl Default for Options {
             scrub_bytes_per_second: 4 << 20,
             compaction: CompactionOptions::default(),
             series: SeriesOptions::default(),
+            large_pages: false,
             trouble: None,
             progress: None,
         }
@@ -94,6 +100,7 @@ impl std::fmt::Debug for Options {
             .field("ledger_compression", &self.ledger_compression)
             .field("tree", &self.tree)
             .field("scrub_bytes_per_second", &self.scrub_bytes_per_second)
+            .field("large_pages", &self.large_pages)
             .field("compaction", &self.compaction)
             .field("series", &self.series)
             .finish_non_exhaustive()

@@ -74,6 +74,7 @@ pub(crate) struct Inner {
     /// Whether there are threads for the background's work.
     pub(crate) threads: bool,
     pub(crate) scrub_wake: Arc<Signal>,
+    pub(crate) pages_wake: Signal,
     pub(crate) compaction_wake: Arc<Signal>,
     pub(crate) compactor: Compactor,
     /// What is told of work in the background.
@@ -185,6 +186,7 @@ impl Store {
             delayed_writes: AtomicU64::new(0),
             threads: world.threads,
             scrub_wake: Arc::new(Signal::new()),
+            pages_wake: Signal::new(),
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::new(is_led_over_gap),
             jobs: Jobs::default(),
@@ -341,6 +343,7 @@ impl Owner {
         self.inner.journal_wake.raise();
         self.inner.ledger_wake.raise();
         self.inner.scrub_wake.raise();
+        self.inner.pages_wake.raise();
         self.inner.compaction_wake.raise();
         self.inner.space_wake.raise();
         self.inner.series_wake.raise();

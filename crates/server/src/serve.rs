@@ -39,30 +39,14 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    use_pages_of_memory();
+    // Of huge pages from the start, the allocator holds on to each as long as a byte of it is used, and under points that come by HTTP the
+    // process takes three times as much (measured).
+    let large_pages = base::use_small_pages();
     let (resp, http, line) = (&mut config.resp.limits, &mut config.http.limits, &mut config.line.limits);
     fit_descriptors([&mut resp.clients_max, &mut http.connections_max, &mut line.connections_max]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-    runtime.block_on(run(config))?;
+    runtime.block_on(run(config, large_pages))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Has memory handed out in pages of 4 KiB, which become large ones where all of it is in use: of huge ones from the start, the allocator holds
-/// on to each as long as a byte of it is used, and under points that come by HTTP the process takes three times as much (measured).
-fn use_pages_of_memory() {
-    if !base::use_small_pages() {
-        return;
-    }
-    let started = std::thread::Builder::new().name("holdfast-pages".into()).spawn(|| {
-        base::stand_back();
-        let Some(mut pages) = base::LargePages::new() else { return };
-        // What fails now, for lack of a descriptor, may not later.
-        while let Some(next) = pages.step(std::thread::sleep).unwrap_or(Some(base::LargePages::LOOK_INTERVAL)) {
-            std::thread::sleep(next);
-        }
-    });
-    // Nothing needs them.
-    drop(started);
 }
 
 /// Looks whether the doors' addresses are free before a first start makes a store: one that cannot be served is not left behind.
@@ -78,10 +62,10 @@ fn check_free(config: &Config) -> Result<(), Failure> {
     free(config.http.listen).map_err(Failure::Http)
 }
 
-async fn run(config: Config) -> Result<(), Failure> {
+async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     check_free(&config)?;
     let mut signals = Signals::watch().map_err(Failure::Start)?;
-    let (dir, options) = (config.dir.clone(), options(&config));
+    let (dir, options) = (config.dir.clone(), holdfast::Options { large_pages, ..options(&config) });
     let opening = spawn_blocking(move || Store::open(&dir, options));
     let store = tokio::select! {
         opened = opening => opened.map_err(|error| Failure::Start(error.into()))?,
@@ -159,6 +143,7 @@ fn options(config: &Config) -> holdfast::Options {
         series: config.series.clone(),
         trouble: Some(Arc::new(|word: &str| tracing::warn!("{word}"))),
         progress: Some(progress::show("replaying the journal")),
+        ..holdfast::Options::default()
     }
 }
 

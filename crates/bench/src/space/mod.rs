@@ -135,7 +135,7 @@ pub(crate) enum Pacer {
 impl Kept {
     fn options(self) -> Options {
         let durability = if self == Self::Synced { Durability::Synced } else { Durability::Written };
-        Options { durability, ..Options::default() }
+        Options { durability, large_pages: true, ..Options::default() }
     }
 
     fn name(self) -> String {
