@@ -53,6 +53,29 @@ pub(crate) struct Extent {
     pub(crate) kind: ExtentKind,
 }
 
+/// The index of a segment that still grows, as the footer will have it: a byte or two for each record, so that what comes in hardly ever meets
+/// a page of memory that was not used before, which is a fault that costs many times what a small write does.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    numbers: Vec<u8>,
+    extents: usize,
+}
+
+impl Index {
+    pub(crate) fn push(&mut self, extent: Extent) {
+        extent.encode(&mut self.numbers);
+        self.extents += 1;
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.extents
+    }
+
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        Extent::decode_all(&self.numbers).expect("they were encoded here")
+    }
+}
+
 /// The fixed end of a footer, enough to know the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trailer {
@@ -83,6 +106,31 @@ impl Extent {
     pub(crate) fn is_record(&self) -> bool {
         self.kind == ExtentKind::Record
     }
+
+    fn encode(&self, to: &mut Vec<u8>) {
+        let kind = match self.kind {
+            ExtentKind::Record => 0,
+            ExtentKind::Damaged => 1,
+            ExtentKind::Void => 2,
+        };
+        put_varint(to, ((self.bytes / 8) << 2) | kind);
+    }
+
+    fn decode_all(bytes: &[u8]) -> Option<Vec<Self>> {
+        let mut from = Reader(bytes);
+        let mut extents = Vec::new();
+        while !from.0.is_empty() {
+            let number = from.varint()?;
+            let kind = match number & 3 {
+                0 => ExtentKind::Record,
+                1 => ExtentKind::Damaged,
+                2 => ExtentKind::Void,
+                _ => return None,
+            };
+            extents.push(Self { bytes: (number >> 2).checked_mul(8)?, kind });
+        }
+        Some(extents)
+    }
 }
 
 impl Footer {
@@ -94,14 +142,7 @@ impl Footer {
     /// The footer's bytes, to be written at `data_end`.
     pub(crate) fn encode(&self, base: Position, data_end: u64, log_end: Position, segment_sum: u32) -> Vec<u8> {
         let mut to = Vec::new();
-        for extent in &self.extents {
-            let kind = match extent.kind {
-                ExtentKind::Record => 0,
-                ExtentKind::Damaged => 1,
-                ExtentKind::Void => 2,
-            };
-            put_varint(&mut to, ((extent.bytes / 8) << 2) | kind);
-        }
+        self.extents.iter().for_each(|extent| extent.encode(&mut to));
         let index_bytes = len32(to.len());
         for state in &self.states {
             state.encode(&mut to);
@@ -132,18 +173,7 @@ impl Footer {
             return None;
         }
         let (index_bytes, states) = bytes.split_at_checked(index(u64::from(trailer.index_bytes)))?;
-        let mut from = Reader(index_bytes);
-        let mut extents = Vec::new();
-        while !from.0.is_empty() {
-            let number = from.varint()?;
-            let kind = match number & 3 {
-                0 => ExtentKind::Record,
-                1 => ExtentKind::Damaged,
-                2 => ExtentKind::Void,
-                _ => return None,
-            };
-            extents.push(Extent { bytes: (number >> 2).checked_mul(8)?, kind });
-        }
+        let extents = Extent::decode_all(index_bytes)?;
         let mut from = Reader(states);
         let states = (0..trailer.partitions).map(|_| PartitionState::decode(&mut from)).collect::<Option<_>>()?;
         Some(Self { extents, states })

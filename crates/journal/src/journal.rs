@@ -27,6 +27,7 @@ use crate::spare::Spare;
 use crate::stats::{Counters, SegmentStats, Stats};
 use crate::syncing::Syncing;
 use crate::tail::{Tail, capacity_for};
+use crate::upkeep::Pace;
 
 /// Disk space taken at a time for the open segment.
 const RESERVE_BYTES: u64 = 8 << 20;
@@ -122,6 +123,8 @@ pub struct Journal {
     pub(crate) synced: AtomicU64,
     /// Average bytes of the last syncs.
     pub(crate) group_bytes: AtomicU64,
+    /// How fast is written, as the background last saw it.
+    pub(crate) pace: Mutex<Pace>,
     /// Batches that the last sync covered.
     pub(crate) last_group: AtomicU64,
     pub(crate) poison: OnceLock<Arc<Error>>,
@@ -206,6 +209,7 @@ impl Journal {
             written: AtomicU64::new(start),
             synced: AtomicU64::new(start - 1),
             group_bytes: AtomicU64::new(UNKNOWN_GROUP_BYTES),
+            pace: Mutex::default(),
             last_group: AtomicU64::new(0),
             poison: OnceLock::new(),
             counters: Counters::default(),

@@ -11,7 +11,7 @@ use base::Time;
 
 use crate::batch::{Appended, Batch};
 use crate::chain::PartitionState;
-use crate::footer::{Extent, ExtentKind, footer_bytes_max};
+use crate::footer::{Extent, ExtentKind, Index, footer_bytes_max};
 use crate::header::SegmentHeader;
 use crate::position::Position;
 use crate::record;
@@ -30,7 +30,7 @@ pub(crate) struct Group {
 /// A segment that is full: what its footer will say.
 pub(crate) struct Full {
     pub(crate) segment: Arc<Segment>,
-    pub(crate) extents: Vec<Extent>,
+    pub(crate) index: Index,
     pub(crate) states: Vec<PartitionState>,
     pub(crate) end: Position,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Tail {
     /// Where the open group starts in the current segment.
     pub(crate) open_offset: u64,
     pub(crate) states: Vec<PartitionState>,
-    extents: Vec<Extent>,
+    index: Index,
     pub(crate) full: Vec<Full>,
     /// Nothing is appended any more: the journal is being closed.
     pub(crate) closed: bool,
@@ -72,7 +72,7 @@ impl Tail {
             open_since: Time::default(),
             open_offset: 0,
             states,
-            extents: Vec::new(),
+            index: Index::default(),
             full: Vec::new(),
             closed: false,
             store,
@@ -113,13 +113,13 @@ impl Tail {
     /// comes to lie within the capacity: the file's length may have to tell that.
     pub(crate) fn needs(&self, bytes: u64) -> u64 {
         let end = self.offset() + bytes;
-        let with_footer = end + footer_bytes_max(self.extents.len() + 1, self.states.len());
+        let with_footer = end + footer_bytes_max(self.index.len() + 1, self.states.len());
         with_footer.min(self.segment.capacity()).max(end)
     }
 
     /// Whether the current segment holds records.
     pub(crate) fn has_records(&self) -> bool {
-        !self.extents.is_empty()
+        self.index.len() > 0
     }
 
     /// Whether a record of `bytes` belongs in a new segment.
@@ -138,7 +138,7 @@ impl Tail {
         let position = self.end();
         record::encode(&mut self.open, batch, sum, position, synced, &mut self.states);
         self.open_batches += 1;
-        self.extents.push(Extent { bytes, kind: ExtentKind::Record });
+        self.index.push(Extent { bytes, kind: ExtentKind::Record });
         let body_at = position.get() + record::header_len(batch.sections.len());
         Appended { position, body_at }
     }
@@ -159,7 +159,7 @@ impl Tail {
         self.segment.leave(self.end());
         Full {
             segment: Arc::clone(&self.segment),
-            extents: std::mem::take(&mut self.extents),
+            index: std::mem::take(&mut self.index),
             states: self.states.clone(),
             end: self.end(),
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use base::memory::Disk;
 use base::{Around, AroundFiles, Handle, ManualClock, Time};
@@ -31,9 +32,13 @@ impl Around for Told {
 }
 
 fn journal() -> (Journal, Arc<Told>) {
+    journal_of(1 << 20)
+}
+
+fn journal_of(segment_bytes: u64) -> (Journal, Arc<Told>) {
     let told = Arc::new(Told::default());
     let files = AroundFiles::new(Arc::new(Disk::new(1)), Arc::clone(&told));
-    let options = Options { segment_bytes: 1 << 20, zero_ahead_bytes: 64 << 10, ..options() };
+    let options = Options { segment_bytes, zero_ahead_bytes: 64 << 10, ..options() };
     let clock = Arc::new(ManualClock::at(1_000));
     let (journal, _) = Journal::open(Arc::new(files), clock, Path::new(DIR), options).unwrap();
     (journal, told)
@@ -107,4 +112,36 @@ fn large_writes_without_syncs_want_no_zeros_until_small_ones_come_again() {
     assert!(!have_zeros());
     append(&journal, 60..100, |_| Level::Written);
     assert!(have_zeros());
+}
+
+#[test]
+fn the_background_comes_by_itself_while_small_writes_go_on_and_writers_do_not_wake_it() {
+    let (journal, _) = journal_of(8 << 20);
+    append(&journal, 0..300, |_| Level::Written);
+    let wake = Arc::clone(&journal.options.wake);
+    assert!(wake.wait(Some(Duration::ZERO)), "the first writers do");
+    // A write each millisecond, and the background when it said that it would come.
+    let mut due = Some(Time::from_nanos(0));
+    let mut looks = 0;
+    for millisecond in 0..600 {
+        let now = Time::from_nanos(millisecond * 1_000_000);
+        while due.is_some_and(|due| due <= now) {
+            due = journal.step(now).unwrap();
+            looks += 1;
+        }
+        append(&journal, 300 + millisecond..301 + millisecond, |_| Level::Written);
+        let segment = Arc::clone(&crate::commit::lock(&journal.tail).segment);
+        assert!(!segment.needs_zeros(journal.watermarks().written.get() - segment.base.get()), "{millisecond}");
+        assert!(!wake.wait(Some(Duration::ZERO)), "{millisecond}");
+    }
+    assert!(looks < 200, "{looks}");
+    // Nothing is written any more: it sleeps.
+    let mut now = Time::from_nanos(600_000_000);
+    for _ in 0..8 {
+        match journal.step(now).unwrap() {
+            Some(due) => now = due,
+            None => return,
+        }
+    }
+    panic!("it comes for nothing");
 }

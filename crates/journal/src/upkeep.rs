@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::Time;
 
@@ -18,6 +19,30 @@ use crate::tail::{Full, Group};
 
 /// Above this many bytes a sync, the metadata that zeros save is lost in the transfer they double.
 const ZERO_GROUP_BYTES_MAX: u64 = 64 << 10;
+/// Between two looks at how far writers have come that do not sync.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(250);
+/// Before it is known how fast they are.
+const LOOK_FIRST: Duration = Duration::from_millis(20);
+
+/// How fast is written that is not synced. To wake a thread that sleeps costs a writer several times what its write costs, so the
+/// background comes by itself before the zeros ahead are used up, as long as anything is written.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    looked: Option<(Time, u64)>,
+}
+
+impl Pace {
+    /// When to look again, with so much written: when `bytes` more will be.
+    fn next_look(&mut self, now: Time, written: u64, bytes: u64) -> Option<Time> {
+        let before = self.looked.replace((now, written));
+        let Some((since, from)) = before else { return Some(now.after(LOOK_FIRST)) };
+        let count = written.checked_sub(from).filter(|count| *count > 0)?;
+        let nanos = u128::from(bytes) * now.since(since).as_nanos() / u128::from(count);
+        let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        Some(now.after(pause.clamp(LOOK_MIN, LOOK_MAX)))
+    }
+}
 
 impl Journal {
     /// Does what is due at `now`; returns when to come back, or `None` to wait for the wake signal.
@@ -35,7 +60,16 @@ impl Journal {
         self.seal_full()?;
         self.prepare_next()?;
         let more = self.zero_ahead()?;
-        Ok(if more { Some(now) } else { self.sync_due() })
+        if more {
+            return Ok(Some(now));
+        }
+        Ok([self.sync_due(), self.look_due(now)].into_iter().flatten().min())
+    }
+
+    /// When the zeros ahead of writers that do not sync are to be looked at again, if anything was written since the last time.
+    fn look_due(&self, now: Time) -> Option<Time> {
+        let goes = lock(&self.tail).segment.wants_pages();
+        goes.then(|| lock(&self.pace).next_look(now, load(&self.written).get(), self.options.zero_ahead_bytes / 8))?
     }
 
     /// Remembers how many bytes a sync covered, on average over the last ones.
@@ -50,7 +84,8 @@ impl Journal {
     /// Much was written since the last sync, and this comes behind it.
     pub(crate) fn note_unsynced(&self, group: &Group) {
         let end = group.offset + group.bytes.len() as u64;
-        let low = (end + self.options.zero_ahead_bytes / 2).min(group.segment.capacity());
+        // The background comes by itself before, unless nothing was written for a while or it comes too late.
+        let low = (end + self.options.zero_ahead_bytes / 4).min(group.segment.capacity());
         if group.segment.note_unsynced() && group.segment.needs_zeros(low) {
             self.options.wake.raise();
         }
@@ -133,7 +168,7 @@ impl Journal {
             }
         };
         let data_end = full.end.get() - base.get();
-        let footer = Footer { extents: full.extents.clone(), states: full.states.clone() };
+        let footer = Footer { extents: full.index.extents(), states: full.states.clone() };
         let seal = || full.segment.seal(&footer, data_end, full.end, sum);
         match seal() {
             // Only what is sealed can be compacted.
