@@ -14,6 +14,9 @@ use rustls::{ClientConfig, ClientConnection};
 /// A TLS record is at most 16 KiB and some bytes.
 const SEALED_BYTES: usize = 20 << 10;
 
+/// Room for what is read at once; replies take some tens of bytes.
+const PLAIN_BYTES: usize = 4 << 10;
+
 /// The connection. Reading and writing take a shared reference; one thread may do each.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -73,16 +76,16 @@ impl Socket {
 
     /// Waits for bytes and appends them. False at the end of the connection.
     pub(crate) fn read_into(&self, to: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(tls) = &self.tls else {
+            to.reserve(PLAIN_BYTES);
+            return Ok(rustix::io::read(&self.tcp, rustix::buffer::spare_capacity(to))? > 0);
+        };
         let mut arrived = [0; SEALED_BYTES];
         let length = (&self.tcp).read(&mut arrived)?;
         let mut arrived = arrived.get(..length).unwrap_or_default();
         if arrived.is_empty() {
             return Ok(false);
         }
-        let Some(tls) = &self.tls else {
-            to.extend_from_slice(arrived);
-            return Ok(true);
-        };
         let mut session = tls.lock().unwrap_or_else(PoisonError::into_inner);
         while !arrived.is_empty() {
             session.read_tls(&mut arrived)?;
