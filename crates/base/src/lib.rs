@@ -25,7 +25,7 @@ mod shared_bytes;
 mod thread;
 mod yielder;
 
-pub use ahead::fetch_ahead;
+pub use ahead::{Area, Line, fetch_ahead};
 pub use allocator::LargeApart;
 pub use around::{Around, AroundFiles, Handle};
 pub use calendar::{date_of_day, day_of_date, days_in_month};

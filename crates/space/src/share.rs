@@ -223,7 +223,7 @@ impl Share {
                 self.held.entry(after).or_insert((by, 0)).1 += 1;
             }
         }
-        *self.entries.get_mut(slot)? = entry;
+        self.entries.replace(&self.definition.id, slot, entry)?;
         self.touch(slot);
         self.tell_gauge();
         Some(old)
