@@ -51,6 +51,7 @@ pub use space_limit::SpaceUsage;
 pub use stage::EntryChange;
 pub use stop::{GoOn, Stop};
 pub use task::Task;
+pub(crate) use task::check_outside;
 pub use wanted::{Wanted, WantedBy};
 pub use within::{ReadLock, Within, WithinIteration};
 pub use write::{Changed, Lease, WriteMode, WriteOptions, Written};

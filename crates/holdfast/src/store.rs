@@ -31,7 +31,7 @@ use crate::scrub::ScrubCounters;
 use crate::series::queries::Queries;
 use crate::series::shelf::Shelf;
 use crate::snapshot::Snapshot;
-use crate::space::{KnownListeners, QueryMemory, Registry};
+use crate::space::{KnownListeners, QueryMemory, Registry, check_outside};
 use crate::stats::{SegmentLive, Stats};
 use crate::transaction::Transaction;
 use crate::watch::KeyWatchers;
@@ -383,7 +383,7 @@ impl Inner {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
         }
-        Ok(())
+        check_outside(self)
     }
 
     /// Refuses a bucket that is the store's own.

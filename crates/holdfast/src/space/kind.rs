@@ -117,6 +117,12 @@ impl Registry {
         functions.get(&(space.to_owned(), name.to_owned())).cloned()
     }
 
+    /// Names of the functions that are registered in a space.
+    pub(crate) fn functions_of(&self, space: &str) -> Vec<String> {
+        let functions = self.functions.read().unwrap_or_else(PoisonError::into_inner);
+        functions.keys().filter(|(of, _)| of == space).map(|(_, name)| name.clone()).collect()
+    }
+
     pub(crate) fn find(&self, space: &str, name: &str) -> Option<Arc<Kind>> {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         kinds.get(space)?.get(name).cloned()

@@ -3,10 +3,12 @@
 //! Entries with the same routing value lie in the same partition, whatever their type, so a task finds together what belongs
 //! together. What it writes and takes it sees itself; if it fails, nothing happened.
 //!
-//! A task holds its partition: be quick, and do not use the store by other ways inside one.
+//! A task holds its partition: be quick. The store refuses whatever is asked of it by other ways in the thread of one, which would wait for itself.
 //!
 //! May use: everything of this folder. Must not know: protocols.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,9 +34,39 @@ use crate::durability::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kv::Shown;
 use crate::partition::Partition;
+use crate::store::Inner;
 
 /// A function that runs beside the data: from arguments to an answer.
 pub(crate) type Function = Arc<dyn Fn(&mut Task<'_>, &Value) -> Result<Value> + Send + Sync>;
+
+thread_local! {
+    /// The store for which the thread runs a task.
+    static RUNS_FOR: Cell<Option<*const Inner>> = const { Cell::new(None) };
+}
+
+/// While it is there, the thread runs a task.
+struct Running(Option<*const Inner>);
+
+impl Running {
+    fn of(inner: &Inner) -> Self {
+        Self(RUNS_FOR.replace(Some(inner)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNS_FOR.set(self.0);
+    }
+}
+
+/// Refuses what would wait for the calling thread itself.
+pub(crate) fn check_outside(inner: &Inner) -> Result<()> {
+    if RUNS_FOR.get().is_some_and(|store| std::ptr::eq(store, inner)) {
+        let text = "a task or a registered function uses the store by another way than the `Task` that it is given, and would wait for itself";
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}
 
 struct Staged {
     kind: Arc<Kind>,
@@ -53,6 +85,8 @@ pub struct Task<'a> {
     last_number: u64,
     newest: Position,
     now_ms: u64,
+    /// Whether it runs in all partitions, and so looks for what lies elsewhere too.
+    is_everywhere: bool,
 }
 
 impl Space {
@@ -69,7 +103,7 @@ impl Space {
         let inner = self.store.inner();
         inner.check_open()?;
         let partition = route::of_value(inner, &self.name, routing)?;
-        let shown = self.run(partition, task)?;
+        let shown = self.run(partition, false, task)?;
         self.store.wait(shown.position, durability.unwrap_or(self.store.durability()))?;
         Ok(shown.value)
     }
@@ -87,7 +121,7 @@ impl Space {
     /// Runs a registered function in the partition of a routing value.
     ///
     /// # Errors
-    /// `Invalid` when there is no such function; those of the function, and then nothing has happened.
+    /// `Invalid` when there is no such function; those of the function, and `Internal` when it panics: then nothing has happened.
     pub fn call(
         &self,
         name: &str,
@@ -95,10 +129,24 @@ impl Space {
         arguments: &Value,
         durability: Option<Durability>,
     ) -> Result<Value> {
-        let function = self.store.inner().spaces.function(&self.name, name).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, format!("no function {name} is registered in the space {}", self.name))
+        let spaces = &self.store.inner().spaces;
+        let function = spaces.function(&self.name, name).ok_or_else(|| {
+            let there = match spaces.functions_of(&self.name) {
+                names if names.is_empty() => {
+                    "none is: a program registers its functions each time it starts".to_owned()
+                }
+                names => format!("{} are", names.join(", ")),
+            };
+            let text = format!("no function {name} is registered in the space {}; {there}", self.name);
+            Error::new(ErrorKind::Invalid, text)
         })?;
-        self.execute(routing, durability, |task| function(task, arguments))
+        // Whoever calls it by name need not be whoever wrote it.
+        self.execute(routing, durability, |task| {
+            catch_unwind(AssertUnwindSafe(|| function(task, arguments))).unwrap_or_else(|panic| {
+                let text = format!("the function {name} panicked: {}", said(&*panic));
+                Err(Error::new(ErrorKind::Internal, text))
+            })
+        })
     }
 
     /// Runs a task in every partition, one after another, and reduces what they answer to one value. Each partition's changes
@@ -117,7 +165,7 @@ impl Space {
         let mut newest = Position::ZERO;
         let mut answers = Vec::with_capacity(inner.partitions.len());
         for partition in &inner.partitions {
-            let shown = self.run(partition, &mut task)?;
+            let shown = self.run(partition, true, &mut task)?;
             newest = newest.max(shown.position);
             answers.push(shown.value);
         }
@@ -126,7 +174,12 @@ impl Space {
         all.ok_or_else(|| Error::new(ErrorKind::Internal, "a store without partitions"))
     }
 
-    fn run<T>(&self, partition: &Partition, task: impl FnOnce(&mut Task<'_>) -> Result<T>) -> Result<Shown<T>> {
+    fn run<T>(
+        &self,
+        partition: &Partition,
+        is_everywhere: bool,
+        task: impl FnOnce(&mut Task<'_>) -> Result<T>,
+    ) -> Result<Shown<T>> {
         let mut running = Task {
             space: self,
             partition,
@@ -135,10 +188,15 @@ impl Space {
             last_number: 0,
             newest: Position::ZERO,
             now_ms: self.store.now_ms(),
+            is_everywhere,
         };
         partition.check()?;
         // A panic of the task's has changed nothing here, and must not make the partition unusable.
-        let value = match catch_unwind(AssertUnwindSafe(|| task(&mut running))) {
+        let ran = {
+            let _here = Running::of(self.store.inner());
+            catch_unwind(AssertUnwindSafe(|| task(&mut running)))
+        };
+        let value = match ran {
             Ok(value) => value?,
             Err(panic) => {
                 drop(running);
@@ -148,6 +206,17 @@ impl Space {
         let position = running.commit()?;
         Ok(Shown { value, position })
     }
+}
+
+fn elsewhere() -> Error {
+    let text = "the entry lies in another partition: a task reads and writes entries with its own routing value";
+    Error::new(ErrorKind::Invalid, text)
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
 
 impl<'a> Task<'a> {
@@ -212,7 +281,7 @@ impl<'a> Task<'a> {
     /// The entry with this id.
     ///
     /// # Errors
-    /// As [`Task::read`].
+    /// As [`Task::read`]; `Invalid` when the id says that it lies in another partition, unless the task runs in all.
     pub fn get(&mut self, name: &str, id: impl Into<Value>) -> Result<Option<Entry>> {
         let kind = self.kind(name)?;
         Ok(self.now(&kind, &id.into())?.map(Entry::from))
@@ -231,7 +300,10 @@ impl<'a> Task<'a> {
             };
             return Ok(staged.will.as_ref().map(stored));
         }
-        let Some(place) = self.engine.find_id(kind.of, id.scalar()) else { return Ok(None) };
+        let Some(place) = self.engine.find_id(kind.of, id.scalar()) else {
+            self.check_lies_here(kind, id)?;
+            return Ok(None);
+        };
         let at = LockedPlace::of(&self.engine, self.partition.id, place);
         if self.engine.is_locked(place)
             && self.space.store.inner().spaces.locks.is_in_the_way(NOBODY, at, Mode::Exclusive)
@@ -241,6 +313,19 @@ impl<'a> Task<'a> {
         let stored = self.engine.get(place).filter(|it| it.expires_ms == 0 || it.expires_ms > self.now_ms);
         self.newest = self.newest.max(stored.as_ref().map_or(Position::ZERO, |stored| stored.version));
         Ok(stored)
+    }
+
+    /// That an entry is not here says nothing when it would lie elsewhere.
+    fn check_lies_here(&self, kind: &Kind, id: &Value) -> Result<()> {
+        let definition = kind.definition();
+        if self.is_everywhere || definition.routed_by().is_some() && !route::is_single(&definition) {
+            return Ok(());
+        }
+        let there = route::of_wanted(self.space.store.inner(), &definition, &Wanted::id(id.clone()))?;
+        if there.iter().any(|partition| partition.id == self.partition.id) {
+            return Ok(());
+        }
+        Err(elsewhere())
     }
 
     fn stage(&mut self, kind: &Arc<Kind>, id: &Value, was: Option<Stored>, will: Option<(Document, u64)>) {
@@ -279,8 +364,7 @@ impl<'a> Task<'a> {
         let document = entries.with_id(&definition, document)?;
         let there = route::of_document(entries.inner(), &definition, &document)?;
         if there.id != self.partition.id {
-            let text = "the entry lies in another partition: a task writes entries with its own routing value";
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(elsewhere());
         }
         let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
         let old = self.now(&kind, &id)?;

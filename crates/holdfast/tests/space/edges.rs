@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use holdfast::space::{
     AtLimit, Change, IndexDefinition, Lease, Listen, NoticeKind, Order, Path, ReadLock, Taking, WriteMode,
 };
-use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position};
+use holdfast::{CompactionOptions, ErrorKind, MemoryLedgers, Position, PutOptions};
 
 use super::*;
 
@@ -510,4 +510,117 @@ fn what_is_written_where_a_lease_has_ended_is_a_new_entry() {
         let taken = jobs.take_many(&Wanted::all(), 10, &now()).unwrap();
         assert_eq!(taken.iter().map(id).collect::<Vec<_>>(), [2, 1]);
     }
+}
+
+/// A function that read by its own handle of the entries waited for itself for ever, and so did all others, and the end of the store.
+#[test]
+fn a_task_that_uses_the_store_by_another_way_is_refused_and_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (space, entries) = (store.space("shop"), orders(&store));
+    entries.write(&order(1, "ada", 0), &upsert()).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let other = Store::open(other.path(), options()).unwrap();
+    let uses: Vec<(&str, Box<dyn Fn() -> holdfast::Result<()> + Send + Sync>)> = vec![
+        (
+            "reads",
+            Box::new({
+                let it = entries.clone();
+                move || it.read(&Wanted::id(1), &now()).map(drop)
+            }),
+        ),
+        (
+            "takes",
+            Box::new({
+                let it = entries.clone();
+                move || it.take(&Wanted::all(), &now()).map(drop)
+            }),
+        ),
+        (
+            "counts",
+            Box::new({
+                let it = entries.clone();
+                move || it.count(&Wanted::all()).map(drop)
+            }),
+        ),
+        (
+            "writes",
+            Box::new({
+                let it = entries.clone();
+                move || it.write(&order(1, "bob", 0), &upsert()).map(drop)
+            }),
+        ),
+        (
+            "calls",
+            Box::new({
+                let it = space.clone();
+                move || it.call("reads", &1.into(), &Value::Null, None).map(drop)
+            }),
+        ),
+        (
+            "puts",
+            Box::new({
+                let it = store.clone();
+                move || it.kv().put(b"b", b"k", b"v", &PutOptions::default()).map(drop)
+            }),
+        ),
+        (
+            "begins",
+            Box::new({
+                let it = (store.clone(), entries.clone());
+                move || {
+                    let mut transaction = it.0.begin();
+                    it.1.within(&mut transaction).read(&Wanted::id(1), ReadLock::Shared, &now())?;
+                    Ok(())
+                }
+            }),
+        ),
+    ];
+    for (name, uses) in uses {
+        space.register(name, move |_, _| uses().map(|()| Value::Null));
+        let error = space.call(name, &1.into(), &Value::Null, None).unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains("wait for itself"), "{name}: {error}");
+    }
+    // Another store is nobody who waits.
+    space.register("elsewhere", move |task, _| {
+        other.kv().put(b"b", b"k", b"v", &PutOptions::default())?;
+        Ok(Value::from(task.get("order", 1)?.is_some()))
+    });
+    assert_eq!(space.call("elsewhere", &1.into(), &Value::Null, None).unwrap(), Value::from(true));
+    entries.write(&order(1, "eve", 0), &upsert()).unwrap();
+    store.close().unwrap();
+}
+
+#[test]
+fn a_function_that_panics_or_is_not_there_is_an_error_for_whoever_calls_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (space, entries) = (store.space("shop"), orders(&store));
+    let call = |name: &str| space.call(name, &1.into(), &Value::Null, None).unwrap_err().to_string();
+    assert!(call("spend").contains("registers its functions each time"), "{}", call("spend"));
+    space.register("spend", |task, _| {
+        task.write("order", &order(1, "ada", 0), &upsert())?;
+        panic!("out of {}", "money")
+    });
+    assert!(call("spent").contains("spend are"), "{}", call("spent"));
+    assert!(call("spend").contains("spend panicked: out of money"), "{}", call("spend"));
+    assert_eq!(entries.count(&Wanted::all()).unwrap(), 0);
+}
+
+/// It was said not to be there.
+#[test]
+fn a_task_that_looks_for_an_entry_of_another_partition_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), options()).unwrap();
+    let (space, entries) = (store.space("shop"), orders(&store));
+    (0..50).for_each(|id| drop(entries.write(&order(id, "ada", 0), &upsert()).unwrap()));
+    let partition = |id: i64| space.execute(&id.into(), None, |task| Ok(task.partition())).unwrap();
+    let far = (1..50).find(|id| partition(*id) != partition(0)).unwrap();
+    let refused = space.execute(&0.into(), None, |task| task.get("order", far).map(|it| it.is_some())).unwrap_err();
+    assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains("another partition"), "{refused}");
+    assert!(space.execute(&0.into(), None, |task| task.take("order", far).map(|it| it.is_some())).is_err());
+    assert!(space.execute(&far.into(), None, |task| task.get("order", far).map(|it| it.is_some())).unwrap());
+    // In all partitions it is in one of them.
+    let found = space.execute_all(None, |task| task.get("order", far).map(|it| u32::from(it.is_some())), |a, b| a + b);
+    assert_eq!(found.unwrap(), 1);
 }
