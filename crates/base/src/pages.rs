@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,10 @@ const PAUSE_TIMES: u32 = 8;
 const REST_PER_BLOCK: Duration = Duration::from_micros(500);
 /// After so many looks a page may have come apart again.
 const LOOKS_KNOWN: u32 = 600;
-/// The system says no that often before it is believed.
-const REFUSALS_MAX: u32 = 16;
+/// The system says no that often, and never yes, before it is believed.
+const REFUSALS_MAX: u32 = 1024;
+/// So many are looked at before it is asked whether to go on.
+const BLOCKS_AT_ONCE: u32 = 64;
 
 /// Has the system hand out small pages alone, whatever it does for others. Says whether [`LargePages`] may make large ones of them.
 #[must_use]
@@ -69,6 +71,8 @@ pub struct LargePages {
     /// Where large pages were made, or cannot be.
     known: BTreeSet<usize>,
     looks: u32,
+    /// The system has made one.
+    works: bool,
     refusals: u32,
 }
 
@@ -80,12 +84,17 @@ impl LargePages {
     #[must_use]
     pub fn new() -> Option<Self> {
         let is_usual = rustix::param::page_size() == SMALL_BYTES;
-        (is_usual && !policy().contains(UNWANTED)).then(|| Self { known: BTreeSet::new(), looks: 0, refusals: 0 })
+        (is_usual && !policy().contains(UNWANTED)).then(|| Self {
+            known: BTreeSet::new(),
+            looks: 0,
+            works: false,
+            refusals: 0,
+        })
     }
 
     /// Looks at all memory and makes large pages where it is in use; returns when to look again, if ever. Takes some microseconds for each
-    /// 2 MiB that it looks at, and some milliseconds for each that it makes one page, a ninth of the time at most. Between two of those it pauses, which says whether to go
-    /// on.
+    /// 2 MiB that it looks at, and some milliseconds for each that it makes one page, a ninth of the time at most. It pauses between two of
+    /// those, and now and then for no time; the pause says whether to go on.
     ///
     /// # Errors
     /// When the system does not tell of the process' memory.
@@ -94,28 +103,36 @@ impl LargePages {
         if self.looks.is_multiple_of(LOOKS_KNOWN) {
             self.known.clear();
         }
+        let pages = match File::open("/proc/self/pagemap") {
+            // Nobody will be told later either.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound) => return Ok(None),
+            pages => pages?,
+        };
         // Names of files need not be UTF-8.
         let maps = fs::read("/proc/self/maps")?;
         let maps = String::from_utf8_lossy(&maps);
-        let pages = File::open("/proc/self/pagemap")?;
         let mut looked_at = 0;
         for block in maps.lines().filter_map(plain).flat_map(|(start, end)| blocks(start, end)) {
             if self.known.contains(&block) {
                 continue;
             }
             looked_at += 1;
+            if looked_at % BLOCKS_AT_ONCE == 0 && !pause(Duration::ZERO) {
+                break;
+            }
             if !is_full(&pages, block)? {
                 continue;
             }
             self.known.insert(block);
             let began = Instant::now();
             match collapse(block) {
-                Ok(()) => self.refusals = 0,
+                Ok(()) => self.works = true,
+                // Whoever has that memory wants none, or there are none at all.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.refusals += 1,
                 // There is no such page to have just now.
                 Err(_) => {}
             }
-            if self.refusals >= REFUSALS_MAX {
+            if !self.works && self.refusals >= REFUSALS_MAX {
                 return Ok(None);
             }
             if !pause(PAUSE_MIN.max(began.elapsed() * PAUSE_TIMES)) {

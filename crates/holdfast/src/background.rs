@@ -1,13 +1,13 @@
 //! The store's background work, one step at a time, and the threads that run the steps.
 //!
 //! The loops: the journal's (syncs that are due, segments), which must be prompt, the ledgers' (writing out, expiry),
-//! which may take long, and compaction's, which takes as long as its rate says. Without threads the same steps are called through [`Store::step`].
+//! which may take long, compaction's, which takes as long as its rate says, those of spaces, series, and the scrubber, and that which makes memory large pages. Without threads the same steps are called through [`Store::step`].
 //!
 //! May use: partitions, `journal`. Must not know: protocols.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::{LargePages, Signal, Worker};
@@ -58,7 +58,8 @@ pub(crate) fn start(inner: &Arc<Inner>, spawn: &Spawn<'_>, workers: &mut Vec<Wor
         begin("holdfast-scrub", scrub::run)?;
     }
     if inner.options.large_pages {
-        begin("holdfast-pages", make_large_pages)?;
+        // Nothing needs them.
+        let _ = begin("holdfast-pages", make_large_pages);
     }
     Ok(())
 }
@@ -86,12 +87,28 @@ fn run(inner: &Inner, wake: &Signal, at_least: Option<Duration>, step: impl Fn(&
 fn make_large_pages(inner: &Inner) {
     base::stand_back();
     let Some(mut pages) = LargePages::new() else { return };
+    rest_between(&inner.pages_wake, &inner.stopping, |rest| {
+        // What fails now, for lack of a descriptor, may not later.
+        pages.step(rest).unwrap_or(Some(LargePages::LOOK_INTERVAL))
+    });
+}
+
+/// Calls `step` until it returns `None` or `stopping` is set and the signal raised, and rests in between as long as it says. It may rest within, too,
+/// and is told whether to go on.
+fn rest_between(
+    wake: &Signal,
+    stopping: &AtomicBool,
+    mut step: impl FnMut(&dyn Fn(Duration) -> bool) -> Option<Duration>,
+) {
+    let goes_on = || !stopping.load(Ordering::Acquire);
     let rest = |pause| {
-        inner.pages_wake.wait(Some(pause));
-        !inner.stopping.load(Ordering::Acquire)
+        // The signal is raised once, and lowered by whoever waits for it first.
+        if goes_on() {
+            wake.wait(Some(pause));
+        }
+        goes_on()
     };
-    // What fails now, for lack of a descriptor, may not later.
-    while let Some(next) = pages.step(rest).unwrap_or(Some(LargePages::LOOK_INTERVAL)) {
+    while let Some(next) = step(&rest) {
         if !rest(next) {
             break;
         }
@@ -355,5 +372,30 @@ mod tests {
         }
         assert_eq!(told.recv().unwrap().to_string(), "it opens");
         opening.join().unwrap();
+    }
+
+    /// Who was told to end while it rested within a step rested once more, a second and longer, and whoever closed the store waited.
+    #[test]
+    fn a_rest_that_is_broken_off_is_the_last() {
+        let (wake, stopping) = (Signal::new(), AtomicBool::new(false));
+        let rests = Cell::new(0);
+        rest_between(&wake, &stopping, |rest| {
+            assert!(rest(Duration::ZERO));
+            stopping.store(true, Ordering::Release);
+            wake.raise();
+            rests.set(rests.get() + 1);
+            // Neither of these ever ends by itself.
+            assert!(!rest(Duration::from_secs(1 << 20)));
+            Some(Duration::from_secs(1 << 20))
+        });
+        assert_eq!(rests.get(), 1);
+    }
+
+    #[test]
+    fn a_store_that_makes_large_pages_opens_works_and_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options { large_pages: true, ..Options::default() }).unwrap();
+        store.kv().put(b"b", b"k", b"v", &crate::PutOptions::default()).unwrap();
+        store.close().unwrap();
     }
 }

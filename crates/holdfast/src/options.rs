@@ -40,8 +40,8 @@ pub struct Options {
     /// How long points are kept, and how full the disk may become. Default: see [`SeriesOptions`].
     pub series: SeriesOptions,
     /// Whether memory of the *whole process* that is in use anyway is made into pages of 2 MiB, in the background. That takes no memory
-    /// and makes entries faster to reach: reading one by id takes a third to a half less time where a program has hundreds of megabytes
-    /// of them. Needs Linux 6.1; elsewhere, and where `/sys/kernel/mm/transparent_hugepage/enabled` says `[never]`, nothing happens. Of a
+    /// and makes entries faster to reach: reading one by id takes a fifth to a third less time where a program has hundreds of megabytes
+    /// of them. Ask it of one store, if the program has several. Needs Linux 6.1; elsewhere, and where `/sys/kernel/mm/transparent_hugepage/enabled` says `[never]`, nothing happens. Of a
     /// page that was made, the system gets single freed 4 KiB back later than otherwise. Default: false, as the memory is also yours.
     pub large_pages: bool,
     /// Told in a sentence, with what to do, when background work fails that nobody waits for, and when it works again; not each

@@ -27,7 +27,7 @@ use crate::syncing::{Next, Synced, Turn};
 use crate::tail::shrink;
 
 /// With so much behind the last sync the next ones are rare, compared to writes: then these may go by other ways than a call each.
-const UNSYNCED_BYTES: u64 = 256 << 10;
+pub(crate) const UNSYNCED_BYTES: u64 = 256 << 10;
 /// How closely the age of unsynced batches is known.
 const AGE_GRAIN: Duration = Duration::from_millis(1);
 /// Most entries of the age list: beyond, the grain grows.

@@ -108,6 +108,7 @@ impl Extent {
     }
 
     fn encode(&self, to: &mut Vec<u8>) {
+        debug_assert!(self.bytes.is_multiple_of(8));
         let kind = match self.kind {
             ExtentKind::Record => 0,
             ExtentKind::Damaged => 1,
@@ -210,5 +211,20 @@ impl Trailer {
     /// Bytes of index and states.
     pub(crate) fn body_bytes(&self) -> u64 {
         u64::from(self.index_bytes) + u64::from(self.partitions) * STATE_BYTES as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_grows_says_what_it_was_told() {
+        let kinds = [ExtentKind::Record, ExtentKind::Damaged, ExtentKind::Void];
+        let extents: Vec<Extent> =
+            (0..40).map(|bits| Extent { bytes: 8 << bits, kind: kinds[bits as usize % 3] }).collect();
+        let mut index = Index::default();
+        extents.iter().for_each(|extent| index.push(*extent));
+        assert_eq!((index.len(), index.extents()), (40, extents));
     }
 }

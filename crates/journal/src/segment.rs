@@ -23,7 +23,7 @@ use crate::syncing::LANES;
 
 /// Zeros written by a writer that has overtaken those ahead, where a new page by itself costs more than a page's share of many
 /// (measured: 5 us at the first store into it, 0.3 us where it was filled with zeros).
-const OVERTAKEN_BYTES: u64 = 64 << 10;
+pub(crate) const OVERTAKEN_BYTES: u64 = 64 << 10;
 /// Zeros written at once, up to a multiple of it: the system keeps what is written by one call in pieces that are as large as their
 /// place is round, and takes a fault for each (measured on ext4 of Linux 6.18: 1 for 256 KiB, where pages by themselves took 64 of
 /// 5 to 12 us each).

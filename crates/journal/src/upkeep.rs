@@ -10,37 +10,68 @@ use std::time::Duration;
 
 use base::Time;
 
-use crate::commit::{load, lock};
+use crate::commit::{UNSYNCED_BYTES, load, lock};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::journal::{Journal, Purpose};
-use crate::segment::{Segment, ZERO_STEP_BYTES, round_up};
+use crate::segment::{OVERTAKEN_BYTES, Segment, ZERO_STEP_BYTES, round_up};
 use crate::tail::{Full, Group};
 
 /// Above this many bytes a sync, the metadata that zeros save is lost in the transfer they double.
 const ZERO_GROUP_BYTES_MAX: u64 = 64 << 10;
-/// Between two looks at how far writers have come that do not sync.
-const LOOK_MIN: Duration = Duration::from_millis(1);
-const LOOK_MAX: Duration = Duration::from_millis(250);
+/// Zeros ahead of writers that do not sync are filled when less than this part of them is left; the background looks each time so large a part
+/// may be gone; and writers wake it when so little is left: it was asleep then, or too late.
+const FILL_PART: u64 = 2;
+const LOOK_PART: u64 = 8;
+const WAKE_PART: u64 = 4;
 /// Before it is known how fast they are.
 const LOOK_FIRST: Duration = Duration::from_millis(20);
+/// More often than this, looking costs more than being woken.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+/// And so seldom it costs nothing, and is soon over when nothing is written any more.
+const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// How fast is written that is not synced. To wake a thread that sleeps costs a writer several times what its write costs, so the
 /// background comes by itself before the zeros ahead are used up, as long as anything is written.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
+    /// When it was looked last, and how much was written by then.
     looked: Option<(Time, u64)>,
+    /// When the next look is.
+    due: Time,
+    /// Nothing was written between the last two.
+    is_idle: bool,
 }
 
 impl Pace {
-    /// When to look again, with so much written: when `bytes` more will be.
+    /// When to look again, with so much written: when `bytes` more will be. `None` when nothing was for a while.
     fn next_look(&mut self, now: Time, written: u64, bytes: u64) -> Option<Time> {
-        let before = self.looked.replace((now, written));
-        let Some((since, from)) = before else { return Some(now.after(LOOK_FIRST)) };
-        let count = written.checked_sub(from).filter(|count| *count > 0)?;
+        let Some((since, from)) = self.looked else {
+            return self.look(now, written, LOOK_FIRST);
+        };
+        let count = written.saturating_sub(from);
+        // Whoever comes earlier was woken for something else, and saw too little to tell.
+        if now < self.due && count < bytes {
+            return Some(self.due);
+        }
+        if count == 0 {
+            if self.is_idle {
+                *self = Self::default();
+                return None;
+            }
+            self.is_idle = true;
+            return self.look(now, written, LOOK_MAX);
+        }
+        self.is_idle = false;
         let nanos = u128::from(bytes) * now.since(since).as_nanos() / u128::from(count);
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(now.after(pause.clamp(LOOK_MIN, LOOK_MAX)))
+        self.look(now, written, pause.clamp(LOOK_MIN, LOOK_MAX))
+    }
+
+    fn look(&mut self, now: Time, written: u64, pause: Duration) -> Option<Time> {
+        self.looked = Some((now, written));
+        self.due = now.after(pause);
+        Some(self.due)
     }
 }
 
@@ -68,8 +99,15 @@ impl Journal {
 
     /// When the zeros ahead of writers that do not sync are to be looked at again, if anything was written since the last time.
     fn look_due(&self, now: Time) -> Option<Time> {
-        let goes = lock(&self.tail).segment.wants_pages();
-        goes.then(|| lock(&self.pace).next_look(now, load(&self.written).get(), self.options.zero_ahead_bytes / 8))?
+        let ahead = self.options.zero_ahead_bytes;
+        let written = load(&self.written).get();
+        let is_unsynced = written.saturating_sub(load(&self.synced).get()) >= UNSYNCED_BYTES;
+        // So little is there sooner by those who overtake it.
+        if ahead < OVERTAKEN_BYTES || !is_unsynced || !lock(&self.tail).segment.wants_pages() {
+            *lock(&self.pace) = Pace::default();
+            return None;
+        }
+        lock(&self.pace).next_look(now, written, ahead / LOOK_PART)
     }
 
     /// Remembers how many bytes a sync covered, on average over the last ones.
@@ -84,8 +122,7 @@ impl Journal {
     /// Much was written since the last sync, and this comes behind it.
     pub(crate) fn note_unsynced(&self, group: &Group) {
         let end = group.offset + group.bytes.len() as u64;
-        // The background comes by itself before, unless nothing was written for a while or it comes too late.
-        let low = (end + self.options.zero_ahead_bytes / 4).min(group.segment.capacity());
+        let low = (end + self.options.zero_ahead_bytes / WAKE_PART).min(group.segment.capacity());
         if group.segment.note_unsynced() && group.segment.needs_zeros(low) {
             self.options.wake.raise();
         }
@@ -104,7 +141,7 @@ impl Journal {
         let at = load(&self.written).get().saturating_sub(segment.base.get());
         let ahead = self.options.zero_ahead_bytes;
         let want = round_up(at + ahead, ahead.clamp(1, ZERO_STEP_BYTES)).min(segment.capacity());
-        let low = (at + ahead / 2).min(segment.capacity());
+        let low = (at + ahead / FILL_PART).min(segment.capacity());
         segment.needs_zeros(low).then_some((segment, want))
     }
 
@@ -178,5 +215,48 @@ impl Journal {
         full.segment.close_beside();
         lock(&self.writing).forget_sum(base);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u64 = 1000;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn looks_follow_the_rate_of_writing() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.next_look(at(0), 0, BYTES), Some(at(20)));
+        // A thousand bytes in five milliseconds, then one in a second.
+        assert_eq!(pace.next_look(at(20), 4000, BYTES), Some(at(25)));
+        assert_eq!(pace.next_look(at(25), 4001, BYTES), Some(at(275)));
+        assert_eq!(pace.next_look(at(275), 4_000_000, BYTES), Some(at(276)));
+    }
+
+    /// What came too soon behind a look counted as one, found that nothing was written, and the background slept while writers went on.
+    #[test]
+    fn a_look_that_comes_early_changes_nothing_unless_much_was_written() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.next_look(at(0), 0, BYTES), Some(at(20)));
+        assert_eq!(pace.next_look(at(0), 0, BYTES), Some(at(20)));
+        assert_eq!(pace.next_look(at(1), 10, BYTES), Some(at(20)));
+        assert_eq!(pace.next_look(at(2), 2 * BYTES, BYTES), Some(at(3)));
+    }
+
+    #[test]
+    fn one_gap_in_the_writing_is_no_end_and_behind_an_end_nothing_is_known() {
+        let mut pace = Pace::default();
+        pace.next_look(at(0), 0, BYTES);
+        pace.next_look(at(20), 20 * BYTES, BYTES);
+        assert_eq!(pace.next_look(at(21), 20 * BYTES, BYTES), Some(at(271)));
+        assert_eq!(pace.next_look(at(271), 30 * BYTES, BYTES), Some(at(296)));
+        assert_eq!(pace.next_look(at(296), 30 * BYTES, BYTES), Some(at(546)));
+        assert_eq!(pace.next_look(at(546), 30 * BYTES, BYTES), None);
+        assert_eq!(pace.next_look(at(3_600_000), 40 * BYTES, BYTES), Some(at(3_600_020)));
     }
 }

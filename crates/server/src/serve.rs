@@ -65,7 +65,7 @@ fn check_free(config: &Config) -> Result<(), Failure> {
 async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     check_free(&config)?;
     let mut signals = Signals::watch().map_err(Failure::Start)?;
-    let (dir, options) = (config.dir.clone(), holdfast::Options { large_pages, ..options(&config) });
+    let (dir, options) = (config.dir.clone(), options(&config, large_pages));
     let opening = spawn_blocking(move || Store::open(&dir, options));
     let store = tokio::select! {
         opened = opening => opened.map_err(|error| Failure::Start(error.into()))?,
@@ -130,7 +130,7 @@ async fn run(config: Config, large_pages: bool) -> Result<(), Failure> {
     }
 }
 
-fn options(config: &Config) -> holdfast::Options {
+fn options(config: &Config, large_pages: bool) -> holdfast::Options {
     holdfast::Options {
         durability: config.durability.0,
         partitions: config.partitions,
@@ -143,7 +143,7 @@ fn options(config: &Config) -> holdfast::Options {
         series: config.series.clone(),
         trouble: Some(Arc::new(|word: &str| tracing::warn!("{word}"))),
         progress: Some(progress::show("replaying the journal")),
-        ..holdfast::Options::default()
+        large_pages,
     }
 }
 
