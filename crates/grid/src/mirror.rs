@@ -213,6 +213,22 @@ impl Drop for Mirror {
 }
 
 impl Shared {
+    /// Waits until the target has what was acknowledged before.
+    fn catch_up(&self, wait: Duration) -> Result<()> {
+        if self.flush(wait) {
+            return Ok(());
+        }
+        let stats = self.state().stats.clone();
+        Err(match (stats.ended, stats.trouble) {
+            (Some(why), _) => Error::new(ErrorKind::Unavailable, format!("the mirror beside it has ended: {why}")),
+            (None, why) => {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                let text = format!("the mirror is behind{why}: what the table has is too old to load");
+                Error::new(ErrorKind::Timeout, text)
+            }
+        })
+    }
+
     fn flush(&self, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
         let mut state = self.state();

@@ -1,6 +1,7 @@
 //! Mirrors and loaders with a real PostgreSQL and a real MariaDB, which are killed meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod bookmark_tests;
 #[path = "../transactions/certificates.rs"]
 mod certificates;
 #[allow(dead_code, reason = "these tests prepare nothing")]

@@ -10,7 +10,7 @@ use holdfast::space::{Bookmark, Document, Listen, Listener, Notice, Reason, Valu
 use holdfast::{Error, ErrorKind, Position, Result};
 
 use super::Shared;
-use super::target::{Step, Target};
+use super::target::{Stands, Step, Target};
 
 /// Entries copied at once when a mirror begins.
 const COPY_ENTRIES: usize = 500;
@@ -141,21 +141,63 @@ impl Shared {
     /// Follows over one connection, until something fails or the mirror is stopped.
     async fn session(&self, kept: &mut Option<Follower>) -> std::result::Result<(), End> {
         let mut target = self.address.connect().await?;
-        target.make_tables(self.mapping.table()).await?;
-        let stands = target.bookmark(&self.options.name).await?;
-        let follower = match stands {
-            None => kept.insert(self.begin(&mut target).await?),
-            Some(text) => {
-                let stands: Bookmark = text.parse().map_err(End::Over)?;
-                self.go_on(kept, stands)?
+        let name = &self.options.name;
+        target.make_tables(name, &self.follows(), self.mapping.table()).await?;
+        let ended = self.follow_in(&mut target, kept).await;
+        if let Err(End::Over(error)) = &ended
+            && error.kind() != ErrorKind::Closed
+        {
+            // Started again, it may find its bookmark among positions of another history, and would go on from there.
+            let _ = target.note_end(name, &self.follows(), &error.to_string()).await;
+        }
+        ended
+    }
+
+    /// Goes on in this target, or begins there.
+    async fn follow_in(&self, target: &mut Target, kept: &mut Option<Follower>) -> std::result::Result<(), End> {
+        let name = &self.options.name;
+        let follower = match target.stands(name).await? {
+            None => kept.insert(self.begin(target).await?),
+            Some(stands) => {
+                self.check_stands(&stands).map_err(End::Over)?;
+                if stands.follows.is_none() {
+                    target.adopt(name, &self.follows()).await?;
+                }
+                let at: Bookmark = stands.bookmark.parse().map_err(End::Over)?;
+                self.go_on(kept, at)?
             }
         };
-        let ended = self.serve(&mut target, follower).await;
+        let ended = self.serve(target, follower).await;
         if matches!(ended, Err(End::Failed(_))) && follower.is_torn {
             // The journal tells it again, and is held by the old listener until the new one holds it.
             *follower = self.follower(follower.at).map_err(End::Over)?;
         }
         ended
+    }
+
+    /// What the bookmark is of.
+    fn follows(&self) -> String {
+        let definition = self.entries.definition();
+        let (store, table) = (self.entries.store().identity(), &self.mapping.table().name);
+        format!("type {} of space {} in store {store:032x}, table {table}", definition.name, definition.space)
+    }
+
+    /// A bookmark of something else would have the mirror pass over what came before, without a word.
+    fn check_stands(&self, stands: &Stands) -> Result<()> {
+        let (name, mine) = (&self.options.name, self.follows());
+        let remedy = format!(
+            "to begin anew delete the row {name} of holdfast_mirror, and rows of the table that should not be there"
+        );
+        let text = match (&stands.ended, &stands.follows) {
+            (Some(why), _) => format!("the mirror {name} has ended: {why}; {remedy}"),
+            (None, Some(theirs)) if *theirs != mine => {
+                format!(
+                    "the bookmark {name} is of {theirs}, and this is {mine}: give each mirror a name of its own, or, {remedy}"
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Invalid, text))
     }
 
     async fn serve(&self, target: &mut Target, follower: &mut Follower) -> std::result::Result<(), End> {
@@ -201,7 +243,7 @@ impl Shared {
             let steps = entries.iter().map(|entry| self.put(&entry.document)).collect::<Result<Vec<_>>>()?;
             target.apply(self.mapping.table(), &steps).await.map_err(Error::from)?;
         }
-        target.move_bookmark(&self.options.name, None, &at.to_string()).await?;
+        target.set_bookmark(&self.options.name, &at.to_string(), &self.follows()).await?;
         target.run("COMMIT").await?;
         self.passed(at.position(), 0);
         Ok(Follower::new(listener, at))
@@ -282,7 +324,7 @@ impl Shared {
         }
         target.run("BEGIN").await?;
         // First, because it locks: another mirror of this name waits here, and then finds that it is too late.
-        target.move_bookmark(&self.options.name, Some(&follower.at.to_string()), &to.to_string()).await?;
+        target.move_bookmark(&self.options.name, &follower.at.to_string(), &to.to_string()).await?;
         target.apply(self.mapping.table(), &steps).await?;
         target.run("COMMIT").await?;
         self.applied(follower, to);

@@ -5,10 +5,13 @@
 //!
 //! May use: `target`. Must not know: how mirrors follow.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use holdfast::space::{Document, Entries, Entry, ReadOptions, Value, ValueRef, Wanted, WriteMode, WriteOptions};
+use holdfast::space::{
+    Document, Entries, Entry, Listen, Listener, ReadOptions, Reason, Value, ValueRef, Wanted, WriteMode, WriteOptions,
+};
 use holdfast::{Error, ErrorKind, Result, Store};
 use tokio::runtime::Runtime;
 
@@ -18,6 +21,8 @@ use super::{Database, Mirror, Shared, target};
 
 /// How often a batch is tried when others write the same entries meanwhile.
 const LOAD_TRIES_MAX: u32 = 100;
+/// How long a load waits for the mirror beside it.
+const MIRROR_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// What was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +31,38 @@ pub struct Loaded {
     pub rows: u64,
     /// Those that were written as entries; the others were there already.
     pub written: u64,
+}
+
+/// Ids of entries that went since it was made, so that their rows are not loaded.
+struct Gone {
+    listener: Listener,
+    ids: HashSet<String>,
+}
+
+impl Gone {
+    fn of(entries: &Entries) -> Result<Self> {
+        Ok(Self { listener: entries.listen(&Wanted::all(), Listen::default())?, ids: HashSet::new() })
+    }
+
+    fn hear(&mut self, id: &str) -> Result<()> {
+        while let Some(notice) = self.listener.poll()? {
+            // What was evicted went from memory alone.
+            let is_gone = notice.after.is_none() && notice.removed != Some(Reason::Evicted);
+            if let Some(before) = notice.before.filter(|_| is_gone) {
+                self.ids.insert(key(before.get(id).unwrap_or(ValueRef::Null)));
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, id: &Value) -> bool {
+        self.ids.contains(&key(id.stored().get()))
+    }
+}
+
+/// An id as text, by which those of different kinds differ.
+fn key(id: ValueRef<'_>) -> String {
+    format!("{id:?}")
 }
 
 /// Loads entries of a type from a table.
@@ -73,12 +110,21 @@ impl Loader {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Loads the whole table, in batches of 500 rows. Entries that are there stay as they are. Beside a mirror do so before
-    /// others write: a row whose entry was taken, and which the mirror has not removed yet, is loaded again.
+    /// Loads the whole table, in batches of 500 rows. Entries that are there stay as they are. Beside a mirror it waits first, up to a
+    /// minute, until the table has what was acknowledged, and passes over rows whose entries go meanwhile: what was taken does not come back.
     ///
     /// # Errors
-    /// `Unavailable` when the database fails, then what was loaded by then stays; otherwise as [`Entries::write`].
+    /// `Timeout` when the mirror is behind for too long; `Unavailable` when it has ended or the database fails, then what was loaded by then stays; otherwise as
+    /// [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
+        let mut gone = match &self.mirror {
+            Some(mirror) => {
+                let gone = Gone::of(&self.entries)?;
+                mirror.catch_up(MIRROR_TIME_MAX)?;
+                Some(gone)
+            }
+            None => None,
+        };
         let mut session = self.session();
         let Session { runtime, target } = &mut *session;
         // A connection that was idle for long may be gone.
@@ -90,7 +136,7 @@ impl Loader {
                 let documents = rows.iter().map(|row| target::document(&*self.mapping, row));
                 let documents = documents.collect::<Result<Vec<_>>>()?;
                 loaded.rows += documents.len() as u64;
-                loaded.written += self.write(&documents)?;
+                loaded.written += self.write(&documents, gone.as_mut())?;
                 Ok(())
             };
             target.rows(self.mapping.table(), &mut write).await
@@ -101,20 +147,26 @@ impl Loader {
     /// Reads the entry with this id; if the space has none, loads it from the table. Beside a mirror it waits first, up to
     /// `wait`, until the table has what was acknowledged, so that an entry that was taken does not come back.
     ///
-    /// One that is written and taken again between that and the loading is the exception: its row may be loaded.
+    /// One that is written and taken again in the very moment of the loading is the exception: its row may be loaded.
     ///
     /// # Errors
-    /// `Timeout` when the mirror is behind for too long; `Unavailable` when the database fails; otherwise as [`Entries::read`].
+    /// `Timeout` when the mirror is behind for too long; `Unavailable` when it has ended or the database fails; otherwise as
+    /// [`Entries::read`].
     pub fn read(&self, id: &Value, wait: Duration) -> Result<Option<Entry>> {
         let wanted = Wanted::id(id.clone());
         if let Some(entry) = self.entries.read(&wanted, &ReadOptions::default())? {
             return Ok(Some(entry));
         }
-        if self.mirror.as_ref().is_some_and(|mirror| !mirror.flush(wait)) {
-            return Err(Error::new(ErrorKind::Timeout, "the mirror is behind: what the table has is too old to load"));
-        }
+        let mut gone = match &self.mirror {
+            Some(mirror) => {
+                let gone = Gone::of(&self.entries)?;
+                mirror.catch_up(wait)?;
+                Some(gone)
+            }
+            None => None,
+        };
         let Some(document) = self.fetch(&self.mapping.key(id.stored().get())?)? else { return Ok(None) };
-        self.write(&[document])?;
+        self.write(&[document], gone.as_mut())?;
         self.entries.read(&wanted, &ReadOptions::default())
     }
 
@@ -139,15 +191,25 @@ impl Loader {
         row.map(|row| target::document(&*self.mapping, &row)).transpose()
     }
 
-    /// Writes those that are not there, in one batch; returns how many.
-    fn write(&self, documents: &[Document]) -> Result<u64> {
+    /// Writes those that are not there and have not gone meanwhile, in one batch; returns how many.
+    fn write(&self, documents: &[Document], mut gone: Option<&mut Gone>) -> Result<u64> {
         let definition = self.entries.definition();
         let insert = WriteOptions { mode: WriteMode::Insert, ..WriteOptions::default() };
         for _ in 0..LOAD_TRIES_MAX {
             let (mut transaction, mut written) = (self.store.begin(), 0);
+            let mut absent = Vec::new();
             for document in documents {
                 let id = document.get(&definition.id).map(ValueRef::to_value).unwrap_or_default();
-                if self.entries.read(&Wanted::id(id), &ReadOptions::default())?.is_none() {
+                if self.entries.read(&Wanted::id(id.clone()), &ReadOptions::default())?.is_none() {
+                    absent.push((id, document));
+                }
+            }
+            // Behind that: whatever made one of them absent has been told by now.
+            if let Some(gone) = &mut gone {
+                gone.hear(&definition.id)?;
+            }
+            for (id, document) in absent {
+                if gone.as_ref().is_none_or(|gone| !gone.has(&id)) {
                     match self.entries.within(&mut transaction).write(document, &insert) {
                         Err(error) if error.kind() == ErrorKind::Conflict => {}
                         other => {

@@ -1,6 +1,7 @@
 //! The target: a database, a connection to it, and what mirrors and loaders ask of it.
 //!
-//! Mirrors make the table `holdfast_mirror`: the name of a mirror, its bookmark in its text form, and when it moved last.
+//! Mirrors make the table `holdfast_mirror`: the name of a mirror, its bookmark in its text form, when it moved last, what the mirror follows
+//! in which table, and why it has ended, if it has.
 //! A transaction of the target is begun and ended by its own words; a connection that is dropped before has changed nothing.
 //!
 //! May use: `table`, `tm` for connections. Must not know: listeners.
@@ -37,6 +38,15 @@ impl Step {
 
 /// A row as it was read: the key, and the other columns.
 pub(super) type Row = Vec<Option<String>>;
+
+/// What `holdfast_mirror` has of a mirror.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stands {
+    pub(super) bookmark: String,
+    /// What the bookmark is of; `None` in rows of before that was noted.
+    pub(super) follows: Option<String>,
+    pub(super) ended: Option<String>,
+}
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -122,11 +132,35 @@ impl Target {
         }
     }
 
-    /// Makes the tables that are not there.
-    pub(super) async fn make_tables(&mut self, table: &Table) -> Result<()> {
+    /// Makes the tables that are not there. A mirror whose table is to be made begins anew: its bookmark goes before that.
+    pub(super) async fn make_tables(&mut self, name: &str, follows: &str, table: &Table) -> Result<()> {
         match self {
-            Self::Postgres(client) => postgres::make_tables(client, table).await,
-            Self::MariaDb(connection) => mariadb::make_tables(connection, table).await,
+            Self::Postgres(client) => postgres::make_tables(client, name, follows, table).await,
+            Self::MariaDb(connection) => mariadb::make_tables(connection, name, follows, table).await,
+        }
+    }
+
+    /// What is there of a mirror.
+    pub(super) async fn stands(&mut self, name: &str) -> Result<Option<Stands>> {
+        match self {
+            Self::Postgres(client) => postgres::stands(client, name).await,
+            Self::MariaDb(connection) => mariadb::stands(connection, name).await,
+        }
+    }
+
+    /// Notes what a bookmark is of that has no such note.
+    pub(super) async fn adopt(&mut self, name: &str, follows: &str) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::adopt(client, name, follows).await,
+            Self::MariaDb(connection) => mariadb::adopt(connection, name, follows).await,
+        }
+    }
+
+    /// Notes why a mirror of this has ended, so that it does not go on by mistake when it is started again.
+    pub(super) async fn note_end(&mut self, name: &str, follows: &str, why: &str) -> Result<()> {
+        match self {
+            Self::Postgres(client) => postgres::note_end(client, name, follows, why).await,
+            Self::MariaDb(connection) => mariadb::note_end(connection, name, follows, why).await,
         }
     }
 
@@ -138,8 +172,17 @@ impl Target {
         }
     }
 
-    /// Moves the bookmark, or writes the first. The row stays locked until the transaction ends.
-    pub(super) async fn move_bookmark(&mut self, name: &str, from: Option<&str>, to: &str) -> Result<()> {
+    /// Writes the first bookmark, of what the mirror follows. The row stays locked until the transaction ends.
+    pub(super) async fn set_bookmark(&mut self, name: &str, to: &str, follows: &str) -> Result<()> {
+        let set = match self {
+            Self::Postgres(client) => postgres::set_bookmark(client, name, to, follows).await?,
+            Self::MariaDb(connection) => mariadb::set_bookmark(connection, name, to, follows).await?,
+        };
+        if set == 1 { Ok(()) } else { Err(moved_by_another(name)) }
+    }
+
+    /// Moves the bookmark. The row stays locked until the transaction ends.
+    pub(super) async fn move_bookmark(&mut self, name: &str, from: &str, to: &str) -> Result<()> {
         let moved = match self {
             Self::Postgres(client) => postgres::move_bookmark(client, name, from, to).await?,
             Self::MariaDb(connection) => mariadb::move_bookmark(connection, name, from, to).await?,

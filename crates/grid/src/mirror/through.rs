@@ -343,7 +343,7 @@ impl Shared {
             target.run("ROLLBACK TO SAVEPOINT holdfast_all").await?;
             target.apply(table, &all).await?;
         }
-        target.move_bookmark(name, Some(&follower.at.to_string()), &to.to_string()).await?;
+        target.move_bookmark(name, &follower.at.to_string(), &to.to_string()).await?;
         target.run("COMMIT").await?;
         self.applied(follower, to);
         Ok(())

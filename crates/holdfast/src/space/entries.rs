@@ -80,6 +80,12 @@ impl Entries {
         Arc::clone(&self.kind.definition())
     }
 
+    /// The store in which they are.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
     pub(crate) fn inner(&self) -> &Inner {
         self.store.inner()
     }

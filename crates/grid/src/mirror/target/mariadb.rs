@@ -11,7 +11,7 @@ use holdfast::{Error, ErrorKind, Result};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Value};
 
-use super::{Failure, READ_ROWS, Row, Step};
+use super::{Failure, READ_ROWS, Row, Stands, Step};
 use crate::mirror::table::{Column, Table};
 
 /// Rows of one statement: so many that the way there and back counts for little.
@@ -85,25 +85,28 @@ pub(super) async fn run(connection: &mut Conn, sql: &str) -> Result<()> {
     connection.query_drop(sql).await.map_err(|error| down(&error))
 }
 
-pub(super) async fn make_tables(connection: &mut Conn, table: &Table) -> Result<()> {
+pub(super) async fn make_tables(connection: &mut Conn, name: &str, follows: &str, table: &Table) -> Result<()> {
     let own = "CREATE TABLE IF NOT EXISTS holdfast_mirror (\
                name varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, bookmark varchar(64) NOT NULL, \
-               changed_at timestamp(6) NOT NULL DEFAULT current_timestamp(6)) ENGINE=InnoDB";
+               changed_at timestamp(6) NOT NULL DEFAULT current_timestamp(6), follows text, ended text) \
+               CHARACTER SET utf8mb4 ENGINE=InnoDB";
     run(connection, own).await?;
+    // To add what is there needs rights that a mirror does not.
+    if run(connection, "SELECT follows, ended FROM holdfast_mirror LIMIT 0").await.is_err() {
+        let more =
+            "ALTER TABLE holdfast_mirror ADD COLUMN IF NOT EXISTS follows text, ADD COLUMN IF NOT EXISTS ended text";
+        run(connection, more).await?;
+    }
+    if engine_of(connection, table).await?.is_none() {
+        let sql = "DELETE FROM holdfast_mirror WHERE name = ? AND COALESCE(follows, ?) = ?";
+        connection.exec_drop(sql, (name, follows, follows)).await.map_err(|error| down(&error))?;
+    }
     let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
     let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
     let rows =
         format!("CREATE TABLE IF NOT EXISTS {} ({key} {key_type} PRIMARY KEY{columns}) ENGINE=InnoDB", name_of(table));
     run(connection, &rows).await?;
-    let (schema, name) = match table.name.split_once('.') {
-        Some((schema, name)) => (Value::from(schema), name),
-        None => (Value::NULL, table.name.as_str()),
-    };
-    let asked = "SELECT ENGINE FROM information_schema.TABLES \
-                 WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?";
-    let engine: Option<Option<String>> =
-        connection.exec_first(asked, (schema, name)).await.map_err(|error| down(&error))?;
-    match engine.flatten() {
+    match engine_of(connection, table).await?.flatten() {
         Some(engine) if !engine.eq_ignore_ascii_case("InnoDB") => {
             let text = format!(
                 "MariaDB: the table {} is kept by {engine}, and transactions need InnoDB: ALTER TABLE {} ENGINE=InnoDB",
@@ -116,25 +119,50 @@ pub(super) async fn make_tables(connection: &mut Conn, table: &Table) -> Result<
     }
 }
 
+/// What keeps the table, if it is there; of a view nothing does.
+async fn engine_of(connection: &mut Conn, table: &Table) -> Result<Option<Option<String>>> {
+    let (schema, name) = match table.name.split_once('.') {
+        Some((schema, name)) => (Value::from(schema), name),
+        None => (Value::NULL, table.name.as_str()),
+    };
+    let asked = "SELECT ENGINE FROM information_schema.TABLES \
+                 WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ?";
+    connection.exec_first(asked, (schema, name)).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn stands(connection: &mut Conn, name: &str) -> Result<Option<Stands>> {
+    let sql = "SELECT bookmark, follows, ended FROM holdfast_mirror WHERE name = ?";
+    let row = connection.exec_first(sql, (name,)).await.map_err(|error| down(&error))?;
+    Ok(row.map(|(bookmark, follows, ended)| Stands { bookmark, follows, ended }))
+}
+
+pub(super) async fn adopt(connection: &mut Conn, name: &str, follows: &str) -> Result<()> {
+    let sql = "UPDATE holdfast_mirror SET follows = ? WHERE name = ? AND follows IS NULL";
+    connection.exec_drop(sql, (follows, name)).await.map_err(|error| down(&error))
+}
+
+pub(super) async fn note_end(connection: &mut Conn, name: &str, follows: &str, why: &str) -> Result<()> {
+    let sql = "UPDATE holdfast_mirror SET ended = ? WHERE name = ? AND follows = ? AND ended IS NULL";
+    connection.exec_drop(sql, (why, name, follows)).await.map_err(|error| down(&error))
+}
+
 pub(super) async fn bookmark(connection: &mut Conn, name: &str) -> Result<Option<String>> {
     let sql = "SELECT bookmark FROM holdfast_mirror WHERE name = ? FOR UPDATE";
     connection.exec_first(sql, (name,)).await.map_err(|error| down(&error))
 }
 
+/// How many rows were written: one, or none.
+pub(super) async fn set_bookmark(connection: &mut Conn, name: &str, to: &str, follows: &str) -> Result<u64> {
+    let sql = "INSERT IGNORE INTO holdfast_mirror (name, bookmark, follows) VALUES (?, ?, ?)";
+    connection.exec_drop(sql, (name, to, follows)).await.map_err(|error| down(&error))?;
+    Ok(connection.affected_rows())
+}
+
 /// How many rows were moved: one, or none.
-pub(super) async fn move_bookmark(connection: &mut Conn, name: &str, from: Option<&str>, to: &str) -> Result<u64> {
-    let moved = match from {
-        Some(from) => {
-            let sql = "UPDATE holdfast_mirror SET bookmark = ?, changed_at = current_timestamp(6) \
-                       WHERE name = ? AND bookmark = ?";
-            connection.exec_drop(sql, (to, name, from)).await
-        }
-        None => {
-            let sql = "INSERT IGNORE INTO holdfast_mirror (name, bookmark) VALUES (?, ?)";
-            connection.exec_drop(sql, (name, to)).await
-        }
-    };
-    moved.map_err(|error| down(&error))?;
+pub(super) async fn move_bookmark(connection: &mut Conn, name: &str, from: &str, to: &str) -> Result<u64> {
+    let sql =
+        "UPDATE holdfast_mirror SET bookmark = ?, changed_at = current_timestamp(6) WHERE name = ? AND bookmark = ?";
+    connection.exec_drop(sql, (to, name, from)).await.map_err(|error| down(&error))?;
     Ok(connection.affected_rows())
 }
 

@@ -10,7 +10,7 @@ use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config};
 
-use super::{Failure, READ_ROWS, Row, Step};
+use super::{Failure, READ_ROWS, Row, Stands, Step};
 use crate::mirror::table::Table;
 
 /// Understands the text; with TLS if it is by that.
@@ -26,10 +26,17 @@ pub(super) fn parse(target: &str, by_tls: bool) -> Result<Config> {
     Ok(config)
 }
 
+/// Characters of what the database says of a row.
+const DETAIL_MAX: usize = 300;
+
 /// An error in the database's own words. The driver's own display of one names only its kind.
 fn said(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), error.source()) {
-        (Some(error), _) => error.message().to_owned(),
+        // The details say which row it is.
+        (Some(error), _) => match error.detail() {
+            Some(detail) => format!("{}: {}", error.message(), detail.chars().take(DETAIL_MAX).collect::<String>()),
+            None => error.message().to_owned(),
+        },
         (None, Some(source)) => format!("{error}: {source}"),
         (None, None) => error.to_string(),
     }
@@ -63,13 +70,43 @@ pub(super) async fn run(client: &Client, sql: &str) -> Result<()> {
     client.batch_execute(sql).await.map_err(|error| down(&error))
 }
 
-pub(super) async fn make_tables(client: &Client, table: &Table) -> Result<()> {
+pub(super) async fn make_tables(client: &Client, name: &str, follows: &str, table: &Table) -> Result<()> {
     let own = "CREATE TABLE IF NOT EXISTS holdfast_mirror (name text PRIMARY KEY, bookmark text NOT NULL, \
-               changed_at timestamptz NOT NULL DEFAULT now())";
+               changed_at timestamptz NOT NULL DEFAULT now(), follows text, ended text)";
+    run(client, own).await?;
+    // To add what is there needs the rights of the table's owner.
+    if run(client, "SELECT follows, ended FROM holdfast_mirror WHERE false").await.is_err() {
+        let more =
+            "ALTER TABLE holdfast_mirror ADD COLUMN IF NOT EXISTS follows text, ADD COLUMN IF NOT EXISTS ended text";
+        run(client, more).await?;
+    }
+    let rows = name_of(table);
+    let asked = client.query_one("SELECT to_regclass($1) IS NULL", &[&rows]).await.map_err(|error| down(&error))?;
+    if asked.try_get(0).map_err(|error| down(&error))? {
+        let sql = "DELETE FROM holdfast_mirror WHERE name = $1 AND COALESCE(follows, $2) = $2";
+        client.execute(sql, &[&name, &follows]).await.map_err(|error| down(&error))?;
+    }
     let columns: String = table.columns.iter().map(|it| format!(", {} {}", quoted(&it.name), it.sql_type)).collect();
     let (key, key_type) = (quoted(&table.key.name), &table.key.sql_type);
-    let rows = format!("CREATE TABLE IF NOT EXISTS {} ({key} {key_type} PRIMARY KEY{columns})", name_of(table));
-    run(client, &format!("{own}; {rows}")).await
+    run(client, &format!("CREATE TABLE IF NOT EXISTS {rows} ({key} {key_type} PRIMARY KEY{columns})")).await
+}
+
+pub(super) async fn stands(client: &Client, name: &str) -> Result<Option<Stands>> {
+    let down = |error: tokio_postgres::Error| down(&error);
+    let sql = "SELECT bookmark, follows, ended FROM holdfast_mirror WHERE name = $1";
+    let Some(row) = client.query_opt(sql, &[&name]).await.map_err(down)? else { return Ok(None) };
+    let (bookmark, follows) = (row.try_get(0).map_err(down)?, row.try_get(1).map_err(down)?);
+    Ok(Some(Stands { bookmark, follows, ended: row.try_get(2).map_err(down)? }))
+}
+
+pub(super) async fn adopt(client: &Client, name: &str, follows: &str) -> Result<()> {
+    let sql = "UPDATE holdfast_mirror SET follows = $2 WHERE name = $1 AND follows IS NULL";
+    client.execute(sql, &[&name, &follows]).await.map(|_| ()).map_err(|error| down(&error))
+}
+
+pub(super) async fn note_end(client: &Client, name: &str, follows: &str, why: &str) -> Result<()> {
+    let sql = "UPDATE holdfast_mirror SET ended = $3 WHERE name = $1 AND follows = $2 AND ended IS NULL";
+    client.execute(sql, &[&name, &follows, &why]).await.map(|_| ()).map_err(|error| down(&error))
 }
 
 pub(super) async fn bookmark(client: &Client, name: &str) -> Result<Option<String>> {
@@ -78,19 +115,16 @@ pub(super) async fn bookmark(client: &Client, name: &str) -> Result<Option<Strin
     row.map(|row| row.try_get(0).map_err(|error| down(&error))).transpose()
 }
 
+/// How many rows were written: one, or none.
+pub(super) async fn set_bookmark(client: &Client, name: &str, to: &str, follows: &str) -> Result<u64> {
+    let sql = "INSERT INTO holdfast_mirror (name, bookmark, follows) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    client.execute(sql, &[&name, &to, &follows]).await.map_err(|error| down(&error))
+}
+
 /// How many rows were moved: one, or none.
-pub(super) async fn move_bookmark(client: &Client, name: &str, from: Option<&str>, to: &str) -> Result<u64> {
-    let moved = match from {
-        Some(from) => {
-            let sql = "UPDATE holdfast_mirror SET bookmark = $3, changed_at = now() WHERE name = $1 AND bookmark = $2";
-            client.execute(sql, &[&name, &from, &to]).await
-        }
-        None => {
-            let sql = "INSERT INTO holdfast_mirror (name, bookmark) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-            client.execute(sql, &[&name, &to]).await
-        }
-    };
-    moved.map_err(|error| down(&error))
+pub(super) async fn move_bookmark(client: &Client, name: &str, from: &str, to: &str) -> Result<u64> {
+    let sql = "UPDATE holdfast_mirror SET bookmark = $3, changed_at = now() WHERE name = $1 AND bookmark = $2";
+    client.execute(sql, &[&name, &from, &to]).await.map_err(|error| down(&error))
 }
 
 /// Takes steps of one kind, each key once.
