@@ -187,7 +187,7 @@ impl Workers {
     /// for it, other groups do not. Of a first-in first-out type everything waits for it.
     ///
     /// # Errors
-    /// `Invalid` when an option is out of its range, or the type is volatile; `Unavailable` when there are no threads. That the
+    /// `Invalid` when an option is out of its range, the type is volatile or its own dead letters', or the query has an order; `Unavailable` when there are no threads. That the
     /// entries are another client's is found when they are taken, and said in [`WorkerStats::trouble`].
     pub fn start(
         client: &Client,
@@ -196,6 +196,7 @@ impl Workers {
         options: WorkerOptions,
         handler: impl Fn(&mut Transaction, &Entry) -> std::result::Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<Self> {
+        wanted.check_unordered("a worker")?;
         check(client, entries, &options)?;
         let parked_max = match client.connections_max() {
             None => PARKED_MAX,
@@ -265,6 +266,15 @@ fn check(client: &Client, entries: &Entries, options: &WorkerOptions) -> Result<
     }
     if definition.order == Order::Fifo && options.threads != 1 {
         return invalid("entries in first-in first-out order are handled by one thread: several would mix them up");
+    }
+    let is_own = |letters: &Entries| {
+        let letters = letters.definition();
+        (&letters.space, &letters.name) == (&definition.space, &definition.name)
+    };
+    if options.dead_letters.as_ref().is_some_and(is_own) {
+        return invalid(
+            "dead letters need a type of their own: in the type that is worked on they would be handled again",
+        );
     }
     if !(1..=THREADS_MAX).contains(&options.threads) || options.attempts_max == 0 {
         return invalid(&format!("threads are from 1 to {THREADS_MAX}, attempts_max from 1"));

@@ -244,5 +244,10 @@ fn options_out_of_range_are_refused() {
     assert_eq!(starts(&any, quick(0, 1)), Err(ErrorKind::Invalid));
     assert_eq!(starts(&any, quick(1, 0)), Err(ErrorKind::Invalid));
     assert_eq!(starts(&any, quick(1, 1001)), Err(ErrorKind::Invalid));
+    let own_letters = WorkerOptions { dead_letters: Some(any.clone()), ..quick(1, 1) };
+    assert_eq!(starts(&any, own_letters), Err(ErrorKind::Invalid));
+    let ordered = Wanted::query("id > 0 ORDER BY id", &[]).unwrap();
+    let started = Workers::start(&client, &any, &ordered, quick(1, 1), |_, _| Ok(()));
+    assert_eq!(started.err().map(|error| error.kind()), Some(ErrorKind::Invalid));
     assert_eq!(starts(&any, quick(1, 1)), Ok(()));
 }

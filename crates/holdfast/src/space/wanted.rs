@@ -145,8 +145,11 @@ impl Wanted {
         self.routing.as_ref()
     }
 
-    /// Refuses a query whose ORDER BY or OFFSET the operation would pass over.
-    pub(crate) fn check_unordered(&self, operation: &str) -> Result<()> {
+    /// Refuses a query whose ORDER BY or OFFSET the operation, which the error names, would pass over.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn check_unordered(&self, operation: &str) -> Result<()> {
         let is_plain = |query: &Query| query.order.is_empty() && query.window().1 == 0;
         if self.query.as_deref().is_none_or(is_plain) {
             return Ok(());
