@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     /// Whether there are threads for the background's work.
     pub(crate) threads: bool,
     pub(crate) scrub_wake: Arc<Signal>,
-    pub(crate) pages_wake: Signal,
+    pub(crate) pages_wake: Arc<Signal>,
     pub(crate) compaction_wake: Arc<Signal>,
     pub(crate) compactor: Compactor,
     /// What is told of work in the background.
@@ -186,7 +186,7 @@ impl Store {
             delayed_writes: AtomicU64::new(0),
             threads: world.threads,
             scrub_wake: Arc::new(Signal::new()),
-            pages_wake: Signal::new(),
+            pages_wake: Arc::new(Signal::new()),
             compaction_wake: Arc::new(Signal::new()),
             compactor: Compactor::new(is_led_over_gap),
             jobs: Jobs::default(),
@@ -340,14 +340,10 @@ impl Store {
 impl Owner {
     fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
-        self.inner.journal_wake.raise();
-        self.inner.ledger_wake.raise();
-        self.inner.scrub_wake.raise();
-        self.inner.pages_wake.raise();
-        self.inner.compaction_wake.raise();
-        self.inner.space_wake.raise();
-        self.inner.series_wake.raise();
-        self.inner.merge_wake.raise();
+        let inner = &self.inner;
+        let first = [&inner.journal_wake, &inner.ledger_wake, &inner.scrub_wake, &inner.compaction_wake];
+        let others = [&inner.pages_wake, &inner.space_wake, &inner.series_wake, &inner.merge_wake];
+        first.into_iter().chain(others).for_each(|wake| wake.raise());
         lock(&self.workers).clear();
     }
 }

@@ -24,7 +24,10 @@ fn copy(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap() {
         let (file, to) = (file.unwrap().path(), to.to_owned());
         let to = to.join(file.file_name().unwrap());
-        if file.is_dir() { copy(&file, &to) } else { drop(std::fs::copy(&file, &to).unwrap()) }
+        match file.is_dir() {
+            true => copy(&file, &to),
+            false => assert!(std::fs::copy(&file, &to).is_ok()),
+        }
     }
 }
 

@@ -512,6 +512,8 @@ fn what_is_written_where_a_lease_has_ended_is_a_new_entry() {
     }
 }
 
+type Uses = Box<dyn Fn() -> holdfast::Result<()> + Send + Sync>;
+
 /// A function that read by its own handle of the entries waited for itself for ever, and so did all others, and the end of the store.
 #[test]
 fn a_task_that_uses_the_store_by_another_way_is_refused_and_holds_nobody_up() {
@@ -521,7 +523,7 @@ fn a_task_that_uses_the_store_by_another_way_is_refused_and_holds_nobody_up() {
     entries.write(&order(1, "ada", 0), &upsert()).unwrap();
     let other = tempfile::tempdir().unwrap();
     let other = Store::open(other.path(), options()).unwrap();
-    let uses: Vec<(&str, Box<dyn Fn() -> holdfast::Result<()> + Send + Sync>)> = vec![
+    let uses: Vec<(&str, Uses)> = vec![
         (
             "reads",
             Box::new({
