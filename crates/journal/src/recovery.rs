@@ -27,7 +27,7 @@ use crate::bytes::index;
 use crate::chain::PartitionState;
 use crate::damage::{Damage, DamageKind, SET_ASIDE, damage_at};
 use crate::error::{Error, Result};
-use crate::footer::{Extent, ExtentKind, Footer};
+use crate::footer::{Extent, ExtentKind, Footer, Trailer};
 use crate::header::{self, SegmentHeader, header_bytes};
 use crate::journal::Options;
 use crate::position::{PartitionId, Position};
@@ -302,7 +302,10 @@ fn in_it(segment: &Segment, options: &Options) -> bool {
 /// was synced beyond.
 fn was_synced(path: &Path, found: &[Found], options: &Options) -> bool {
     let start = header_bytes(usize::from(options.partitions));
-    let sealed = found.iter().filter_map(|found| found.segment.trailer()).map(|trailer| trailer.log_end).max();
+    // What a recovery before this one has sealed as void holds nothing of the log, and says nothing of what came before.
+    let of_log = |trailer: &Trailer| trailer.damaged_bytes == 0 || trailer.log_end > trailer.base.plus(start);
+    let trailers = found.iter().filter_map(|found| found.segment.trailer());
+    let sealed = trailers.filter(|trailer| of_log(trailer)).map(|trailer| trailer.log_end).max();
     let promised = sealed.map_or(options.promised, |sealed| sealed.max(options.promised));
     let mut headers = found.iter().filter_map(|found| found.header.as_ref());
     headers.any(|header| {
