@@ -106,6 +106,14 @@ impl Loader {
         Ok(Self { store: store.clone(), entries: entries.clone(), mapping, address, mirror: None, session })
     }
 
+    /// Waits until the table has what was acknowledged, and tells what goes from then on; beside a mirror alone.
+    fn catch_up(&self, wait: Duration) -> Result<Option<Gone>> {
+        let Some(mirror) = &self.mirror else { return Ok(None) };
+        let gone = Gone::of(&self.entries)?;
+        mirror.catch_up(wait)?;
+        Ok(Some(gone))
+    }
+
     fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,14 +125,7 @@ impl Loader {
     /// `Timeout` when the mirror is behind for too long; `Unavailable` when it has ended or the database fails, then what was loaded by then stays; otherwise as
     /// [`Entries::write`].
     pub fn load(&self) -> Result<Loaded> {
-        let mut gone = match &self.mirror {
-            Some(mirror) => {
-                let gone = Gone::of(&self.entries)?;
-                mirror.catch_up(MIRROR_TIME_MAX)?;
-                Some(gone)
-            }
-            None => None,
-        };
+        let mut gone = self.catch_up(MIRROR_TIME_MAX)?;
         let mut session = self.session();
         let Session { runtime, target } = &mut *session;
         // A connection that was idle for long may be gone.
@@ -157,14 +158,7 @@ impl Loader {
         if let Some(entry) = self.entries.read(&wanted, &ReadOptions::default())? {
             return Ok(Some(entry));
         }
-        let mut gone = match &self.mirror {
-            Some(mirror) => {
-                let gone = Gone::of(&self.entries)?;
-                mirror.catch_up(wait)?;
-                Some(gone)
-            }
-            None => None,
-        };
+        let mut gone = self.catch_up(wait)?;
         let Some(document) = self.fetch(&self.mapping.key(id.stored().get())?)? else { return Ok(None) };
         self.write(&[document], gone.as_mut())?;
         self.entries.read(&wanted, &ReadOptions::default())
